@@ -157,7 +157,6 @@ class Daemon:
         return Api(
             self.pipeline,
             self.answers,
-            self.budget,
             sessions=sessions,
             sidecars=sidecars,
             contexts=contexts,
@@ -188,11 +187,11 @@ class Daemon:
         loaded = self._start.loaded
         indexer = Indexer(
             self.library,
-            reader=lambda work, *args: self.pipeline.read(work, *args),  # noqa: PLW0108 - made later
+            read=lambda work, *args: self.pipeline.read(work, *args),  # noqa: PLW0108 - made later
             budget=self.budget,
             telemetry=self.telemetry,
             writer=self._writer,
-            notify=self._attempted,
+            events=self.bus,
             clock=time.time,
         )
         mode = loaded.settings.watch.mode if watching else "poll"
@@ -217,7 +216,7 @@ class Daemon:
             summarizers=self._summarizers,
             budget=self.budget,
             record=self.telemetry.append,
-            notify=self._attempted,
+            notify=lambda event, session, told: self.bus.log(event, {"session": session, **told}),
             writer=self._writer,
             injected=self._injected,
             ready=self.pipeline.scanned.is_set,
@@ -271,12 +270,6 @@ class Daemon:
     def _at_home(self, globs: list[str]) -> list[str]:
         home = str(self._start.home)
         return [home + one[1:] if one.startswith("~/") else one for one in globs]
-
-    def _attempted(self, event: Event, session_id: str, fields: dict[str, Any]) -> None:
-        if event is Event.INDEX_RETRY:
-            self.bus.retry(self.pipeline.known.get(session_id), session_id, fields)
-        else:
-            self.bus.log(event, {"session": session_id, **fields})
 
     def _hint(self) -> None:
         """Have the loop look; called in any thread."""

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from indexerd.daemon.library import Update
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Done
-from indexerd.indexing.runtime import SessionRuntime
+from indexerd.indexing.policy import SessionRuntime
 from indexerd.logs import Event, Throttle
 from indexerd.models.outages import Outages
 from indexerd.models.prices import format_usd
@@ -190,11 +190,15 @@ class EventBus:
         self.log(Event.INDEX_STARTED, {"session": known.card.session_id, "reason": why})
         self.publish("index.started", known.card.session_id, {"reason": why})
 
-    def retry(self, known: SessionRuntime | None, session_id: str, fields: dict[str, Any]) -> None:
+    def attempted(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
+        """A model answered."""
+        self.log(Event.INDEX_ATTEMPT, {"session": known.card.session_id, **fields})
+
+    def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
         """A malformed answer is asked for again."""
-        if known:
-            text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
-            self._status(known, "indexing", text)
+        session_id = known.card.session_id
+        text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
+        self._status(known, "indexing", text)
         self.log(Event.INDEX_RETRY, {"session": session_id, **fields})
         self.publish("index.retry", session_id, fields)
 

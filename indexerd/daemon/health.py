@@ -85,7 +85,7 @@ def _told(pipeline: Pipeline, budget: Budget) -> dict[str, Any]:
         "queued": len(pipeline.jobs),
         "indexing": len(pipeline.jobs.running),
         "running": sorted(pipeline.jobs.running),
-        "unwritten": pipeline.runner.indexer.unwritten,
+        "unwritten": pipeline.indexer.unwritten,
         "textPending": pipeline.library.texts.unread,
         "lastScanAt": iso(pipeline.last_scan_at) if pipeline.last_scan_at else None,
         "models": {
@@ -123,8 +123,8 @@ def _disk(pipeline: Pipeline, since: str) -> Problems:
     for trouble in pipeline.troubles:
         cure = "free some space, or see who locks the file; it is tried again all the time"
         yield _problem("state_unwritable", trouble, since, cure)
-    if pipeline.runner.indexer.unwritten:
-        cause = f"{pipeline.runner.indexer.unwritten} answers wait for a disk that takes them"
+    if pipeline.indexer.unwritten:
+        cause = f"{pipeline.indexer.unwritten} answers wait for a disk that takes them"
         yield _problem("write_failed", cause, since, "free some space; they are written then")
 
 

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Handler, Services, SessionMethods, stored_methods
 from indexerd.daemon.trees import read_alone
 from indexerd.errors import DaemonDownError, UsageError
-from indexerd.indexing.indexer import as_sent, prepare
+from indexerd.indexing.snapshot import take_snapshot
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
@@ -86,9 +87,12 @@ class LocalBackend:
             library = stack.enter_context(alone)
         if method == "as_sent":
             assert library is not None  # noqa: S101 - see above
-            run = prepare(library, row["sessionId"], self.settings)
-            return lambda _: as_sent(run, Models(self.settings, self._env).available())
+            return partial(self._as_sent, library, row["sessionId"])
         return SessionMethods(self._services(library)).table()[method]
+
+    async def _as_sent(self, library: Library, session_id: str, _asked: Params) -> dict[str, Any]:
+        snapshot = await take_snapshot(library, _here, session_id, self.settings)
+        return snapshot.as_sent(Models(self.settings, self._env).available())
 
     def _row(self, asked: Params) -> dict[str, Any]:
         assert isinstance(asked, RefParams | SessionParams)  # noqa: S101 - the table says so

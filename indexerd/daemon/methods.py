@@ -33,7 +33,6 @@ from indexerd.daemon.event_bus import ALIASES
 from indexerd.daemon.library import Library
 from indexerd.daemon.trees import VIEWS, make_branch, open_session, show
 from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
-from indexerd.indexing.indexer import as_sent, estimate
 from indexerd.logs import Event
 from indexerd.meta import context_sets as sets
 from indexerd.meta.writer import MetaWriter
@@ -265,7 +264,6 @@ class Api:
         self,
         pipeline: Pipeline,
         answers: Answers,
-        budget: Budget,
         *,
         sessions: SessionMethods,
         sidecars: Sidecars,
@@ -276,7 +274,6 @@ class Api:
     ) -> None:
         self._pipeline = pipeline
         self._answers = answers
-        self._budget = budget
         self._sidecars = sidecars
         self._started = clock()
         self._subscribers: dict[Peer, Callable[[], None]] = {}  # and what ends each
@@ -396,8 +393,8 @@ class Api:
         pipeline = self._pipeline
         due = pipeline.due()
         if dry_run:
-            models, indexer = pipeline.models.available(), pipeline.runner.indexer
-            return await estimate(indexer, due, pipeline.settings, models, self._budget)
+            models = pipeline.models.available()
+            return await pipeline.indexer.estimate(due, pipeline.settings, models)
         pipeline.refuse_if_off()
         queued = []
         for session_id in due:
@@ -410,8 +407,8 @@ class Api:
         """The exact prompt that an indexing run would send now; nothing is sent."""
         session_id = self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"]
         pipeline = self._pipeline
-        run = await pipeline.runner.indexer.prepare(session_id, pipeline.settings)
-        return as_sent(run, pipeline.models.available())
+        snapshot = await pipeline.indexer.snapshot(session_id, pipeline.settings)
+        return snapshot.as_sent(pipeline.models.available())
 
     async def _update(self, asked: params.Update) -> dict[str, Any]:
         """Set or clear the user's title, labels, hint and context sets of a session."""

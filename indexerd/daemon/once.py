@@ -8,9 +8,8 @@ from typing import Any
 
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.digests.auto import AutoDigests
-from indexerd.indexing.indexer import Done
-from indexerd.indexing.policy import Limits, Wait, decide
-from indexerd.indexing.runner import Failure
+from indexerd.indexing.indexer import Done, Failure
+from indexerd.indexing.policy import Wait, decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ async def _settled(pipeline: Pipeline) -> None:
         due = [
             wait.until
             for session_id, wait in _waiting(pipeline)
-            if wait.why == "due" and session_id not in pipeline.runner.outcomes
+            if wait.why == "due" and session_id not in pipeline.indexer.outcomes
         ]
         if not due or pipeline.indexing_off or not pipeline.models.available():
             return
@@ -82,20 +81,20 @@ async def _settled(pipeline: Pipeline) -> None:
 
 def _waiting(pipeline: Pipeline) -> list[tuple[str, Wait]]:
     """Sessions that only wait for their moment."""
-    now, limits = pipeline.now(), Limits.of(pipeline.settings)
-    decisions = ((key, decide(one.view(), now, limits)) for key, one in pipeline.known.items())
+    now, settings = pipeline.now(), pipeline.settings
+    decisions = ((key, decide(one, settings, now)) for key, one in pipeline.known.items())
     return [(key, one) for key, one in decisions if isinstance(one, Wait)]
 
 
 def _report(pipeline: Pipeline, digests: AutoDigests) -> Report:
     indexed, failed = [], []
-    for session_id, outcome in pipeline.runner.outcomes.items():
+    for session_id, outcome in pipeline.indexer.outcomes.items():
         if isinstance(outcome, Failure):
             failed.append((session_id, outcome.kind, outcome.retryable))
         elif not outcome.adopted:
             indexed.append(outcome)
     for session_id, wait in _waiting(pipeline):
-        if wait.why == "back_off" and session_id not in pipeline.runner.outcomes:
+        if wait.why == "back_off" and session_id not in pipeline.indexer.outcomes:
             why = pipeline.known[session_id].retry.why
             failed.append((session_id, why, True))
     failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]

@@ -33,10 +33,8 @@ from indexerd.errors import (
 )
 from indexerd.events import Turn
 from indexerd.indexing.indexer import Done, Indexer
-from indexerd.indexing.policy import Index, Limits, Skip, Wait, decide
+from indexerd.indexing.policy import Forced, Index, SessionRuntime, Skip, Wait, decide
 from indexerd.indexing.queue import Job, JobQueue, Reminders
-from indexerd.indexing.runner import Runner
-from indexerd.indexing.runtime import Forced, SessionRuntime
 from indexerd.logs import Event
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
@@ -91,14 +89,7 @@ class Pipeline:
     ) -> None:
         self.reader = read
         self.library = library
-        self.runner = Runner(
-            indexer=indexer,
-            store=library.store,
-            written=library.written,
-            listener=bus,
-            read=self.read,
-            clock=clock,
-        )
+        self.indexer = indexer
         self.watch = watch
         self.bus = bus
         self.loaded = loaded
@@ -162,7 +153,7 @@ class Pipeline:
 
     async def start(self) -> None:
         """Take over what store and index know."""
-        await self.runner.load()
+        await self.indexer.load()
         updates = await self.read(self.library.load)
         for at in range(0, len(updates), AT_ONCE):
             self._learn([one for one in updates[at : at + AT_ONCE] if self._is_new(one)])
@@ -327,7 +318,7 @@ class Pipeline:
             elif known is None:
                 seen = min(card.mtime_ms / 1000, now)
                 self.known[key] = SessionRuntime(
-                    card, update.meta, seen, seen, self.runner.retry_state(key)
+                    card, update.meta, seen, seen, self.indexer.retry_state(key)
                 )
                 (self.on_growth if self.scanned.is_set() else self.on_meeting)(key)
             else:
@@ -344,7 +335,6 @@ class Pipeline:
         known = self.known.pop(session_id, None)
         if known is None:
             return
-        self.runner.remember(known)
         if session_id not in self._running:
             known.answer(NotFoundError("the session's file is gone"))
 
@@ -366,7 +356,7 @@ class Pipeline:
             return
         if not self.scanned.is_set():  # what the store says may be out of date
             return
-        match decide(known.view(), self.now(), Limits.of(self.settings)):
+        match decide(known, self.settings, self.now()):
             case Index(why):
                 self._offer(known, why)
             case Wait(until):
@@ -392,8 +382,7 @@ class Pipeline:
         """Whether no model would be asked yet: then the session waits for that."""
         if known.forced is not None or not self._lasting:
             return False
-        session_id, takers = known.card.session_id, self._takers(known)
-        seconds = self.runner.indexer.wait(session_id, takers, known.retry)
+        seconds = self.indexer.wait(known, self._takers(known))
         if seconds > 0:
             self._wait(known, self.now() + seconds)
         return seconds > 0
@@ -431,7 +420,7 @@ class Pipeline:
 
     def decide_due(self) -> bool:
         """Decide on every session not tried yet whose moment has come; says whether one runs."""
-        for session_id in self.known.keys() - self.runner.outcomes.keys():
+        for session_id in self.known.keys() - self.indexer.outcomes.keys():
             self._consider(session_id)
         return bool(self._running)
 
@@ -458,7 +447,7 @@ class Pipeline:
             else:
                 began = self.now()
                 usable = self.models.available() if job.forced else self._takers(known)
-                updates = await self.runner.run(known, job, self.settings, usable)
+                updates = await self.indexer.run(known, job, self.settings, usable)
                 if updates:  # what came meanwhile waits anew, not since before this run (W10)
                     known.open_since = began
                 self._learn(updates)
@@ -482,7 +471,7 @@ class Pipeline:
         if session_id in self._running or known.forced:
             raise AlreadyRunningError("Session indexing already in progress")
         waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
-        known.forced = Forced(self.now() + FORCE_PATIENCE, [waiter])
+        known.forced = Forced(self.now() + FORCE_PATIENCE, waiter)
         self._consider(session_id)
         return waiter
 
@@ -522,7 +511,7 @@ class Pipeline:
         with suppress(StateError):
             await self.reconsider()  # before anything is sent
         for number, (session_id, known) in enumerate(list(self.known.items())):
-            await self.runner.lift(known)
+            await self.indexer.lift(known)
             self._consider(session_id)
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)

@@ -130,14 +130,14 @@ class Purge:
             )
         pipeline.library.files.exclusions.changed()
         await pipeline.reconsider()
-        await pipeline.runner.stop(session_id)
+        await pipeline.indexer.stop(session_id)
         removed: list[Path] = []
         for home in held.homes:
             removed += await asyncio.to_thread(self._writer.remove, home, session_id)
         await pipeline.read(pipeline.library.metas.reread, session_id, None)
         if await pipeline.read(pipeline.library.store.get, session_id):  # its file was gone
             await pipeline.rewritten(session_id, "")
-        await pipeline.runner.forget(session_id)
+        await pipeline.indexer.forget(session_id)
         for forget in self._forget:
             await forget(session_id)
         await pipeline.read(pipeline.library.index.owe_rebuild)  # an excluded one's words, too

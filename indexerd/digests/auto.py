@@ -17,13 +17,12 @@ from typing import Any
 
 from indexerd.digests.summarize import Events
 from indexerd.errors import IndexerdError, StateError
-from indexerd.indexing.policy import Limits, back_off, settled_at
+from indexerd.indexing.indexer import Failure
+from indexerd.indexing.policy import SessionRuntime, back_off, settled_at
 from indexerd.indexing.queue import Reminders
-from indexerd.indexing.runner import Failure
-from indexerd.indexing.runtime import SessionRuntime
 from indexerd.logs import Event
-from indexerd.references.injection_cache import Notes
 from indexerd.settings import Settings
+from indexerd.store.store import StateStore
 from indexerd.times import iso_ms
 
 TOPIC = "digest"  # of the store's notes
@@ -43,7 +42,7 @@ class AutoDigests:
         off: Callable[[], bool],
         events: Events,
         clock: Callable[[], float],
-        notes: Notes,
+        notes: StateStore,
         run: Callable[..., Awaitable[Any]],
         ready: Callable[[], Awaitable[object]],
         since: float,
@@ -111,7 +110,7 @@ class AutoDigests:
 
     async def step(self) -> None:
         """Look at every session whose moment has come."""
-        for session_id in list(self._reminders.due(self._clock())):
+        for session_id in self._reminders.due(self._clock()):
             known = self._known.get(session_id)
             if known is None or self._off() or not self._settings().digest.enabled:
                 continue
@@ -127,7 +126,7 @@ class AutoDigests:
         if not card.answered or card.messages <= self._least():
             return
         await self._note(session_id, waits=True)
-        ready = settled_at(known.view(), now, Limits.of(self._settings()))
+        ready = settled_at(known, self._settings(), now)
         if ready is None:  # the turn goes on, and will be seen to grow
             return
         if ready > now:

@@ -1,8 +1,8 @@
-"""Judging a model's answer: text in, `Metadata` out, or the reason why not.
+"""Checking a model's answer: text in, `Metadata` out, or the reason why not.
 
 Accepted: bare JSON, JSON in a code fence, JSON with prose around it; always one object, from the
-first `{` to the last `}`. The library's own view of the answer is not used: it hides why an
-answer does not fit. What is accepted is then cleaned (escape sequences, control and bidi
+first `{` to the last `}`. The provider library's own view of the answer is not used: it hides why
+an answer does not fit. What is accepted is then cleaned (escape sequences, control and bidi
 characters), and only then redacted once more, since an invisible character inside a secret
 would hide it; and it must still fit.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -29,55 +30,59 @@ _PLACEHOLDERS = frozenset(
 
 
 def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
-    """Judge a reply. `cut` says that the output limit ended it: never salvaged (M10)."""
+    """Check a reply. `cut` says that the output limit ended it: never salvaged (M10)."""
     try:
-        return _clean(Metadata.model_validate(_scrubbed(json_of(reply, cut=cut))), redact)
-    except RecursionError:
-        return Rejected("The JSON is nested too deeply")
-    except ValidationError as bad:
-        return Rejected(faults(bad))
-    except ValueError as bad:
-        return Rejected(str(bad))
+        return _clean(Metadata.model_validate(json_of(reply, cut=cut)), redact)
+    except ValueError as bad:  # pydantic's ValidationError is one
+        return Rejected(reason_of(bad))
 
 
-def json_of(reply: str, *, cut: bool) -> object:
-    """The JSON value of a reply; ValueError, in words for the model, where there is none."""
+def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
+    """The JSON object of a reply; ValueError, in words for the model, where there is none."""
     if not reply.strip():
         raise ValueError("Empty model output" + (" (cut by the output limit)" if cut else ""))
     if cut:
         raise ValueError("The reply was cut by the output limit: answer more briefly")
     if len(reply) > REPLY_MAX:
         raise ValueError(f"The reply is longer than {REPLY_MAX} characters")
+    first, last = reply.find("{"), reply.rfind("}")
+    text = reply[first : last + 1] if 0 <= first < last else reply.strip()
     try:
-        return json.loads(_object_text(reply), parse_constant=_no_constant)
+        held = _scrubbed(json.loads(text, parse_constant=_no_constant))
     except ValueError as bad:
         raise ValueError(f"Not a JSON object: {bad}") from None
-
-
-def _object_text(reply: str) -> str:
-    first, last = reply.find("{"), reply.rfind("}")
-    return reply[first : last + 1] if 0 <= first < last else reply.strip()
+    except RecursionError:
+        raise ValueError("The JSON is nested too deeply") from None
+    if not isinstance(held, dict):
+        raise ValueError("The answer must be a JSON object")
+    return held
 
 
 def _no_constant(word: str) -> float:
     raise ValueError(f"{word} is not JSON")
 
 
-def _scrubbed(held: object) -> object:
-    if not isinstance(held, dict):
-        raise ValueError("The answer must be a JSON object")
-    return {
-        key: scrub(one)
-        if isinstance(one, str)
-        else [scrub(item) if isinstance(item, str) else item for item in one]
-        if isinstance(one, list)
-        else one
-        for key, one in held.items()
-    }
+def _scrubbed(held: Any) -> Any:
+    if isinstance(held, str):
+        return scrub(held)
+    if isinstance(held, list):
+        return [_scrubbed(one) for one in held]
+    if isinstance(held, dict):
+        return {key: _scrubbed(one) for key, one in held.items()}
+    return held
+
+
+def reason_of(bad: ValueError) -> str:
+    """What is wrong with an answer, in words for the model, none of them its own."""
+    if not isinstance(bad, ValidationError):
+        return str(bad)
+    return "; ".join(
+        f"{'.'.join(map(str, one['loc'])) or 'answer'}: {one['msg']}" for one in bad.errors()[:8]
+    )
 
 
 def _clean(said: Metadata, redact: Callable[[str], str]) -> Metadata:
-    """The same, safe to store and to print; raises ValueError for what is then no answer."""
+    """The same, safe to store and to print; ValueError for what is then no answer."""
 
     def safe(text: str, clean: Callable[[str, int], str], limit: int) -> str:
         return clean(redact(clean_text(text, len(text))), limit)
@@ -94,14 +99,3 @@ def _clean(said: Metadata, redact: Callable[[str], str]) -> Metadata:
     if all(tag.strip(" .").casefold() in _PLACEHOLDERS for tag in found.tags):
         raise ValueError("tags: placeholders are not an answer")
     return found
-
-
-def faults(bad: ValidationError) -> str:
-    """What is wrong with an answer, in words for the model, none of them its own."""
-    return "; ".join(_words(error) for error in bad.errors()[:8])
-
-
-def _words(error: object) -> str:
-    held = error if isinstance(error, dict) else {}
-    where = ".".join(str(part) for part in held.get("loc", ())) or "answer"
-    return f"{where}: {held.get('msg', 'invalid')}"

@@ -1,29 +1,47 @@
-"""One indexing run: snapshot, prompt, model, check, write (S0.18 to S0.45).
+"""One indexing run from a due session to its new row (S0.18 to S0.45).
 
-Each retry carries the previous reply and what was wrong with it (`models.attempts` has the loop).
-A failing provider ends the run at once; whether to try again, and when, is decided elsewhere.
+    snapshot -> models.attempts (budget inside) -> check -> meta.writer -> library -> events
 
-An answer that was paid for is never thrown away because a disk is full: it is kept here and
-written by the next run of its session, without another call (A3).
+A failing provider ends the run at once. When the session is tried again is decided by
+`policy.after_failure`, and stored over a restart; a run that ends well clears it. An answer that
+was paid for is never thrown away because a disk is full: it is kept here and written by the next
+run of its session, without another call (A3).
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from indexerd.errors import IndexerdError, WriteError
-from indexerd.events import Prompt
+import msgspec
+
+from indexerd.errors import (
+    BudgetError,
+    IndexerdError,
+    ModelError,
+    NotFoundError,
+    ProviderError,
+    StateError,
+    WriteError,
+)
 from indexerd.indexing.check import validate
-from indexerd.indexing.prompt import carried, index_prompt, retry_prompt
-from indexerd.indexing.retry import RetryState, wait_for_models
-from indexerd.indexing.snapshot import Library, Snapshot, take
-from indexerd.indexing.transcript import Caps
+from indexerd.indexing.policy import (
+    NO_FAILURE,
+    NO_MODEL_PAUSE,
+    RetryState,
+    SessionRuntime,
+    after_failure,
+)
+from indexerd.indexing.prompt import retry_prompt
+from indexerd.indexing.queue import Job
+from indexerd.indexing.snapshot import Library, Read, Snapshot, take_snapshot
 from indexerd.logs import Event
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Usage
+from indexerd.meta.reader import Stamp
 from indexerd.meta.writer import Conflict, MetaWriter
 from indexerd.models.attempts import (
     ATTEMPTS,
@@ -33,6 +51,7 @@ from indexerd.models.attempts import (
     Spent,
     ask,
     first_usable,
+    refusals,
 )
 from indexerd.models.base import Finish, Model, Reply
 from indexerd.models.budget import Budget, tokens_of
@@ -42,8 +61,8 @@ from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.settings import Settings
 from indexerd.times import iso, iso_ms, iso_of_ms
 
-Reader = Callable[..., Awaitable[Any]]
-Notify = Callable[[Event, str, dict[str, Any]], None]
+TOPIC = "retry"  # of the store's notes
+_decode = msgspec.msgpack.Decoder(RetryState).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +76,51 @@ class Done:
     adopted: bool = False
 
 
-@dataclass(slots=True)
-class Prepared:
-    """One run on its way: what will be sent, and what was spent so far."""
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """How a run failed. The error itself is not kept: its traceback holds what was sent."""
 
-    snap: Snapshot
-    prompt: Prompt
-    sent_bytes: int = 0  # of what was said, and of what an earlier run made of it
-    by: str | None = None  # user or daemon, for the audit
+    kind: str
+    retryable: bool
+
+
+class Events(Protocol):
+    """Publishes how runs go."""
+
+    def indexing(self, session: SessionRuntime, why: str) -> None:
+        """A run begins."""
+
+    def attempted(self, session: SessionRuntime, fields: dict[str, Any]) -> None:
+        """A model answered."""
+
+    def retry(self, session: SessionRuntime, fields: dict[str, Any]) -> None:
+        """A malformed answer is asked for again."""
+
+    def indexed(self, session: SessionRuntime, done: Done) -> None:
+        """A run ended well."""
+
+    def failed(self, session: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
+        """A run failed."""
+
+    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
+        """Something is wrong with this program."""
+
+
+@dataclass(slots=True)
+class _Run:
+    session: SessionRuntime
+    snapshot: Snapshot
+    settings: Settings
+    by: str  # user or daemon, for the audit
     spent: Spent = field(default_factory=Spent)
 
 
 @dataclass(frozen=True, slots=True)
-class _Unwritten:
-    """An answer that is to be written."""
+class _Answer:
+    """A meta file that is to be written, in place of the version `stamp`."""
 
-    snap: Snapshot
+    directory: Path
+    stamp: Stamp | None
     meta: MetaFile
     usd: float | None
 
@@ -84,72 +132,107 @@ class Indexer:
         self,
         library: Library,
         *,
-        reader: Reader,
+        read: Read,
         budget: Budget,
         telemetry: Telemetry,
         writer: MetaWriter,
-        notify: Notify,
+        events: Events,
         clock: Callable[[], float],
     ) -> None:
+        self.outcomes: dict[str, Done | Failure] = {}  # of this process, newest per session
         self._library = library
-        self._reader = reader
+        self._read = read
         self._budget = budget
         self._telemetry = telemetry
         self._writer = writer
-        self._notify = notify
+        self._events = events
         self._clock = clock
-        self._held: dict[str, _Unwritten] = {}
+        self._retries: dict[str, RetryState] = {}  # of sessions that failed
+        self._unwritten: dict[str, _Answer] = {}
+        self._under_way: dict[str, asyncio.Task[tuple[Done, list[Any]]]] = {}
+
+    async def load(self) -> None:
+        """Take over the stored retry states."""
+        held = await self._read(self._library.store.notes, TOPIC, _decode)
+        # A restart reloads, too.
+        self._retries = {key: one for key, one in held.items() if not one.ends_with_reload}
 
     @property
     def unwritten(self) -> int:
         """Answers that wait for a disk that takes them."""
-        return len(self._held)
+        return len(self._unwritten)
+
+    # -- one run ---------------------------------------------------------------------------
 
     async def run(
-        self,
-        session_id: str,
-        settings: Settings,
-        models: list[Model],
-        *,
-        asked: bool | None = None,
-    ) -> Done:
-        """Index one session now, by the first of `models` that can be used.
+        self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
+    ) -> list[Any]:
+        """Index a session now, by the first of `models` that can be used.
 
-        `asked` says, for the audit, whether somebody did or the daemon does it by itself. Raises
-        an error of the tree; the old meta file then stands.
+        Returns what changed in the library by it: nothing after a failure, where the old meta file
+        stands. Whoever forced the run is answered in either case.
         """
-        held = self._held.get(session_id)
-        if held is not None:
-            return await self._write(session_id, held)
-        run = await self.prepare(session_id, settings)
-        run.by = None if asked is None else "user" if asked else "daemon"
-        found, model = await first_usable(models, lambda model: self._ask(run, model, settings))
-        meta = _meta_file(run, found, model, self._clock())
-        return await self._write(session_id, _Unwritten(run.snap, meta, run.spent.usd))
+        session_id = job.session_id
+        self._events.indexing(session, job.why)
+        try:
+            task = asyncio.create_task(self._index(session, job, settings, models))
+            self._under_way[session_id] = task
+            try:
+                await asyncio.wait([task])
+            finally:
+                del self._under_way[session_id]
+                if not task.done():
+                    task.cancel()
+                    await asyncio.wait([task])
+            if task.cancelled():
+                session.answer(NotFoundError("the session was purged"))
+                return []
+            done, updates = task.result()
+        except IndexerdError as bad:
+            await self._failed(session, bad)
+            return []
+        except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
+            self._events.defect(Event.INDEX_FAILED, session_id, bug)
+            await self._failed(session, IndexerdError(f"internal error: {type(bug).__name__}"))
+            return []
+        self.outcomes[session_id] = done
+        await self._keep(session, NO_FAILURE)
+        self._events.indexed(session, done)
+        session.answer(done)
+        return updates
 
-    def wait(self, session_id: str, models: list[Model], state: RetryState) -> float:
-        """Return the seconds until a run is worth a try; 0 where it has only to be written."""
-        return 0.0 if session_id in self._held else wait_for_models(self._budget, models, state)
+    async def _failed(self, session: SessionRuntime, error: IndexerdError) -> None:
+        self.outcomes[session.card.session_id] = Failure(error.kind, error.retryable)
+        state = after_failure(session.retry, error, session.card.new_users, self._clock())
+        await self._keep(session, state)
+        self._events.failed(session, error, state.retry_at)
+        session.answer(error)
 
-    def drop(self, session_id: str) -> None:
-        """Forget an answer that could not be written."""
-        self._held.pop(session_id, None)
+    async def _index(
+        self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
+    ) -> tuple[Done, list[Any]]:
+        """Read, ask, write, take in; raises an error of the tree."""
+        answer = self._unwritten.get(job.session_id)
+        if answer is None:
+            snapshot = await take_snapshot(self._library, self._read, job.session_id, settings)
+            run = _Run(session, snapshot, settings, "user" if job.forced else "daemon")
+            found, model = await first_usable(models, lambda model: self._ask(run, model))
+            meta = _meta_file(run, found, model.key, self._clock())
+            answer = _Answer(snapshot.directory, snapshot.stamp, meta, run.spent.usd)
+        try:  # unless another writer was quicker (the older pi extension)
+            written = await asyncio.to_thread(
+                self._writer.write_meta, answer.directory, answer.meta, expect=answer.stamp
+            )
+        except WriteError:
+            self._unwritten[job.session_id] = answer
+            raise
+        self._unwritten.pop(job.session_id, None)
+        adopted, directory = isinstance(written, Conflict), str(answer.directory)
+        done = Done(job.session_id, directory, answer.usd, answer.meta.model, adopted)
+        return done, await self._read(self._library.written, job.session_id, directory)
 
-    async def prepare(self, session_id: str, settings: Settings) -> Prepared:
-        """Snapshot and prompt; nothing leaves the machine.
-
-        A first run wants all that was done in a session: its lines are read step by step, and
-        other work of the reader gets its turn between, however long the session is (F9, V2).
-        """
-        while not await self._reader(self._library.texts.index, session_id):
-            pass
-        made: Prepared = await self._reader(_prepared, self._library, session_id, settings)
-        return made
-
-    # -- models --------------------------------------------------------------------------
-
-    async def _ask(self, run: Prepared, model: Model, settings: Settings) -> Metadata:
-        clean = redactor(settings)
+    async def _ask(self, run: _Run, model: Model) -> Metadata:
+        clean, prompt = redactor(run.settings), run.snapshot.prompt
 
         def read(reply: Reply) -> Metadata | Rejected:
             cut = reply.finish is Finish.LENGTH
@@ -157,142 +240,145 @@ class Indexer:
 
         return await ask(
             model,
-            run.prompt,
+            prompt,
             self._budget,
-            seconds=lambda _error: settings.model.timeout_seconds,
+            seconds=lambda _error: run.settings.model.timeout_seconds,
             read=read,
-            again=lambda reply, error: retry_prompt(run.prompt, clean(reply.text)[0], error),
+            again=lambda reply, error: retry_prompt(prompt, clean(reply.text)[0], error),
             report=lambda attempt: self._report(run, attempt),
         )
 
-    def _report(self, run: Prepared, attempt: Attempt) -> None:
-        """Write the audit row of a request that went out, and tell who watches."""
-        session_id = run.snap.card.session_id
+    def _report(self, run: _Run, attempt: Attempt) -> None:
+        """Write the audit row of a request that went out, and publish an answer's arrival."""
+        snapshot = run.snapshot
         row = index_row(
-            session_id=session_id,
+            session_id=snapshot.card.session_id,
             timestamp=iso(self._clock()),
-            redactions=run.snap.transcript.redactions,
-            bytes=run.sent_bytes,
+            redactions=snapshot.redactions,
+            bytes=snapshot.bytes,
             by=run.by,
-            leaf_id=run.snap.leaf_id,
-            since=run.snap.since_id,
+            leaf_id=snapshot.leaf_id,
+            since=snapshot.since_id,
             **attempt.audit(),
         )
         self._telemetry.append(row)
         if attempt.reply is None or attempt.error == CANCELLED:
             return
         run.spent.add(attempt.reply, attempt.usd)
-        told = {"model": attempt.model, "attempt": attempt.number}
-        spent = {"cost_usd": attempt.usd, "ms": attempt.ms}
-        self._notify(Event.INDEX_ATTEMPT, session_id, told | spent)
+        which = {"model": attempt.model, "attempt": attempt.number}
+        self._events.attempted(run.session, which | {"cost_usd": attempt.usd, "ms": attempt.ms})
         if attempt.error is not None and attempt.number < ATTEMPTS:
-            more = {"of": ATTEMPTS - 1, "reason": attempt.error}
-            self._notify(Event.INDEX_RETRY, session_id, told | more)
+            why = {"of": ATTEMPTS - 1, "reason": attempt.error}
+            self._events.retry(run.session, which | why)
 
-    # -- writing -------------------------------------------------------------------------
+    async def stop(self, session_id: str) -> None:
+        """End a run under way. A write that has begun may still come to its end."""
+        task = self._under_way.get(session_id)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
-    async def _write(self, session_id: str, held: _Unwritten) -> Done:
-        """Write an answer, unless another writer was quicker (the older pi extension)."""
-        directory = held.snap.directory
-        try:
-            written = await asyncio.to_thread(
-                self._writer.write_meta, directory, held.meta, expect=held.snap.stamp
-            )
-        except WriteError:
-            self._held[session_id] = held
-            raise
-        self._held.pop(session_id, None)
-        adopted = isinstance(written, Conflict)
-        return Done(session_id, str(directory), held.usd, held.meta.model, adopted)
+    # -- trying again ----------------------------------------------------------------------
+
+    def retry_state(self, session_id: str) -> RetryState:
+        """What is waited for after a session's failures."""
+        return self._retries.get(session_id, NO_FAILURE)
+
+    def wait(self, session: SessionRuntime, models: Sequence[Model]) -> float:
+        """Return the seconds until a run is worth a try; 0 where it has only to be written.
+
+        While a provider is down, refuses us, or a minute is full, a thousand sessions would else
+        be read, made a prompt of and sent away again at each of their trials. A session is sent
+        away once, so that its status says what it waits for; from then on it only waits.
+        """
+        if session.card.session_id in self._unwritten:
+            return 0.0
+        refused = refusals(models, self._budget)
+        told = session.retry.why in {one.kind for one in refused}
+        passing = all(isinstance(one, BudgetError) and one.passing for one in refused)
+        return min(map(_pause, refused)) if refused and (told or passing) else 0.0
+
+    async def lift(self, session: SessionRuntime) -> None:
+        """The configuration changed: what waited for a model or a price waits no longer."""
+        if session.retry.ends_with_reload:
+            await self._keep(session, NO_FAILURE)
+
+    async def forget(self, session_id: str) -> None:
+        """Forget how runs of a session went, and what they could not write yet."""
+        self._unwritten.pop(session_id, None)
+        self.outcomes.pop(session_id, None)
+        await self._note(session_id, NO_FAILURE)
+
+    async def _keep(self, session: SessionRuntime, state: RetryState) -> None:
+        if state != session.retry:
+            session.retry = state
+            await self._note(session.card.session_id, state)
+
+    async def _note(self, session_id: str, state: RetryState) -> None:
+        """Store a retry state, or that there is none."""
+        self._retries.pop(session_id, None)
+        if state != NO_FAILURE:
+            self._retries[session_id] = state
+        packed = msgspec.msgpack.encode(state) if state != NO_FAILURE else None
+        with suppress(StateError):  # without the store, a restart tries again
+            await self._read(self._library.store.note, TOPIC, session_id, packed)
+
+    # -- without a call --------------------------------------------------------------------
+
+    async def estimate(
+        self, due: Sequence[str], settings: Settings, models: Sequence[Model]
+    ) -> dict[str, Any]:
+        """Return what indexing these sessions may cost at most, one call each; nothing is sent.
+
+        `costUsd` is None where a price is not known.
+        """
+        model = models[0] if models else None
+        tokens = unreadable = 0
+        costs: list[float | None] = []
+        for session_id in due:
+            try:
+                prompt = (await self.snapshot(session_id, settings)).prompt
+            except IndexerdError:
+                unreadable += 1
+                continue
+            tokens += tokens_of(prompt)
+            costs.append(self._budget.estimate(model.key, prompt) if model else None)
+        known = [cost for cost in costs if cost is not None]
+        return {
+            "sessions": len(due),
+            "unreadable": unreadable,
+            "model": model.key if model else None,
+            "inputTokens": tokens,
+            "costUsd": round(sum(known), 6) if len(known) == len(costs) else None,
+        }
+
+    async def snapshot(self, session_id: str, settings: Settings) -> Snapshot:
+        """What would be sent now."""
+        return await take_snapshot(self._library, self._read, session_id, settings)
 
 
-def prepare(library: Library, session_id: str, settings: Settings) -> Prepared:
-    """Take snapshot and prompt of one session all at once, without a daemon."""
-    while not library.texts.index(session_id):
-        pass
-    return _prepared(library, session_id, settings)
+def _pause(refused: ModelError) -> float:
+    if isinstance(refused, BudgetError | ProviderError) and refused.retry_after:
+        return refused.retry_after
+    return NO_MODEL_PAUSE
 
 
-def _prepared(library: Library, session_id: str, settings: Settings) -> Prepared:
-    """Snapshot and prompt of one session. Blocks, in the thread that owns the library."""
-    caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-    merge = settings.index.merge_previous_summary
-    snap = take(library, session_id, caps, redactor(settings), merge=merge)
-    prompt = index_prompt(
-        snap.transcript.text,
-        nonce=secrets.token_hex(8),
-        schema=Metadata.model_json_schema(),
-        previous_summary=snap.facts.previous_summary,
-        since=snap.since,
-        facts=snap.facts,
-    )
-    again = carried(snap.facts.previous_summary, snap.since)
-    size = snap.transcript.bytes + len(again.encode("utf-8", "replace"))
-    return Prepared(snap, prompt, size)
-
-
-def as_sent(run: Prepared, models: list[Model]) -> dict[str, Any]:
-    """Return what would be sent now, and to whom (S0.45)."""
-    model = models[0] if models else None
-    return {
-        "sessionId": run.snap.card.session_id,
-        "model": model.key if model else None,
-        "leavesTheMachine": bool(model and model.remote),
-        "system": run.prompt.system,
-        "user": run.prompt.user,
-        "truncated": run.snap.transcript.truncated,
-        "redactions": run.snap.transcript.redactions,
-    }
-
-
-async def estimate(
-    indexer: Indexer, due: list[str], settings: Settings, models: list[Model], budget: Budget
-) -> dict[str, Any]:
-    """Return what indexing the `due` sessions may cost at most, one call each; nothing is sent.
-
-    `costUsd` is None where a price is not known.
-    """
-    model = models[0] if models else None
-    tokens, unreadable = 0, 0
-    costs: list[float | None] = []
-    for session_id in due:
-        try:
-            run = await indexer.prepare(session_id, settings)
-        except IndexerdError:
-            unreadable += 1
-            continue
-        tokens += tokens_of(run.prompt)
-        costs.append(budget.estimate(model.key, run.prompt) if model else None)
-    known = [cost for cost in costs if cost is not None]
-    return {
-        "sessions": len(due),
-        "unreadable": unreadable,
-        "model": model.key if model else None,
-        "inputTokens": tokens,
-        "costUsd": round(sum(known), 6) if len(known) == len(costs) else None,
-    }
-
-
-def _meta_file(run: Prepared, found: Metadata, model: Model, now: float) -> MetaFile:
+def _meta_file(run: _Run, found: Metadata, model: str, now: float) -> MetaFile:
     """The meta file of a snapshot and the answer to it."""
-    snap, card, old = run.snap, run.snap.card, run.snap.meta
-    spent = run.spent
+    snapshot, card, old, spent = run.snapshot, run.snapshot.card, run.snapshot.meta, run.spent
     updated = iso_of_ms(max(round(now * 1000), iso_ms(old.updated_at) + 1 if old else 0))
     return MetaFile(
         **((old.model_extra or {}) if old else {}),  # what others added is theirs
         schema_version=max(SCHEMA_VERSION, old.schema_version if old else 0),
         session_id=card.session_id,
-        session_file=snap.row.get("sessionFile", card.path),
+        session_file=snapshot.session_file,
         parent_session_file=card.parent or None,
-        name=found.name,
-        description=found.description,
-        summary=found.summary,
-        tags=found.tags,
+        **found.model_dump(),
         cwd=card.cwd,
         created_at=old.created_at if old else updated,
         updated_at=updated,
-        model=model.key,
-        last_indexed_leaf_id=snap.leaf_id,
+        model=model,
+        last_indexed_leaf_id=snapshot.leaf_id,
         agent=card.agent,
         usage=Usage(
             input_tokens=spent.input_tokens,
@@ -303,10 +389,10 @@ def _meta_file(run: Prepared, found: Metadata, model: Model, now: float) -> Meta
         message_count=card.messages,
         user_message_count=card.users,
         first_user_message=card.first_user[:FIRST_MESSAGE_MAX] or None,
-        files_read=list(snap.facts.files_read),
-        files_modified=list(snap.facts.files_modified),
-        tools_used=snap.facts.tools_used,
-        redactions=snap.transcript.redactions or None,
+        files_read=list(snapshot.facts.files_read),
+        files_modified=list(snapshot.facts.files_modified),
+        tools_used=snapshot.facts.tools_used,
+        redactions=snapshot.redactions or None,
         session_created_at=card.created_at or None,
         session_modified_at=iso_of_ms(card.modified_ms),
     )

@@ -1,53 +1,83 @@
-"""When a session is indexed: a pure decision from a view of it, the limits, and `now`.
+"""When a session is indexed, and when again after a failure: pure decisions.
 
 The threshold counts new user messages on the current path (S0.6 to S0.10). The moment is the end
 of the agent's turn plus a quiet time; a failed turn waits longer, since a retry often follows
 (S0.2); and a session that goes on without an end, or without a pause, is taken after
-`max_wait_seconds`. All times are seconds since the epoch. A time that lies further ahead than it
-can have been set comes from before the clock was set back, and has passed (V8).
+`max_wait_seconds`. All times are seconds since the epoch. A time further ahead than it can have
+been set comes from before the clock was set back, and has passed (V8).
 """
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import msgspec
 
+from indexerd.errors import (
+    BudgetError,
+    IndexerdError,
+    ModelUnavailableError,
+    NotFoundError,
+    ProviderDeniedError,
+    ProviderError,
+    RefusedError,
+    SessionEmptyError,
+    SessionUnreadableError,
+    WriteError,
+)
 from indexerd.events import Turn
+from indexerd.meta.cache import MetaStat
+from indexerd.models.breaker import FIRST_PAUSE
+from indexerd.sessions.info import SessionInfo
 from indexerd.settings import Settings
 
-PAUSE_MAX = 2 * 86_400.0  # no back-off is longer: a budget opens again at midnight
+RETRY_MAX = 2 * 86_400.0  # no retry is further ahead: a budget opens again at midnight
+SOON = 2.0  # seconds
+NO_MODEL_PAUSE = 3600.0  # seconds; a reload of the configuration ends it sooner
+_UNTIL_RELOAD = frozenset({"model_unavailable", "budget_exhausted"})
 
 
-class Limits(msgspec.Struct, frozen=True):
-    """The settings that matter here."""
+class RetryState(msgspec.Struct, array_like=True, frozen=True):
+    """Failures in a row, and what is waited for; stored over restarts."""
 
-    min_new_user_messages: int
-    quiet_seconds: float
-    error_quiet_seconds: float
-    max_wait_seconds: float
+    failures: int = 0
+    retry_at: float = 0.0
+    refused_at: int | None = None  # new user messages when a model declined
+    why: str = ""
 
-    @classmethod
-    def of(cls, settings: Settings) -> Limits:
-        """Take them from the settings in force."""
-        index = settings.index
-        return cls(
-            settings.min_new_user_messages,
-            index.quiet_seconds,
-            index.error_quiet_seconds,
-            index.max_wait_seconds,
-        )
+    @property
+    def ends_with_reload(self) -> bool:
+        """Whether a reload ends it. That a model declined the content is not forgotten."""
+        return self.why in _UNTIL_RELOAD and self.refused_at is None
 
 
-class View(msgspec.Struct, frozen=True):
-    """What the decision needs to know of one session."""
+NO_FAILURE = RetryState()  # as nearly all sessions have
 
-    has_answer: bool  # an assistant has spoken: before that no agent writes a session for good
-    new_user_messages: int
-    turn: Turn
+
+class Forced(msgspec.Struct):
+    """Somebody asked for this session now."""
+
+    until: float  # a session in the middle of a turn is waited for until then
+    waiter: asyncio.Future[Any]
+
+
+class SessionRuntime(msgspec.Struct):
+    """What the event loop knows of one session."""
+
+    card: SessionInfo
+    meta: MetaStat | None
     changed_at: float  # when the file was last seen to change
     open_since: float  # when the unindexed part began to wait
-    retry_at: float = 0.0  # not before this, after a failure
-    refused_at: int | None = None  # new user messages there were when a model declined
-    forced: bool = False
+    retry: RetryState = NO_FAILURE
+    forced: Forced | None = None
+    status: dict[str, Any] | None = None
+
+    def answer(self, result: Any) -> None:
+        """Tell whoever forced a run how it ended: a `Done`, or an error of the tree."""
+        forced, self.forced = self.forced, None
+        if forced is not None and not forced.waiter.done():
+            forced.waiter.set_result(result)
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -69,49 +99,58 @@ class Skip(msgspec.Struct, frozen=True):
     why: str
 
 
-Decision = Index | Wait | Skip
-
-
-def decide(view: View, now: float, limits: Limits) -> Decision:
+def decide(session: SessionRuntime, settings: Settings, now: float) -> Index | Wait | Skip:
     """Index, wait or skip."""
-    if not view.has_answer:
+    card, retry, forced = session.card, session.retry, session.forced is not None
+    if not card.answered:  # before that no agent writes a session for good
         return Skip("no_answer")
-    if not view.forced:
-        if view.new_user_messages < limits.min_new_user_messages:
+    if not forced:
+        if card.new_users < settings.min_new_user_messages:
             return Skip("below_threshold")
-        if view.refused_at is not None and view.new_user_messages <= view.refused_at:
+        if retry.refused_at is not None and card.new_users <= retry.refused_at:
             return Skip("refused")
-        if 0 < view.retry_at - now <= PAUSE_MAX:
-            return Wait(view.retry_at, "back_off")
-    ready, why = _ready(view, now, limits)
-    if now < ready:
-        return Wait(ready, why)
-    return Index("forced" if view.forced else why)
+        if 0 < retry.retry_at - now <= RETRY_MAX:
+            return Wait(retry.retry_at, "back_off")
+    latest = session.open_since + settings.index.max_wait_seconds
+    ended = settled_at(session, settings, now)
+    ready, why = (latest, "max_wait") if ended is None or ended > latest else (ended, "due")
+    return Wait(ready, why) if now < ready else Index("forced" if forced else why)
 
 
-def _ready(view: View, now: float, limits: Limits) -> tuple[float, str]:
-    """The moment, and whether it is a turn's end or the end of patience."""
-    latest = view.open_since + limits.max_wait_seconds
-    if view.turn is Turn.OPEN:
-        return latest, "max_wait"
-    ended = _ended(view, now, limits)
-    return (ended, "due") if ended <= latest else (latest, "max_wait")
-
-
-def _ended(view: View, now: float, limits: Limits) -> float:
-    failed = view.turn is Turn.FAILED
-    quiet = limits.error_quiet_seconds if failed else limits.quiet_seconds
-    return view.changed_at + quiet if view.changed_at <= now + quiet else now
-
-
-def settled_at(view: View, now: float, limits: Limits) -> float | None:
-    """When the newest turn counts as ended, whatever is due then; None in the middle of one."""
-    if view.turn is Turn.OPEN:
+def settled_at(session: SessionRuntime, settings: Settings, now: float) -> float | None:
+    """When the newest turn counts as ended; None in the middle of one."""
+    turn, index = session.card.turn_state, settings.index
+    if turn is Turn.OPEN:
         return None
-    return _ended(view, now, limits)
+    quiet = index.error_quiet_seconds if turn is Turn.FAILED else index.quiet_seconds
+    return session.changed_at + quiet if session.changed_at <= now + quiet else now
 
 
 def back_off(failures: int) -> float:
     """Seconds to wait after that many failures in a row: a minute, doubling, at most six hours."""
     doublings = min(max(0, failures - 1), 16)  # a float ends at 1023 of them
     return min(60.0 * 2.0**doublings, 6 * 3600.0)
+
+
+def after_failure(
+    state: RetryState, error: IndexerdError, new_users: int, now: float
+) -> RetryState:
+    """Return the state after one more failure."""
+    failures, refused = state.failures, None
+    if isinstance(error, RefusedError | SessionEmptyError | NotFoundError):
+        refused, pause = new_users, 0.0
+    elif isinstance(error, ModelUnavailableError | ProviderDeniedError):
+        pause = NO_MODEL_PAUSE
+    elif isinstance(error, BudgetError):
+        pause = error.retry_after
+    elif isinstance(error, ProviderError) and error.retry_after is not None:
+        pause = error.retry_after  # the provider's wish burns no attempt of the session (M3)
+    elif isinstance(error, ProviderError) and error.throttled:
+        pause = FIRST_PAUSE  # nor does a wish that was not put into seconds
+    elif isinstance(error, WriteError | SessionUnreadableError):
+        failures += 1  # nothing was paid, or what was paid is kept: soon again
+        pause = min(SOON * 2.0 ** min(failures - 1, 10), back_off(1) * 5)
+    else:
+        failures += 1
+        pause = back_off(failures)
+    return RetryState(failures, now + pause, refused, error.kind)

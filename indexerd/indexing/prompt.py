@@ -2,15 +2,14 @@
 
 The transcript stands between two lines that carry a nonce which its author could not know, so
 a forged end mark inside it ends nothing (X8); an earlier summary, which another hand may have
-written, stands between two such lines of its own. The retry carries the previous reply and what
-was wrong with it (S0.22). Guidance on tags is S0.20. Of an earlier summary no more is shown than
-one of ours may hold.
+written, stands between two such lines of its own. Guidance on tags is S0.20.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from indexerd.events import Facts, Prompt
 from indexerd.privacy.sanitize import scrub
@@ -59,52 +58,41 @@ belongs to the outcome. To lose no decision, its section may have up to 12 bulle
 twice, and nothing of earlier and later runs."""
 
 
-class Earlier(NamedTuple):
-    """What an earlier run wrote of a session; all of it redacted, and of any length."""
-
-    name: str
-    description: str
-    summary: str
-    tags: tuple[str, ...] = ()
-
-
 def index_prompt(
     transcript: str,
     *,
     nonce: str,
     schema: dict[str, Any],
-    previous_summary: str | None = None,
-    since: Earlier | None = None,
-    facts: Facts | None = None,
+    facts: Facts,
+    earlier: str = "",
+    only_new: bool = False,
 ) -> Prompt:
     """The prompt of an indexing run.
 
-    `previous_summary`: of an earlier run, where history was cut. `since`: what an earlier run
-    wrote, where the transcript holds only what was said after it (S3.15).
+    `earlier` is what an earlier run wrote: of the part that was cut, or, where the transcript
+    holds `only_new` messages, of all before it (S3.15).
     """
     parts = [
         "Describe the conversation below.",
         f"<conversation>\n[begin {nonce}]\n{transcript}\n[end {nonce}]\n</conversation>",
     ]
-    if earlier := carried(previous_summary, since):
+    if earlier:
         shown = f"[begin earlier {nonce}]\n{earlier}\n[end earlier {nonce}]"
-        words = _SINCE if since is not None else _MERGE
+        words = _SINCE if only_new else _MERGE
         parts.append(words.format(f"<previous_summary>\n{shown}\n</previous_summary>"))
     parts.append(_FIELDS)
     return Prompt(system=SYSTEM, user="\n\n".join(parts), schema=schema, facts=facts)
 
 
-def carried(previous_summary: str | None, since: Earlier | None) -> str:
-    """What of an earlier run is sent again, within its bounds; "" where nothing is."""
-    if since is None:
-        return (previous_summary or "")[:SUMMARY_MAX]
-    tags = ", ".join(tag[:TAG_MAX] for tag in since.tags[:TAGS_MAX])
-    head = f"Name: {since.name[:NAME_MAX]}\nTags: {tags}"
-    return f"{head}\n\n{since.description[:DESCRIPTION_MAX]}\n\n{since.summary[:SUMMARY_MAX]}"
+def earlier_text(name: str, description: str, summary: str, tags: Sequence[str]) -> str:
+    """What an earlier run wrote, as it is sent again: no more of it than one of ours may hold."""
+    listed = ", ".join(tag[:TAG_MAX] for tag in tags[:TAGS_MAX])
+    head = f"Name: {name[:NAME_MAX]}\nTags: {listed}"
+    return f"{head}\n\n{description[:DESCRIPTION_MAX]}\n\n{summary[:SUMMARY_MAX]}"
 
 
 def retry_prompt(base: Prompt, reply: str, error: str) -> Prompt:
-    """The same prompt again, with the malformed reply and what was wrong with it."""
+    """The same prompt again, with the malformed reply and what was wrong with it (S0.22)."""
     shown = scrub(reply[:REPLY_SHOWN])
     user = (
         f"{base.user}\n\nYour previous reply was rejected.\n\n<previous_reply>\n{shown}\n"

@@ -9,8 +9,9 @@ where a leaf goes by its turn's name (codex), the turn may have gone on since.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,130 +24,150 @@ from indexerd.errors import (
     SessionEmptyError,
     SessionUnreadableError,
 )
-from indexerd.events import MESSAGE, Facts, Kind
-from indexerd.indexing.prompt import Earlier
-from indexerd.indexing.transcript import (
-    EMPTY,
-    MESSAGE_MAX,
-    Caps,
-    Section,
-    Transcript,
-    assemble,
-)
+from indexerd.events import MESSAGE, Facts, Kind, Prompt
+from indexerd.indexing.prompt import earlier_text, index_prompt
+from indexerd.indexing.transcript import MESSAGE_MAX, Caps, Section, Transcript, assemble, size_of
 from indexerd.meta.cache import MetaCache
-from indexerd.meta.model import MetaFile
+from indexerd.meta.model import Metadata, MetaFile
 from indexerd.meta.reader import Stamp, read_meta, stamp
-from indexerd.models.base import LOCAL
+from indexerd.models.base import LOCAL, Model
 from indexerd.paths import meta_name
-from indexerd.privacy.redact import Redactor, shown_path
+from indexerd.privacy.redact import Redactor, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text
-from indexerd.protocol.limits import TAGS_MAX
+from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MAX
 from indexerd.search.session_texts import SessionFiles, Texts
-from indexerd.sessions.facts import Facts as RowFacts
 from indexerd.sessions.facts import facts_of
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import ROOT, SessionState
+from indexerd.settings import Settings
 from indexerd.sources.session_lines import SessionLines
 from indexerd.store.store import StateStore
 
-
-class Library(Protocol):
-    """What a run needs of everything that is known of sessions; for the reader's thread."""
-
-    @property
-    def files(self) -> SessionFiles:
-        """Session files."""
-        ...
-
-    @property
-    def texts(self) -> Texts:
-        """What reads a session's lines for the search index and its facts."""
-        ...
-
-    @property
-    def metas(self) -> MetaCache:
-        """Meta files."""
-        ...
-
-    @property
-    def store(self) -> StateStore:
-        """Rows."""
-        ...
-
-    def meta_dir(self, card: SessionInfo) -> str:
-        """Return where a session's meta file belongs."""
-        ...
-
-    def reread(self, session_id: str) -> bool:
-        """Read a session anew, line by line; False where that was done before."""
-        ...
-
-
+EMPTY = "no user/assistant conversation to index"
 _GROWING = frozenset({"opencode"})  # an answer is one row there, and grows while it is made
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
+
+Read = Callable[..., Awaitable[Any]]  # does work in the thread that owns the library
+
+
+class Library(Protocol):
+    """All that is known of sessions, as the daemon keeps it; for the reader's thread."""
+
+    @property
+    def files(self) -> SessionFiles: ...  # noqa: D102 - fields
+    @property
+    def texts(self) -> Texts: ...  # noqa: D102
+    @property
+    def metas(self) -> MetaCache: ...  # noqa: D102
+    @property
+    def store(self) -> StateStore: ...  # noqa: D102
+
+    def meta_dir(self, card: SessionInfo) -> str:
+        """Where a session's meta file belongs."""
+
+    def reread(self, session_id: str) -> bool:
+        """Read a session anew, line by line; False where that does not help."""
+
+    def written(self, session_id: str, directory: str) -> list[Any]:
+        """Take a new meta file in; what changed by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What will be described, and what was there before."""
+    """What is sent of a session, and what of it is stored with the answer."""
 
     card: SessionInfo
-    directory: Path  # of the meta file
+    session_file: str
     leaf_id: str
-    meta: MetaFile | None
-    stamp: Stamp | None  # of the meta file, taken before it was read
-    transcript: Transcript  # its redactions are those of all that is sent
+    directory: Path  # of the meta file
+    stamp: Stamp | None  # of the old meta file, taken before it was read
+    meta: MetaFile | None  # the old one
+    prompt: Prompt
     facts: Facts
-    row: dict[str, Any]
-    since: Earlier | None = None  # what tells all that came before the transcript
-    since_id: str | None = None  # with it: the entry up to which nothing is sent again
+    bytes: int  # of what was said, and of what an earlier run made of it
+    redactions: dict[str, int]  # of all that is sent
+    truncated: bool
+    since_id: str | None  # the entry up to which an earlier run's words are sent instead
+
+    def as_sent(self, models: Sequence[Model]) -> dict[str, Any]:
+        """The answer to `as_sent`: what would be sent now, and to whom (S0.45)."""
+        model = models[0] if models else None
+        return {
+            "sessionId": self.card.session_id,
+            "model": model.key if model else None,
+            "leavesTheMachine": bool(model and model.remote),
+            "system": self.prompt.system,
+            "user": self.prompt.user,
+            "truncated": self.truncated,
+            "redactions": self.redactions,
+        }
 
 
-def take(
-    library: Library, session_id: str, caps: Caps, redact: Redactor, *, merge: bool = True
+async def take_snapshot(
+    library: Library, read: Read, session_id: str, settings: Settings
 ) -> Snapshot:
-    """Take a snapshot. Runs in the reader's thread. `merge`: an earlier summary is carried on.
+    """Take a snapshot; nothing leaves the machine.
 
-    What the session did is known as far as its lines were read: `library.texts` does that.
-    Raises NotFoundError, SessionUnreadableError, or SessionEmptyError where nobody said a word.
+    A first run wants all that was done in a session: its lines are read step by step, and other
+    work of the thread gets its turn between, however long the session is (F9, V2). Raises
+    NotFoundError, SessionUnreadableError, or SessionEmptyError where nobody said a word.
     """
+    while not await read(library.texts.index, session_id):
+        pass
+    snapshot: Snapshot = await read(_take, library, session_id, settings)
+    return snapshot
+
+
+def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
     card, state = library.files.card(session_id), library.files.state(session_id)
     if card is None or state is None:
         raise NotFoundError("the session's file is gone")
     directory = Path(library.meta_dir(card))
     seen = stamp(directory / meta_name(session_id))
     meta = _old_meta(library, session_id, directory)
+    if not settings.index.merge_previous_summary:
+        told, holds = None, False
+    else:
+        told, holds = border(card.agent, state, meta), _indexed_row(state, meta) is not None
+    redact = redactor(settings)
     try:
         with library.files.lines(session_id) as lines:
-            told = border(card.agent, state, meta) if merge else None
-            transcript = assemble(_newest_first(card, state, lines, told), caps, redact)
+            caps = Caps(settings.index.max_bytes, settings.index.max_lines)
+            said = assemble(_newest_first(card, state, lines, told), caps, redact)
     except ValueError:
         if library.reread(session_id):  # a line was not what it looked like: parse them all
-            return take(library, session_id, caps, redact, merge=merge)
+            return _take(library, session_id, settings)
         raise SessionUnreadableError("the session file changed while it was read") from None
-    leaf_id = state.leaf_id
-    if not transcript.text or leaf_id is None:
+    if not said.text or state.leaf_id is None:
         raise SessionEmptyError(EMPTY)
+    only_new = told is not None and said.only_new
+    counts = dict(said.redactions)
+    summary = earlier = ""
+    if meta and holds and (only_new or said.cut):
+        summary, earlier = _carried(meta, redact, counts, whole=only_new)
     row = library.store.get(session_id) or {}
-    kept = _Kept(redact)
-    since = kept.earlier(meta) if meta and told is not None and transcript.since else None
-    summary = None
-    if meta and merge and transcript.cut and _holds(state, meta):
-        # The words of an earlier run are sent once, and what is taken out of them counts once.
-        summary = since.summary if since is not None else kept.safe(meta.summary)
-    transcript = replace(transcript, redactions=_sum(transcript.redactions, kept.counts))
+    facts = _facts(said, card, row, summary if said.cut else None, redact)
     return Snapshot(
         card=card,
+        session_file=row.get("sessionFile", card.path),
+        leaf_id=state.leaf_id,
         directory=directory,
-        leaf_id=leaf_id,
-        meta=meta,
         stamp=seen,
-        transcript=transcript,
-        facts=_facts(transcript, card, summary, facts_of(row) or RowFacts(), redact),
-        row=row,
-        since=since,
-        since_id=name_at(state, told) if since is not None and told is not None else None,
+        meta=meta,
+        prompt=index_prompt(
+            said.text,
+            nonce=secrets.token_hex(8),
+            schema=Metadata.model_json_schema(),
+            facts=facts,
+            earlier=earlier,
+            only_new=only_new,
+        ),
+        facts=facts,
+        bytes=size_of(said.text) + size_of(earlier),
+        redactions=dict(sorted(counts.items())),
+        truncated=said.truncated,
+        since_id=name_at(state, told) if only_new and told is not None else None,
     )
 
 
@@ -159,15 +180,17 @@ def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | 
     if directory.exists() and not directory.is_dir():
         raise AccessError(f"{directory} is no directory", hint="move it out of the way")
     stat = library.metas.get(session_id)
-    homes = dict.fromkeys([directory, *([Path(stat.directory)] if stat else [])])
-    for home in homes:
+    for home in dict.fromkeys([directory, *([Path(stat.directory)] if stat else [])]):
         try:
             meta = read_meta(home / meta_name(session_id))
         except InvalidMetaError:
-            meta = None
+            continue
         if meta is not None:
             return meta
     return None
+
+
+# -- what was described already --------------------------------------------------------------------
 
 
 def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None:
@@ -176,18 +199,23 @@ def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None
     One that was made without a model is not: nothing was paid for it, and a model does better.
     Nor is there one where nothing came after it, or where its leaf is on the path no more.
     """
-    if meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():
+    row = _indexed_row(state, meta)
+    if row is None or meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():
         return None
-    row = state.row(meta.last_indexed_leaf_id)
-    if row is None or not state.on_path(row):
-        return None
-    if _went_on(state, row, meta):
-        row = _before_turn(state, row)
+    if _went_on(state, row, meta):  # back to the newest row of the turn before
+        others = {one for one in state.marks.values() if one != row}
+        row = next((one for one in state.up(row) if one in others), ROOT)
     elif row == state.leaf:
         return None
     elif agent in _GROWING and state.kind(row) is Kind.ASSISTANT:
         row = state.parent(row)  # it may have been half an answer then: it is sent again
     return row if row >= 0 else None
+
+
+def _indexed_row(state: SessionState, meta: MetaFile | None) -> int | None:
+    """What was indexed, if it is on the path still: a summary of another branch tells lies."""
+    row = state.row(meta.last_indexed_leaf_id) if meta else None
+    return row if row is not None and state.on_path(row) else None
 
 
 def _went_on(state: SessionState, row: int, meta: MetaFile) -> bool:
@@ -199,45 +227,32 @@ def _went_on(state: SessionState, row: int, meta: MetaFile) -> bool:
     name = meta.last_indexed_leaf_id
     if name in state.index or name not in state.marks:
         return False
-    said = sum(1 for packed in state.codes[: row + 1] if packed & MESSAGE)
-    return said != meta.message_count
+    return sum(1 for one in state.codes[: row + 1] if one & MESSAGE) != meta.message_count
 
 
-def _before_turn(state: SessionState, row: int) -> int:
-    """The newest row on the way up from a named turn that is another's; ROOT where none is."""
-    others = {one for one in state.marks.values() if one != row}
-    return next((one for one in state.up(row) if one in others), ROOT)
+def _carried(
+    meta: MetaFile, redact: Redactor, counts: dict[str, int], *, whole: bool
+) -> tuple[str, str]:
+    """The summary of an earlier run, and what is sent of that run: all it wrote, or the summary.
+
+    Another hand may have written it, and redacted nothing. Its redactions are added to `counts`.
+    """
+
+    def safe(text: str) -> str:
+        clean, found = redact(clean_text(text, len(text)))
+        for kind, count in found.items():
+            counts[kind] = counts.get(kind, 0) + count
+        return clean
+
+    summary = safe(meta.summary)
+    if not whole:
+        return summary, summary[:SUMMARY_MAX]
+    tags = [" ".join(safe(tag).split()) for tag in meta.tags[:TAGS_MAX]]
+    name = " ".join(safe(meta.name).split())
+    return summary, earlier_text(name, safe(meta.description), summary, tags)
 
 
-def _holds(state: SessionState, meta: MetaFile) -> bool:
-    """Whether what was indexed is on the path still: a summary of another branch tells lies."""
-    row = state.row(meta.last_indexed_leaf_id)
-    return row is not None and state.on_path(row)
-
-
-class _Kept:
-    """What stands in a meta file: another hand may have written it, and redacted nothing."""
-
-    def __init__(self, redact: Redactor) -> None:
-        self._redact = redact
-        self.counts: dict[str, int] = {}  # of all that was taken out
-
-    def safe(self, text: str) -> str:
-        """A text as it may be sent."""
-        safe, found = self._redact(clean_text(text, len(text)))
-        self.counts = _sum(self.counts, found)
-        return safe
-
-    def earlier(self, meta: MetaFile) -> Earlier:
-        """All that an earlier run wrote."""
-        tags = (" ".join(self.safe(tag).split()) for tag in meta.tags[:TAGS_MAX])
-        name = " ".join(self.safe(meta.name).split())
-        return Earlier(name, self.safe(meta.description), self.safe(meta.summary), tuple(tags))
-
-
-def _sum(one: dict[str, int], other: dict[str, int]) -> dict[str, int]:
-    """Counts of both, by kind."""
-    return {kind: one.get(kind, 0) + other.get(kind, 0) for kind in sorted(one | other)}
+# -- what was said and done ------------------------------------------------------------------------
 
 
 def _newest_first(
@@ -247,33 +262,27 @@ def _newest_first(
 
     From the row `told` back they are old.
     """
-    read = ADAPTERS[card.agent].read
-    old = False
+    read, old = ADAPTERS[card.agent].read, False
     for row in state.up(state.leaf):
         old = old or row == told
         role = _ROLES.get(state.kind(row))
         line = lines.brief(row) if role else b""
-        if role and line:
-            text = own_words(read(line, state.id(row)).text)
-            if text:
-                yield Section(role, text[-MESSAGE_MAX:], old)
+        if role and line and (text := own_words(read(line, state.id(row)).text)):
+            yield Section(role, text[-MESSAGE_MAX:], old)
 
 
 def _facts(
-    transcript: Transcript,
-    card: SessionInfo,
-    previous_summary: str | None,
-    done: RowFacts,
-    redact: Redactor,
+    said: Transcript, card: SessionInfo, row: dict[str, Any], summary: str | None, redact: Redactor
 ) -> Facts:
-    uses = (use for _, each in done.tool_uses for use in each)
+    done = facts_of(row)
+    uses = (use for _, each in done.tool_uses for use in each) if done else ()
     return Facts(
-        messages=tuple((one.role, one.text) for one in transcript.sections),
-        files_read=done.files_read,
-        files_modified=done.files_modified,
-        tools_used=dict(done.tools_used),
+        messages=tuple((one.role, one.text) for one in said.sections),
+        files_read=done.files_read if done else (),
+        files_modified=done.files_modified if done else (),
+        tools_used=dict(done.tools_used) if done else {},
         cwd=shown_path(card.cwd),
-        previous_summary=previous_summary,
+        previous_summary=summary,
         title=redact(card.agent_title or "")[0],
         commands=tuple(redact(one)[0] for one in uses),
     )

@@ -1,29 +1,29 @@
 r"""What of a conversation is sent: text, within a cap, newest kept (S0.12 to S0.17).
 
 Only user and assistant text counts; every section is `User: …` or `Assistant: …`, split by a
-blank line. The caller reads entries newest first and stops once `enough` says that the cap is
-passed: what lies before cannot matter, however long the session is. Redaction comes before
-truncation, over the joined text, so that a secret cut by the border, or spread over two
-messages, is whole when it is looked for.
+blank line. Entries are read newest first, until the cap is passed: what lies before cannot
+matter, however long the session is. Redaction comes before truncation, over the joined text, so
+that a secret cut by the border, or spread over two messages, is whole when it is looked for.
 
 Sections may be marked as old: an earlier summary tells them already. Then only what is new is
 sent, unless a secret spans the border, so that what is new cannot be told from the redacted text.
 
 The byte rules are those of pi's truncateTail: whole lines from the end while both limits hold
 (a line costs its UTF-8 bytes, and one for the newline, except the last); a last line that is
-alone too long keeps its end, cut at a character's border; lines split at `\\n` only.
+alone too long keeps its end, cut at a character's border; lines split at `\n` only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from indexerd.privacy.redact import Redactor
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
 LABELS = {"user": "User: ", "assistant": "Assistant: "}
-EMPTY = "no user/assistant conversation to index"
 
 # Of one message no more than this is looked at: it is far beyond any cap, and bounds the work.
 MESSAGE_MAX = 4 * 1024 * 1024
@@ -32,22 +32,29 @@ MESSAGE_MAX = 4 * 1024 * 1024
 BEYOND_BYTES = 4096
 BEYOND_LINES = 64
 
+_T = TypeVar("_T")
 
-@dataclass(frozen=True, slots=True)
-class Section:
+
+class Section(NamedTuple):
     """One message that says something. `role` is user or assistant."""
 
     role: str
     text: str
-    old: bool = False  # said before the border from which on it is new
+    old: bool = False  # an earlier summary tells it
+
+    def __str__(self) -> str:
+        return LABELS[self.role] + self.text
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """Text within the cap, and whether any was left out."""
+class Caps(NamedTuple):
+    """Limits of one text, in UTF-8 bytes and in lines."""
 
-    text: str
-    truncated: bool
+    max_bytes: int
+    max_lines: float = math.inf
+
+    def passed(self, text: str) -> bool:
+        """Whether a text is longer than what will be kept of it."""
+        return size_of(text) > self.max_bytes or text.count("\n") >= self.max_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,121 +63,84 @@ class Transcript:
 
     text: str
     truncated: bool  # of what the text should hold, some is left out
-    redactions: dict[str, int] = field(default_factory=dict)  # of what is sent
-    sections: tuple[Section, ...] = ()  # redacted, oldest first, as far as they were read
-    since: bool = True  # the text holds nothing that is old
-    cut: bool = False  # of the whole history, old and new, some is left out
-
-    @property
-    def bytes(self) -> int:
-        """UTF-8 size."""
-        return len(self.text.encode("utf-8", "replace"))
+    redactions: dict[str, int]  # of what is sent
+    sections: tuple[Section, ...]  # redacted, oldest first, as far as they were read
+    only_new: bool  # the text holds nothing that is old
+    cut: bool  # of the whole history, old and new, some is left out
 
 
-def render(sections: Iterable[Section]) -> str:
-    """Sections as text; those without a word are dropped."""
-    return "\n\n".join(LABELS[one.role] + one.text for one in sections if one.text)
-
-
-def truncate_tail(text: str, max_bytes: int, max_lines: int) -> Cut:
-    """Keep the end of a text: at most `max_bytes` UTF-8 bytes and `max_lines` lines."""
-    lines = text.split("\n")
-    if len(lines) <= max_lines and len(text.encode("utf-8", "replace")) <= max_bytes:
-        return Cut(text, truncated=False)
-    kept: list[str] = []
-    size = 0
-    for line in reversed(lines):
-        cost = len(line.encode("utf-8", "replace")) + (1 if kept else 0)
-        if len(kept) >= max_lines:
-            break
-        if size + cost > max_bytes:
-            if not kept:
-                kept.append(_end_of(line, max_bytes))
-            break
-        kept.append(line)
-        size += cost
-    return Cut("\n".join(reversed(kept)), truncated=True)
-
-
-def _end_of(line: str, max_bytes: int) -> str:
-    """The last `max_bytes` of a line, moved forward to a character's border."""
-    return line.encode("utf-8", "replace")[-max_bytes:].decode("utf-8", "ignore")
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """Limits of one transcript."""
-
-    max_bytes: int
-    max_lines: int
-
-    def passed(self, text: str) -> bool:
-        """Whether a text is longer than what will be kept of it."""
-        return (
-            len(text.encode("utf-8", "replace")) > self.max_bytes
-            or text.count("\n") >= self.max_lines
-        )
+def size_of(text: str) -> int:
+    """UTF-8 size."""
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
 def assemble(newest_first: Iterable[Section], caps: Caps, redact: Redactor) -> Transcript:
-    """Take sections newest first until the cap is passed, redact, cut, mark.
+    """Take sections newest first until the cap is passed, redact, cut, mark."""
+    taken, text, counts = redact_newest(newest_first, str, caps, redact)
+    sections, cut = _sections(text), caps.passed(text)
+    fresh = [str(one) for one in taken if not one.old]
+    only_new = len(fresh) == len(taken)
+    if fresh and not only_new:
+        new, found = redact("\n\n".join(fresh))
+        only_new = text.endswith(f"\n\n{new}")
+        text, counts = (new, found) if only_new else (text, counts)
+    kept, truncated = truncate_tail(text, caps)
+    sent = f"{kept}\n\n{MARKER}" if truncated else kept
+    return Transcript(sent, truncated, counts, sections, only_new, cut)
 
-    The iterable is consumed only as far as needed. Redaction can shrink a text: then twice as
-    much is taken, until the redacted text passes the cap, or nothing is left.
+
+def redact_newest(
+    newest_first: Iterable[_T], render: Callable[[_T], str], caps: Caps, redact: Redactor
+) -> tuple[list[_T], str, dict[str, int]]:
+    """Read as many items as it takes to pass the caps, and redact them as one text.
+
+    Returns the items, oldest first, the redacted text, blank lines between them, and how much was
+    redacted. Redaction can shrink a text: then twice as much is read, until nothing is left.
     """
-    source = iter(newest_first)
-    taken: list[Section] = []
-    text, counts = "", dict[str, int]()
+    source, taken, texts = iter(newest_first), list[_T](), list[str]()
+    size = lines = -2
     wanted = limit = Caps(caps.max_bytes + BEYOND_BYTES, caps.max_lines + BEYOND_LINES)
-    more = True
-    while more and not wanted.passed(text):
-        more = _take(source, taken, limit)
-        text, counts = redact(render(reversed(taken)))
+    while True:
+        more = False
+        for one in source:
+            said = render(one)
+            taken.append(one)
+            texts.append(said)
+            size, lines = size + size_of(said) + 2, lines + said.count("\n") + 2
+            if more := size > limit.max_bytes or lines >= limit.max_lines:
+                break
+        text, counts = redact("\n\n".join(reversed(texts)))
+        if not more or wanted.passed(text):
+            return taken[::-1], text, counts
         limit = Caps(2 * limit.max_bytes, 2 * limit.max_lines)
-    sections = _sections(text)
-    cut = caps.passed(text)
-    fresh = [one for one in reversed(taken) if not one.old]
-    since = len(fresh) == len(taken)
-    if fresh and not since:
-        new, found = redact(render(fresh))
-        since = text.endswith(f"\n\n{new}")
-        text, counts = (new, found) if since else (text, counts)
-    kept = truncate_tail(text, caps.max_bytes, caps.max_lines)
-    sent = f"{kept.text}\n\n{MARKER}" if kept.truncated else kept.text
-    return Transcript(sent, kept.truncated, counts, sections, since, cut)
 
 
-def _take(source: Iterable[Section], taken: list[Section], limit: Caps) -> bool:
-    """Take sections until their text passes the limit; False at the source's end."""
-    costs = [_cost(one) for one in taken]
-    size, newlines = (sum(each) - 2 for each in zip((0, 0), *costs, strict=True))
-    for section in source:
-        if not section.text:
-            continue
-        one = Section(section.role, section.text[-MESSAGE_MAX:], section.old)
-        taken.append(one)
-        more_bytes, more_newlines = _cost(one)
-        size, newlines = size + more_bytes, newlines + more_newlines
-        if size > limit.max_bytes or newlines >= limit.max_lines:
-            return True
-    return False
-
-
-def _cost(one: Section) -> tuple[int, int]:
-    """Bytes and newlines of a section's text and of the blank line that splits it off."""
-    said = LABELS[one.role] + one.text
-    return len(said.encode("utf-8", "replace")) + 2, said.count("\n") + 2
+def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
+    """Keep the end of a text within the caps; True where any was left out."""
+    lines = text.split("\n")
+    if len(lines) <= caps.max_lines and size_of(text) <= caps.max_bytes:
+        return text, False
+    kept: list[str] = []
+    left = caps.max_bytes + 1  # no newline comes after the last
+    for line in reversed(lines):
+        left -= size_of(line) + 1
+        if len(kept) >= caps.max_lines or left < 0:
+            break
+        kept.append(line)
+    if not kept:  # the end of its last line, from a character's border
+        data = lines[-1].encode("utf-8", "replace")
+        kept = [data[-caps.max_bytes :].decode("utf-8", "ignore")]
+    return "\n".join(reversed(kept)), True
 
 
 def _sections(redacted: str) -> tuple[Section, ...]:
-    """The redacted text as sections again: a local model works on messages."""
+    """Split the redacted text into sections again: a local model works on messages."""
     found: list[Section] = []
-    starts = tuple((label, role) for role, label in LABELS.items())
     for part in redacted.split("\n\n"):
-        role = next((role for label, role in starts if part.startswith(label)), None)
+        role = next((role for role, label in LABELS.items() if part.startswith(label)), None)
         if role is not None:
             found.append(Section(role, part[len(LABELS[role]) :]))
         elif found:
-            last = found[-1]
-            found[-1] = Section(last.role, f"{last.text}\n\n{part}")
+            last = found.pop()
+            found.append(Section(last.role, f"{last.text}\n\n{part}"))
     return tuple(found)

@@ -1,10 +1,11 @@
 """`expand`: what a prompt's `@@…` references stand for, ready to be injected (S0.47 to S0.58).
 
-Out come the references with what became of each, and messages to put behind the user's own: one
-block of summaries, and one message for each question that was asked with a reference. The prompt
-is never changed and never refused; what fails is noted with its reference alone, and hinders no
-other. Only meta files are read, one for each session, and no session file, unless somebody asks
-a question. The asking session itself is never what a name means: its own first message holds it.
+    parse -> names -> meta files -> questions -> one block of summaries, one message a question
+
+The prompt is never changed and never refused; what fails is noted with its reference alone, and
+hinders no other. Only meta files are read, one for each session, and no session file, unless
+somebody asks a question. The asking session itself is never what a name means: its own first
+message holds it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ from indexerd.protocol.params import Expand
 from indexerd.references import inject
 from indexerd.references.injection_cache import InjectionCache
 from indexerd.references.parse import LONG, Reference, find
-from indexerd.search.names import Names, Scope
+from indexerd.search.names import Names
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionRows
 from indexerd.times import iso
 
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _STATUS = {"not_found": "not_found", "ambiguous_reference": "ambiguous", "usage": "not_found"}
+_REASONS = ("not_found", "invalid_meta", "over_limit", "ambiguous")
 _UNBOUNDED = 1 << 40
 _GUIDED = 1000  # bytes; in less space the guide would take the place of what it guides to
 _MEANT = "@@"  # before a reference, among texts kept by session: an id cannot begin so
@@ -66,16 +68,22 @@ class _Outcome:
     notes: list[str] = field(default_factory=list)
     questions: list[dict[str, Any]] = field(default_factory=list)
 
-    def listed(self, redact: Redactor) -> dict[str, Any]:
+    def fail(self, bad: IndexerdError) -> None:
+        """Note why it does not stand for a session, or not for one that can be read."""
+        self.status = _STATUS.get(bad.kind, "invalid_meta")
+        if isinstance(bad, AmbiguousError):
+            self.candidates = bad.candidates
+        elif not isinstance(bad, InvalidMetaError) and self.status == "invalid_meta":
+            self.notes.append(str(bad))
+
+    def to_json(self, redact: Redactor) -> dict[str, Any]:
         """As the answer lists it."""
         found: dict[str, Any] = {"raw": self.asked.raw, "status": self.status}
         if self.row:
-            name = redact(self.row["name"])[0]
-            found |= {"sessionId": self.row["sessionId"], "name": name}
-        if self.how:
-            found["how"] = self.how
+            found |= {"sessionId": self.row["sessionId"], "name": redact(self.row["name"])[0]}
         near = [one | {"name": redact(one["name"])[0]} for one in self.candidates]
-        more = {"candidates": near, "notes": self.notes, "questions": self.questions}
+        more = {"how": self.how, "candidates": near}
+        more |= {"notes": self.notes, "questions": self.questions}
         return found | {key: value for key, value in more.items() if value}
 
 
@@ -83,15 +91,12 @@ class _Outcome:
 class _Prompt:
     """One prompt on its way."""
 
-    session_id: str | None
-    cwd: str | None
-    turn_id: str | None
-    max_bytes: int
-    outcomes: list[_Outcome] = field(default_factory=list)
+    asked: Expand
+    redact: Redactor
+    outcomes: dict[str, _Outcome] = field(default_factory=dict)  # each reference once
     sections: dict[str, str] = field(default_factory=dict)  # by session id, in their order
     kept: dict[str, str] = field(default_factory=dict)  # of earlier prompts of the session
     fresh: dict[str, str] = field(default_factory=dict)  # to be kept from now on
-    answers: list[tuple[_Outcome, str, dict[str, Any]]] = field(default_factory=list)
 
 
 class References:
@@ -119,73 +124,72 @@ class References:
         self._ask = ask
         self._home = home
         self._settings = settings
-        self._record_row = record
+        self._record = record
         self._ready = ready
         self._clock = clock
 
     async def expand(self, asked: Expand) -> dict[str, Any]:
         """Find, resolve, ask: the result of `expand`."""
-        text, most = asked.text, self._settings().references.max_injected_bytes
-        if asked.max_bytes is not UNSET:
-            most = min(asked.max_bytes, most)
-        prompt = _Prompt(asked.session_id, asked.cwd, asked.turn_id, most)
+        text, prompt = asked.text, _Prompt(asked, redactor(self._settings()))
         found = await asyncio.to_thread(find, text) if len(text) > LONG else find(text)
         if not found:
-            return _answer(prompt, [], redactor(self._settings()), truncated=False)
-        await self._resolve_all(prompt, found)
-        await self._ask_all(prompt, found)
-        messages, truncated = self._messages(prompt)
-        if self._injected is not None and prompt.session_id and prompt.fresh:
-            await self._injected.keep(prompt.session_id, prompt.fresh)
-        clean = redactor(self._settings())
-        answer = _answer(prompt, messages, clean, truncated=truncated)
-        self._record(prompt, answer)
+            return _answer(prompt, [])
+        if self._injected is not None and asked.session_id:
+            prompt.kept = await self._injected.of(asked.session_id)
+        await self._resolve(prompt, found)
+        answers = await self._answers(prompt, found)
+        answer = _answer(prompt, self._blocks(prompt, answers))
+        if self._injected is not None and asked.session_id and prompt.fresh:
+            await self._injected.keep(asked.session_id, prompt.fresh)
+        self._record(_audit_row(prompt, answer) | {"timestamp": iso(self._clock())})
         return answer
 
     # -- sessions ------------------------------------------------------------------------
 
-    async def _resolve_all(self, prompt: _Prompt, found: list[Reference]) -> None:
+    async def _resolve(self, prompt: _Prompt, found: list[Reference]) -> None:
+        """Resolve each reference once, where it is first seen."""
         most = self._settings().references.max_refs_per_prompt
-        if self._injected is not None and prompt.session_id:
-            prompt.kept = await self._injected.of(prompt.session_id)
         counted: set[str] = set()  # sessions, and references that stand for none
-        for asked in _distinct(found):
-            outcome = _Outcome(asked)
-            prompt.outcomes.append(outcome)
+        for asked in found:
+            if _key(asked) in prompt.outcomes:
+                continue
+            outcome = prompt.outcomes[_key(asked)] = _Outcome(asked)
             if len(counted) >= most:
                 outcome.status = "over_limit"
                 continue
             try:
                 self._find(outcome, prompt)
-                await self._tell(prompt, outcome)
+                await self._read_metas(prompt, outcome)
             except IndexerdError as bad:
-                _fail(outcome, bad)
+                outcome.fail(bad)
                 if outcome.status == "not_found" and not self._ready():
                     outcome.notes.append("sessions are still being read: try again in a moment")
             counted.add(outcome.row.get("sessionId") or asked.raw)
 
     def _find(self, outcome: _Outcome, prompt: _Prompt) -> None:
         """The session that is meant: in one session the same word means the same one for good."""
-        word_of = _MEANT + outcome.asked.ref.lower()
-        meant = prompt.kept.get(word_of)
-        if meant is not None and (row := self._known(meant)) is not None:
+        word = _MEANT + outcome.asked.ref.lower()
+        if row := self._known(prompt.kept.get(word)):
             outcome.row = row
             return
-        scope: Scope = self._settings().references.scope if prompt.cwd else "all"
+        asked = prompt.asked
         match = self._rows.names.resolve(
-            outcome.asked.ref, cwd=prompt.cwd, scope=scope, exclude=prompt.session_id
+            outcome.asked.ref,
+            cwd=asked.cwd,
+            scope=self._settings().references.scope if asked.cwd else "all",
+            exclude=asked.session_id,
         )
         outcome.row = self._rows.by_id(match.session_id)
         outcome.how = match.how
-        prompt.fresh[word_of] = match.session_id
+        prompt.fresh[word] = match.session_id
 
-    def _known(self, session_id: str) -> dict[str, Any] | None:
+    def _known(self, session_id: str | None) -> Row | None:
         try:
-            return self._rows.by_id(session_id)
+            return self._rows.by_id(session_id) if session_id else None
         except IndexerdError:
             return None
 
-    async def _tell(self, prompt: _Prompt, outcome: _Outcome) -> None:
+    async def _read_metas(self, prompt: _Prompt, outcome: _Outcome) -> None:
         """Add the sections of a reference, and of its ancestors, if they can be read."""
         for row in self._line(outcome):
             session_id = row["sessionId"]
@@ -200,7 +204,7 @@ class References:
                 continue
             text = prompt.kept.get(session_id) if meta else None
             if text is None:
-                text = inject.section(row, meta, redactor(self._settings()))
+                text = inject.section(row, meta, prompt.redact)
                 if meta is not None:  # what was not summarised yet may be, the next time
                     prompt.fresh[session_id] = text
             prompt.sections[session_id] = text
@@ -213,15 +217,19 @@ class References:
             raise InvalidMetaError(f"Invalid meta shape in {path}")  # it speaks of another session
         return meta
 
-    def _line(self, outcome: _Outcome) -> list[dict[str, Any]]:
+    def _line(self, outcome: _Outcome) -> list[Row]:
         """The session, and as many of its ancestors as are wanted and known (S0.58)."""
         line = [outcome.row]
         for _ in range(outcome.asked.up):
-            parent = self._parent(line[-1])
+            child = line[-1]
+            # By id, which the file's name may hold if it is not said (Q9).
+            in_name = _UUID.findall(str(child.get("parentSessionFile") or "").rpartition("/")[2])
+            ids = (child.get("parentSessionId"), *in_name[-1:])
+            parent = next((row for one in ids if (row := self._known(one))), None)
             if parent is None:
-                known = line[-1].get("parentSessionFile") or line[-1].get("parentSessionId")
+                known = child.get("parentSessionFile") or child.get("parentSessionId")
                 why = "whose parent is not known any more" if known else "which has no parent"
-                outcome.notes.append(f"ancestors end at {line[-1]['sessionId']}, {why}")
+                outcome.notes.append(f"ancestors end at {child['sessionId']}, {why}")
                 break
             if any(parent["sessionId"] == one["sessionId"] for one in line):
                 outcome.notes.append("ancestors run in a circle")
@@ -229,98 +237,55 @@ class References:
             line.append(parent)
         return line
 
-    def _parent(self, row: dict[str, Any]) -> dict[str, Any] | None:
-        """By id, which the file's name may hold if it is not said (Q9)."""
-        in_name = _UUID.findall(str(row.get("parentSessionFile") or "").rpartition("/")[2])
-        for session_id in (row.get("parentSessionId"), *in_name[-1:]):
-            if session_id:
-                try:
-                    return self._rows.by_id(session_id)
-                except IndexerdError:
-                    continue
-        return None
-
     # -- questions -----------------------------------------------------------------------
 
-    async def _ask_all(self, prompt: _Prompt, found: list[Reference]) -> None:
+    async def _answers(
+        self, prompt: _Prompt, found: list[Reference]
+    ) -> list[tuple[Row, str, dict[str, Any]]]:
         """Ask all questions at once, each session the same thing once: a prompt is one turn."""
-        by_key = {_key(one.asked): one for one in prompt.outcomes}
         asked: dict[tuple[str, str], _Outcome] = {}
         for one in found:
-            outcome = by_key[_key(one)]
+            outcome = prompt.outcomes[_key(one)]
             if one.question and outcome.status == "resolved":
                 asked.setdefault((outcome.row["sessionId"], one.question), outcome)
-        turn_id = prompt.turn_id or f"prompt-{uuid.uuid4()}"
-        answered = await asyncio.gather(
-            *(
-                self._answered(outcome, question, turn_id)
-                for (_, question), outcome in asked.items()
-            )
-        )
-        prompt.answers = [one for one in answered if one is not None]
+        turn_id = prompt.asked.turn_id or f"prompt-{uuid.uuid4()}"
 
-    async def _answered(
-        self, outcome: _Outcome, question: str, turn_id: str
-    ) -> tuple[_Outcome, str, dict[str, Any]] | None:
-        report: dict[str, Any] = {"question": question, "status": "answered"}
-        outcome.questions.append(report)
-        try:
-            answer = await self._ask(outcome.row["sessionId"], question, turn_id=turn_id)
-        except IndexerdError as bad:
-            report |= {"status": "failed", "code": bad.kind, "message": str(bad)}
-            return None
-        return outcome, question, answer
+        async def answer(outcome: _Outcome, question: str) -> dict[str, Any] | None:
+            report: dict[str, Any] = {"question": question, "status": "answered"}
+            outcome.questions.append(report)
+            try:
+                return await self._ask(outcome.row["sessionId"], question, turn_id=turn_id)
+            except IndexerdError as bad:
+                report |= {"status": "failed", "code": bad.kind, "message": str(bad)}
+                return None
+
+        answers = await asyncio.gather(*(answer(one, text) for (_, text), one in asked.items()))
+        both = zip(asked.items(), answers, strict=True)
+        return [(one.row, text, found) for ((_, text), one), found in both if found]
 
     # -- messages ------------------------------------------------------------------------
 
-    def _messages(self, prompt: _Prompt) -> tuple[list[dict[str, Any]], bool]:
-        sections = list(prompt.sections.values())
+    def _blocks(
+        self, prompt: _Prompt, answers: list[tuple[Row, str, dict[str, Any]]]
+    ) -> list[tuple[dict[str, Any], inject.Block]]:
+        """Details and text of each message, all within the limit."""
+        most = self._settings().references.max_injected_bytes
+        if prompt.asked.max_bytes is not UNSET:
+            most = min(prompt.asked.max_bytes, most)
         makers: list[tuple[dict[str, Any], Callable[[int], inject.Block]]] = []
-        if sections:
-            ids = {"sessionIds": list(prompt.sections)}
-            notes = [f"{one.asked.raw}: {note}" for one in prompt.outcomes for note in one.notes]
-            guided = prompt.max_bytes >= _GUIDED
+        if prompt.sections:
+            notes = [f"{o.asked.raw}: {note}" for o in prompt.outcomes.values() for note in o.notes]
+            sections, guided = list(prompt.sections.values()), most >= _GUIDED
             make = partial(inject.block, sections, notes=notes, guided=guided)
-            makers.append((ids, make))
-        clean = redactor(self._settings())
-        for outcome, question, answer in prompt.answers:
-            details = {"sessionIds": [outcome.row["sessionId"]], "question": question}
+            makers.append(({"sessionIds": list(prompt.sections)}, make))
+        for row, question, answer in answers:
+            details = {"sessionIds": [row["sessionId"]], "question": question}
             makers.append(
-                (details, partial(inject.answer_block, outcome.row, question, answer, clean))
+                (details, partial(inject.answer_block, row, question, answer, prompt.redact))
             )
         sizes = [len(make(_UNBOUNDED).text.encode()) for _, make in makers]
-        rooms = inject.shares(sizes, prompt.max_bytes)
-        blocks = [make(room) for (_, make), room in zip(makers, rooms, strict=True)]
-        messages = [
-            {
-                "customType": inject.CUSTOM_TYPE,
-                "content": one.text,
-                "display": False,
-                "details": details,
-            }
-            for (details, _), one in zip(makers, blocks, strict=True)
-        ]
-        return messages, any(one.truncated for one in blocks)
-
-    def _record(self, prompt: _Prompt, answer: dict[str, Any]) -> None:
-        """The audit row, with upstream's names (S0.56)."""
-        reasons = dict.fromkeys(("not_found", "invalid_meta", "over_limit", "ambiguous"), 0)
-        for one in prompt.outcomes:
-            if one.status in reasons:
-                reasons[one.status] += 1
-        resolved = len(prompt.outcomes) - sum(reasons.values())
-        row = {
-            "customType": INJECT,
-            "success": resolved > 0,
-            "sessionId": prompt.session_id,
-            "resolvedCount": resolved,
-            "unresolvedCount": sum(reasons.values()),
-            "unresolvedReasons": reasons,
-            "injectedBytes": answer["injectedBytes"],
-            "truncated": answer["truncated"],
-            "timestamp": iso(self._clock()),
-        }
-        self._record_row({key: value for key, value in row.items() if value is not None})
+        rooms = inject.shares(sizes, most)
+        return [(told, make(room)) for (told, make), room in zip(makers, rooms, strict=True)]
 
 
 def _key(one: Reference) -> str:
@@ -328,34 +293,44 @@ def _key(one: Reference) -> str:
     return f"{one.ref.lower()}~{one.up}"
 
 
-def _distinct(found: list[Reference]) -> list[Reference]:
-    """Each reference once, where it is first seen."""
-    first: dict[str, Reference] = {}
-    for one in found:
-        first.setdefault(_key(one), one)
-    return list(first.values())
-
-
-def _fail(outcome: _Outcome, bad: IndexerdError) -> None:
-    outcome.status = _STATUS.get(bad.kind, "invalid_meta")
-    if isinstance(bad, AmbiguousError):
-        outcome.candidates = bad.candidates
-    elif not isinstance(bad, InvalidMetaError) and outcome.status == "invalid_meta":
-        outcome.notes.append(str(bad))
-
-
-def _answer(
-    prompt: _Prompt, messages: list[dict[str, Any]], redact: Redactor, *, truncated: bool
-) -> dict[str, Any]:
-    answer = {
-        "references": [one.listed(redact) for one in prompt.outcomes],
-        "messages": messages,
-        "message": messages[0] if messages else None,
-        "injectedBytes": sum(len(one["content"].encode()) for one in messages),
-        "truncated": truncated,
-    }
-    resolved = sum(one.status == "resolved" for one in prompt.outcomes)
-    failed = len(prompt.outcomes) - resolved
+def _answer(prompt: _Prompt, blocks: list[tuple[dict[str, Any], inject.Block]]) -> dict[str, Any]:
+    messages = [
+        {
+            "customType": inject.CUSTOM_TYPE,
+            "content": one.text,
+            "display": False,
+            "details": details,
+        }
+        for details, one in blocks
+    ]
+    outcomes = prompt.outcomes.values()
+    resolved = sum(one.status == "resolved" for one in outcomes)
+    failed = len(outcomes) - resolved
     said = [f"✅ resolved {resolved} reference(s)"] if resolved else []
     said += [f"⚠️ failed to resolve {failed} reference(s)"] if failed else []
-    return answer | ({"statusText": said} if said else {})
+    return {
+        "references": [one.to_json(prompt.redact) for one in outcomes],
+        "messages": messages,
+        "message": messages[0] if messages else None,
+        "injectedBytes": sum(len(one.text.encode()) for _, one in blocks),
+        "truncated": any(one.truncated for _, one in blocks),
+        **({"statusText": said} if said else {}),
+    }
+
+
+def _audit_row(prompt: _Prompt, answer: dict[str, Any]) -> dict[str, Any]:
+    """The audit row, with upstream's names (S0.56)."""
+    statuses = [one.status for one in prompt.outcomes.values()]
+    reasons = {reason: statuses.count(reason) for reason in _REASONS}
+    resolved = statuses.count("resolved")
+    session_id = prompt.asked.session_id
+    return {
+        "customType": INJECT,
+        "success": resolved > 0,
+        **({"sessionId": session_id} if session_id is not None else {}),
+        "resolvedCount": resolved,
+        "unresolvedCount": len(statuses) - resolved,
+        "unresolvedReasons": reasons,
+        "injectedBytes": answer["injectedBytes"],
+        "truncated": answer["truncated"],
+    }

@@ -13,28 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from indexerd.errors import (
-    BudgetError,
-    ContextTooLargeError,
-    DeadlineError,
-    IndexerdError,
-    OutputInvalidError,
-    ProviderError,
-    RefusedError,
-    SessionEmptyError,
-    SessionUnreadableError,
-)
+from indexerd import errors
 
 INVALID = "INVALID_ARGS"
 MISSING = "SESSION_FILE_MISSING"
-UNREADABLE = "SESSION_PARSE_FAILED"
 UNKNOWN = "UNKNOWN_QUERY_SESSION_ERROR"
 BY_KIND = {
     "usage": INVALID,
     "call_limit_exceeded": "CALL_LIMIT_EXCEEDED",
     "not_found": "SESSION_NOT_FOUND",
     "ambiguous_reference": "SESSION_AMBIGUOUS",
-    "session_unreadable": UNREADABLE,
+    "session_unreadable": "SESSION_PARSE_FAILED",
     "session_empty": "SESSION_EMPTY",
     "model_unavailable": "QUERY_MODEL_UNAVAILABLE",
     "provider_unavailable": "QUERY_TRANSPORT_FAILED",
@@ -43,16 +32,14 @@ BY_KIND = {
     "budget_exhausted": "QUERY_MODEL_UNAVAILABLE",  # a model that may not be called
     "context_too_large": "QUERY_TRANSPORT_FAILED",  # a request that did not get through
 }
-HINTS: dict[type[IndexerdError], str] = {
-    ProviderError: "ask again later",
-    RefusedError: "ask another model (model_keys), or put the question differently",
-    OutputInvalidError: "ask again, or ask another model (model_keys)",
-    ContextTooLargeError: "lower [query] max_bytes",
-    DeadlineError: "ask again, or raise [query] timeout_seconds",
-    SessionEmptyError: "there is no conversation in it yet",
+HINTS: dict[type[errors.IndexerdError], str] = {
+    errors.ProviderError: "ask again later",
+    errors.RefusedError: "ask another model (model_keys), or put the question differently",
+    errors.OutputInvalidError: "ask again, or ask another model (model_keys)",
+    errors.ContextTooLargeError: "lower [query] max_bytes",
+    errors.DeadlineError: "ask again, or raise [query] timeout_seconds",
+    errors.SessionEmptyError: "there is no conversation in it yet",
 }
-PASSING = "ask again in a minute"  # a cap that opens by itself
-_CODES = frozenset({*BY_KIND.values(), MISSING, UNKNOWN})
 
 
 @contextmanager
@@ -60,28 +47,10 @@ def coded() -> Iterator[None]:
     """Give every error of the tree that leaves this block its code, and its hint."""
     try:
         yield
-    except IndexerdError as bad:
-        if bad.upstream not in _CODES:
+    except errors.IndexerdError as bad:
+        if bad.upstream not in {INVALID, MISSING, UNKNOWN, *BY_KIND.values()}:
             bad.upstream = BY_KIND.get(bad.kind, UNKNOWN)
         bad.hint = HINTS.get(type(bad), bad.hint)
-        if isinstance(bad, BudgetError) and bad.passing:
-            bad.hint = PASSING
+        if isinstance(bad, errors.BudgetError) and bad.passing:
+            bad.hint = "ask again in a minute"  # a cap that opens by itself
         raise
-
-
-def session_gone() -> SessionUnreadableError:
-    """The error for a session whose file is gone."""
-    bad = SessionUnreadableError(
-        "the session's file is gone",
-        hint="what is stored of it: `indexerd show REF`",
-        upstream=MISSING,
-    )
-    bad.retryable = False  # it does not come back by itself
-    return bad
-
-
-def no_session() -> SessionUnreadableError:
-    """The error for a file that is there, and holds no session."""
-    return SessionUnreadableError(
-        "the session's file holds no session any more", upstream=UNREADABLE
-    )

@@ -11,12 +11,9 @@ the telemetry holds a word of the question, of the session or of the answer.
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -28,9 +25,12 @@ from indexerd.errors import (
     IndexerdError,
     ModelError,
     NotFoundError,
+    SessionEmptyError,
+    SessionUnreadableError,
     UsageError,
 )
 from indexerd.indexing.prompt import retry_prompt
+from indexerd.indexing.transcript import size_of
 from indexerd.logs import Event
 from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply
@@ -39,10 +39,9 @@ from indexerd.models.telemetry import query_row
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.params import QuerySession
-from indexerd.references.cited_answer import Cited, judge_answer, partly
-from indexerd.references.query_codes import INVALID, coded, no_session, session_gone
-from indexerd.references.question_context import Context, Gathered, compose, gather_session
-from indexerd.references.question_prompt import local_prompt, question_prompt
+from indexerd.references.cited_answer import Cited, validate_answer
+from indexerd.references.query_codes import INVALID, MISSING, coded
+from indexerd.references.question_context import Context, read_context
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool, SessionRows
 from indexerd.times import iso
@@ -54,39 +53,29 @@ LEAST_SECONDS = 1.0  # in which one more attempt may come to something
 TURN_ID_MAX = 1000  # characters
 TURNS_MAX = 1000  # whose questions are counted; those asked in longest ago are forgotten
 
-Row = dict[str, Any]
-
 
 @dataclass(slots=True)
 class _Run:
     """One question on its way."""
 
-    row: Row
+    row: dict[str, Any]
     question: str
     leaf: str | None
-    turn_id: str | None
     settings: Settings
     clean: Redactor
     deadline: float  # of the loop's clock
     started: float = field(default_factory=perf_counter)
     spent: Spent = field(default_factory=Spent)
     notes: list[str] = field(default_factory=list)
-    gathered: dict[bool, Gathered] = field(default_factory=dict)  # for the built-in model, others
-    passed_by: list[str] = field(default_factory=list)  # models that could not be used, and why
     bytes: int = 0  # of the text that was sent last
-    counted: bool = False  # in its turn
     called: bool = False  # a model was
 
     def left(self) -> float:
         """Seconds until the deadline; DeadlineError where none are left."""
         left = self.deadline - asyncio.get_running_loop().time()
         if left <= 0:
-            raise self.too_late()
+            raise DeadlineError(f"no answer within {self.settings.query.timeout_seconds:g} s")
         return left
-
-    def too_late(self) -> DeadlineError:
-        """The error for a deadline that has passed."""
-        return DeadlineError(f"no answer within {self.settings.query.timeout_seconds:g} s")
 
     @property
     def ms(self) -> int:
@@ -121,7 +110,7 @@ class Questions:
         self._record = record
         self._clock = clock
         self._notify = notify
-        self._turns: OrderedDict[str, int] = OrderedDict()  # questions, by turn
+        self._turns: dict[str, int] = {}  # questions, by turn
 
     async def query(self, asked: QuerySession) -> dict[str, Any]:
         """The result of `query_session`."""
@@ -146,6 +135,7 @@ class Questions:
         """
         with coded():
             run = self._run(session_id, question, turn_id, leaf)
+            self._count(run, turn_id)
             try:
                 cited, model = await first_usable(self._models(), partial(self._ask, run))
             except IndexerdError as bad:
@@ -153,7 +143,7 @@ class Questions:
                 self._notify(Event.QUERY_FAILED, session_id, fields)
                 raise
             finally:
-                if run.counted and not run.called and turn_id and turn_id in self._turns:
+                if turn_id in self._turns and not run.called:
                     self._turns[turn_id] -= 1
         fields = {"model": model.key, "ms": run.ms, "cost_usd": run.spent.usd, "bytes": run.bytes}
         self._notify(Event.QUERY_ANSWERED, session_id, fields)
@@ -171,72 +161,67 @@ class Questions:
             raise UsageError(f"a question has 1 to {QUESTION_MAX} characters")
         row = self._rows.by_id(session_id)
         deadline = asyncio.get_running_loop().time() + settings.query.timeout_seconds
-        return _Run(row, clean(asked)[0], leaf, turn_id, settings, clean, deadline)
+        return _Run(row, clean(asked)[0], leaf, settings, clean, deadline)
 
-    def _count(self, run: _Run) -> None:
+    def _count(self, run: _Run, turn_id: str | None) -> None:
         """Count a question in its turn; CallLimitError where there were too many."""
-        if run.counted or run.turn_id is None:
+        if turn_id is None:
             return
-        limit = run.settings.query.max_calls_per_turn
-        count = self._turns.pop(run.turn_id, 0)
-        self._turns[run.turn_id] = min(count + 1, max(count, limit))
+        limit, count = run.settings.query.max_calls_per_turn, self._turns.pop(turn_id, 0)
+        self._turns[turn_id] = min(count + 1, max(count, limit))
         while len(self._turns) > TURNS_MAX:
-            self._turns.popitem(last=False)
+            del self._turns[next(iter(self._turns))]
         if count >= limit:
             asked = "1 question" if limit == 1 else f"{limit} questions"
             raise CallLimitError(f"{asked} of this turn, as many as are allowed, came before")
-        run.counted = True
-
-    # -- reading -------------------------------------------------------------------------
-
-    async def _gathered(self, run: _Run, size: int, *, local: bool) -> Gathered:
-        """What a model of that kind may read, for a text of `size` bytes; read once."""
-        if local in run.gathered:
-            return run.gathered[local]
-        run.left()
-        work = partial(gather_session, max_bytes=size, clean=run.clean)
-        try:
-            async with asyncio.timeout_at(run.deadline):
-                found = await self._pool.read(run.row["sessionId"], run.leaf, work)
-        except TimeoutError:
-            raise DeadlineError("the session could not be read in time") from None
-        except FileGoneError:
-            exists = await asyncio.to_thread(Path(run.row["sessionFile"]).exists)
-            raise (no_session() if exists else session_gone()) from None
-        except NotFoundError as unknown:  # the entry, not the session
-            unknown.upstream = INVALID
-            raise
-        run.gathered[local] = found
-        return found
-
-    # -- asking --------------------------------------------------------------------------
 
     async def _ask(self, run: _Run, model: Model) -> Cited:
         """Ask one model, and again with half of the text where all of it is too large (S3.24)."""
         local = model.key.startswith(LOCAL)
         size = LOCAL_BYTES if local else run.settings.query.max_bytes
-        gathered = await self._gathered(run, size, local=local)
-        self._count(run)
         while True:
-            context = await asyncio.to_thread(compose, gathered, size, local=local)
-            run.bytes = context.bytes
+            context = await self._read(run, size, local=local)
+            run.bytes = size_of(context.text)
             try:
                 found = await self._attempts(run, model, context, local=local)
-            except ContextTooLargeError as bad:
-                size = min(size, context.bytes) // 2
-                if size < SMALLEST_BYTES:
-                    run.passed_by.append(str(bad))
-                    raise
             except ModelError as bad:
-                run.passed_by.append(str(bad))
+                size = min(size, run.bytes) // 2
+                if isinstance(bad, ContextTooLargeError) and size >= SMALLEST_BYTES:
+                    continue
+                run.notes.append(f"Not to be had: {bad}")
                 raise
-            else:
-                run.notes += [f"Not to be had: {why}" for why in run.passed_by]
-                run.notes += context.notes
-                return partly(found, context) if local else found
+            run.notes += context.notes
+            if local and context.notes:  # it says itself that it has not looked at everything
+                first, gap, rest = found.markdown.partition("\n\n")
+                found = replace(found, markdown=f"{first} {context.notes[0]}{gap}{rest}")
+            return found
+
+    async def _read(self, run: _Run, size: int, *, local: bool) -> Context:
+        """What a model of that kind may read, in at most `size` bytes."""
+        work = partial(read_context, max_bytes=size, clean=run.clean, local=local)
+        run.left()
+        try:
+            async with asyncio.timeout_at(run.deadline):
+                context = await self._pool.read(run.row["sessionId"], run.leaf, work)
+        except TimeoutError:
+            raise DeadlineError("the session could not be read in time") from None
+        except FileGoneError:
+            gone = SessionUnreadableError(
+                "the session's file is gone",
+                hint="what is stored of it: `indexerd show REF`",
+                upstream=MISSING,
+            )
+            gone.retryable = False  # it does not come back by itself
+            raise gone from None
+        except NotFoundError as unknown:  # the entry, not the session
+            unknown.upstream = INVALID
+            raise
+        if not context.sections:
+            raise SessionEmptyError("no user/assistant conversation to ask about")
+        return context
 
     async def _attempts(self, run: _Run, model: Model, context: Context, *, local: bool) -> Cited:
-        base = (local_prompt if local else question_prompt)(context, run.question)
+        base = context.local_prompt(run.question) if local else context.prompt(run.question)
 
         def seconds(error: str) -> float:
             left = run.left()
@@ -245,29 +230,22 @@ class Questions:
             return max(0.1, round(min(left, run.settings.model.timeout_seconds), 1))
 
         def read(reply: Reply) -> Cited | Rejected:
-            return judge_answer(
+            return validate_answer(
                 reply.text,
                 cut=reply.finish is Finish.LENGTH,
                 redact=lambda text: run.clean(text)[0],
                 sections=context.sections,
             )
 
-        async with AsyncExitStack() as stack:
-            if local:  # looking through a session is work of the processor, as reading is
-                try:
-                    async with asyncio.timeout_at(run.deadline):
-                        await stack.enter_async_context(self._pool.place(context.bytes))
-                except TimeoutError:
-                    raise run.too_late() from None
-            return await ask(
-                model,
-                base,
-                self._budget,
-                seconds=seconds,
-                read=read,
-                again=lambda reply, error: retry_prompt(base, run.clean(reply.text)[0], error),
-                report=partial(self._report, run, context),
-            )
+        return await ask(
+            model,
+            base,
+            self._budget,
+            seconds=seconds,
+            read=read,
+            again=lambda reply, error: retry_prompt(base, run.clean(reply.text)[0], error),
+            report=partial(self._report, run, context),
+        )
 
     def _report(self, run: _Run, context: Context, attempt: Attempt) -> None:
         """Keep what an attempt cost, and its row of the audit trail."""
@@ -277,7 +255,7 @@ class Questions:
         row = query_row(
             session_id=run.row["sessionId"],
             timestamp=iso(self._clock()),
-            bytes=context.bytes,
+            bytes=run.bytes,
             redactions=context.redactions,
             **attempt.audit(),
         )
@@ -285,14 +263,13 @@ class Questions:
 
 
 def _result(run: _Run, cited: Cited, model: str) -> dict[str, Any]:
-    notes: Sequence[str] = [*run.notes, *cited.notes]
     return {
         "sessionId": run.row["sessionId"],
         "name": run.row["name"],
         "answerMarkdown": cited.markdown,
         "confidence": cited.confidence,
-        "citations": list(cited.citations),
-        "notes": notes,
+        "citations": cited.citations,
+        "notes": [*run.notes, *cited.notes],
         "usage": {
             "inputTokens": run.spent.input_tokens,
             "outputTokens": run.spent.output_tokens,

@@ -80,11 +80,11 @@ class Flow:
         self.budget = Budget(root / "budget.jsonl", lambda: self.settings, self.clock, self.bus.log)
         self.indexer = Indexer(
             self.library,
-            reader=self.reader,
+            read=self.reader,
             budget=self.budget,
             telemetry=Telemetry(root / "telemetry.jsonl"),
             writer=MetaWriter(),
-            notify=lambda event, session, told: self.bus.log(event, {"session": session, **told}),
+            events=self.bus,
             clock=self.clock,
         )
         self.pipeline = Pipeline(

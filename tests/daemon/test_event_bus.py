@@ -22,7 +22,7 @@ from indexerd.errors import (
     SessionUnreadableError,
     WriteError,
 )
-from indexerd.indexing.runtime import SessionRuntime
+from indexerd.indexing.policy import SessionRuntime
 from indexerd.logs import Event
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources.cursor import Verdict

@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 from indexerd.daemon.trees import PREFIX, read_alone, sweep
-from indexerd.indexing.indexer import as_sent, prepare
-from indexerd.models.registry import Models
 from indexerd.settings import Settings
 from tests.sessions.tree_sessions import said, session
 
@@ -24,8 +22,9 @@ def test_a_session_is_read_by_its_row(tmp_path: Path) -> None:
     )
     row = {"agent": "pi", "sessionFile": str(path), "sessionId": "s1"}
     with read_alone(row, Settings(), {}, tmp_path) as library:
-        run = prepare(library, "s1", Settings())
-        assert "Hello there" in as_sent(run, Models(Settings(), {}).available())["user"]
+        state = library.files.state("s1")
+        assert state is not None
+        assert state.leaf_id == "a1"
 
 
 def test_what_killed_processes_left_is_swept_and_nobody_elses(tmp_path: Path) -> None:

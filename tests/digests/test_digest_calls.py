@@ -13,7 +13,7 @@ from indexerd.errors import (
     InvalidMetaError,
 )
 from indexerd.models.extractive import Extractive
-from tests.models.digest_bench import KEY, Bench, spoken, working
+from tests.digests.digest_bench import KEY, Bench, spoken, working
 
 FIELDS = ["id", "covering_messages", "content", "key_decisions", "files_modified", "tools_used"]
 FIELDS += ["generated_at", "token_count", "model", "leafId"]

@@ -139,7 +139,7 @@ def test_a_daemon_that_is_ended_for_its_memory_comes_back(world: World, group: P
 PLACES = {
     "reading": "indexerd.sources.tail:Tail:read",
     "text": "indexerd.search.session_texts:Texts:some",
-    "job": "indexerd.indexing.indexer:Indexer:run",
+    "job": "indexerd.indexing.indexer:Indexer:_index",
 }
 
 

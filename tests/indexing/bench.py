@@ -1,0 +1,132 @@
+"""A session that is indexed, goes on, and is indexed again, without a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from indexerd.daemon.trees import read_alone
+from indexerd.errors import IndexerdError
+from indexerd.indexing.indexer import Indexer
+from indexerd.indexing.policy import SessionRuntime
+from indexerd.indexing.queue import Job
+from indexerd.indexing.snapshot import Snapshot, take_snapshot
+from indexerd.meta.writer import MetaWriter
+from indexerd.models.base import Model
+from indexerd.models.budget import Budget
+from indexerd.models.scripted import Scripted
+from indexerd.models.telemetry import Telemetry
+from indexerd.settings import Index, Settings
+from tests.e2e.world import Session
+
+
+def answer(summary: str = "## Goal\n- Build it.", name: str = "Build the billing importer") -> str:
+    """An answer of the right shape."""
+    tags = ["billing", "importer", "cents"]
+    held = {"name": name, "description": "An importer is built.", "summary": summary, "tags": tags}
+    return json.dumps(held)
+
+
+def paid(*replies: Any) -> Scripted:
+    """A model whose work is carried on."""
+    return Scripted(list(replies) or [answer()], key="google/x", remote=False)
+
+
+class Silence:
+    """Events that nobody hears of but one."""
+
+    def __init__(self) -> None:
+        self.error: IndexerdError | None = None
+
+    def failed(self, _session: SessionRuntime, error: IndexerdError, _retry_at: float) -> None:
+        self.error = error
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return lambda *_: None
+
+
+class Bench:
+    """A pi session of its own, and the code that indexes it."""
+
+    def __init__(self, root: Path, **index: Any) -> None:
+        self.root = root
+        self.settings = Settings(index=Index(**index))
+        self.session = Session(root / ".pi/agent/sessions/--w--")
+        self.metas = root / ".pi/agent/sessions-meta"
+        self.metas.mkdir(parents=True)
+        self.path = self.metas / f"{self.session.id}.meta.json"
+        self.now = 1e9
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.path.read_bytes())
+        return found
+
+    def amend(self, **fields: Any) -> None:
+        """Change the meta file, as another hand would."""
+        self.path.write_text(json.dumps(self.meta | fields))
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The audit trail."""
+        lines = (self.root / "telemetry.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+    def turn(self, number: int, *facts: str) -> None:
+        """A turn with words of its own."""
+        said = f"Part{number} is in. {' '.join(facts)}"
+        self.session.turn(f"Ask number{number}: add part{number}.", said)
+
+    def indexed(self, **fields: Any) -> None:
+        """Three turns that a paid model described."""
+        for number in range(3):
+            self.turn(number)
+        self.index(paid())
+        if fields:
+            self.amend(**fields)
+
+    def index(self, *models: Model, forced: bool = False) -> IndexerdError | None:
+        """One indexing run, as the daemon makes it; returns why it failed."""
+        self.now += 60
+        silence = Silence()
+        self._alone(lambda library: self._run(library, models, silence, forced=forced))
+        return silence.error
+
+    def snapshot(self) -> Snapshot:
+        """What would be sent now."""
+        made: Snapshot = self._alone(
+            lambda library: take_snapshot(library, at_once, self.session.id, self.settings)
+        )
+        return made
+
+    def _alone(self, work: Callable[[Any], Any]) -> Any:
+        file, session_id = str(self.session.path), self.session.id
+        row = {"agent": "pi", "sessionFile": file, "sessionId": session_id}
+        with read_alone(row, self.settings, {}, self.root) as library:
+            return asyncio.run(work(library))
+
+    async def _run(
+        self, library: Any, models: tuple[Model, ...], silence: Silence, *, forced: bool
+    ) -> None:
+        indexer = Indexer(
+            library,
+            read=at_once,
+            budget=Budget(
+                self.root / "budget.jsonl", lambda: self.settings, lambda: self.now, lambda *_: None
+            ),
+            telemetry=Telemetry(self.root / "telemetry.jsonl"),
+            writer=MetaWriter(),
+            events=silence,
+            clock=lambda: self.now,
+        )
+        card = library.files.card(self.session.id)
+        session = SessionRuntime(card, None, self.now, self.now)
+        job = Job(self.session.id, "due", 0, forced)
+        await indexer.run(session, job, self.settings, models)
+
+
+async def at_once(work: Callable[..., Any], *args: Any) -> Any:
+    return work(*args)
