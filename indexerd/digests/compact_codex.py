@@ -23,8 +23,8 @@ from typing import Any
 from indexerd.agents.codex.read import NO_SUMMARY
 from indexerd.digests.compact_opencode import counted
 from indexerd.events import Kind
-from indexerd.sessions.clipped import joined, length
-from indexerd.sessions.context import ContextEntry, ContextMessage, Message, newest_within_budget
+from indexerd.sessions.clipped import length
+from indexerd.sessions.context import ContextEntry, ContextMessage, newest_within_budget
 from indexerd.sessions.serialize import call_text
 from indexerd.sessions.state import SessionState
 
@@ -32,30 +32,30 @@ IMAGE_BYTES = 7373  # what Codex counts for a picture instead of its data
 _TOKEN = 4  # bytes
 
 
-def users_of(entries: Iterable[ContextEntry]) -> tuple[Message, ...]:
+def users_of(entries: Iterable[ContextEntry]) -> tuple[ContextMessage, ...]:
     """What humans said that stays, oldest first: no earlier summary, and no machine's words."""
     return tuple(newest_within_budget([one for entry in entries for one in _human(entry)]))
 
 
-def _human(entry: ContextEntry) -> Iterator[Message]:
+def _human(entry: ContextEntry) -> Iterator[ContextMessage]:
     compacted = entry.entry.kind is Kind.COMPACTION and bool(entry.speeches)  # else it was edited
     held = entry.entry.compaction if compacted else None
     for kept in (held.retained if held else None) or ():
         if kept.human:
-            yield Message("user", kept.text, entry.entry.id)
+            yield ContextMessage("user", entry.entry, (kept.text,))
     for one in entry.speeches:
         typed = entry.entry.kind is Kind.USER and one.role == "user"
         if typed or (compacted and one.entry.id != entry.entry.id):
-            yield Message(one.role, joined(one.texts), one.entry.id)
+            yield one
 
 
-def replacement_history(users: Iterable[Message], summary: str) -> list[dict[str, Any]]:
+def replacement_history(users: Iterable[ContextMessage], summary: str) -> list[dict[str, Any]]:
     """The history that replaces all others, the summary last: {role, text, entryId}.
 
     The summary is a message of the user's role, and comes from no entry.
     """
     text = summary if summary.strip() else NO_SUMMARY
-    kept = [{"role": one.role, "text": one.text, "entryId": one.entry_id} for one in users]
+    kept = [{"role": one.role, "text": one.text, "entryId": one.entry.id} for one in users]
     return [*kept, {"role": "user", "text": text, "entryId": None}]
 
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from indexerd.events import Entry, Kind, ToolCall
 from indexerd.sessions.context import ContextEntry, ContextMessage
-from indexerd.sessions.history import FileLists, file_lists
+from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.serialize import arguments, js_json, units
 
 RESERVE = 16_384  # tokens of the window that stay free for the answer

@@ -48,8 +48,8 @@ from indexerd.protocol import params
 from indexerd.sessions import context
 from indexerd.sessions.branches import BRANCH_PREAMBLE
 from indexerd.sessions.clipped_entries import SUMMED
-from indexerd.sessions.context import ContextEntry, ContextMessage, Message, Read
-from indexerd.sessions.history import FileLists, file_lists, merged
+from indexerd.sessions.context import ContextEntry, ContextMessage, Read
+from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.positions import message_rows
 from indexerd.sessions.serialize import parts_of
 from indexerd.settings import Settings
@@ -80,7 +80,7 @@ class Compaction:
     tokens_before: int = 0
     previous: str = ""  # the earlier summary, to be merged
     files: FileLists = NO_FILES
-    users: tuple[Message, ...] = ()  # what humans said that stays (Codex)
+    users: tuple[ContextMessage, ...] = ()  # what humans said that stays (Codex)
     summarized: int = 0  # messages
     done: str | None = None  # the summary there is already, where nothing came after it
     # For a hand-off:
@@ -231,7 +231,7 @@ class _Planner:
     def _summary(self, text: str) -> str:
         return self._clean(summary_words(text, self._agent))[0]
 
-    def _users(self) -> tuple[Message, ...]:
+    def _users(self) -> tuple[ContextMessage, ...]:
         """What humans said that stays in Codex: their own words, redacted."""
         entries = list[ContextEntry]()
         for one in self.entries:  # the tree knows of words behind instructions
@@ -239,7 +239,7 @@ class _Planner:
             own = human and one.entry.kind in (Kind.USER, Kind.OTHER) and self._said(one.speeches)
             entries.append(replace(one, entry=own[0].entry, speeches=tuple(own)) if own else one)
         found = compact_codex.users_of(entries)
-        return tuple(Message(one.role, self._clean(one.text)[0], one.entry_id) for one in found)
+        return tuple(replace(one, texts=(self._clean(one.text)[0],)) for one in found)
 
     def _files(self, files: FileLists) -> FileLists:
         """Files with those of calls before the context (S1.23, S3.17), redacted."""
@@ -247,7 +247,10 @@ class _Planner:
         if self._older_calls and any(one.entry.kind is Kind.COMPACTION for one in self.entries):
             calls = (Kind.ASSISTANT, Kind.CALL)
             rows = [row for row in state.path() if row not in shown and state.kind(row) in calls]
-            files = merged(files, file_lists(map(self._read, rows)))
+            more = file_lists(map(self._read, rows))
+            modified = {*files.modified, *more.modified}
+            read = {*files.read, *more.read} - modified
+            files = FileLists(tuple(sorted(read)), tuple(sorted(modified)))
         return _without_secrets(files, self._clean)
 
 

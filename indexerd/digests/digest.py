@@ -187,12 +187,11 @@ def _activity(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, 
     for entry in entries:
         activity.add(entry, cwd)
     facts = activity.facts()
-    uses = dict(facts.tool_uses)
     return {
         "files_modified": tuple(escape_path(clean(one)[0]) for one in facts.files_modified),
         "tools_used": tuple(
-            ToolUse(tool, count, tuple(clean(one)[0] for one in uses.get(tool, ())))
-            for tool, count in facts.tools_used
+            ToolUse(tool, count, tuple(clean(one)[0] for one in facts.tool_uses.get(tool, ())))
+            for tool, count in facts.tools_used.items()
         ),
     }
 

@@ -36,6 +36,7 @@ from indexerd.privacy.redact import Redactor, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MAX
 from indexerd.search.session_texts import SessionFiles, Texts
+from indexerd.sessions.facts import Facts as RowFacts
 from indexerd.sessions.facts import facts_of
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.positions import name_at
@@ -274,13 +275,13 @@ def _newest_first(
 def _facts(
     said: Transcript, card: SessionInfo, row: dict[str, Any], summary: str | None, redact: Redactor
 ) -> Facts:
-    done = facts_of(row)
-    uses = (use for _, each in done.tool_uses for use in each) if done else ()
+    done = facts_of(row) or RowFacts()
+    uses = (use for each in done.tool_uses.values() for use in each)
     return Facts(
         messages=tuple((one.role, one.text) for one in said.sections),
-        files_read=done.files_read if done else (),
-        files_modified=done.files_modified if done else (),
-        tools_used=dict(done.tools_used) if done else {},
+        files_read=tuple(done.files_read),
+        files_modified=tuple(done.files_modified),
+        tools_used=done.tools_used,
         cwd=shown_path(card.cwd),
         previous_summary=summary,
         title=redact(card.agent_title or "")[0],

@@ -14,7 +14,8 @@ written just before the summary, if that one is off the path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from indexerd.events import Entry, Kind
@@ -45,15 +46,37 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
 
     Where bookkeeping follows the leaf, and nobody has said anything since, the leaf is the tip.
     """
-    seen = _Seen(state, dict(_told(state, summaries)))
-    found = [seen.tip(row) for row in state.tips()]
-    if state.leaf == NOWHERE or any(tip.row == state.leaf for tip in found):
-        return found
-    leaf = seen.tip(state.leaf)
-    others = [
-        tip for tip in found if tip.last != leaf.last or not state.leads_to(leaf.row, tip.row)
-    ]
+    rows = state.tips()
+    wanted = [*rows] if state.leaf in (NOWHERE, *rows) else [*rows, state.leaf]
+    found = _seen(state, wanted, dict(_told(state, summaries)))
+    tips = [found[row] for row in rows]
+    if wanted == rows:
+        return tips
+    leaf = found[state.leaf]
+    others = [tip for tip in tips if tip.last != leaf.last or not state.leads_to(leaf.row, tip.row)]
     return [*others, leaf]
+
+
+def _seen(state: SessionState, wanted: list[int], told: Mapping[int, int]) -> dict[int, Tip]:
+    """What these rows have above them; in an orderly tree each row is looked at once."""
+    children = Counter(state.parent(row) for row in range(len(state)))
+    found: dict[int, Tip] = {}
+    ways = [range(len(state))] if state.orderly else map(state.path, wanted)
+    for way in ways:
+        before = Tip(ROOT)
+        for row in way:
+            above = found.get(state.parent(row), Tip(ROOT)) if state.orderly else before
+            parts = above.row != ROOT and children[above.row] > 1
+            kind = state.kind(row)
+            before = found[row] = Tip(
+                row=row,
+                entries=above.entries + 1,
+                users=above.users + (kind is Kind.USER),
+                parting=above.row if parts else above.parting,
+                last=row if kind in _TALKS else above.last,
+                summary=told.get(row, above.summary),
+            )
+    return found
 
 
 def summary_rows(state: SessionState) -> Iterator[int]:
@@ -97,54 +120,3 @@ def _told(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple
                 if one is not None and not state.leads_to(one, row):
                     yield one, row
                     break
-
-
-class _Seen:
-    """What each row has above it, each row looked at once."""
-
-    def __init__(self, state: SessionState, told: Mapping[int, int]) -> None:
-        self._state = state
-        self._told = told
-        self._children: dict[int, int] = {}
-        for line in range(len(state)):
-            above = state.parent(line)
-            self._children[above] = self._children.get(above, 0) + 1
-        self._tips: dict[int, Tip] = {}
-
-    def tip(self, row: int) -> Tip:
-        """The row as a tip."""
-        trail: list[int] = []
-        places: dict[int, int] = {}
-        one = row
-        while one >= 0 and one not in self._tips and one not in places:
-            places[one] = len(trail)
-            trail.append(one)
-            one = self._state.parent(one)
-        if one in places:  # the parents run in a circle
-            self._circle(trail[places[one] :])
-            del trail[places[one] :]
-        self._take(reversed(trail), self._tips.get(one, Tip(ROOT)))
-        return self._tips[row]
-
-    def _circle(self, rows: list[int]) -> None:
-        """Rows of which each stands above all the others: they count once for each."""
-        users = sum(self._state.kind(row) is Kind.USER for row in rows)
-        start = self._take(reversed(rows), Tip(ROOT))
-        self._take(reversed(rows), start._replace(entries=0, users=0))
-        for row in rows:
-            self._tips[row] = self._tips[row]._replace(entries=len(rows), users=users)
-
-    def _take(self, rows: Iterable[int], above: Tip) -> Tip:
-        """Take in rows from the top down, the first one below `above`."""
-        for row in rows:
-            kind = self._state.kind(row)
-            parts = above.row != ROOT and self._children[above.row] > 1
-            above = self._tips[row] = Tip(
-                row=row,
-                entries=above.entries + 1,
-                users=above.users + (kind is Kind.USER),
-                parting=above.row if parts else above.parting,
-                last=row if kind in _TALKS else above.last,
-                summary=self._told.get(row, above.summary),
-            )
-        return above

@@ -46,17 +46,12 @@ class Written(Clipped):
 
 def length(text: str) -> Length:
     """The length of a text, with what is left out of it."""
-    here = _plain(text)
-    if isinstance(text, Clipped):
-        return Length(here.units + text.lost.units, here.bytes + text.lost.bytes)
-    return here
-
-
-def _plain(text: str) -> Length:
-    if text.isascii():
-        return Length(len(text), len(text))
-    units = len(text.encode("utf-16-le", "surrogatepass")) // 2
-    return Length(units, len(text.encode("utf-8", "replace")))
+    units, size = len(text), len(text)
+    if not text.isascii():
+        units = len(text.encode("utf-16-le", "surrogatepass")) // 2
+        size = len(text.encode("utf-8", "replace"))
+    lost = text.lost if isinstance(text, Clipped) else Length(0, 0)
+    return Length(units + lost.units, size + lost.bytes)
 
 
 def clip(text: str, head: int, tail: int = 0) -> str:
@@ -65,21 +60,14 @@ def clip(text: str, head: int, tail: int = 0) -> str:
         return text
     end = len(text) - tail
     if tail:
-        head, end = _border_before(text, head), _border_after(text, end)
+        least = max(0, head - _NEAR)
+        before = [text.rfind(mark, least, head) for mark in ("\n", " ")]
+        after = [text.find(mark, end, end + _NEAR) for mark in ("\n", " ")]
+        head = next((at for at in before if at >= 0), head)
+        end = next((at for at in after if at >= 0), end)
     kept = text[:head] + LEFT_OUT.format(count=end - head) + text[end:]
-    whole, here = _plain(text), _plain(kept)
+    whole, here = length(text), length(kept)
     return Clipped(kept, Length(whole.units - here.units, whole.bytes - here.bytes))
-
-
-def _border_before(text: str, at: int) -> int:
-    least = max(0, at - _NEAR)
-    found = (text.rfind(mark, least, at) for mark in ("\n", " "))
-    return next((one for one in found if one >= 0), at)
-
-
-def _border_after(text: str, at: int) -> int:
-    found = (text.find(mark, at, at + _NEAR) for mark in ("\n", " "))
-    return next((one for one in found if one >= 0), at)
 
 
 def joined(texts: Sequence[str], between: str = "") -> str:
@@ -104,8 +92,3 @@ def about(value: object, most: int) -> int:
             todo += one
         size += 4
     return size
-
-
-def fits(value: object, most: int) -> bool:
-    """Whether a value is about as short as that, as JSON."""
-    return about(value, most) <= most

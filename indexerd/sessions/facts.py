@@ -14,6 +14,7 @@ Everything is bounded: what a session holds was written by any hand.
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,16 +39,15 @@ PATH_MAX = 4096
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What was done on a session's path, gathered as its text was indexed."""
+class Facts(msgspec.Struct, frozen=True, rename="camel"):
+    """What was done on a session's path, gathered as its text was indexed; fields of a row."""
 
-    files_read: tuple[str, ...] = ()
-    files_modified: tuple[str, ...] = ()
-    tools_used: tuple[tuple[str, int], ...] = ()
-    tool_uses: tuple[tuple[str, tuple[str, ...]], ...] = ()  # at most three a tool
-    models: tuple[str, ...] = ()  # in order of their last use
-    tokens: tuple[int, int, int, int] = (0, 0, 0, 0)  # input, output, cache read, cache write
+    files_read: list[str] = []
+    files_modified: list[str] = []
+    tools_used: dict[str, int] = {}
+    tool_uses: dict[str, list[str]] = {}  # at most three a tool
+    models: list[str] = []  # in order of their last use
+    tokens: dict[str, int] = {}  # by TOKEN_KEYS
     cost_usd: float | None = None  # where the agent recorded it
     duration_ms: int = 0  # from the first message to the last
 
@@ -55,27 +55,23 @@ class Facts:
 class Spent(msgspec.Struct, array_like=True):
     """Tokens and cost so far."""
 
-    answers: dict[str, tuple[int, int, int, int]] = msgspec.field(default_factory=dict)
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
+    answers: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    tokens: tuple[int, ...] = (0, 0, 0, 0)  # by TOKEN_KEYS
     cost_usd: float | None = None
 
     def add(self, tokens: Tokens) -> None:
         """Take in what one line says."""
-        new = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
-        old = (0, 0, 0, 0)
+        new: tuple[int, ...] = (
+            *(tokens.input, tokens.output),
+            *(tokens.cache_read, tokens.cache_write),
+        )
+        old: tuple[int, ...] = (0, 0, 0, 0)
         if tokens.answer:
             old = self.answers.pop(tokens.answer, old)
-            new = tuple(map(max, new, old))  # type: ignore[assignment]  # four stay four
-            self.answers[tokens.answer] = new
+            self.answers[tokens.answer] = new = tuple(map(max, new, old))
             while len(self.answers) > ANSWERS_KEPT:
                 del self.answers[next(iter(self.answers))]
-        self.input += new[0] - old[0]
-        self.output += new[1] - old[1]
-        self.cache_read += new[2] - old[2]
-        self.cache_write += new[3] - old[3]
+        self.tokens = tuple([a + b - c for a, b, c in zip(self.tokens, new, old, strict=True)])
         if tokens.cost_usd is not None and not any(old):
             self.cost_usd = (self.cost_usd or 0.0) + tokens.cost_usd
 
@@ -117,15 +113,15 @@ class ActivityStats(msgspec.Struct, array_like=True):
         """What is shown of it: a file that was written is not listed as read, too."""
         written = {path for path, count in self.writes.items() if count > 0}
         seen = [path for path, n in self.reads.items() if n > 0 and path not in written]
-        spent = self.spent
+        cost = self.spent.cost_usd
         return Facts(
-            files_read=tuple(sorted(seen)),
-            files_modified=tuple(sorted(written)),
-            tools_used=tuple(sorted(self.tools.items())),
-            tool_uses=tuple((name, tuple(uses)) for name, uses in sorted(self.uses.items())),
-            models=tuple(self.models),
-            tokens=(spent.input, spent.output, spent.cache_read, spent.cache_write),
-            cost_usd=None if spent.cost_usd is None else round(spent.cost_usd, 6),
+            files_read=sorted(seen),
+            files_modified=sorted(written),
+            tools_used=dict(sorted(self.tools.items())),
+            tool_uses=dict(sorted(self.uses.items())),
+            models=list(self.models),
+            tokens=dict(zip(TOKEN_KEYS, self.spent.tokens, strict=True)),
+            cost_usd=None if cost is None else round(cost, 6),
             duration_ms=max(0, self.last_ms - self.first_ms),
         )
 
@@ -181,34 +177,45 @@ def absolute(path: str, cwd: str) -> str:
     return posixpath.normpath(posixpath.join("/", cwd, path))
 
 
+@dataclass(frozen=True, slots=True)
+class FileLists:
+    """Paths verbatim, in order. What was modified is not listed as read, too."""
+
+    read: tuple[str, ...]
+    modified: tuple[str, ...]
+
+
+def file_lists(entries: Iterable[Entry]) -> FileLists:
+    """Files that the calls of these entries read or wrote, and those that summaries remember.
+
+    What an extension stored stays as it stored it; only lists that the agent itself made are taken
+    from it (S1.21 to S1.23).
+    """
+    read: set[str] = set()
+    modified: set[str] = set()
+    for entry in entries:
+        for call in entry.tools:
+            read.update(call.reads)
+            modified.update(call.writes)
+        sums_up = entry.kind in (Kind.COMPACTION, Kind.BRANCH_SUMMARY) and not entry.from_hook
+        if sums_up and isinstance(entry.stored, dict):
+            for paths, key in ((read, "readFiles"), (modified, "modifiedFiles")):
+                listed = entry.stored.get(key)
+                found = listed if isinstance(listed, list) else ()
+                paths.update(one for one in found if isinstance(one, str))
+    return FileLists(tuple(sorted(read - modified)), tuple(sorted(modified)))
+
+
 def fact_fields(facts: Facts | None) -> dict[str, Any]:
     """The facts as fields of a row; without them no sum is said, not even 0."""
     if facts is None:
         return {"filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": []}
-    return {
-        "filesRead": list(shown_paths(facts.files_read)),
-        "filesModified": list(shown_paths(facts.files_modified)),
-        "toolsUsed": dict(facts.tools_used),
-        "toolUses": {name: list(uses) for name, uses in facts.tool_uses},
-        "models": list(facts.models),
-        "tokens": dict(zip(TOKEN_KEYS, facts.tokens, strict=True)),
-        "costUsd": facts.cost_usd,
-        "durationMs": facts.duration_ms,
-    }
+    fields: dict[str, Any] = msgspec.to_builtins(facts)
+    for key in ("filesRead", "filesModified"):
+        fields[key] = list(shown_paths(tuple(fields[key])))
+    return fields
 
 
 def facts_of(row: dict[str, Any] | None) -> Facts | None:
     """The facts that a row holds, if its session was read."""
-    if row is None or "durationMs" not in row:
-        return None
-    tokens = row.get("tokens", {})
-    return Facts(
-        files_read=tuple(row.get("filesRead", ())),
-        files_modified=tuple(row.get("filesModified", ())),
-        tools_used=tuple(row.get("toolsUsed", {}).items()),
-        tool_uses=tuple((name, tuple(uses)) for name, uses in row.get("toolUses", {}).items()),
-        models=tuple(row.get("models", ())),
-        tokens=(*(tokens.get(key, 0) for key in TOKEN_KEYS),),
-        cost_usd=row.get("costUsd"),
-        duration_ms=row["durationMs"],
-    )
+    return msgspec.convert(row, Facts) if row and "durationMs" in row else None

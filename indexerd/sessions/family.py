@@ -64,18 +64,13 @@ def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> list[Place]:
 def kept(places: Sequence[Place], own: str, limit: int) -> list[Place]:
     """At most so many places: the way to one's own first, its end if it is longer, then the top."""
     above = {one.session_id: one.parent for one in places}
-    way: list[str] = []
-    while own in above and len(way) < limit:
-        way.append(own)
+    chosen = set[str]()
+    while own in above and len(chosen) < limit:
+        chosen.add(own)
         own = above[own]
-    certain, room = set(way), limit - len(way)
-    chosen = []
-    for one in places:
-        if one.session_id not in certain:
-            room -= 1
-        if one.session_id in certain or room >= 0:
-            chosen.append(one)
-    return chosen
+    others = [one.session_id for one in places if one.session_id not in chosen]
+    chosen.update(others[: limit - len(chosen)])
+    return [one for one in places if one.session_id in chosen]
 
 
 def relation(row: Row, above: Row | None, *, named: bool, carries_on: bool | None) -> Relation:
@@ -125,36 +120,33 @@ class ParentIndex:
 
     def put(self, session_id: str, card: SessionInfo | None) -> set[str]:
         """A session is this now, or gone; says which others are told something new by it."""
-        old = self._cards.get(session_id)
+        old, others = self._cards.get(session_id), set[str]()
         if old is not None and card is not None and _relations(old) == _relations(card):
             self._cards[session_id] = card
-            return set()
-        others: set[str] = set()
+            return others
         if old is not None:
-            self._forget(session_id, old, others)
+            self._forget(session_id, old)
+        for one in (old, card):
+            if one is not None:
+                others.update(self._named.get(_leaf(one.path), ()), self._named.get(session_id, ()))
+                others.update(self._families.get(_family(one), ()) if one.first else ())
         if card is not None:
-            self._remember(session_id, card, others)
-        others.discard(session_id)
-        return others
+            self._remember(session_id, card)
+        return others - {session_id}
 
-    def _remember(self, session_id: str, card: SessionInfo, others: set[str]) -> None:
+    def _remember(self, session_id: str, card: SessionInfo) -> None:
         self._cards[session_id] = card
         name = _leaf(card.path)
         if _id_in(name) != session_id:
             self._files[card.path] = self._files[name] = session_id
-        if card.parent or card.parent_id:
-            for key in _parents(card):
-                self._named.setdefault(key, {})[session_id] = None
-        self._children(session_id, name, others)
+        for key in _parents(card):
+            self._named.setdefault(key, {})[session_id] = None
         if card.first:
-            family = self._families.setdefault(_family(card), {})
-            others.update(family)
-            family[session_id] = None
+            self._families.setdefault(_family(card), {})[session_id] = None
 
-    def _forget(self, session_id: str, card: SessionInfo, others: set[str]) -> None:
+    def _forget(self, session_id: str, card: SessionInfo) -> None:
         del self._cards[session_id]
-        name = _leaf(card.path)
-        for key in (card.path, name):
+        for key in (card.path, _leaf(card.path)):
             if self._files.get(key) == session_id:
                 del self._files[key]
         for key in _parents(card):
@@ -162,16 +154,8 @@ class ParentIndex:
             children.pop(session_id, None)
             if not children:
                 self._named.pop(key, None)
-        self._children(session_id, name, others)
         if card.first:
-            family = self._families.get(_family(card), {})
-            family.pop(session_id, None)
-            others.update(family)
-
-    def _children(self, session_id: str, name: str, others: set[str]) -> None:
-        """Add those that name a session, or its file, as what they came from."""
-        if self._named:
-            others.update(self._named.get(name, ()), self._named.get(session_id, ()))
+            self._families.get(_family(card), {}).pop(session_id, None)
 
     def _owner(self, path: str) -> str | None:
         """The session of a file, by its path, or else by its name."""

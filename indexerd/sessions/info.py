@@ -151,14 +151,10 @@ def unpack(data: bytes, path: str) -> SessionInfo:
 
     What many cards have in common they share: there are tens of thousands of them at a start.
     """
-    try:
-        card = _decoder.decode(data)
-    except msgspec.DecodeError as bad:
-        raise ValueError(str(bad)) from None
+    card = _decoder.decode(data)  # its errors are ValueErrors
     force_setattr(card, "path", path)  # nobody else has this card yet
-    force_setattr(card, "agent", sys.intern(card.agent))
-    force_setattr(card, "cwd", sys.intern(card.cwd))
-    force_setattr(card, "git_branch", sys.intern(card.git_branch))
+    for name in ("agent", "cwd", "git_branch"):
+        force_setattr(card, name, sys.intern(getattr(card, name)))
     return card
 
 

@@ -7,8 +7,7 @@ notes) stands as the user's here, too. Pictures, system messages and a command t
 from the model are left out; an answer's thoughts and calls stand before and after its words,
 wherever they were among them. Nothing is redacted here.
 
-What surprised us: JavaScript writes keys that are whole numbers first, and counts a character
-beyond the basic plane as two.
+What surprised us: JavaScript counts a character beyond the basic plane as two.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from indexerd.sessions.clipped import Clipped, Written, joined, length
 from indexerd.sessions.context import ContextMessage
 
 TOOL_RESULT_MAX = 2000  # UTF-16 units
-_INDEX_MAX = (1 << 32) - 2  # a key up to this is a place in a list to JavaScript
-_INDEX_DIGITS = 10
 _WHOLE_MAX = 1e21  # from here on JavaScript writes whole numbers with an exponent
 
 # What pi puts around a summary; facts of its format.
@@ -117,7 +114,7 @@ def call_text(call: ToolCall) -> str:
     given = arguments(call)
     if given is None:
         return f"{call.name}()"
-    pairs = _items(given) if isinstance(given, dict) else [("input", given)]
+    pairs = given.items() if isinstance(given, dict) else [("input", given)]
     told = [joined([f"{scrub(key)}=", js_json(value)]) for key, value in pairs]
     return joined([f"{call.name}(", joined(told, ", "), ")"])
 
@@ -135,49 +132,27 @@ def arguments(call: ToolCall) -> Any:
 
 
 def js_json(value: Any) -> str:
-    """What JSON.stringify makes of a JSON value, however deep it is."""
-    out: list[str] = []
-    todo: list[tuple[bool, Any]] = [(False, value)]  # (whether it is JSON already, it)
-    while todo:
-        written, one = todo.pop()
-        if written or not isinstance(one, dict | list | tuple):
-            out.append(one if written else _scalar(one))
-            continue
-        if isinstance(one, dict):
-            begin, end = "{", "}"
-            parts = [[(True, f"{_string(key)}:"), (False, held)] for key, held in _items(one)]
-        else:
-            begin, end = "[", "]"
-            parts = [[(False, held)] for held in one]
-        out.append(begin)
-        commas = ([(True, ",")] if at else [] for at in range(len(parts)))
-        steps = [step for comma, part in zip(commas, parts, strict=True) for step in comma + part]
-        todo += [(True, end), *reversed(steps)]
-    return joined(out)
+    """What JSON.stringify makes of a JSON value; null for one that is nested beyond reason."""
+    try:
+        return _json(value)
+    except RecursionError:
+        return "null"
 
 
-def _items(held: dict[str, Any]) -> list[tuple[str, Any]]:
-    """Keys in JavaScript's order: places in a list first, ascending, and then as they came."""
-    places = sorted((key for key in held if _is_index(key)), key=int)
-    if not places:
-        return list(held.items())
-    first = [(key, held[key]) for key in places]
-    return first + [(key, value) for key, value in held.items() if not _is_index(key)]
-
-
-def _is_index(key: str) -> bool:
-    digits = key.isascii() and key.isdigit() and len(key) <= _INDEX_DIGITS
-    return digits and (key == "0" or key[0] != "0") and int(key) <= _INDEX_MAX
-
-
-def _scalar(value: Any) -> str:
+def _json(value: Any) -> str:
     if isinstance(value, Written):
         return value
-    if isinstance(value, str):
-        return _string(value)
+    if isinstance(value, dict):
+        pairs = [joined([_string(key), ":", _json(one)]) for key, one in value.items()]
+        return joined(["{", joined(pairs, ","), "}"])
+    if isinstance(value, list | tuple):
+        return joined(["[", joined([_json(one) for one in value], ","), "]"])
     if isinstance(value, float):
-        return _number(value)
-    return json.dumps(value)
+        if not math.isfinite(value):
+            return "null"
+        whole = value.is_integer() and abs(value) < _WHOLE_MAX
+        return str(int(value)) if whole else repr(value).replace("e-0", "e-")
+    return _string(value) if isinstance(value, str) else json.dumps(value)
 
 
 def _string(text: str) -> str:
@@ -187,12 +162,3 @@ def _string(text: str) -> str:
     except UnicodeEncodeError:  # half a pair: JSON can say it, UTF-8 cannot
         return json.dumps(text)
     return written
-
-
-def _number(value: float) -> str:
-    """A number as JavaScript prints it: 1 and not 1.0."""
-    if not math.isfinite(value):
-        return "null"
-    if value.is_integer() and abs(value) < _WHOLE_MAX:
-        return str(int(value))
-    return repr(value).replace("e-0", "e-")

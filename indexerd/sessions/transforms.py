@@ -18,7 +18,7 @@ make a text longer, and no rule makes more messages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -27,7 +27,7 @@ from msgspec import Meta, field
 
 from indexerd.errors import UsageError
 from indexerd.privacy.sanitize import clean_line, scrub
-from indexerd.sessions.context import CLEARED, ContextMessage, Message
+from indexerd.sessions.context import CLEARED, ContextMessage
 
 _WORD_MAX = 200  # characters of an id or a role
 _PROTECT_TOKENS = 40_000  # opencode's
@@ -75,10 +75,9 @@ _Rules = Annotated[list[Rule], Meta(max_length=20)]
 class Placed(NamedTuple):
     """A message, and the first and last of the old ones that it stands for."""
 
-    message: Message
+    message: ContextMessage
     first: int
     last: int
-    made: bool = False  # a text of the rules' own
 
 
 def rules_of(given: Any) -> list[Rule]:
@@ -95,19 +94,16 @@ def rules_of(given: Any) -> list[Rule]:
     return rules
 
 
-# -- what they do --------------------------------------------------------------------------------
-
-
-def transformed(messages: Iterable[Message], rules: Iterable[Rule]) -> list[Placed]:
-    """The messages after all rules, in their order.
+def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[Placed]:
+    """The messages after all rules, in their order; calls and thoughts stay with their texts.
 
     UsageError where a rule names an entry that no message comes from.
     """
     placed = [Placed(one, at, at) for at, one in enumerate(messages)]
     places: dict[str, tuple[int, int]] = {}
     for at, one in enumerate(placed):
-        first, _ = places.get(one.message.entry_id, (at, at))
-        places[one.message.entry_id] = first, at
+        first, _ = places.get(one.message.entry.id, (at, at))
+        places[one.message.entry.id] = first, at
     for rule in rules:
         if isinstance(rule, Prune):
             placed = _pruned(placed, rule)
@@ -116,21 +112,6 @@ def transformed(messages: Iterable[Message], rules: Iterable[Rule]) -> list[Plac
         else:
             placed = [_shortened(one, rule) for one in placed]
     return placed
-
-
-def transformed_speeches(
-    speeches: Sequence[ContextMessage], rules: Iterable[Rule]
-) -> list[ContextMessage]:
-    """The same for speeches, which have calls and thoughts beside their texts: these stay."""
-    messages = (Message(one.role, "".join(one.texts), one.entry.id) for one in speeches)
-    return [_spoken(speeches[one.first], one) for one in transformed(messages, rules)]
-
-
-def _spoken(old: ContextMessage, placed: Placed) -> ContextMessage:
-    text = placed.message.text
-    if placed.made:
-        return ContextMessage(placed.message.role, old.entry, (text,))
-    return old if text == "".join(old.texts) else replace(old, texts=(text,))
 
 
 def _pruned(placed: list[Placed], rule: Prune) -> list[Placed]:
@@ -146,7 +127,7 @@ def _pruned(placed: list[Placed], rule: Prune) -> list[Placed]:
             tokens += -(-len(message.text) // _TOKEN)
             spent = spent or tokens > most
             if spent and turns >= (rule.protect_turns or 0) and len(message.text) > len(CLEARED):
-                one = one._replace(message=replace(message, text=CLEARED))  # noqa: PLW2901 - the same place
+                one = one._replace(message=replace(message, texts=(CLEARED,)))  # noqa: PLW2901 - the same place
         elif message.role == "user":
             turns += 1
         found.append(one)
@@ -171,8 +152,8 @@ def _summed_up(
             continue
         if at is None and rule.text is not None:
             role = rule.role or "compactionSummary"
-            summary = Message(role, scrub(rule.text), one.message.entry_id)
-            found.append(Placed(summary, one.first, one.last, made=True))
+            summary = ContextMessage(role, one.message.entry, (scrub(rule.text),))
+            found.append(Placed(summary, one.first, one.last))
             at = len(found) - 1
         last = max(last, one.last)
     if at is not None:
@@ -192,7 +173,8 @@ def _shortened(one: Placed, rule: Truncate) -> Placed:
     message = one.message
     if len(message.text) <= rule.chars or (rule.roles and message.role not in rule.roles):
         return one
-    return one._replace(message=replace(message, text=_cut(message.text, rule.chars, rule.keep)))
+    text = _cut(message.text, rule.chars, rule.keep)
+    return one._replace(message=replace(message, texts=(text,)))
 
 
 def _cut(text: str, chars: int, keep: str) -> str:

@@ -128,12 +128,34 @@ class Place(NamedTuple):
 def outline(state: SessionState, date: Date) -> Iterator[Place]:
     """Every entry's place, depth first. `date` is asked for entries that have siblings."""
     below = _below(state, date)
-    walk = _Walk(below, orderly=state.orderly, enough=2 * len(state))
-    yield from walk.down(below.get(ROOT, ()))
-    for entry_id in state.cycles():
-        row = state.row(entry_id)
-        if row is not None and row not in walk.seen:
-            yield from walk.down([row])
+    seen: set[int] = set()
+    open_rows: set[int] = set()  # above the place that is shown, where parents may run in a circle
+    length, enough = 0, 2 * len(state)  # from this length on, repeats are shown alone
+    circles = [row for one in state.cycles() if (row := state.row(one)) is not None]
+    stack = [Place(row, ROOT, 0) for row in reversed(below.get(ROOT, ()))]
+    while stack or circles:
+        if not stack:
+            row = circles.pop(0)
+            stack += [Place(row, ROOT, 0)] if row not in seen else []
+            continue
+        place = stack.pop()
+        row = place.row
+        if row < 0:  # all below it was shown
+            open_rows.discard(~row)
+            continue
+        if row in open_rows:
+            continue
+        again = row in seen
+        seen.add(row)
+        length += 1
+        yield place
+        if again and length > enough:
+            continue
+        if not state.orderly:
+            stack.append(Place(~row, ROOT, 0))
+            open_rows.add(row)
+        rows = below.get(row, ())
+        stack.extend(Place(one, row, place.depth + 1) for one in reversed(rows))
 
 
 def _below(state: SessionState, date: Date) -> dict[int, list[int]]:
@@ -154,95 +176,45 @@ def sort_by_date(rows: list[int], date: Date) -> None:
     dates = {row: date(row) for row in rows}
 
     def compare(one: int, other: int) -> int:
-        a, b = dates[one], dates[other]
-        return a - b if a and b else 0
+        return dates[one] - dates[other] if dates[one] and dates[other] else 0
 
     rows.sort(key=cmp_to_key(compare))
 
 
-class _Walk:
-    """A walk through the tree that ends, whatever the parents say."""
-
-    def __init__(self, below: Mapping[int, list[int]], *, orderly: bool, enough: int) -> None:
-        self._below = below
-        self._orderly = orderly
-        self._enough = enough  # from this length on, repeats are shown alone
-        self._length = 0
-        self.seen: set[int] = set()
-
-    def down(self, roots: Iterable[int]) -> Iterator[Place]:
-        stack = [Place(row, ROOT, 0) for row in roots]
-        stack.reverse()
-        open_rows: set[int] = set()
-        while stack:
-            place = stack.pop()
-            row = place.row
-            if row < 0:  # all below it was shown
-                open_rows.discard(~row)
-                continue
-            if row in open_rows:
-                continue
-            again = row in self.seen
-            self.seen.add(row)
-            self._length += 1
-            yield place
-            if again and self._length > self._enough:
-                continue
-            if not self._orderly:
-                stack.append(Place(~row, ROOT, 0))
-                open_rows.add(row)
-            rows = self._below.get(row, ())
-            stack.extend(Place(one, row, place.depth + 1) for one in reversed(rows))
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which nodes are asked for: one of FILTERS, and words that must all be found."""
-
-    mode: str = "all"
-    tokens: tuple[str, ...] = ()
-
-    def takes(self, kind: Kind, shown: Sketch, label: str | None, *, current: bool) -> bool:
-        """Whether a node is shown; the leaf is never hidden for saying nothing (S1.35)."""
-        return self._mode_takes(kind, shown, label, current=current) and (
-            not self.tokens or shown.found(label, self.tokens)
-        )
-
-    def _mode_takes(self, kind: Kind, shown: Sketch, label: str | None, *, current: bool) -> bool:
-        if self.mode == "all":
-            return True
-        if shown.type == "usage" or (shown.quiet and not current):
-            return False
-        if self.mode == "user-only":
-            return kind is Kind.USER
-        if self.mode == "labeled-only":
-            return label is not None
-        if self.mode == "no-tools" and kind in (Kind.TOOL, Kind.CALL):
-            return False
-        return kind not in _BOOKKEEPING and shown.type not in _BOOKKEEPING_TYPES
-
-
-def wanted(mode: str, search: str | None) -> Wanted:
-    """What is asked for, from what was typed."""
-    return Wanted(mode, tuple((search or "").lower().split()))
+def _takes(mode: str, kind: Kind, shown: Sketch, label: str | None, *, current: bool) -> bool:
+    """Whether a filter shows a node; the leaf is never hidden for saying nothing (S1.35)."""
+    if mode == "all":
+        return True
+    if shown.type == "usage" or (shown.quiet and not current):
+        return False
+    if mode == "user-only":
+        return kind is Kind.USER
+    if mode == "labeled-only":
+        return label is not None
+    if mode == "no-tools" and kind in (Kind.TOOL, Kind.CALL):
+        return False
+    return kind not in _BOOKKEEPING and shown.type not in _BOOKKEEPING_TYPES
 
 
 def nodes(
     state: SessionState,
     sketches: Mapping[int, Sketch],
     labels: Mapping[str, str],
-    which: Wanted,
+    mode: str = "all",
+    search: str | None = None,
 ) -> Iterator[dict[str, Any]]:
     """The nodes of the answer, as the state's leaf sees them.
 
+    `mode` is one of FILTERS; of the words of `search` all must be found in a node.
     `depth` counts the ancestors that are shown; `parentId` is the real parent, shown or not.
     """
-    path = set(state.path())
+    path, tokens = set(state.path()), (search or "").lower().split()
     depths: list[int] = []  # by real depth: shown ancestors of a node below
     for row, above, depth in outline(state, lambda row: iso_ms(sketches[row].timestamp)):
         entry_id, one = state.id(row), sketches[row]
         label = labels.get(entry_id)
-        shown = which.takes(state.kind(row), one, label, current=row == state.leaf)
+        shown = _takes(mode, state.kind(row), one, label, current=row == state.leaf)
+        shown = shown and one.found(label, tokens)
         del depths[depth:]
         before = depths[-1] if depths else 0
         depths.append(before + shown)

@@ -5,27 +5,27 @@ Texts are the session's own, in full and not redacted: they go to the user who a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
 from indexerd.agents.lines import own_words
-from indexerd.events import TURN_MASK, TURN_SHIFT, Compaction, Entry, Kind, Turn
+from indexerd.events import Compaction, Entry, Kind
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import params
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX, READ_MAX
 from indexerd.sessions.branches import BRANCH_PREAMBLE, Tip, asks, names, summary_rows, tips
 from indexerd.sessions.clipped_entries import SUMMED, WHOLE, clipped
 from indexerd.sessions.context import Read, context_entries, context_of
-from indexerd.sessions.history import compactions, opaque, records
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.sessions.transforms import rules_of, transformed, transformed_speeches
-from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes, sketch, wanted
+from indexerd.sessions.transforms import rules_of, transformed
+from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes, sketch
 from indexerd.times import iso_ms, iso_of_ms
 
 GIST_MAX = 1000  # characters
+NESTING_MAX = 64  # of what an extension stored
 TEXT_MAX = 65_536  # characters of one text of a path, where the answer has space for it
 _LIMITS = (TEXT_MAX, 2000, 200)
 ASKS_READ = 8  # messages of a branch that are read for one that says something
@@ -39,19 +39,11 @@ class Session(Protocol):
     """A session as it was when somebody asked, seen from the leaf asked for."""
 
     @property
-    def info(self) -> SessionInfo:
-        """Return its facts."""
-        ...
-
+    def info(self) -> SessionInfo: ...  # noqa: D102
     @property
-    def state(self) -> SessionState:
-        """Return its tree."""
-        ...
-
+    def state(self) -> SessionState: ...  # noqa: D102
     @property
-    def labels(self) -> dict[str, str]:
-        """Return the labels of its entries, by their ids."""
-        ...
+    def labels(self) -> dict[str, str]: ...  # noqa: D102 - of its entries, by their ids
 
 
 def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:
@@ -74,11 +66,8 @@ def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
 def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
     """`tree`: every entry that is asked for, depth first."""
     state = session.state
-    sketches = {
-        row: sketch(read(row), Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT))
-        for row in dict.fromkeys(state.index.get(one, at) for at, one in enumerate(state.ids))
-    }
-    found = nodes(state, sketches, session.labels, wanted(asked.filter or "all", asked.search))
+    sketches = {row: sketch(read(row), state.turn_of(row)) for row in state.lines()}
+    found = nodes(state, sketches, session.labels, asked.filter or "all", asked.search)
     listed = list(islice(found, NODES_MAX))
     answer = _head(session) | {"nodes": listed} | _unread(state, sketches)
     if next(found, None) is not None:
@@ -151,11 +140,11 @@ def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
     rows = session.state.path()
     limit = text_limit(session.state, rows, TEXTS_MAX)
     places = {session.state.id(row): row for row in rows}
-    entries: Iterator[Entry] = (read(row) for row in rows)
-    if custom is not None:
-        entries = records(entries, custom)
+    entries = (read(row) for row in rows)
     listed = [
-        _step(session, places[one.id], one, limit, data=custom is not None) for one in entries
+        _step(session, places[one.id], one, limit, data=custom is not None)
+        for one in entries
+        if custom is None or (one.type == "custom" and one.custom_type == custom)
     ]
     cut = {} if limit == TEXT_MAX else {"textMax": limit}
     return _head(session) | {"entries": listed} | cut | _unread(session.state, rows)
@@ -175,12 +164,12 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
         return read(row)
 
     found = context_of(state, noted, level=LEVELS.get(session.info.agent))
-    rows = [row for row in state.path() if state.kind(row) is Kind.COMPACTION]
-    past = [_compaction(one) for one in compactions(read(row) for row in rows)]
-    messages = (one.message for one in transformed(found.messages, rules))
+    rows = [row for row in reversed(state.path()) if state.kind(row) is Kind.COMPACTION]
+    past = [_compaction(read(row)) for row in rows]
+    messages = [one.message for one in transformed(found.messages, rules)]
     answer = {
         "messages": [
-            {"role": one.role, "text": one.text, "entryId": one.entry_id} for one in messages
+            {"role": one.role, "text": one.text, "entryId": one.entry.id} for one in messages
         ],
         "model": found.model,
         "thinkingLevel": found.thinking_level,
@@ -196,7 +185,8 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
             return clipped(noted(row), keep)
 
         speeches = [one for step in context_entries(state, brief) for one in step.speeches]
-        answer["serialized"] = serialize(transformed_speeches(speeches, rules))
+        changed = [one.message for one in transformed(speeches, rules)]
+        answer["serialized"] = serialize(changed)
     return _head(session) | answer | _unread(state, shown)
 
 
@@ -240,3 +230,14 @@ def _compaction(entry: Entry) -> dict[str, Any]:
         "details": opaque(entry.stored),
     }
     return {key: value for key, value in one.items() if value is not None}
+
+
+def opaque(value: Any, depth: int = 0) -> Any:
+    """What somebody else stored, as it is; what is nested beyond reason is left out."""
+    if depth > NESTING_MAX:
+        return None
+    if isinstance(value, list):
+        return [opaque(one, depth + 1) for one in value]
+    if isinstance(value, dict):
+        return {str(key): opaque(one, depth + 1) for key, one in value.items()}
+    return value

@@ -8,11 +8,9 @@ import msgspec
 import pytest
 
 from indexerd.agents.pi import read as read_line
-from indexerd.errors import ContextTooLargeError
-from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, code
-from indexerd.sessions import context as context_module
+from indexerd.events import Compaction, Entry, Kind, Retained, code
 from indexerd.sessions.context import Context, context_of
-from indexerd.sessions.history import NESTING_MAX, compactions, file_lists, opaque, records
+from indexerd.sessions.facts import file_lists
 from indexerd.sessions.state import SessionState
 from tests.sessions.tree_sessions import entry, line, reader, said, session, state_of
 
@@ -70,31 +68,14 @@ def test_what_is_said_is_in_the_context_and_the_rest_is_not() -> None:
         "bashExecution $ ls\no",
         "toolResult",
     ]
-    assert [one.entry_id for one in found.messages] == ["s", "a", "n", "l", "r", "z"]
-
-
-def test_texts_are_joined_with_nothing_between() -> None:
-    """interfaces.md §5: text blocks alone, verbatim; content may be a string, or missing."""
-    blocks = [
-        {"type": "text", "text": " a\n"},
-        {"type": "thinking", "thinking": "x"},
-        {"type": "image", "data": "x"},
-        {"type": "text", "text": "b "},
-    ]
-    found = seen(
-        entry("message", "a", None, message={"role": "user", "content": blocks}),
-        entry("message", "b", "a", message={"role": "user", "content": "plain"}),
-        entry("message", "c", "b", message={"role": "user", "content": None}),
-        entry("message", "d", "c", message={"role": "assistant"}),
-    )
-    assert [one.text for one in found.messages] == [" a\nb ", "plain", "", ""]
+    assert [one.entry.id for one in found.messages] == ["s", "a", "n", "l", "r", "z"]
 
 
 def test_a_compaction_stands_for_what_came_before_the_entry_it_keeps() -> None:
     """S1.19: summary, then the kept entries, then the later ones."""
     found = seen(*TALK, short("e", "d", "c"), said("f", "e", "user", "three"))
     assert view(found) == ["compactionSummary S", "user two", "assistant 2", "user three"]
-    assert found.messages[0].entry_id == "e"
+    assert found.messages[0].entry.id == "e"
 
 
 @pytest.mark.parametrize("kept", [None, "nobody", "e", "f"])
@@ -221,14 +202,6 @@ def test_what_a_compaction_replaced_is_not_read() -> None:
     assert set(touched) == {"e", "f", "m"}
 
 
-def test_before_the_first_entry_there_is_no_context() -> None:
-    """formats.md 1.6: a leaf moved before the root: no messages, `off`, no model."""
-    data = session(*TALK, entry("leaf", "l", "d", targetId=None))
-    state = state_of(data)
-    found = context_of(state, reader(state, data), level="off")
-    assert found == Context((), None, "off")
-
-
 def test_version_1_keeps_from_an_index() -> None:
     """S1.8: `firstKeptEntryIndex` counts the header as 0 and lines that are no JSON not at all."""
     talk = [
@@ -243,20 +216,6 @@ def test_version_1_keeps_from_an_index() -> None:
     assert kept(2) == ["compactionSummary S", "user two", "user three"]
     for odd in (0, 9, "2", True, 2.5):
         assert kept(odd) == ["compactionSummary S"]
-
-
-def test_version_2_calls_custom_messages_otherwise() -> None:
-    """S1.9: `hookMessage` reads as custom."""
-    hook = said("a", None, "hookMessage", "from a hook", customType="h", display=True)
-    assert view(seen(hook, version=2)) == ["custom from a hook"]
-
-
-def test_a_context_beyond_all_bounds_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The texts of an answer are bounded, and none is silently left out."""
-    monkeypatch.setattr(context_module, "TEXT_MAX", 5)
-    assert view(seen(said("a", None, "user", "12345"))) == ["user 12345"]
-    with pytest.raises(ContextTooLargeError):
-        seen(said("a", None, "user", "12345"), said("b", "a", "user", "6"))
 
 
 # -- other agents --------------------------------------------------------------------------------
@@ -300,16 +259,6 @@ def entries(*lines: bytes) -> list[Entry]:
     return [read_line(one, "") for one in lines]
 
 
-def test_compactions_come_newest_first_as_they_were_stored() -> None:
-    """S1.21, S1.22: with whatever an extension put into them."""
-    odd = {"anything": [1, {"deep": None}]}
-    found = compactions(
-        entries(*TALK, short("e", "d", "c", "S1"), short("f", "e", "c", "S2", details=odd))
-    )
-    assert [one.text for one in found] == ["S2", "S1"]
-    assert found[0].stored == odd
-
-
 def test_file_lists_are_cumulative_and_trust_the_agents_own_summaries() -> None:
     """S1.21, S1.23: calls, compactions, branch summaries; not what an extension summed up."""
     calls = [
@@ -330,37 +279,3 @@ def test_file_lists_are_cumulative_and_trust_the_agents_own_summaries() -> None:
     )
     assert found.read == ("a", "b", "\U0001f600")
     assert found.modified == ("e", "m", "w")
-
-
-def test_file_lists_are_sorted_as_javascript_sorts() -> None:
-    """S1.23: by UTF-16 units: what is beyond the basic plane comes before its end."""
-    call = ToolCall("read", reads=("\uff5e", "\U0001f600", "z"))
-    found = file_lists([Entry("a", Kind.ASSISTANT, "message", "assistant", "", tools=(call,))])
-    assert found.read == ("z", "\U0001f600", "\uff5e")
-
-
-def test_an_extension_finds_its_records_by_their_type() -> None:
-    """S1.33: in order, with their data."""
-    found = records(
-        entries(
-            entry("custom", "a", None, customType="mine", data={"n": 1}),
-            entry("custom", "b", "a", customType="other", data={"n": 2}),
-            entry("custom_message", "c", "b", customType="mine", content="x", display=True),
-            entry("custom", "d", "c", customType="mine"),
-        ),
-        "mine",
-    )
-    assert [(one.id, one.data) for one in found] == [("a", {"n": 1}), ("d", None)]
-
-
-def test_what_is_nested_beyond_reason_is_left_out() -> None:
-    """What somebody stored is handed on as it is, as deep as any answer can be."""
-    deep: Any = "end"
-    for _ in range(10_000):
-        deep = [deep]
-    found, depth = opaque({"a": deep, "b": 1.5}), 0
-    assert found["b"] == 1.5
-    inner = found["a"]
-    while inner:
-        inner, depth = inner[0], depth + 1
-    assert depth == NESTING_MAX

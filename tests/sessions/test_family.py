@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.sessions.family import Link, Place, by_age, depth_first, kept, member, relation
+from indexerd.sessions.family import Link, Place, depth_first, kept, relation
 
 EARLY, LATE = "2026-01-01T10:00:00.000Z", "2026-01-01T11:00:00.000Z"
 
@@ -27,14 +27,6 @@ def test_children_follow_their_parent_the_oldest_first() -> None:
     """S1.16: depth first; of one age the ids decide, so that the order is always the same."""
     below = [link("c", "a", 2), link("b", "a", 3), link("e", "a", 2), link("d", "c", 9)]
     assert outline(depth_first([link("a")], below)) == "a0 c1 d2 e1 b1"
-
-
-def test_there_may_be_several_roots() -> None:
-    """Those that name a parent nobody knows stand beside each other, the oldest first."""
-    roots = [link("b", "gone", 2), link("a", "gone", 1)]
-    places = depth_first(roots, [*roots, link("c", "b", 0)])
-    assert outline(places) == "a0 b0 c1"
-    assert [one.parent for one in places] == ["", "", "b"]
 
 
 def test_a_circle_is_walked_once() -> None:
@@ -75,21 +67,6 @@ def test_a_large_family_keeps_the_way_to_ones_own(
         assert f"s{own}" in {one.session_id for one in chosen}
 
 
-def test_the_end_of_a_long_way_is_what_is_kept() -> None:
-    """Of a chain longer than the limit: the session asked about, and those just above it."""
-    links = [link(f"s{n}", f"s{n - 1}" if n else "") for n in range(9)]
-    places = depth_first(links[:1], links)
-    assert outline(kept(places, "s6", 3)) == "s44 s55 s66"
-    assert outline(kept(places, "nobody", 3)) == "s00 s11 s22"
-
-
-def test_age_is_the_order() -> None:
-    """What begins a circle is the oldest in it, whoever asks."""
-    assert [one.session_id for one in by_age([link("b", "", 2), link("a", "", 2), link("c")])] == [
-        *("c", "a", "b")
-    ]
-
-
 def row(created: str = LATE, modified: str = EARLY, **more: Any) -> dict[str, Any]:
     """What relations are told by."""
     return {"createdAt": created, "modifiedAt": modified, **more}
@@ -121,19 +98,3 @@ def test_a_sub_agent_is_one_whatever_its_messages_say() -> None:
     assert relation(child, row(), named=True, carries_on=True) == "subagent"
     assert relation(child, None, named=False, carries_on=None) == "root"
     assert relation(row(), None, named=True, carries_on=None) == "fork"
-
-
-def test_a_member_is_told_without_its_paths() -> None:
-    """Rows are large; a member has what a line of a list shows, and null for no parent."""
-    held = {
-        **row(),
-        **dict.fromkeys(("sessionId", "name", "agent", "cwd", "state"), "x"),
-        "archived": False,
-        "gone": True,
-        "userMessageCount": 3,
-        "filesRead": ["/a"] * 500,
-    }
-    found = member(held, 2, "fork")
-    assert "filesRead" not in found
-    assert (found["subagent"], found["parentSessionId"], found["depth"]) == (False, None, 2)
-    assert member({**held, "parentSessionId": "p"}, 1, "fork")["parentSessionId"] == "p"

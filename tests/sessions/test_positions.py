@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexerd.digests.segments import POSITION_MAX, Segment, chain, covered, shown
+from indexerd.digests.segments import Segment, chain
 from indexerd.events import Kind, code
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.state import SessionState
@@ -165,66 +165,3 @@ def test_rows_outside_of_turns_keep_their_names() -> None:
         names = now
     expected = ["t1"] * 3 + ["x3"] * 2 + ["x5"] * 2 + ["t2"] * 4 + ["x11", "t3"]
     assert names == expected
-
-
-# -- chains ---------------------------------------------------------------------------------------
-
-
-def test_a_chain_begins_at_the_first_message_and_has_no_gap() -> None:
-    """S2.5: what follows a gap waits; order in the file does not matter."""
-    state = straight(*[USER, ANSWER] * 5)
-    rows = message_rows(state)
-    made = [segment(4, 5), segment(0, 1), segment(2, 3), segment(7, 8)]
-    found = chain(state, rows, made)
-    assert ranges(found) == [(0, 1), (2, 3), (4, 5)]
-    assert covered(found) == 6
-    assert chain(state, rows, made[:1]) == []
-    assert covered([]) == 0
-
-
-def test_segments_made_to_overlap_are_resolved_the_same_way_always() -> None:
-    """Those that together reach furthest; of equals the one that was stored later."""
-    state = straight(*[USER, ANSWER] * 5)
-    rows = message_rows(state)
-    long, short = [segment(0, 6)], [segment(0, 3), segment(4, 8)]
-    assert ranges(chain(state, rows, [*long, *short])) == [(0, 3), (4, 8)]
-    assert ranges(chain(state, rows, [*short, *long])) == [(0, 3), (4, 8)]
-    first, second = segment(0, 3, id="old"), segment(0, 3, id="new")
-    assert [one.id for one in chain(state, rows, [first, second])] == ["new"]
-
-
-def test_only_true_segments_of_this_path_hold() -> None:
-    """Another row at the position, a summary of a branch, more than there is: none counts."""
-    state = straight(*[USER, ANSWER] * 2)
-    rows = message_rows(state)
-    for wrong in (
-        segment(0, 3, leaf="x2"),
-        segment(0, 3, leaf=""),
-        segment(0, 3, kind="branch"),
-        segment(0, 4),
-        segment(0, POSITION_MAX),
-    ):
-        assert chain(state, rows, [wrong]) == []
-    assert chain(state, [], [segment(0, 0)]) == []
-
-
-def test_repeated_ids_and_circles_are_survived() -> None:
-    """S1.7: ids that come again, and parents that run in a circle, end every walk."""
-    state = SessionState()
-    for name, parent in (("a", "c"), ("b", "a"), ("c", "b"), ("b", "a"), ("c", "b")):
-        state.add(name, parent, USER, 0, 1)
-    rows = message_rows(state)
-    made = [segment(n, n, leaf=name_at(state, row)) for n, row in enumerate(rows)]
-    assert chain(state, rows, made) == made
-    state.marks["t"] = 0
-    assert chain(state, rows, made) != made
-    assert rows_between(state.path(), rows, 0, len(rows)) == state.path()
-
-
-def test_the_newest_stay_verbatim_when_more_are_kept_or_fewer_are_left() -> None:
-    """S2.7: a segment that reaches into them is not shown until the path is longer again."""
-    made = [segment(0, 3), segment(4, 7)]
-    assert shown(made, 10, 2) == made
-    assert shown(made, 9, 2) == shown(made, 10, 3) == made[:1]
-    assert shown(made, 5, 2) == []
-    assert shown(made, 8, 0) == made

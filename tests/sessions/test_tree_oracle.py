@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from indexerd.events import Kind
 from indexerd.sessions.branches import summary_rows, tips
 from indexerd.sessions.context import Context, context_of
-from indexerd.sessions.history import compactions, file_lists
+from indexerd.sessions.facts import file_lists
 from indexerd.sessions.state import ROOT, SessionState
 from tests.sessions.tree_sessions import PUBLIC, all_nodes, answers, reader, state_of
 
@@ -123,7 +124,7 @@ def test_compactions_and_file_lists_are_pis(file: Path, said: dict[str, Any]) ->
     read = reader(state, data)
     entries = [read(row) for row in state.path()]
 
-    found = compactions(entries)
+    found = [one for one in entries if one.kind is Kind.COMPACTION][::-1]
 
     newest = needs(said, "latestCompaction")
     assert bool(newest) == bool(found)

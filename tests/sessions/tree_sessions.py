@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import pi
-from indexerd.events import TURN_MASK, TURN_SHIFT, Turn
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
-from indexerd.sessions.tree import Wanted, nodes, sketch
+from indexerd.sessions.tree import nodes, sketch
 
 SHARED = Path(__file__).parents[3] / "shared/fixtures"
 REAL = Path(__file__).parents[1] / "fixtures/real"
@@ -36,16 +35,11 @@ def reader(state: SessionState, data: bytes) -> Read:
     return read
 
 
-def all_nodes(
-    state: SessionState, data: bytes, which: Wanted | None = None, **labels: str
-) -> list[dict[str, Any]]:
+def all_nodes(state: SessionState, data: bytes) -> list[dict[str, Any]]:
     """The nodes of a file's tree."""
     read = reader(state, data)
-    sketches = {
-        row: sketch(read(row), Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT))
-        for row in range(len(state))
-    }
-    return list(nodes(state, sketches, state.labels | labels, which or Wanted()))
+    sketches = {row: sketch(read(row), state.turn_of(row)) for row in range(len(state))}
+    return list(nodes(state, sketches, state.labels))
 
 
 def answers() -> Iterator[tuple[Path, dict[str, Any]]]:
