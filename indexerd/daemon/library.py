@@ -248,7 +248,7 @@ class Library:
         """
         self._note(self.files.reconsider())
         self._rows.drop()
-        self.texts.reconsider(self._newest_cards)
+        self.texts.reconsider()
         self._changes = dict.fromkeys(self._gone_and_excluded()) | self._changes
 
     def written(self, session_id: str, directory: str) -> list[Update]:

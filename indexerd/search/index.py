@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import errno
 import json
+import mmap
 import os
 import re
 import shutil
@@ -40,18 +41,16 @@ from indexerd.store.store import Named, StateStore, hashed
 
 VERSION = 2  # of the schema, and of what is indexed of a text
 TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
-ABOUT = ("name", "tags", "description", "summary", "files", "id", "cwd")
 _SWEEPS = 5  # times that an old directory is deleted
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
 _WORD_MAX = 100  # bytes
 _SESSION_MAX = 1_000_000  # messages of one session that are copied
 # What tantivy raises for trouble of its place; a writer is killed by what its thread met.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was (killed)")
-_CHUNK = 1 << 20  # bytes
 _FOOTER = 8  # bytes: the length of a file's footer, and a number that ends all of them
 
 _T = TypeVar("_T")
-Redact = Callable[[str, str], str]
+Redact = Callable[[str], str]
 
 
 class Message(NamedTuple):
@@ -65,7 +64,7 @@ class Message(NamedTuple):
 
 
 class Texts(msgspec.Struct, frozen=True, array_like=True):
-    """What a session is found by, beside its messages; a text for each of ABOUT but the id."""
+    """What a session is found by, beside its id and its messages."""
 
     name: str
     tags: str
@@ -91,29 +90,28 @@ class TextIndex:
         *,
         readonly: bool = False,
     ) -> None:
-        """`report(path, why)` is told that the index is damaged."""
+        """`report(path, why)` is called once where the index is damaged."""
         self.store = store
-        self.damaged = False  # and not made anew yet
-        self.problem = ""  # why it is damaged still
-        self._damages = 0
+        self.damaged = False
         self._directory = directory
         self._report = report
         self._readonly = readonly
         self._name = ""
-        self._end()
+        self.close()
 
-    def _end(self) -> None:
+    # -- opening, damage and closing -----------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of it; what was not committed is lost."""
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._hashes: dict[str, bytes] = {}  # not committed yet
         self._marks: dict[str, str | None] = {}  # likewise
         self._dirty = False
         self._fresh = False  # begun by this process
-        self._added: set[tuple[str, str]] = set()  # (kind, session) that this process added to
+        self._added: set[tuple[str, str]] = set()  # (session, kind) that this process added to
         self._rebuilding: Iterator[bool] | None = None
-        self._copying: set[str] | None = None  # sessions that changed during the copying
-
-    # -- opening, damage and closing -----------------------------------------------------
+        self._changed: set[str] | None = None  # sessions, while all are copied
 
     def open(self) -> bool:
         """Open the index that the store names, or begin one; whether it is a new one."""
@@ -125,22 +123,21 @@ class TextIndex:
             return False
         if self._index is not None and not self.damaged:
             return False
-        self._end()
-        is_whole = found and not self.damaged
-        if is_whole:
+        self.close()
+        if found and not self.damaged:
             try:
                 self._guarded(lambda: verify(self._directory / name))
                 self._guarded(lambda: self._take(name))
             except DamagedError:
-                is_whole = False
-        if not is_whole:
+                found = False
+        if new := not found or self.damaged:
             name = _fresh_name()
             self._index = self._guarded(lambda: self._create(name))
             self.store.begin_index(name)
             self._name, self._fresh = name, True
         self._sweep()
         self.damaged = False
-        return not is_whole
+        return new
 
     def _take(self, name: str) -> None:
         index = tantivy.Index.open(str(self._directory / name))
@@ -162,23 +159,17 @@ class TextIndex:
                 if one.name != self._name and one.exists():
                     shutil.rmtree(one, ignore_errors=True)
 
-    def close(self) -> None:
-        """Let go of it; what was not committed is lost."""
-        self._end()
-
     def _guarded(self, work: Callable[[], _T]) -> _T:
         """Do something with tantivy; what it raises is trouble of the place, or damage."""
         try:
             return work()
-        except IndexerdError as bad:
-            if isinstance(bad, DamagedError):
-                self._note_damage(bad)
-            raise
         except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
             raise
         except OSError as bad:
             raise WriteError(f"the index cannot be used now: {bad.strerror}") from bad
         except BaseException as bad:  # a panic of tantivy's is no Exception
+            if isinstance(bad, IndexerdError) and not isinstance(bad, DamagedError):
+                raise
             error = _OS_ERROR.search(str(bad))
             code = error and (error[1] or error[2])
             if error and code != str(errno.ENOENT):
@@ -186,16 +177,10 @@ class TextIndex:
                 why = "a write failed" if error[3] else "another process writes to it"
                 why = os.strerror(int(code)) if code else why
                 raise WriteError(f"the index cannot be used now: {why}") from bad
-            self._note_damage(bad)
+            if not self.damaged:
+                self.damaged = True
+                self._report(self._directory, named(bad))
             raise DamagedError("the index is damaged", hint="the daemon makes it anew") from bad
-
-    def _note_damage(self, bad: BaseException) -> None:
-        if not self.damaged:
-            self.damaged = True
-            self._damages += 1
-            self._report(self._directory, named(bad))
-        if self._damages > 1:
-            self.problem = f"the index was made anew, and fails again: {named(bad)}"
 
     # -- writing: one thread -------------------------------------------------------------
 
@@ -208,31 +193,24 @@ class TextIndex:
                 items[scrub(names.session_id)] = (row, names, _texts_of(row, names, summary))
             given = ((row, names, _hash(texts)) for row, names, texts in items.values())
             for session_id in self.store.put(given):
-                self._put_about(session_id, items[session_id][2])
-
-    def _put_about(self, session_id: str, texts: Texts) -> None:
-        held = _hash(texts)
-        if self._hashes.get(session_id) == held:
-            return
-        if not self._fresh or ("about", session_id) in self._added:
-            self._delete(session_id, "about")
-        self._added.add(("about", session_id))
-        self._add(session_id, _about_document(session_id, texts))
-        self._hashes[session_id] = held
+                texts = items[session_id][2]
+                if self._hashes.get(session_id) != (held := _hash(texts)):
+                    if not self._is_first(session_id, "about") or not self._fresh:
+                        self._delete(session_id, "about")
+                    self._add(session_id, _about_document(session_id, texts))
+                    self._hashes[session_id] = held
 
     def add_messages(
         self, session_id: str, since: int, items: Sequence[Message], mark: str | None
     ) -> bool:
         """Add messages behind row `since`; `mark` says how far the session was read then.
 
-        False where it says nothing new: then nothing is left to commit. An index run reads texts
-        whether or not there are new ones, and nothing commits after a dry run.
+        False where it says nothing new: then nothing is left to commit (after a dry run).
         """
         if not items and mark is not None and mark == self.mark(session_id):
             return False
-        if not self._fresh and ("message", session_id) not in self._added:
+        if self._is_first(session_id, "message") and not self._fresh:
             self._delete(session_id, "message", since)  # what a crash left unaccounted for
-        self._added.add(("message", session_id))
         for one in items:
             if one.text.strip():
                 self._add(session_id, _message_document(session_id, one))
@@ -242,7 +220,7 @@ class TextIndex:
     def drop_messages(self, session_id: str) -> None:
         """Drop a session's messages."""
         self._delete(session_id, "message")
-        self._added.add(("message", session_id))
+        self._is_first(session_id, "message")
         self._marks[session_id] = None
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
@@ -250,8 +228,7 @@ class TextIndex:
         with self.store.batch():
             if self.store.forget(session_id) and wholly:
                 self.owe_rebuild()
-            self._delete(session_id, "about")
-            self._delete(session_id, "message")
+            self._delete(session_id)
         self._hashes.pop(session_id, None)
         self._marks.pop(session_id, None)
 
@@ -276,9 +253,14 @@ class TextIndex:
 
         if self._dirty:
             self._guarded(work)
-        hashes, marks = dict(self._hashes), dict(self._marks)
-        self.store.indexed(hashes, marks)
+        self.store.indexed(self._hashes, self._marks)
         self._dirty, self._hashes, self._marks = False, {}, {}
+
+    def _is_first(self, session_id: str, kind: str) -> bool:
+        """Note that documents are added; say whether this process does so for the first time."""
+        known = (session_id, kind) in self._added
+        self._added.add((session_id, kind))
+        return not known
 
     def _opened(self) -> tantivy.Index:
         if self._index is None or (self.damaged and not self._readonly):
@@ -291,19 +273,19 @@ class TextIndex:
             self._hashes, self._marks = {}, {}
         return self._writer
 
-    def _delete(self, session_id: str, kind: str, row: int | None = None) -> None:
-        self._change(session_id)
-        query = _of(session_id, kind, row)
-        self._guarded(lambda: self._ready().delete_documents_by_query(query))
+    def _delete(self, session_id: str, kind: str | None = None, row: int | None = None) -> None:
+        self._change(
+            session_id, lambda to: to.delete_documents_by_query(_of(session_id, kind, row))
+        )
 
     def _add(self, session_id: str, document: Document) -> None:
-        self._change(session_id)
-        self._guarded(lambda: self._ready().add_document(document))
+        self._change(session_id, lambda to: to.add_document(document))
 
-    def _change(self, session_id: str) -> None:
+    def _change(self, session_id: str, work: Callable[[tantivy.IndexWriter], object]) -> None:
         self._dirty = True
-        if self._copying is not None:
-            self._copying.add(session_id)
+        if self._changed is not None:
+            self._changed.add(session_id)
+        self._guarded(lambda: work(self._ready()))
 
     # -- wiping: what stays is copied ----------------------------------------------------
 
@@ -316,10 +298,10 @@ class TextIndex:
         """Note that the index is to be rebuilt, whatever becomes of this process."""
         self.store.note("index", "rebuild", b"")
 
-    def rebuild(self, redact: Redact = lambda _session_id, text: text) -> bool:
+    def rebuild(self, redact: Redact = str) -> bool:
         """Copy what stays into a new index, a session at a time; whether there is more to do.
 
-        `redact(session_id, text)` changes the texts of messages.
+        `redact` changes the texts of messages.
         """
         self._rebuilding = self._rebuilding or self._rebuilt(redact)
         more = False
@@ -327,7 +309,7 @@ class TextIndex:
             more = next(self._rebuilding)
         finally:
             if not more:
-                self._rebuilding = self._copying = None
+                self._rebuilding = self._changed = None
         return more or self.owes_rebuild
 
     def _rebuilt(self, redact: Redact) -> Iterator[bool]:
@@ -336,14 +318,13 @@ class TextIndex:
         name = _fresh_name()
         new = self._guarded(lambda: self._create(name))
         writer = new.writer(_HEAP, 1)
-        self._copying = set()
-        for session_id in self.sessions():
+        self._changed = set()
+        for session_id in self.store.mark_signs().keys() | set(self.store.ids()):
             self._copy(session_id, writer, redact)
             yield True
         self.commit()
-        for session_id in self._copying:  # changed meanwhile
-            for kind in ("about", "message"):
-                writer.delete_documents_by_query(_of(session_id, kind))
+        for session_id in self._changed:
+            writer.delete_documents_by_query(_of(session_id))
             self._copy(session_id, writer, redact)
         self._guarded(writer.commit)
         _sync(self._directory / name)
@@ -353,8 +334,7 @@ class TextIndex:
             if self.store.noted("index", "rebuild") == b"begun":
                 self.store.note("index", "rebuild", None)
         new.reload()
-        old = self._writer
-        self._index, self._writer, self._name = new, writer, name
+        old, self._index, self._writer, self._name = self._writer, new, writer, name
         if old is not None:
             old.wait_merging_threads()  # which write into the old directory
         del old
@@ -363,17 +343,19 @@ class TextIndex:
         yield False
 
     def _copy(self, session_id: str, writer: tantivy.IndexWriter, redact: Redact) -> None:
-        texts, messages = self._about(session_id), self.messages(session_id)
-
-        def work() -> None:
-            if texts is not None:
-                writer.add_document(_about_document(session_id, texts))
-            for one in messages:
-                text = redact(session_id, one.text)
-                if text.strip():
+        def work(searcher: Searcher) -> None:
+            for _, at in searcher.search(
+                _of(session_id), max(1, searcher.num_docs), count=False
+            ).hits:
+                document = searcher.doc(at)
+                if document.get_first("row") is None:
+                    writer.add_document(_about_document(session_id, about_in(document)))
+                    continue
+                one = message_in(document)
+                if (text := redact(one.text)).strip():
                     writer.add_document(_message_document(session_id, one._replace(text=text)))
 
-        self._guarded(work)
+        self.ask(work)
 
     # -- reading: any thread -------------------------------------------------------------
 
@@ -385,17 +367,6 @@ class TextIndex:
     def is_there(self) -> bool:
         """Whether there is an index."""
         return self._index is not None
-
-    def sessions(self) -> tuple[str, ...]:
-        """List the sessions that may have texts."""
-        return tuple(self.store.mark_signs().keys() | set(self.store.ids()))
-
-    def _about(self, session_id: str) -> Texts | None:
-        def ask(searcher: Searcher) -> Texts | None:
-            document = _first(searcher, _of(session_id, "about"))
-            return about_in(document) if document else None
-
-        return self.ask(ask)
 
     def messages(
         self, session_id: str, most: int = _SESSION_MAX, *, last: bool = False
@@ -432,11 +403,12 @@ class TextIndex:
         own = _of(session_id, "message")
 
         def ask(searcher: Searcher) -> bool:
-            if _first(searcher, both(own, term("copy", copy_of(session_id, message)))):
+            copy = both(own, term("copy", copy_of(session_id, message)))
+            if searcher.search(copy, 1, count=False).hits:
                 return True
-            there = _first(searcher, both(own, term("row", row)))
-            held = message_in(there) if there else None
-            return held is not None and (held.role, held.text) == (message.role, message.text)
+            there = searcher.search(both(own, term("row", row)), 1, count=False).hits
+            held = [message_in(searcher.doc(at)) for _, at in there]
+            return [(one.role, one.text) for one in held] == [(message.role, message.text)]
 
         return self.ask(ask)
 
@@ -452,7 +424,7 @@ def _schema() -> tantivy.Schema:
     builder.add_unsigned_field("row", stored=True, indexed=True, fast=True)
     builder.add_unsigned_field("copy", stored=True, indexed=True)
     builder.add_bytes_field("held", stored=True)
-    for name in ("message", *ABOUT):
+    for name in ("message", "id", *Texts.__struct_fields__):
         builder.add_text_field(name, tokenizer_name="words", index_option="position")
     return builder.build()
 
@@ -465,17 +437,17 @@ def _tokenizer() -> tantivy.TextAnalyzer:
     return builder.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
 
 
-def _document(session_id: str, kind: str) -> Document:
+def _document(session_id: str, kind: str, held: Texts | Message) -> Document:
     document = Document()
     document.add_text("session", session_id)
     document.add_unsigned("owner", int.from_bytes(hashed(session_id, size=8)))
     document.add_text("kind", kind)
+    document.add_bytes("held", _encode(held))
     return document
 
 
 def _about_document(session_id: str, texts: Texts) -> Document:
-    document = _document(session_id, "about")
-    document.add_bytes("held", _encode(texts))
+    document = _document(session_id, "about", texts)
     document.add_text("id", indexable(session_id))
     for name in texts.__struct_fields__:
         text = getattr(texts, name)
@@ -484,29 +456,23 @@ def _about_document(session_id: str, texts: Texts) -> Document:
 
 
 def _message_document(session_id: str, message: Message) -> Document:
-    text = storable(message.text[:TEXT_MAX])
-    document = _document(session_id, "message")
+    clean = (scrub(message.entry), scrub(message.role), scrub(message.at))
+    held = Message(message.row, *clean, storable(message.text[:TEXT_MAX]))
+    document = _document(session_id, "message", held)
     document.add_unsigned("row", message.row)
     document.add_unsigned("copy", copy_of(session_id, message))
-    clean = (scrub(message.entry), scrub(message.role), scrub(message.at), text)
-    document.add_bytes("held", _encode(Message(message.row, *clean)))
-    document.add_text("message", indexable(text))
+    document.add_text("message", indexable(held.text))
     return document
 
 
 def about_in(document: Document) -> Texts:
     """Give the texts of a session's document."""
-    return _texts(_held(document))
+    return _texts(document.get_first("held"))  # type: ignore[arg-type]  # the schema says so
 
 
 def message_in(document: Document) -> Message:
     """Give the message of a document."""
-    return _message(_held(document))
-
-
-def _held(document: Document) -> bytes:
-    held: bytes = document.get_first("held")  # type: ignore[assignment]  # the schema says so
-    return held
+    return _message(document.get_first("held"))  # type: ignore[arg-type]  # as above
 
 
 def copy_of(session_id: str, message: Message) -> int:
@@ -533,7 +499,7 @@ def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> Texts:
 
 
 def _hash(texts: Texts) -> bytes:
-    return hashed(*(getattr(texts, name) for name in texts.__struct_fields__))
+    return hashed(*msgspec.structs.astuple(texts))
 
 
 # -- queries ---------------------------------------------------------------------------------
@@ -554,17 +520,14 @@ def either(queries: Iterable[Query]) -> Query:
     return Query.boolean_query([(tantivy.Occur.Should, one) for one in queries])
 
 
-def _of(session_id: str, kind: str, row: int | None = None) -> Query:
-    """Ask for a session's documents of a kind; of messages those at `row` and behind it."""
-    own = [term("session", scrub(session_id)), term("kind", kind)]
+def _of(session_id: str, kind: str | None = None, row: int | None = None) -> Query:
+    """Ask for a session's documents, or those of a kind; of messages those at `row` and behind."""
+    own = [term("session", scrub(session_id))]
+    if kind is not None:
+        own.append(term("kind", kind))
     if row is not None:
         own.append(Query.range_query(SCHEMA, "row", tantivy.FieldType.Unsigned, row, None))
     return both(*own)
-
-
-def _first(searcher: Searcher, query: Query) -> Document | None:
-    found = searcher.search(query, limit=1, count=False).hits
-    return searcher.doc(found[0][1]) if found else None
 
 
 # -- files -----------------------------------------------------------------------------------
@@ -600,14 +563,13 @@ def verify(directory: Path) -> None:
 
 def _is_whole(path: Path) -> bool:
     """Compare a file with its footer: JSON with the checksum, its length, a number."""
-    with path.open("rb") as file, suppress(ValueError, KeyError, TypeError, OSError):
-        size = os.fstat(file.fileno()).st_size
-        file.seek(size - _FOOTER)
-        left = size - _FOOTER - int.from_bytes(file.read(4), "little")
-        file.seek(left)
-        footer, total = json.loads(file.read()[:-_FOOTER]), 0
-        file.seek(0)
-        while left > 0 and (chunk := file.read(min(left, _CHUNK))):
-            total, left = zlib.crc32(chunk, total), left - len(chunk)
-        return bool(footer["crc"] == total)
+    with (
+        suppress(ValueError, KeyError, TypeError, OSError),
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+        memoryview(data) as view,
+    ):
+        end = len(data) - _FOOTER
+        begin = end - int.from_bytes(data[end : end + 4], "little")
+        return bool(json.loads(data[begin:end])["crc"] == zlib.crc32(view[:begin]))
     return False

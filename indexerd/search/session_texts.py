@@ -7,9 +7,9 @@ is kept in the store once the index has what was found, with a sign of all that 
 start finds what the last process left. Each step is bounded, in lines and in bytes: redacting is
 slow, and the thread that does it is everybody's (F9).
 
-Secrets are taken out before anything is kept, the user's own kinds, too. Which these were is kept
-as well: under other ones a session is read anew, and where its file is gone, what is stored of it
-is changed as the index is rebuilt (X5).
+Secrets are taken out before anything is kept, the user's own kinds, too. Under new patterns all
+rows are made anew, and all that the index has is redacted again as it is copied (X5): the files of
+some sessions may be gone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ STEP_BYTES = 512 * 1024
 _COMMIT_SECONDS = 1.0  # that words wait at most until they are found, while there are more
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a transaction, and when no other is begun
 _RULES = 3  # by which facts are gathered; under other ones a session is read anew
-_MARK = "~"  # begins the mark of patterns, behind the sign
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
@@ -106,8 +105,8 @@ class Texts:
     ) -> None:
         """`publish` puts a session's facts into its row; `reread` parses all its lines anew.
 
-        `show` makes rows anew: of sessions whose file is gone. `moved` says whether another file
-        stands in the place of a session's by now.
+        `show` makes rows anew; `moved` says whether another file stands in the place of a
+        session's by now.
         """
         self._files = files
         self._index = index
@@ -122,8 +121,8 @@ class Texts:
         self._missed: dict[str, None] = {}  # sessions that could not be read, or another file was
         self._pass = 0  # the first so many of the unread: the others came since it began
         self._committed = 0.0  # when, on the monotonic clock
-        self._old: dict[str, str] | None = None  # stored under other patterns, while that is mended
-        self._left: dict[str, None] = {}  # gone, and their rows made under other patterns
+        self._stale: list[str] = []  # rows that were made under other patterns
+        self._redacting: str | None = None  # the mark of patterns, while all is copied under them
 
     # -- what is to be read ----------------------------------------------------------------
 
@@ -138,27 +137,28 @@ class Texts:
 
     def resume(self, cards: Iterable[SessionInfo]) -> None:
         """After a start: find what was not all read, or was stored under other patterns."""
+        signs = self._store.mark_signs()
+        self.want(one.session_id for one in cards if signs.get(one.session_id) != _sign(one))
         self._secrets.renew()
-        self._compare(cards)
+        self._compare()
 
-    def reconsider(self, cards: Callable[[], Iterable[SessionInfo]]) -> None:
+    def reconsider(self) -> None:
         """The user's patterns may be others."""
         if self._secrets.renew():
-            self._compare(cards())
+            self._compare()
 
-    def _compare(self, cards: Iterable[SessionInfo]) -> None:
-        signs, mark = self._store.mark_signs(), self._secrets.mark
-        rows = set[str]() if self._stored_mark == mark else set(self._store.ids())
-        for card in cards:
-            rows.discard(card.session_id)
-            if signs.pop(card.session_id, "") != _sign(card) + mark:
-                self.want([card.session_id])
-        self._left = dict.fromkeys(rows)
+    def _compare(self) -> None:
+        self._stale = [] if self._is_redacted else list(self._store.ids())
+        if not self._stale and not self._store.mark_signs():
+            self._note_redacted(self._secrets.mark)
 
     @property
-    def _stored_mark(self) -> str:
-        """The mark of the patterns that are taken out of all that is stored."""
-        return self._store.noted("index", "patterns", bytes.decode) or ""
+    def _is_redacted(self) -> bool:
+        """Whether the patterns of now are taken out of all that is stored."""
+        return bool(self._store.noted("index", "patterns", bytes.decode) == self._secrets.mark)
+
+    def _note_redacted(self, mark: str) -> None:
+        self._store.note("index", "patterns", mark.encode())
 
     @property
     def unread(self) -> int:
@@ -168,13 +168,8 @@ class Texts:
     @property
     def due(self) -> bool:
         """Whether there is anything to do."""
-        waiting = self._unread or self._left or self._index.pending
-        return bool(waiting or self._index.owes_rebuild) or self._stored_mark != self._secrets.mark
-
-    @property
-    def even(self) -> bool:
-        """Whether no pass is under way."""
-        return not self._pass
+        waiting = self._unread or self._index.pending or self._index.owes_rebuild
+        return bool(waiting) or not self._is_redacted
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -220,42 +215,28 @@ class Texts:
         """Do one step of what is done when all is read. Says whether there is more to do."""
         if self._index.pending:
             self._commit()
-        elif self._left:
-            session_id = next(iter(self._left))
-            self._show([session_id])
-            del self._left[session_id]
-        elif self._stored_mark != self._secrets.mark:
-            self._store.note("index", "patterns", self._secrets.mark.encode())
-            if self._index.sessions():
-                self._index.owe_rebuild()
-            self._store.renamed += 1  # rows were stored, and nobody was told
-        elif self._index.owes_rebuild:
+        elif self._stale:
+            self._show(self._stale[:_SHARED])
+            del self._stale[:_SHARED]
+        else:
             self.wipe()
         return self.due
 
     def wipe(self) -> bool:
         """Take words out of the index's files, one step; says whether there is more to do.
 
-        Secrets go out of sessions that cannot be read again.
+        Under new patterns secrets go, once no row has them any more.
         """
-        if not self._index.owes_rebuild:
-            return False
-        if self._old is None:
-            signs = self._store.mark_signs().items()
-            self._old = {one: sign for one, sign in signs if _mark_of(sign) != self._secrets.mark}
-        old = self._old
-
-        def redacted(session_id: str, text: str) -> str:
-            return self._secrets.message(text, TEXT_MAX) if session_id in old else text
-
-        more = self._index.rebuild(redacted)
+        if self._redacting is None:
+            if self._stale or self._is_redacted:
+                return self._index.owes_rebuild and self._index.rebuild()
+            self._redacting = self._secrets.mark
+            self._index.owe_rebuild()  # anew, if one is under way
+        more = self._index.rebuild(lambda text: self._secrets.message(text, TEXT_MAX))
         if not more:
-            now = {}
-            for session_id, sign in old.items():
-                _, _, progress = (self._store.mark(session_id) or "").rpartition(" ")
-                now[session_id] = f"{sign.partition(_MARK)[0]}{self._secrets.mark} {progress}"
-            self._store.indexed({}, now)
-            self._old = None
+            self._note_redacted(self._redacting)
+            self._redacting = None
+            self._store.renamed += 1  # rows were stored, and nobody was told
         return more
 
     # -- one session -------------------------------------------------------------------------
@@ -266,7 +247,7 @@ class Texts:
         if card is None or state is None:
             return True
         path = sorted(state.path())
-        held, drop = self._progress(card, state, path)
+        held, anew = self._progress(card, state, path)
         part = _part_of(state, path, held, limit)
         try:
             with self._files.lines(session_id) as lines:
@@ -274,8 +255,6 @@ class Texts:
                 facts = _facts(card, state, lines, part, held)
         except SessionUnreadableError:  # it may be back, as it was, before anybody misses it
             self._missed[session_id] = None
-            if _mark_of(self._index.mark(session_id) or "") != self._secrets.mark:
-                self._left[session_id] = None
             return True
         except ValueError:  # a line was not what it looked like: once more, parsing them all
             return self._is_elsewhere(session_id) or not self._reread(session_id)
@@ -284,14 +263,12 @@ class Texts:
         since, held.words = held.words, max(held.words, part.end)
         held.rows, held.seal = part.end, _seal(state, path, part.end)
         held.last = state.id(held.words - 1) if held.words else ""
-        sign = (_sign(card) if part.last else "") + self._secrets.mark
+        packed = base64.b64encode(_encode(held)).decode("ascii")
         with self._store.batch():
-            if drop is not None:
+            if anew:
                 self._index.drop_messages(session_id)
-            if drop:
-                self._index.owe_rebuild()
-            packed = base64.b64encode(_encode(held)).decode("ascii")
-            if self._index.add_messages(session_id, since, said, mark=f"{sign} {packed}"):
+            mark = f"{_sign(card) if part.last else ''} {packed}"
+            if self._index.add_messages(session_id, since, said, mark):
                 self._read[session_id] = None
             if facts is not None:
                 self._publish(session_id, facts)
@@ -330,25 +307,22 @@ class Texts:
 
     def _progress(
         self, card: SessionInfo, state: SessionState, path: list[int]
-    ) -> tuple[_Progress, bool | None]:
-        """What was read so far, as far as it still holds.
-
-        And whether what is stored is to be dropped once it was read anew; True: wholly.
-        """
-        own, mark = _own(card, state), self._index.mark(card.session_id) or ""
-        held = _Progress(own=own)
+    ) -> tuple[_Progress, bool]:
+        """What was read so far, as far as it still holds; whether all is to be read anew."""
+        own, mark = _own(card, state), self._index.mark(card.session_id)
+        if mark is None:
+            return _Progress(own=own), False
         with suppress(msgspec.DecodeError, ValueError):
             held = _decode(base64.b64decode(mark.rpartition(" ")[2]))
-        if held.words and _mark_of(mark) != self._secrets.mark:
-            return _Progress(own=own), True
-        if held.words and (held.words > len(state) or state.id(held.words - 1) != held.last):
-            return _Progress(own=own), False
-        if held.own != own:  # others of its entries were paid elsewhere
-            return _Progress(own=own), None
-        if held.seal != _seal(state, path, held.rows):
-            done = ActivityStats(spent=held.done.spent)
-            return _Progress(held.words, held.last, own=own, done=done), None
-        return held, None
+            is_same = not held.words or (
+                held.words <= len(state) and state.id(held.words - 1) == held.last
+            )
+            if is_same and held.own == own:  # others of its entries may be paid elsewhere now
+                if held.seal != _seal(state, path, held.rows):
+                    done = ActivityStats(spent=held.done.spent)
+                    held = _Progress(held.words, held.last, own=own, done=done)
+                return held, False
+        return _Progress(own=own), True
 
 
 def _part_of(state: SessionState, path: list[int], held: _Progress, limit: int) -> _Part:
@@ -423,12 +397,6 @@ def _sign(card: SessionInfo) -> str:
     """The same for sessions with the same entries and the same leaf, so that it tells all read."""
     told = f"{card.session_id}\0{card.leaf_id}\0{card.path}\0{_RULES}"
     return f"{card.rows:x}-{blake2b(told.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
-
-
-def _mark_of(mark: str) -> str:
-    """The mark of the patterns that a session's texts were stored under."""
-    _, begun, rest = mark.partition(" ")[0].partition(_MARK)
-    return begun + rest
 
 
 def _own(card: SessionInfo, state: SessionState) -> int | tuple[int, int]:

@@ -104,7 +104,7 @@ def test_secrets_are_taken_out_of_what_cannot_be_read_again(index: TextIndex) ->
     fill(index, row("s"))
     say(index, "s", "the badge is zq4417", "zq4417")
     index.owe_rebuild()
-    while index.rebuild(lambda _, text: text.replace("zq4417", "")):
+    while index.rebuild(lambda text: text.replace("zq4417", "")):
         pass
     assert [one.text for one in index.messages("s")] == ["the badge is "]
 
