@@ -28,7 +28,7 @@ from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply
 from indexerd.models.budget import Budget
-from indexerd.models.telemetry import digest_row
+from indexerd.models.telemetry import DIGEST, audit_row
 from indexerd.privacy.patterns import MARKER
 from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text
@@ -269,10 +269,11 @@ class _Run:
             self.spent.add(attempt.reply, attempt.usd)
             fields = {"model": attempt.model, "attempt": attempt.number, "cost_usd": attempt.usd}
             self._log(Event.DIGEST_ATTEMPT, fields | {"ms": attempt.ms})
-        row = digest_row(
+        row = audit_row(
+            DIGEST,
             task=task.name,
             by="user" if task.asked else "daemon",
-            covering=task.covering,
+            covering_messages=task.covering,
             session_id=task.row["sessionId"],
             timestamp=iso(self._services.clock()),
             bytes=size,

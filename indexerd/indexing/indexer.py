@@ -55,7 +55,7 @@ from indexerd.models.attempts import (
 )
 from indexerd.models.base import Finish, Model, Reply
 from indexerd.models.budget import Budget, tokens_of
-from indexerd.models.telemetry import Telemetry, index_row
+from indexerd.models.telemetry import INDEX, Telemetry, audit_row
 from indexerd.privacy.redact import redactor
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.settings import Settings
@@ -251,7 +251,8 @@ class Indexer:
     def _report(self, run: _Run, attempt: Attempt) -> None:
         """Write the audit row of a request that went out, and publish an answer's arrival."""
         snapshot = run.snapshot
-        row = index_row(
+        row = audit_row(
+            INDEX,
             session_id=snapshot.card.session_id,
             timestamp=iso(self._clock()),
             redactions=snapshot.redactions,

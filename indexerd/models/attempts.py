@@ -72,10 +72,8 @@ class Attempt:
         row: dict[str, Any] = {"model": self.model, "attempt": self.number, "ms": self.ms}
         row |= {"success": self.error is None, "error": self.error}
         if self.reply is not None:
-            used = {
-                "inputTokens": self.reply.tokens.input,
-                "outputTokens": self.reply.tokens.output,
-            }
+            tokens = self.reply.tokens
+            used = {"inputTokens": tokens.input, "outputTokens": tokens.output}
             row["usage"] = used | {"costUsd": self.usd}
         return row
 
@@ -91,22 +89,8 @@ async def first_usable(
         try:
             return await ask_model(model), model
         except ModelError as bad:
-            error, rest = bad, fallbacks(bad, rest)
+            error, rest = bad, _fallbacks(bad, rest)
     raise error
-
-
-def fallbacks(error: ModelError, rest: Sequence[Model]) -> list[Model]:
-    """Return the models to ask instead after `error`; none where it is better to wait.
-
-    A model that its provider does not serve makes room for any other. Declined or too large
-    content and a spent day make room for local models only (M11, M16).
-    """
-    if isinstance(error, ProviderDeniedError | ModelUnavailableError):
-        return list(rest)
-    spent = isinstance(error, BudgetError) and not error.passing
-    if spent or isinstance(error, RefusedError | ContextTooLargeError):
-        return [model for model in rest if not model.remote]
-    return []
 
 
 def refusals(models: Sequence[Model], budget: Budget) -> list[ModelError]:
@@ -118,8 +102,22 @@ def refusals(models: Sequence[Model], budget: Budget) -> list[ModelError]:
         if refused is None:
             return []
         met.append(refused)
-        rest = fallbacks(refused, rest)
+        rest = _fallbacks(refused, rest)
     return met
+
+
+def _fallbacks(error: ModelError, rest: Sequence[Model]) -> list[Model]:
+    """Return the models to ask instead after `error`; none where it is better to wait.
+
+    A model that its provider does not serve makes room for any other. Declined or too large
+    content and a spent day make room for local models only (M11, M16).
+    """
+    if isinstance(error, ProviderDeniedError | ModelUnavailableError):
+        return list(rest)
+    spent = isinstance(error, BudgetError) and not error.passing
+    if spent or isinstance(error, RefusedError | ContextTooLargeError):
+        return [model for model in rest if not model.remote]
+    return []
 
 
 async def ask(

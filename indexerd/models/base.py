@@ -1,7 +1,7 @@
-"""The shape of every model, and what goes in and comes out of it.
+"""The shape of every model, and what comes out of it.
 
 A `Model` makes one provider call: no retry, no fallback. It fails with an error of
-`indexerd.errors`; malformed text is no failure here, whoever asked judges it.
+`indexerd.errors`; malformed text is no failure here, whoever asked checks it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from enum import StrEnum
 from typing import Protocol
 
 from indexerd.events import Prompt
-
-__all__ = ["LOCAL", "Finish", "Model", "Prompt", "Reply", "Tokens"]
 
 LOCAL = "local/"  # models under this prefix need no network, no key and no budget
 

@@ -2,7 +2,6 @@
 
     closed     --5 failures in a row-->  open
     closed     --throttled (429)----->   open until the provider's own time
-    closed     --denied (bad key)---->   denied until a reload
     open       --time passed--------->   half-open: one trial call
     half-open  --success------------->   closed
     half-open  --failure------------->   open, twice as long (at most two hours)
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 import msgspec
 
-from indexerd.errors import ModelUnavailableError, ProviderError
+from indexerd.errors import ProviderError
 
 FAILURES = 5
 FIRST_PAUSE = 60.0
@@ -30,22 +29,18 @@ class Breaker(msgspec.Struct):
     failures: int = 0
     opened: int = 0  # times in a row
     until: float = 0.0
-    denied: str = ""  # why the provider refuses us until a reload
     trial: bool = False  # the one call of the half-open state is under way
 
-    @property
-    def word(self) -> str:
-        """closed, open, or denied."""
-        return "denied" if self.denied else "open" if self.until else "closed"
-
-    def admit(self, now: float) -> None:
-        """Let a call through, or raise: ModelUnavailableError (denied), ProviderError (open)."""
-        if self.denied:
-            raise ModelUnavailableError(f"the provider refuses us: {self.denied}")
+    def refusal(self, now: float) -> ProviderError | None:
+        """Why no call is let through; None where one is."""
         if self._pauses(now):
-            raise ProviderError("the provider is resting", retry_after=self.until - now)
+            return ProviderError("the provider is resting", retry_after=self.until - now)
         if self.trial:
-            raise ProviderError("the provider is being tried", retry_after=FIRST_PAUSE)
+            return ProviderError("the provider is being tried", retry_after=FIRST_PAUSE)
+        return None
+
+    def begin(self) -> None:
+        """Count a call that is let through."""
         self.trial = bool(self.until)
 
     def succeeded(self) -> bool:
@@ -70,16 +65,6 @@ class Breaker(msgspec.Struct):
         until = now + pause * (1.0 + 0.1 * jitter)
         self.until = max(self.until, until) if late else until
         return not late
-
-    def deny(self, why: str) -> bool:
-        """Refuse every call until a reload; True if that is new."""
-        first = not self.denied
-        self.denied, self.trial = why, False
-        return first
-
-    def abandon(self) -> None:
-        """A call was cancelled, which says nothing of the provider."""
-        self.trial = False
 
     def _pauses(self, now: float) -> bool:
         return 0 < self.until - now <= _AHEAD

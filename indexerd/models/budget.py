@@ -17,7 +17,6 @@ import random
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from copy import copy
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
@@ -84,9 +83,6 @@ class BreakerRow(msgspec.Struct, tag_field="op", tag="breaker"):
     until: _Time
 
 
-Row = Reserved | Settled | BreakerRow
-
-
 def _provider(key: str) -> str:
     return key.partition("/")[0]
 
@@ -114,13 +110,6 @@ class DailyAccount:
         elif row.id in self._booked and row.usd is not None:
             self.usd += row.usd - self._booked.pop(row.id)
 
-    def withdraw(self, row: Reserved) -> None:
-        """Take back a reservation that could not be stored: its call is not made."""
-        if row.id in self._booked:
-            self.calls -= 1
-            self.usd -= self._booked.pop(row.id)
-            self.unpriced -= row.usd is None
-
     def turn_page(self, now: float) -> None:
         """Begin a new day if `now` is in a later day than any before."""
         today = datetime.fromtimestamp(now, UTC).date()
@@ -130,13 +119,13 @@ class DailyAccount:
         elif date.fromisoformat(self.day) - today > timedelta(days=1):
             self.day = today.isoformat()
 
-    def check(self, now: float, usd: float | None, caps: Caps, *, pending: float = 0.0) -> None:
+    def check(self, now: float, usd: float, caps: Caps, *, pending: float = 0.0) -> None:
         """Raise BudgetError when one more call of at most `usd` would pass a cap.
 
         `pending` is what calls under way have reserved, in USD: most of it comes back.
         """
         self.turn_page(now)
-        tomorrow, most = max(60.0, 86_400.0 - now % 86_400.0), self.usd + (usd or 0.0)
+        tomorrow, most = max(60.0, 86_400.0 - now % 86_400.0), self.usd + usd
         if self.calls + 1 > caps.daily_calls:
             words = f"{self.calls} of {caps.daily_calls} calls are used today"
             raise BudgetError(words, retry_after=tomorrow)
@@ -144,7 +133,7 @@ class DailyAccount:
             passing = most - pending <= caps.daily_usd
             raise BudgetError(
                 f"${self.usd:.4f} of ${caps.daily_usd:.2f} are booked today, "
-                f"and the call may cost ${usd or 0.0:.4f}",
+                f"and the call may cost ${usd:.4f}",
                 retry_after=SOON if passing else tomorrow,
                 passing=passing,
             )
@@ -164,7 +153,7 @@ def tokens_of(prompt: Prompt) -> int:
 
 
 class Budget:
-    """The account, the breakers and the prices of one daemon. For the event loop's thread."""
+    """The account, the breakers and the denials of one daemon. For the event loop's thread."""
 
     def __init__(
         self,
@@ -174,25 +163,23 @@ class Budget:
         notify: Callable[[Event, dict[str, Any]], None],
     ) -> None:
         """`path` is the journal's; `notify(event, fields)` logs events of budget and breakers."""
-        self._journal = Journal(path, Row)
+        self._journal = Journal(path, Reserved | Settled | BreakerRow)
         self._settings = settings
         self._clock = clock
         self._notify = notify
         self.account = DailyAccount()
         self.breakers: dict[str, Breaker] = {}
-        self.denied: dict[str, str] = {}  # models that their provider does not have, and its words
-        self._pending: dict[str, Reserved] = {}  # calls under way
+        self.denied: dict[str, str] = {}  # providers and single models -> why they refuse us
+        self._pending: dict[str, float] = {}  # USD of calls under way
         self._stored: dict[str, tuple[int, int, float]] = {}  # breakers as the journal has them
-        self._writing = asyncio.Lock()  # the newest state of a breaker is written last
+        self._writing = asyncio.Lock()  # rows are in the journal in the order of their booking
         self._unwritten = ""  # why the last reservation was not stored
         self._exhausted = Throttle(3600.0)  # not a line for each session that waits
 
     def load(self) -> None:
         """Rebuild from the journal, and log which providers pause still."""
-        rows: list[Row] = list(self._journal.rows())
-        now = self._clock()
+        rows, now = list(self._journal.rows()), self._clock()
         newest = {row.id: row for row in rows if isinstance(row, BreakerRow)}
-        self.account = DailyAccount()
         calls = [row for row in rows if not isinstance(row, BreakerRow)]
         for row in calls:
             self.account.apply(row)
@@ -209,20 +196,14 @@ class Budget:
 
     def reset_denials(self) -> None:
         """Ask whoever refused us again: the configuration was reloaded (M5)."""
-        lifted = [*self.denied, *(name for name, one in self.breakers.items() if one.denied)]
-        self.denied.clear()
-        for breaker in self.breakers.values():
-            breaker.denied = ""
+        lifted, self.denied = self.denied, {}
         for model in lifted:
             self._notify(Event.MODEL_BREAKER_CLOSED, {"model": model})
 
     def estimate(self, key: str, prompt: Prompt) -> float | None:
         """Return the most that a call may cost, in USD; None where no price is known."""
-        provider, _, model = key.partition("/")
         own = self._settings().providers.openai
-        size, most = tokens_of(prompt), prompt.max_output_tokens
-        bound = upper_bound_usd(provider, model, size, most, own.prices, base_url=own.base_url)
-        return None if bound is None else float(bound)
+        return upper_bound_usd(key, tokens_of(prompt), prompt.max_output_tokens, own)
 
     # -- one call ------------------------------------------------------------------------
 
@@ -235,65 +216,54 @@ class Budget:
         if not model.remote:
             return None
         usd = await asyncio.to_thread(self.estimate, model.key, prompt)
-        now, breaker = self._clock(), self.breakers.setdefault(_provider(model.key), Breaker())
-        if model.key in self.denied:
-            raise ModelUnavailableError(f"{model.key}: {self.denied[model.key]}")
-        pending = sum(one.usd or 0.0 for one in self._pending.values())
-        try:
-            self.account.check(now, usd, self._settings().budget, pending=pending)
-        except BudgetError as full:
-            if self._exhausted.admit(model.key, now) is not None:
-                self._notify(Event.BUDGET_EXHAUSTED, {"model": model.key, "reason": str(full)})
-            raise
-        breaker.admit(now)
-        call = Reserved(uuid.uuid4().hex, now, usd, model.key)
-        self.account.apply(call)
-        try:
-            await asyncio.to_thread(self._journal.append, call)
-        except BaseException as bad:
-            breaker.abandon()
-            if not isinstance(bad, OSError):
-                raise
-            self.account.withdraw(call)
-            self._unwritten = f"the books of the budget cannot be written: {bad.strerror}"
-            raise BudgetError(self._unwritten, hint=UNWRITTEN_CURE, retry_after=UNWRITTEN) from None
-        self._unwritten = ""
-        self._pending[call.id] = call
+        async with self._writing:
+            if refused := self.refusal(model, usd or 0.0):
+                full = isinstance(refused, BudgetError)
+                if full and self._exhausted.admit(model.key, self._clock()) is not None:
+                    fields = {"model": model.key, "reason": str(refused)}
+                    self._notify(Event.BUDGET_EXHAUSTED, fields)
+                raise refused
+            call = Reserved(uuid.uuid4().hex, self._clock(), usd, model.key)
+            try:
+                await asyncio.to_thread(self._journal.append, call)
+            except OSError as bad:
+                self._unwritten = f"the books of the budget cannot be written: {bad.strerror}"
+                raise BudgetError(
+                    self._unwritten, hint=UNWRITTEN_CURE, retry_after=UNWRITTEN
+                ) from None
+            self._unwritten = ""
+            self.account.apply(call)
+            self.breakers.setdefault(_provider(model.key), Breaker()).begin()
+            self._pending[call.id] = usd or 0.0
         self._notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
         return call
 
-    def refusal(self, model: Model) -> ModelError | None:
+    def refusal(self, model: Model, usd: float = 0.0) -> ModelError | None:
         """Return why `reserve` would refuse a call now; nothing is reserved."""
         if not model.remote:
             return None
-        if model.key in self.denied:
-            return ModelUnavailableError(self.denied[model.key])
-        now = self._clock()
+        provider, now = _provider(model.key), self._clock()
+        if why := self.denied.get(model.key) or self.denied.get(provider):
+            return ModelUnavailableError(f"the provider refuses us: {why}")
+        pending = sum(self._pending.values()) if usd else 0.0
         try:
-            self.account.check(now, None, self._settings().budget)
-            copy(self.breakers.get(_provider(model.key), Breaker())).admit(now)  # begins no trial
-        except (BudgetError, ModelUnavailableError, ProviderError) as refused:
-            return refused
-        return None
+            self.account.check(now, usd, self._settings().budget, pending=pending)
+        except BudgetError as full:
+            return full
+        breaker = self.breakers.get(provider)
+        return breaker.refusal(now) if breaker else None
 
     async def settle(self, call: Reserved | None, reply: Reply) -> float | None:
         """Book what an answered call cost; returns it in USD (None: not known)."""
         if call is None:
             return 0.0
         del self._pending[call.id]
-        provider, own, tokens = (
-            _provider(call.model),
-            self._settings().providers.openai,
-            reply.tokens,
-        )
+        provider, tokens = _provider(call.model), reply.tokens
         if self.breakers[provider].succeeded():
             self._notify(Event.MODEL_BREAKER_CLOSED, {"model": call.model})
-        cost = await asyncio.to_thread(
-            cost_usd, provider, reply.model, tokens, own.prices, base_url=own.base_url
-        )
-        usd = None if cost is None else float(cost)
+        own = self._settings().providers.openai
+        usd = await asyncio.to_thread(cost_usd, provider, reply.model, tokens, own)
         settled = Settled(call.id, self._clock(), usd, tokens.input, tokens.output)
-        self.account.apply(settled)
         await self._write(provider, settled)
         return usd
 
@@ -302,21 +272,20 @@ class Budget:
         if call is None:
             return
         del self._pending[call.id]
-        settled = None
-        if self._was_free(call.model, error):
-            settled = Settled(call.id, self._clock(), 0.0)
-            self.account.apply(settled)
+        free = self._was_free(call.model, error)
+        settled = Settled(call.id, self._clock(), 0.0) if free else None
         await self._write(_provider(call.model), settled)
 
     def _was_free(self, key: str, error: BaseException) -> bool:
         """Tell a provider's breaker of a failure; True if the call cost nothing for certain."""
-        breaker, opened = self.breakers[_provider(key)], {"model": key, "reason": str(error)}
+        provider, opened = _provider(key), {"model": key, "reason": str(error)}
+        breaker = self.breakers[provider]
         if isinstance(error, ProviderDeniedError):
-            if error.model_only:
-                breaker.succeeded()  # it answered, about one of its models
-                self.denied[key] = str(error)
-            if error.model_only or breaker.deny(str(error)):
+            breaker.succeeded()  # it answered, about its key or one of its models
+            denied = key if error.model_only else provider
+            if denied not in self.denied:
                 self._notify(Event.MODEL_BREAKER_OPEN, opened)
+            self.denied[denied] = str(error)
             return True
         if isinstance(error, ProviderError | DeadlineError):
             failure = error if isinstance(error, ProviderError) else ProviderError(str(error))
@@ -326,7 +295,7 @@ class Budget:
         if isinstance(error, ModelError):
             breaker.succeeded()  # it answered; it only declined, or found the request too large
             return isinstance(error, ContextTooLargeError)  # before it read anything
-        breaker.abandon()
+        breaker.trial = False  # cancelled, which says nothing of the provider
         return False
 
     async def _write(self, provider: str, settled: Settled | None) -> None:
@@ -334,6 +303,8 @@ class Budget:
 
         In this order a crash between the two refunds no call of a provider that is to rest.
         """
+        if settled is not None:
+            self.account.apply(settled)
         try:
             async with self._writing:
                 one = self.breakers[provider]
@@ -352,17 +323,15 @@ class Budget:
     def troubles(self) -> dict[str, tuple[str, str]]:
         """Return what keeps remote models from being asked: code -> cause, cure."""
         now, found = self._clock(), {}
-        refusing = [f"{name}: {one.denied}" for name, one in self.breakers.items() if one.denied]
-        refusing += [f"{key}: {why}" for key, why in self.denied.items()]
-        if refusing:
+        if self.denied:
             cure = "mend the key or the model's name, then reload (SIGHUP) or restart"
-            found["model_unavailable"] = "; ".join(refusing), cure
-        pausing = [name for name, one in self.breakers.items() if one.until > now]
-        if pausing:
+            refusing = "; ".join(f"{name}: {why}" for name, why in self.denied.items())
+            found["model_unavailable"] = refusing, cure
+        if pausing := [name for name, one in self.breakers.items() if one.until > now]:
             cause = f"resting after failures: {', '.join(pausing)}"
             found["provider_unavailable"] = cause, "it is tried again by itself"
         try:
-            self.account.check(now, None, self._settings().budget)
+            self.account.check(now, 0.0, self._settings().budget)
         except BudgetError as full:
             if not full.passing:
                 found["budget_exhausted"] = str(full), full.hint
@@ -374,6 +343,8 @@ class Budget:
         """Return the budget as `status` shows it."""
         caps, account = self._settings().budget, self.account
         account.turn_page(self._clock())
+        states = {name: "open" if one.until else "closed" for name, one in self.breakers.items()}
+        denied = {_provider(name): "denied" for name in self.denied if "/" not in name}
         return {
             "day": account.day,
             "usd": round(account.usd, 6),
@@ -381,5 +352,5 @@ class Budget:
             "calls": account.calls,
             "dailyCalls": caps.daily_calls,
             "unpricedCalls": account.unpriced,
-            "breakers": {name: one.word for name, one in self.breakers.items()},
+            "breakers": states | denied,
         }

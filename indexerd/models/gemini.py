@@ -18,8 +18,9 @@ from typing import Any
 import httpx2
 
 from indexerd.errors import ProviderDeniedError, ProviderError, RefusedError
+from indexerd.events import Prompt
 from indexerd.models import http
-from indexerd.models.base import Finish, Prompt, Reply, Tokens
+from indexerd.models.base import Finish, Reply, Tokens
 from indexerd.privacy.sanitize import scrub
 from indexerd.settings import ModelLimits
 

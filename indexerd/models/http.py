@@ -33,7 +33,8 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.models.base import Finish, Prompt
+from indexerd.events import Prompt
+from indexerd.models.base import Finish
 from indexerd.settings import ModelLimits
 
 RETRY_AFTER_MAX = 3600.0  # seconds; a longer wish is treated as this one
@@ -59,47 +60,35 @@ def client(who: str, limits: ModelLimits) -> httpx2.AsyncClient:
     )
 
 
-class _Capped(httpx2.AsyncBaseTransport):
+class _Capped(httpx2.AsyncHTTPTransport):
     """A transport that refuses redirects and encoded bodies, and reads up to a cap."""
 
     def __init__(self, who: str, cap: int) -> None:
         self._who = who
         self._cap = cap
-        self._inner = httpx2.AsyncHTTPTransport(
-            trust_env=False,
-            retries=0,
-            limits=httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=0),
-        )
+        limits = httpx2.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=0)
+        super().__init__(trust_env=False, retries=0, limits=limits)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """Send one request, and judge the answer by its head before reading on."""
-        response = await self._inner.handle_async_request(request)
-        fault = self._fault(response)
-        if fault is not None:
-            await response.aclose()
-            raise fault
-        if isinstance(response.stream, httpx2.AsyncByteStream):
-            response.stream = _CappedStream(response.stream, self._who, self._cap)
-        return response
-
-    def _fault(self, response: httpx2.Response) -> ModelError | None:
+        response = await super().handle_async_request(request)
+        fault: ModelError | None = None
         if 300 <= response.status_code < 400:  # noqa: PLR2004 - the class of redirects
-            return ProviderDeniedError(
+            fault = ProviderDeniedError(
                 f"{self._who}: the server answered with a redirect, which is never followed",
                 hint="check the provider's base_url, then reload the daemon",
             )
         if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            return ProviderError(
-                f"{self._who}: the answer is encoded, though we asked it not to be"
-            )
+            fault = ProviderError(f"{self._who}: the answer is encoded, against our request")
         declared = response.headers.get("content-length", "")
         if declared.isdecimal() and len(declared) < 20 and int(declared) > self._cap:  # noqa: PLR2004 - 64 bits
-            return _too_large(self._who, self._cap)
-        return None
-
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._inner.aclose()
+            fault = _too_large(self._who, self._cap)
+        if fault is not None:
+            await response.aclose()
+            raise fault
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - an async answer
+        response.stream = _CappedStream(response.stream, self._who, self._cap)
+        return response
 
 
 class _CappedStream(httpx2.AsyncByteStream):
@@ -144,9 +133,6 @@ async def within(who: str, seconds: float, call: Awaitable[T]) -> T:
     except Exception as bad:  # noqa: BLE001 - its text may quote the body, so it ends here
         fault = ProviderError(f"{who}: the call failed ({type(bad).__name__})")
     raise fault
-
-
-# --- bodies -----------------------------------------------------------------------------------
 
 
 def json_object(who: str, body: str | bytes) -> dict[str, Any]:
@@ -207,8 +193,6 @@ def check_text(who: str, text: str, reason: str, finish: Finish, prompt: Prompt)
         raise ProviderError(f"{who}: the reply speaks of a limit instead of the session")
 
 
-# --- failures ---------------------------------------------------------------------------------
-
 _TOO_LONG = re.compile(
     r"context[ _-](length|size|window)|context the overflows|token count\b.{0,40}\bexceed"
     r"|maximum number of tokens|prompt (is|was) too (long|large)|input is too (long|large)"
@@ -217,7 +201,10 @@ _TOO_LONG = re.compile(
 )
 _FILTERED = frozenset({"content_filter", "content_policy_violation", "moderation_blocked"})
 _BAD_KEY = "API_KEY_INVALID"
+_REGION = "FAILED_PRECONDITION"  # of Google: not served where we are, whatever is asked
 _PASSING = frozenset({408, 409, 421, 425, 429})  # these 4xx may go by themselves
+_THIS_REQUEST = frozenset({400, 422})  # they say nothing of other requests
+_THROTTLED, _NO_MODEL, _TOO_LARGE = 429, 404, 413
 _WHY = {
     400: "the request's form is not accepted",
     401: "the key is not accepted",
@@ -227,32 +214,25 @@ _WHY = {
 }
 
 
-_THIS_REQUEST = frozenset({400, 422})
-_NO_MODEL = 404
-_REGION = "FAILED_PRECONDITION"  # of Google: not served where we are, whatever is asked
-
-
 def failure(who: str, status: int, headers: Mapping[str, str], body: Any) -> ModelError:
     """Turn an answer that is an error into ours; `body` is parsed JSON, or None."""
     if isinstance(body, list):  # Google wraps an error in a list now and then
         body = dig(body, 0)
-    reason = _reason(body)
-    if status < 500 and status not in _PASSING and _is_filtered(body):  # noqa: PLR2004 - HTTP
+    reason, final = _reason(body), status < 500 and status not in _PASSING  # noqa: PLR2004 - HTTP
+    if final and _is_filtered(body):
         return RefusedError(f"{who}: the content was refused ({status})")
-    if status == 413 or (status != 429 and _TOO_LONG.search(reason)):  # noqa: PLR2004 - HTTP
+    if status == _TOO_LARGE or (status != _THROTTLED and _TOO_LONG.search(reason)):
         return ContextTooLargeError(f"{who}: the request is larger than the model takes")
-    if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004 - HTTP
+    if final and status >= 400:  # noqa: PLR2004 - HTTP
         bad_key = _BAD_KEY in reason
         why = "the key is not valid" if bad_key else _WHY.get(status, "denied")
-        if (
-            status in _THIS_REQUEST and not bad_key and _REGION not in reason
-        ):  # says nothing of other requests
+        if status in _THIS_REQUEST and not bad_key and _REGION not in reason:
             return RefusedError(f"{who}: {why} ({status})")
         return ProviderDeniedError(f"{who}: {why} ({status})", model_only=status == _NO_MODEL)
+    wish = retry_after(headers, body)
+    throttled = status == _THROTTLED
     return ProviderError(
-        f"{who}: the server answered {status}",
-        retry_after=retry_after(headers, body),
-        throttled=status == 429,  # noqa: PLR2004 - HTTP
+        f"{who}: the server answered {status}", retry_after=wish, throttled=throttled
     )
 
 
@@ -282,15 +262,12 @@ def retry_after(headers: Mapping[str, str], body: Any) -> float | None:
     """Read the provider's wish in seconds, 0 to 3600: `Retry-After`, else RetryInfo, else None."""
     wish = headers.get("retry-after", "").strip()
     found = _seconds(wish)
-    if found is None and wish:
-        at = _date(wish)
-        if at is not None:
-            found = at - (_date(headers.get("date", "")) or time.time())
-    if found is None:
-        delays = (dig(one, "retryDelay") for one in _details(body))
-        found = next(
-            (s for d in delays if isinstance(d, str) and (s := _seconds(d.removesuffix("s")))), None
-        )
+    if found is None and (at := _date(wish)) is not None:
+        found = at - (_date(headers.get("date", "")) or time.time())
+    for one in _details(body):
+        delay = dig(one, "retryDelay")
+        if found is None and isinstance(delay, str):
+            found = _seconds(delay.removesuffix("s"))
     return None if found is None else min(max(found, 0.0), RETRY_AFTER_MAX)
 
 

@@ -20,7 +20,6 @@ from indexerd.settings import Provider
 FILE_BYTES_MAX = 4096
 _FORM = re.compile(r"[\x21-\x7e]{1,1024}")  # what an HTTP header takes, without spaces
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_HINT = "name a private file or a variable that holds the key alone"
 
 
 def variable(provider: str) -> str:
@@ -30,16 +29,16 @@ def variable(provider: str) -> str:
 
 def find(provider: str, settings: Provider, env: Mapping[str, str]) -> str | None:
     """Find the provider's key; ConfigError where one is named that cannot be used (C4)."""
-    secret, place, key = None, "", "api_key_env"
-    for name in (variable(provider), settings.api_key_env):
-        if secret := env.get(name, "").strip() if name else "":
-            place = name
+    place, key = settings.api_key_file, "api_key_file"
+    message, hint = "does not hold a key: one word of plain ASCII", ""
+    secret = ""
+    for name in filter(None, (variable(provider), settings.api_key_env)):
+        if secret := env.get(name, "").strip():
+            place, key = name, "api_key_env"
             break
-    message, hint = "does not hold a key: one word of plain ASCII", _HINT
-    if not secret:
-        if not settings.api_key_file:
+    else:
+        if not place:
             return None
-        place, key = settings.api_key_file, "api_key_file"
         try:
             secret = _read(place, env)
         except PermissionError as bad:
@@ -47,10 +46,11 @@ def find(provider: str, settings: Provider, env: Mapping[str, str]) -> str | Non
         except (OSError, ValueError) as bad:
             link = isinstance(bad, OSError) and bad.errno == errno.ELOOP
             message = "is a symbolic link" if link else getattr(bad, "strerror", "") or str(bad)
-    if secret and _FORM.fullmatch(secret):
+    if _FORM.fullmatch(secret):
         return secret
-    where = {"file": place, "key": f"providers.{provider}.{key}"}
-    raise ConfigError([where | {"message": message, "hint": hint}])
+    where = {"file": place, "key": f"providers.{provider}.{key}", "message": message}
+    hint = hint or "name a private file or a variable that holds the key alone"
+    raise ConfigError([where | {"hint": hint}])
 
 
 def _read(named: str, env: Mapping[str, str]) -> str:

@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 import httpx2
 
 from indexerd.errors import ModelError, ProviderError, RefusedError
+from indexerd.events import Prompt
 from indexerd.models import http
-from indexerd.models.base import Finish, Prompt, Reply, Tokens
+from indexerd.models.base import Finish, Reply, Tokens
 from indexerd.privacy.sanitize import scrub
 from indexerd.settings import ModelLimits
 

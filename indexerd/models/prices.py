@@ -13,13 +13,12 @@ more models than windows (none of Google's or of OpenRouter's).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from contextlib import suppress
 from decimal import Decimal
 from functools import lru_cache
 
 from indexerd.models.base import LOCAL, Tokens
-from indexerd.settings import Price
+from indexerd.settings.tree import OpenAIProvider, Price
 
 # For a Google model that the library does not know yet: above every text model that Google
 # lists (the dearest, long prompts of gemini-3-pro, is 4 in and 18 out per million tokens).
@@ -29,15 +28,13 @@ _NAME_MAX = 128  # characters: a session file may name any model, and patterns r
 _DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
-def cost_usd(
-    provider: str, model: str, tokens: Tokens, own: Mapping[str, Price], *, base_url: str = ""
-) -> Decimal | None:
-    """Price a call by the model that answered; `base_url` is where an `openai/*` one is served."""
+def cost_usd(provider: str, model: str, tokens: Tokens, own: OpenAIProvider) -> float | None:
+    """Price a call by the model that answered; `own` says where an `openai/*` one is served."""
     if f"{provider}/" == LOCAL:
-        return Decimal(0)
+        return 0.0
     if tokens.input is None or tokens.output is None:
         return None
-    price = own.get(model) or own.get(_DATED.sub("", model))
+    price = own.prices.get(model) or own.prices.get(_DATED.sub("", model))
     if price is not None:
         return _priced(price, tokens.input, tokens.output)
     from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.3 s, only when a call was made
@@ -45,39 +42,32 @@ def cost_usd(
     used = Usage(input_tokens=tokens.input, output_tokens=tokens.output)
     with suppress(LookupError, ValueError):
         if provider in _AS_GOOGLE:
-            return calc_price(used, model, provider_id="google").total_price
-        if base_url:
-            return calc_price(used, model, provider_api_url=base_url).total_price
+            return float(calc_price(used, model, provider_id="google").total_price)
+        if own.base_url:
+            return float(calc_price(used, model, provider_api_url=own.base_url).total_price)
     return None
 
 
 def upper_bound_usd(
-    provider: str,
-    model: str,
-    input_tokens: int,
-    max_output_tokens: int,
-    own: Mapping[str, Price],
-    *,
-    base_url: str = "",
-) -> Decimal | None:
+    key: str, input_tokens: int, output_tokens: int, own: OpenAIProvider
+) -> float | None:
     """Price the most that a call may cost, before it is made; None if nothing bounds it.
 
     A Google model without a list price is bounded by `CEILING`; an `openai/*` model without a
     price has no bound, so only the caps on calls hold it.
     """
-    most = Tokens(input_tokens, max_output_tokens)
-    found = cost_usd(provider, model, most, own, base_url=base_url)
+    provider, _, model = key.partition("/")
+    found = cost_usd(provider, model, Tokens(input_tokens, output_tokens), own)
     if found is None and provider in _AS_GOOGLE:
-        return _priced(CEILING, input_tokens, max_output_tokens)
+        return _priced(CEILING, input_tokens, output_tokens)
     return found
 
 
-def _priced(price: Price, input_tokens: int, output_tokens: int) -> Decimal:
-    rates = Decimal(str(price.input)), Decimal(str(price.output))
-    return (rates[0] * input_tokens + rates[1] * output_tokens) / 1_000_000
+def _priced(price: Price, input_tokens: int, output_tokens: int) -> float:
+    return round((price.input * input_tokens + price.output * output_tokens) / 1_000_000, 9)
 
 
-def format_usd(cost: Decimal | float | None) -> str:
+def format_usd(cost: float | None) -> str:
     """Write a cost: 4 decimals from one cent, 6 below, and words where it is unknown (S0.43)."""
     if cost is None:
         return "unknown cost"

@@ -74,9 +74,9 @@ class Models:
             script = self._env.get(SCRIPT_VARIABLE, "")
             if not script:
                 return f"only for tests: {SCRIPT_VARIABLE} names no script"
-            from indexerd.models.scripted import load  # noqa: PLC0415 - for tests only
+            from indexerd.models.scripted import Scripted  # noqa: PLC0415 - for tests only
 
-            return load(script, key)
+            return Scripted(script, key)
         if key == "local/extractive":
             from indexerd.models.extractive import Extractive  # noqa: PLC0415 - when first used
 

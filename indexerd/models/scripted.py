@@ -1,12 +1,8 @@
-r"""The fake model that ships: it says what a test wrote down, and records what it was asked.
+r"""The fake model that ships: it says what a test wrote down, and counts its calls.
 
-In a test: `Scripted(["text", ProviderError("down"), Delayed(0.2, "late")])` answers in that
-order and keeps every prompt in `calls`; after the last answer, and for None, it makes one up
-from the prompt's hash and schema, always the same for the same prompt.
-
-Across processes: `INDEXERD_SCRIPTED` names a file of JSON lines, read anew at every call. Each
-call first appends `{"t", "pid", "sha256", "session", "rule"}` to `<file>.calls` (one write,
-O_APPEND), so that calls can be counted over kill -9; then the first line that fits answers:
+`INDEXERD_SCRIPTED` names a file of JSON lines, read anew at every call. Each call first appends
+`{"t", "pid", "sha256", "session", "rule"}` to `<file>.calls` (one write, O_APPEND), so that calls
+can be counted over kill -9; then the first line that fits answers:
 
     {"remote": false}                      the whole script: calls do not leave the machine
     {"session": "Session: (\\S+)"}          the whole script: group 1 in the prompt is "session"
@@ -15,7 +11,8 @@ O_APPEND), so that calls can be counted over kill -9; then the first line that f
 
 `match` is searched in the user prompt (absent: fits all), `times` counts over all processes,
 `error` is one of `provider throttled denied refused deadline too_large`. Every key may be left
-out. A bad script is a `ConfigError`.
+out. Where no line fits, the answer is made up from the prompt's hash and schema, always the same
+for the same prompt. A bad script is a `ConfigError`.
 """
 
 from __future__ import annotations
@@ -26,8 +23,6 @@ import json
 import os
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,96 +35,61 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.models.base import Finish, Model, Prompt, Reply, Tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Delayed:
-    """An answer that takes its time, in seconds."""
-
-    seconds: float
-    then: str | Reply | ModelError | None = None
-
-
-Answer = str | Reply | ModelError | Delayed | None
+from indexerd.events import Prompt
+from indexerd.models.base import Finish, Reply, Tokens
 
 
 class Scripted:
-    """Answers from a list, in order."""
+    """Answers by the rules of a file, and counts its calls in another."""
 
-    def __init__(
-        self, replies: Sequence[Answer] = (), *, key: str = "scripted/list", remote: bool = True
-    ) -> None:
+    def __init__(self, script: str, key: str) -> None:
+        """ConfigError where `script` is none."""
         self.key = key
-        self.remote = remote
-        self.calls: list[Prompt] = []
-        self._replies = list(replies)
+        self._path = Path(script)
+        self.remote = all(line.get("remote", True) for line in _lines(self._path))
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-        """Give the next answer."""
-        self.calls.append(prompt)
-        answer = self._next(prompt)
-        if isinstance(answer, Delayed):
-            try:
-                async with asyncio.timeout(timeout):
-                    await asyncio.sleep(answer.seconds)
-            except TimeoutError:
-                raise DeadlineError(f"scripted: no answer within {timeout:g} s") from None
-            answer = answer.then
-        if isinstance(answer, ModelError):
-            raise answer
-        if isinstance(answer, Reply):
-            return answer
-        made = _made_up(prompt, self.key)
-        return made if answer is None else Reply(answer, made.model, tokens=made.tokens)
+        """Record the call, then answer by the first rule that fits and is not used up."""
+        rule = self._record(prompt)
+        made = made_up(prompt, self.key)
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.sleep(rule.get("delay", 0.0))
+        except TimeoutError:
+            raise DeadlineError(f"scripted: no answer within {timeout:g} s") from None
+        if error := _failure(rule):
+            raise error
+        return Reply(
+            text=rule.get("text", made.text),
+            model=rule.get("model", made.model),
+            finish=Finish(rule.get("finish", "stop")),
+            tokens=Tokens(*rule["tokens"]) if "tokens" in rule else made.tokens,
+        )
 
     async def aclose(self) -> None:
         """Nothing is held."""
 
-    def _next(self, prompt: Prompt) -> Answer:
-        del prompt
-        return self._replies.pop(0) if self._replies else None
-
-
-class ScriptFile(Scripted):
-    """Answers by the rules of a file, and counts its calls in another."""
-
-    def __init__(self, path: Path, key: str) -> None:
-        remote = all(line.get("remote", True) for line in _lines(path))
-        super().__init__(key=key, remote=remote)
-        self._path = path
-        self._record = Path(f"{path}.calls")
-
-    def _next(self, prompt: Prompt) -> Answer:
-        """Record the call, then answer by the first rule that fits and is not used up."""
-        self.calls.clear()
-        lines = _lines(self._path)
-        used = [call.get("rule") for call in _lines(self._record)] if self._record.exists() else []
-        rule = next(
-            (
-                at
-                for at, line in enumerate(lines)
-                if line.keys() - {"remote", "session"}
-                and re.search(line.get("match", ""), prompt.user)
-                and used.count(at) < line.get("times", float("inf"))
-            ),
-            None,
+    def _record(self, prompt: Prompt) -> dict[str, Any]:
+        lines, record = _lines(self._path), Path(f"{self._path}.calls")
+        used = [call.get("rule") for call in _lines(record)] if record.exists() else []
+        fitting = (
+            at
+            for at, line in enumerate(lines)
+            if line.keys() - {"remote", "session"}
+            and re.search(line.get("match", ""), prompt.user)
+            and used.count(at) < line.get("times", float("inf"))
         )
+        rule = next(fitting, None)
         pattern = next((line["session"] for line in lines if "session" in line), "(?!)")
         found = re.search(pattern, prompt.user)
         call = {"t": time.time(), "pid": os.getpid(), "sha256": _sha256(prompt.user)}
         call |= {"session": found[1] if found else None, "rule": rule}
-        fd = os.open(self._record, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fd = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.write(fd, json.dumps(call).encode() + b"\n")
         finally:
             os.close(fd)
-        return None if rule is None else _said(lines[rule], prompt, self.key)
-
-
-def load(path: str, key: str) -> Model:
-    """Open a script file as the model `key`; ConfigError if it is not one."""
-    return ScriptFile(Path(path), key)
+        return {} if rule is None else lines[rule]
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -155,18 +115,7 @@ def _failure(line: dict[str, Any]) -> ModelError | None:
     }.get(line.get("error", ""))
 
 
-def _said(line: dict[str, Any], prompt: Prompt, key: str) -> Answer:
-    made = _made_up(prompt, key)
-    reply = Reply(
-        text=line.get("text", made.text),
-        model=line.get("model", made.model),
-        finish=Finish(line.get("finish", "stop")),
-        tokens=Tokens(*line["tokens"]) if "tokens" in line else made.tokens,
-    )
-    return Delayed(line.get("delay", 0.0), _failure(line) or reply)
-
-
-def _made_up(prompt: Prompt, key: str) -> Reply:
+def made_up(prompt: Prompt, key: str) -> Reply:
     """Answer from the prompt's hash: valid for its schema, and the same every time."""
     seed = _sha256(prompt.user)[:12]
     text = f"Scripted answer {seed}."

@@ -1,9 +1,9 @@
 """The audit trail of model calls: one row for each request, in `<state dir>/telemetry.jsonl`.
 
-What was sent, when, to which model, for how much, with how many redactions (interfaces.md §6,
-S0.44, S2.24); never transcript text, prompts, questions or replies. JSON lines, 0600, rotated at
-16 MiB with two old files kept. A row that cannot be written is lost: nothing depends on it. What
-is read back may be by any hand: a line that is no row is skipped, and texts are cleaned and cut.
+What was sent, when, to which model, for how much, with how many redactions (S0.44, S2.24); never
+transcript text, prompts, questions or replies. JSON lines, 0600, rotated at 16 MiB with two old
+files kept. A row that cannot be written is lost: nothing depends on it. What is read back may be
+by any hand: a line that is no row is skipped, and texts are cleaned and cut.
 """
 
 from __future__ import annotations
@@ -95,33 +95,19 @@ class Telemetry:
         return len(line) <= _ROW_MAX and self._file.append(line)
 
 
-def index_row(**fields: Any) -> dict[str, Any]:
-    """Build the row of an attempt at indexing, from fields of `AuditRow`."""
-    return _row(INDEX, **fields)
-
-
-def query_row(**fields: Any) -> dict[str, Any]:
-    """Build the row of an attempt at answering a question (S0.67)."""
-    return _row(QUERY, **fields)
-
-
-def digest_row(*, covering: tuple[int, int] | None = None, **fields: Any) -> dict[str, Any]:
-    """Build the row of an attempt at a summary (S2.24); `covering` is the range of messages."""
-    return _row(DIGEST, covering_messages=covering, **fields)
-
-
-def _row(kind: str, **fields: Any) -> dict[str, Any]:
-    used = fields.pop("usage", None)
-    usage = {} if used is None else {"usage": used}
-    return AuditRow(custom_type=kind, **fields).cleaned() | usage
+def audit_row(
+    kind: str, *, usage: Mapping[str, Any] | None = None, **fields: Any
+) -> dict[str, Any]:
+    """Build the row of an attempt, from fields of `AuditRow` (S0.44, S0.67, S2.24)."""
+    row = AuditRow(custom_type=kind, **fields).cleaned()
+    return row if usage is None else row | {"usage": dict(usage)}
 
 
 def rows_of(path: Path, session_id: str, most: int = ROWS_MAX) -> list[dict[str, Any]]:
     """Return the newest rows about a session, newest first; blocks while READ_MAX are read."""
     found: list[dict[str, Any]] = []
-    needle = session_id.encode()
     for line in _newest_lines(path):
-        if len(found) == most or needle not in line or len(line) > _ROW_MAX:
+        if len(found) == most or session_id.encode() not in line or len(line) > _ROW_MAX:
             continue
         try:
             row = msgspec.json.decode(line, type=AuditRow)

@@ -35,7 +35,7 @@ from indexerd.logs import Event
 from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply
 from indexerd.models.budget import Budget
-from indexerd.models.telemetry import query_row
+from indexerd.models.telemetry import QUERY, audit_row
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.params import QuerySession
@@ -252,7 +252,8 @@ class Questions:
         run.called = True
         if attempt.reply is not None:
             run.spent.add(attempt.reply, attempt.usd)
-        row = query_row(
+        row = audit_row(
+            QUERY,
             session_id=run.row["sessionId"],
             timestamp=iso(self._clock()),
             bytes=run.bytes,

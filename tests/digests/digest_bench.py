@@ -24,13 +24,13 @@ from indexerd.events import Entry, Kind
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model, Reply, Tokens
 from indexerd.models.budget import Budget
-from indexerd.models.scripted import Answer, Scripted
 from indexerd.models.telemetry import Telemetry
 from indexerd.protocol.methods import asked
 from indexerd.sessions.context import ContextMessage
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool
 from tests.e2e.world import Session
+from tests.fakes.scripted import Answer, Scripted
 
 NOW = 1_800_000_000.0
 KEY = "ghp_" + "a1B2c3D4e5F6" * 3

@@ -6,7 +6,7 @@ import asyncio
 
 from indexerd.events import Prompt
 from indexerd.models.base import Reply
-from indexerd.models.scripted import Scripted
+from tests.fakes.scripted import Scripted
 
 
 class Ending(Scripted):

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from indexerd.errors import ModelError
-from indexerd.models.base import Model, Prompt
+from indexerd.events import Prompt
+from indexerd.models.base import Model
 from tests.fakes.wire import FakeServer
 
 

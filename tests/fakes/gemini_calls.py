@@ -8,8 +8,9 @@ from typing import Any
 
 import google.genai  # noqa: F401 - warm, so that short deadlines are about the server
 
+from indexerd.events import Prompt
 from indexerd.meta.model import Metadata
-from indexerd.models.base import Prompt, Reply, Tokens
+from indexerd.models.base import Reply, Tokens
 from indexerd.models.gemini import Gemini
 from indexerd.settings import ModelLimits
 from tests.fakes.faults import each_fault

@@ -17,10 +17,10 @@ from indexerd.indexing.snapshot import Snapshot, take_snapshot
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
-from indexerd.models.scripted import Scripted
 from indexerd.models.telemetry import Telemetry
 from indexerd.settings import Index, Settings
 from tests.e2e.world import Session
+from tests.fakes.scripted import Scripted
 
 
 def answer(summary: str = "## Goal\n- Build it.", name: str = "Build the billing importer") -> str:

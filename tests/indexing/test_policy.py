@@ -30,10 +30,10 @@ from indexerd.indexing.policy import (
 from indexerd.models.base import Model
 from indexerd.models.breaker import FIRST_PAUSE, Breaker
 from indexerd.models.budget import Budget, Reserved
-from indexerd.models.scripted import Scripted
 from indexerd.sessions.info import SessionInfo
 from indexerd.settings import Budget as Limits
 from indexerd.settings import Settings
+from tests.fakes.scripted import Scripted
 
 T0 = 1_000_000.0
 SETTINGS = Settings()
@@ -239,21 +239,24 @@ def wait(budget: Budget, models: list[Model], why: str) -> float:
         (Breaker(5, 1, T0 + 40), SPENT, 0.0),
         (Breaker(5, 1, T0 + 40), DOWN, 40.0),
         (Breaker(5, 1, T0 - 1, trial=True), DOWN, FIRST_PAUSE),
-        (Breaker(denied="401"), NEW, 0.0),
-        (Breaker(denied="401"), DENIED, NO_MODEL_PAUSE),
+        (None, NEW, 0.0),
+        (None, DENIED, NO_MODEL_PAUSE),
         (Breaker(5, 1, T0 + 1e6), DOWN, 0.0),  # V8: the clock was set back
     ],
 )
 def test_a_provider_that_is_not_asked(
-    budget: Budget, breaker: Breaker, why: str, seconds: float
+    budget: Budget, breaker: Breaker | None, why: str, seconds: float
 ) -> None:
     """M4, M5, M16: who was told waits; whoever was not is told; a trial is not taken away."""
-    budget.breakers["one"] = breaker
-    trial = breaker.trial
+    trial = breaker is not None and breaker.trial
+    if breaker is None:
+        budget.denied["one"] = "401"
+    else:
+        budget.breakers["one"] = breaker
     assert wait(budget, [FIRST], why) == seconds
-    others = 0.0 if breaker.denied else seconds  # who rests is waited for, and nobody else asked
+    others = seconds if breaker else 0.0  # who rests is waited for, and nobody else asked
     assert wait(budget, [FIRST, OTHER], why) == wait(budget, [FIRST, LOCAL], why) == others
-    assert breaker.trial is trial
+    assert breaker is None or breaker.trial is trial
 
 
 def test_a_full_minute_is_waited_for_and_a_spent_day_told_of_once(budget: Budget) -> None:

@@ -17,9 +17,9 @@ from indexerd.meta.model import MetaFile
 from indexerd.models.attempts import ATTEMPTS
 from indexerd.models.base import Finish, Reply, Tokens
 from indexerd.models.extractive import Extractive
-from indexerd.models.scripted import Answer, Delayed, Scripted
 from indexerd.privacy.redact import redact
 from indexerd.sessions.state import SessionState
+from tests.fakes.scripted import Answer, Delayed, Scripted
 from tests.indexing.bench import Bench, answer, paid
 
 FACT = re.compile(r"We decided to [^.\n]*\.")

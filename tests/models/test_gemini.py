@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import replace
 
 import pytest
 
 from indexerd.errors import DeadlineError, ProviderError
-from indexerd.models.base import Finish, Prompt, Reply, Tokens
+from indexerd.models.base import Finish, Reply, Tokens
 from tests.fakes.gemini_calls import (
     KEY,
     MODEL,
@@ -41,16 +40,6 @@ def test_the_request_says_everything_and_nothing_more(server: GeminiServer) -> N
         "responseMimeType": "application/json",
         "responseJsonSchema": PROMPT.schema,
     }
-
-
-def test_without_a_schema_plain_text_is_asked_for(server: GeminiServer) -> None:
-    """A question about a session wants prose, and prose about limits is then an answer."""
-    server.script("spend_limit_prose")
-
-    answered = ask(server.url, Prompt("s", "u"))
-
-    assert answered.text.startswith("You've hit your spend limit")
-    assert server.requests[0].json["generationConfig"] == {"maxOutputTokens": 4096}
 
 
 def test_failures_of_the_server_are_one_type_and_one_request(server: GeminiServer) -> None:
@@ -187,28 +176,3 @@ def test_the_environment_decides_nothing(
     assert elsewhere.hits == 0
     assert server.requests[0].path == f"/v1beta/models/{MODEL}:generateContent"
     assert server.requests[0].headers["x-goog-api-key"] == KEY
-
-
-def test_the_sdks_synchronous_client_sends_nothing(server: GeminiServer) -> None:
-    """The second client that the SDK wants cannot be used by mistake."""
-    one = model(server.url)
-    _, sdk = one._build()
-
-    with pytest.raises(Exception, match="synchronous"):
-        sdk.models.generate_content(model=MODEL, contents="x")
-
-    assert server.hits == 0
-
-
-def test_refused_connections_and_bad_tls_are_failures(server: GeminiServer) -> None:
-    """M1: nobody listens, or no TLS is spoken: one error type, and no request."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        nobody = f"http://127.0.0.1:{free.getsockname()[1]}"
-
-        with pytest.raises(ProviderError, match="connection failed"):
-            ask(nobody)
-    with pytest.raises(ProviderError, match="connection failed"):
-        ask(server.url.replace("http:", "https:"))
-
-    assert server.hits == 0

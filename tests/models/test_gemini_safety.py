@@ -78,23 +78,10 @@ def child(code: str, *args: str) -> str:
     return done.stdout.strip()
 
 
-def test_the_sdk_is_imported_only_for_a_call() -> None:
-    """A daemon whose sessions are quiet does not pay 0.9 s and 49 MB for the SDK."""
-    code = (
-        "import sys, indexerd.models.gemini, indexerd.models.registry, indexerd.models.prices;"
-        "from indexerd.settings import Settings;"
-        "models = indexerd.models.registry.Models(Settings(), {'INDEXERD_GOOGLE_API_KEY': 'k'});"
-        "print(models.get(Settings().model_keys[0]).key, 'google.genai' in sys.modules,"
-        " 'genai_prices' in sys.modules)"
-    )
-
-    assert child(code) == "google/gemini-3.5-flash-lite False False"
-
-
 HUGE_BODY = f"""
 import asyncio, resource, sys
 from indexerd.errors import ProviderError
-from indexerd.models.base import Prompt
+from indexerd.events import Prompt
 from indexerd.models.gemini import Gemini
 from indexerd.settings import ModelLimits
 

@@ -101,10 +101,3 @@ def test_errors_about_size_are_told_apart(
 ) -> None:
     """A request that is too large is neither a bad key nor a busy server."""
     assert type(http.failure("who", status, {}, {"error": {"message": message}})) is kind
-
-
-def test_a_content_filter_is_a_refusal() -> None:
-    """M11: a filter's 400 must not close the provider for every other session."""
-    assert isinstance(
-        http.failure("who", 400, {}, {"error": {"code": "content_filter"}}), RefusedError
-    )

@@ -1,81 +1,59 @@
-"""Which models can be used, in what order, and why not."""
+"""Which models can be used, in what order, and why not; where API keys come from."""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from indexerd.errors import ConfigError
+from indexerd.models import keys
 from indexerd.models.registry import Models
-from indexerd.settings import Settings, load
+from indexerd.settings import Provider, Settings
 
-SECRET = "key-canary"
+SECRET = "AIza-secret-canary"
 
 
-def settings(*keys: str, **providers: Any) -> Settings:
-    """Build settings with these model keys."""
-    tree = {"model_keys": list(keys), "providers": providers}
-    loaded = load(json.dumps(tree).encode(), "config.json", {})
-    assert not loaded.problems
-    return loaded.settings
+def models(*names: str, env: dict[str, str] | None = None, **providers: Any) -> Models:
+    tree = {"model_keys": list(names), "providers": providers}
+    return Models(Settings.model_validate(tree), env or {})
 
 
 def test_models_come_in_the_order_of_their_keys(tmp_path: Path) -> None:
     """S0.27: every usable model in the user's order, each once."""
     script = tmp_path / "script"
     script.write_text("")
-    env = {"INDEXERD_GOOGLE_API_KEY": SECRET, "INDEXERD_SCRIPTED": str(script)}
     wanted = ["scripted/a", "google/b", "openai/vendor/c", "google/d"]
-    chosen = settings(*wanted, "google/b", openai={"base_url": "http://localhost:11434/v1"})
-
-    models = Models(chosen, env)
-
-    assert [model.key for model in models.available()] == wanted
-    assert [model.remote for model in models.available()] == [True] * 4
-    assert models.available()[0] is models.available()[0]
-    assert models.missing == {}
-    asyncio.run(models.aclose())
-
-
-def test_every_unusable_key_has_its_reason() -> None:
-    """S0.28: what is missing is named, and no secret is."""
-    chosen = settings("google/a", "openai/b", "scripted/c", "local/other", "acme/d")
-
-    models = Models(chosen, {"GEMINI_API_KEY": SECRET})
-
-    assert models.available() == []
-    assert list(models.missing) == chosen.model_keys
-    assert "INDEXERD_GOOGLE_API_KEY" in models.missing["google/a"]
-    assert "base_url" in models.missing["openai/b"]
-    assert "INDEXERD_SCRIPTED" in models.missing["scripted/c"]
-    assert "no such provider" in models.missing["local/other"]
-    assert "no such provider" in models.missing["acme/d"]
-    assert SECRET not in str(models.missing)
+    found = models(
+        *wanted,
+        "google/b",
+        env={"INDEXERD_GOOGLE_API_KEY": SECRET, "INDEXERD_SCRIPTED": str(script)},
+        openai={"base_url": "http://localhost:11434/v1"},
+    )
+    assert [model.key for model in found.available()] == wanted
+    assert [model.remote for model in found.available()] == [True] * 4
+    assert found.available()[0] is found.available()[0]
+    assert found.missing == {}
+    asyncio.run(found.aclose())
 
 
-def test_a_key_in_the_place_of_a_variable_is_a_problem() -> None:
-    """C2: a key pasted into `api_key_env` is refused, and not shown."""
-    tree = {"providers": {"google": {"api_key_env": SECRET}}}
-
-    (problem,) = load(json.dumps(tree).encode(), "config.json", {}).problems
-
-    assert problem["key"] == "providers.google.api_key_env"
-    assert SECRET not in str(problem)
-
-
-def test_a_refused_key_file_is_a_reason(tmp_path: Path) -> None:
-    """C4: a key that others may read leaves the model unusable, and says why."""
-    path = tmp_path / "key"
-    path.write_text(SECRET)
-    path.chmod(0o644)
-
-    models = Models(settings("google/a", google={"api_key_file": str(path)}), {})
-
-    assert "group or others" in models.missing["google/a"]
-    assert SECRET not in str(models.missing)
+def test_every_unusable_key_has_its_reason(tmp_path: Path) -> None:
+    """S0.28, C4: what is missing is named, and no secret is."""
+    wanted = ["google/a", "openai/b", "scripted/c", "local/other", "acme/d"]
+    found = models(*wanted, env={"GEMINI_API_KEY": SECRET})
+    assert found.available() == []
+    reasons = ["INDEXERD_GOOGLE_API_KEY", "base_url", "INDEXERD_SCRIPTED"]
+    for key, why in zip(wanted, [*reasons, *["no such provider"] * 2], strict=True):
+        assert why in found.missing[key]
+    open_file = key_file(tmp_path, mode=0o644)
+    refused = models("google/a", google={"api_key_file": str(open_file)})
+    assert "group or others" in refused.missing["google/a"]
+    assert SECRET not in str(found.missing | refused.missing)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +67,77 @@ def test_a_refused_key_file_is_a_reason(tmp_path: Path) -> None:
 )
 def test_only_loopback_servers_need_no_key(url: str, usable: bool) -> None:
     """A key is asked for wherever text leaves the machine."""
-    models = Models(settings("openai/a", openai={"base_url": url}), {})
+    assert bool(models("openai/a", openai={"base_url": url}).available()) is usable
 
-    assert bool(models.available()) is usable
-    assert ("openai/a" in models.missing) is not usable
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+def key_file(directory: Path, content: bytes = SECRET.encode(), mode: int = 0o600) -> Path:
+    path = directory / "key"
+    path.write_bytes(content)
+    path.chmod(mode)
+    return path
+
+
+def test_the_order_is_ours_then_named_then_file(tmp_path: Path) -> None:
+    """Our own variable, the named one, the file; what merely lies there is never used."""
+    file = key_file(tmp_path, b"from-file\n")
+    named = Provider(api_key_env="MY_KEY", api_key_file=str(file))
+    ours = "INDEXERD_GOOGLE_API_KEY"
+    envs = ({ours: "a", "MY_KEY": "b"}, {ours: " ", "MY_KEY": "b"}, {"MY_KEY": ""})
+    assert [keys.find("google", named, env) for env in envs] == ["a", "b", "from-file"]
+    env = {"GEMINI_API_KEY": SECRET, "GOOGLE_API_KEY": SECRET, "OPENAI_API_KEY": SECRET}
+    assert keys.find("google", Provider(), env) is keys.find("openai", Provider(), env) is None
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o602, 0o777])
+def test_a_file_that_others_may_use_is_refused(tmp_path: Path, mode: int) -> None:
+    """C4: any right of group or others."""
+    with pytest.raises(ConfigError, match="group or others"):
+        keys.find("google", Provider(api_key_file=str(key_file(tmp_path, mode=mode))), {})
+
+
+def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
+    """C4: a symlink, a directory, a FIFO (which must not block), nothing at all."""
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(key_file(tmp_path))
+    os.mkfifo(pipe, 0o600)
+    wanted = {
+        link: "symbolic link",
+        tmp_path: "not a regular file",
+        pipe: "not a regular file",
+        tmp_path / "nothing": "No such file",
+        Path("relative"): "absolute path",
+    }
+    for path, message in wanted.items():
+        with pytest.raises(ConfigError, match=message) as caught:
+            keys.find("google", Provider(api_key_file=str(path)), {})
+        (problem,) = caught.value.problems
+        assert (problem["file"], problem["key"]) == (str(path), "providers.google.api_key_file")
+
+
+@given(st.binary(max_size=5000))
+def test_no_content_of_a_file_raises_anything_else(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
+    """C4: whatever the file holds is one word of ASCII, or a problem that does not quote it."""
+    path = key_file(tmp_path_factory.getbasetemp(), content)
+    said, key = "", None
+    try:
+        key = keys.find("google", Provider(api_key_file=str(path)), {})
+    except ConfigError as bad:
+        said = bad.problems[0]["message"]
+    if said:
+        assert said.startswith(("does not hold a key", "is larger"))
+    else:
+        assert key is not None
+        assert key.encode() == content.strip()
+
+
+def test_a_variable_with_a_bad_value_is_not_quoted() -> None:
+    """X11: an HTTP library would quote a header value that it cannot send."""
+    with pytest.raises(ConfigError) as caught:
+        keys.find("google", Provider(api_key_env="MY_KEY"), {"MY_KEY": f"{SECRET}\r\nX-In: 1"})
+    assert SECRET not in str(caught.value)
+    assert "MY_KEY" in str(caught.value)

@@ -1,4 +1,4 @@
-"""The audit trail and the rotating file beneath it: rows, rotation, and that they stop nothing."""
+"""The audit trail: rows written, rotated, read back, and nothing that is no row."""
 
 from __future__ import annotations
 
@@ -11,97 +11,115 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.models.telemetry import ERROR_MAX, Telemetry, index_row
+from indexerd.models import telemetry
+from indexerd.models.telemetry import (
+    DIGEST,
+    ERROR_MAX,
+    INDEX,
+    ROWS_MAX,
+    Telemetry,
+    audit_row,
+    rows_of,
+)
 
-WHO: dict[str, Any] = {
-    "session_id": "a1b2",
-    "model": "google/x",
-    "timestamp": "2026-11-21T10:00:00Z",
-}
-
-
-def rows(path: Path) -> list[dict[str, Any]]:
-    """Every row of a file, each of which must be strict JSON."""
-
-    def refuse(word: str) -> None:
-        raise AssertionError(f"{word} is not JSON")
-
-    lines = path.read_bytes().removesuffix(b"\n").split(b"\n")
-    return [json.loads(line, parse_constant=refuse) for line in lines]
+WHEN = "2026-11-21T10:00:00Z"
 
 
-def test_a_row_has_upstreams_names() -> None:
-    """S0.44: customType, success, sessionId, model, timestamp; usage and error where known."""
-    assert index_row(**WHO, success=True) == {
-        "customType": "session-index:index",
-        "success": True,
-        "sessionId": "a1b2",
-        "model": "google/x",
-        "timestamp": "2026-11-21T10:00:00Z",
-    }
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "telemetry.jsonl"
 
 
-def test_a_row_holds_what_the_audit_asks_for() -> None:
-    """S0.44, S2.24: usage with an unknown cost said, redactions, attempt, bytes and time."""
+def row(number: int, session_id: str = "s1", kind: str = INDEX, **more: Any) -> dict[str, Any]:
+    """One attempt."""
+    who = {"session_id": session_id, "model": f"m{number}", "timestamp": WHEN}
+    return audit_row(kind, **who, success=True, **more)
+
+
+def models(path: Path) -> list[str]:
+    """Which attempts are found."""
+    return [one["model"] for one in rows_of(path, "s1")]
+
+
+def test_a_row_holds_what_the_audit_asks_for(path: Path) -> None:
+    """S0.44, S2.22, S2.24: upstream's names; an unknown cost is said; private, newest first."""
     usage = {"inputTokens": 8000, "outputTokens": 300, "costUsd": None}
-    row = index_row(
-        **WHO,
-        success=False,
-        usage=usage,
-        error="schema:\nname\x1b[31m missing " + "x" * 2000,
-        redactions={"jwt": 2},
-        attempt=3,
-        bytes=51200,
-        ms=812,
-    )
-
-    assert row["usage"] == usage
-    assert row["redactions"] == {"jwt": 2}
-    assert (row["attempt"], row["bytes"], row["ms"]) == (3, 51200, 812)
-    assert row["error"].startswith("schema: name missing xxx")
-    assert len(row["error"]) == ERROR_MAX
-
-
-def test_rows_are_appended_and_private(tmp_path: Path) -> None:
-    """S0.44, S2.22: one line a row, 0600, and what was there stays."""
-    path = tmp_path / "telemetry.jsonl"
-    for attempt in (1, 2):
-        assert Telemetry(path).append(index_row(**WHO, success=attempt == 2, attempt=attempt))
-
-    assert [row["attempt"] for row in rows(path)] == [1, 2]
+    error = "schema:\nname\x1b[31m missing " + "x" * 2000
+    made = row(1, usage=usage, error=error, redactions={"jwt": 2}, attempt=3, bytes=51200, ms=812)
+    assert made | {"error": ""} == {
+        "customType": "session-index:index", "success": True, "sessionId": "s1", "model": "m1",
+        "timestamp": WHEN, "usage": usage, "redactions": {"jwt": 2}, "attempt": 3, "bytes": 51200,
+        "ms": 812, "error": "",
+    }  # fmt: skip
+    assert made["error"].startswith("schema: name missing xxx")
+    assert len(made["error"]) == ERROR_MAX
+    for one in (
+        row(1, by="user"),
+        row(2, "s10"),
+        {"customType": "relevant-context:set", "sessionId": "s1", "success": True},
+        row(3, kind=DIGEST, task="segment", covering_messages=(0, 7)),
+    ):
+        assert Telemetry(path).append(one)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    digest, index = rows_of(path, "s1")
+    assert (digest["model"], digest["coveringMessages"], digest["task"]) == (
+        "m3",
+        [0, 7],
+        "segment",
+    )
+    assert (index["model"], index["by"]) == ("m1", "user")
 
 
 @settings(max_examples=40)
 @given(st.dictionaries(st.text(max_size=5), st.text(alphabet=st.characters(exclude_categories=()))))
 def test_any_text_makes_one_line(
-    tmp_path_factory: pytest.TempPathFactory, row: dict[str, str]
+    tmp_path_factory: pytest.TempPathFactory, held: dict[str, str]
 ) -> None:
     """F7: line ends, control characters and lone surrogates do not break the file."""
     path = tmp_path_factory.mktemp("t") / "telemetry.jsonl"
-
-    assert Telemetry(path).append({"row": row})
+    assert Telemetry(path).append({"row": held})
     assert len(path.read_bytes().split(b"\n")) == 2
-    assert len(rows(path)) == 1
+    json.loads(path.read_bytes())
 
 
 @pytest.mark.parametrize(
-    "row",
+    "held",
     [{"a": float("nan")}, {"a": object()}, {"a": b"x"}, {"a": "x" * 100_000}, {("a",): 1}],
     ids=["NaN", "object", "bytes", "too long", "key"],
 )
-def test_a_row_that_is_none_is_refused_quietly(tmp_path: Path, row: dict[str, Any]) -> None:
-    """F7: what is not JSON is not written, and not raised either."""
-    path = tmp_path / "telemetry.jsonl"
-    endless: dict[str, Any] = {}
-    endless["a"] = endless
-
-    assert Telemetry(path).append(row) is False
-    assert Telemetry(path).append(endless) is False
+def test_what_cannot_be_written_is_said_and_not_raised(path: Path, held: dict[str, Any]) -> None:
+    """S0.44, F7: what is not JSON, or has no room; failures never propagate into indexing."""
+    assert Telemetry(path).append(held) is False
     assert not path.exists()
+    assert Telemetry(path.parent).append({"a": 1}) is False
 
 
-def test_an_unwritable_file_is_said_and_not_raised(tmp_path: Path) -> None:
-    """S0.44: failures never propagate into indexing."""
-    assert Telemetry(tmp_path).append({"a": 1}) is False
-    assert Telemetry(Path("/dev/null/telemetry.jsonl")).append({"a": 1}) is False
+def test_no_more_is_read_than_so_much(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of both files together; at most fifty rows; the older file after the newer one."""
+    old = "".join(json.dumps(row(n)) + "\n" for n in range(3))
+    path.with_name("telemetry.jsonl.1").write_text(old)
+    path.write_text(json.dumps(row(3)) + "\n" + json.dumps(row(4)) + "\n")
+    assert models(path) == ["m4", "m3", "m2", "m1", "m0"]
+    monkeypatch.setattr(telemetry, "READ_MAX", 3 * (len(json.dumps(row(0))) + 1) + 5)
+    assert models(path) == ["m4", "m3", "m2"]
+    monkeypatch.undo()
+    path.write_text("".join(json.dumps(row(n)) + "\n" for n in range(80)))
+    assert len(models(path)) == ROWS_MAX
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"s1",
+        b'["s1"]',
+        b"[" * 100_000 + b'"s1"',
+        b'{"sessionId":"s1","customType":["x"],"model":"x"}',
+        b'{"sessionId":"s2","customType":"session-index:index","error":"s1"}',
+        b'{"sessionId":"s1","customType":"session-index:index","x":"' + b"y" * 70_000 + b'"}',
+        b"\xff\xfe s1",
+    ],
+)
+def test_what_is_no_row_is_passed_over(path: Path, odd: bytes) -> None:
+    """Whoever writes there may write anything: the rows around it are found all the same."""
+    path.write_bytes(b"\n".join([json.dumps(row(1)).encode(), odd, json.dumps(row(2)).encode()]))
+    assert models(path) == ["m2", "m1"]

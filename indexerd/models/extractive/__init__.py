@@ -13,7 +13,8 @@ from functools import partial
 from typing import Final
 
 from indexerd.errors import DeadlineError, ModelUnavailableError
-from indexerd.models.base import LOCAL, Prompt, Reply, Tokens
+from indexerd.events import Prompt
+from indexerd.models.base import LOCAL, Reply, Tokens
 from indexerd.models.threads import Check, stoppable
 
 

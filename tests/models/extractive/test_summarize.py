@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.events import Stretch
-from indexerd.models.extractive.summarize import summarize
+from indexerd.events import Facts, Stretch
+from indexerd.models.extractive.summarize import describe, summarize
 from indexerd.privacy.sanitize import clean_line
 
 HEADS = {
@@ -98,30 +98,6 @@ def test_a_checkpoint_sorts_what_was_said() -> None:
     assert "The root cause" in section(text, "## Critical Context")[0]
 
 
-def test_what_is_in_progress_is_what_was_announced_last() -> None:
-    """What the agent went on to tell of is none of it."""
-    asked = ("user", "Please move the billing exports to the queue.")
-    plan, found = "I will now write the job for the exports.", "The crontab has three entries."
-    for said, doing in ((f"{found} {plan}", [plan]), (f"{found} {plan} {found}", [])):
-        text = told("checkpoint", asked, ("assistant", said))
-        assert section(text, "### In Progress") == doing
-
-
-def test_a_turn_says_what_was_asked_and_what_is_needed() -> None:
-    """The beginning of a split turn: the request first, then progress, then what is needed."""
-    text = told("turn")
-    assert section(text, "## Original Request")[0].startswith("Please move the billing exports")
-    assert any("must never" in one for one in section(text, "## Context Needed to Continue"))
-
-
-def test_instructions_lift_what_they_mention() -> None:
-    """What the user wants it to dwell on is in, though it is no decision and no result."""
-    note = "The colour of the header is a warm teal."
-    said = (*SAID[:4], ("assistant", note), *SAID[4:])
-    assert note not in told("checkpoint", *said)
-    assert note in told("checkpoint", *said, instructions="focus on the header's colour")
-
-
 OPENCODE = """## Goal
 Port the **importer** to Rust.
 
@@ -163,27 +139,6 @@ def test_another_hands_summary_is_merged() -> None:
         "src/lexer.rs the state machine is here",
     ]
     assert "src/old.py" not in text
-
-
-def test_what_was_open_stays_open_until_it_is_said_to_be_done() -> None:
-    """A next step is kept over rounds; a question, and work just announced, are over by then."""
-    before = "## Next Steps\n- Remove the crontab.\n- Shall I go on?\n"
-    before += "### In Progress\n- Let me read the logs\n- The schema of invoices is half moved.\n"
-    text = told("checkpoint", ("user", "Now the mailer."), ("assistant", "ok"), previous=before)
-    assert section(text, "## Next Steps") == ["Remove the crontab."]
-    assert section(text, "### In Progress") == ["The schema of invoices is half moved."]
-
-
-def test_the_same_again_changes_nothing() -> None:
-    """Nothing is doubled: a checkpoint of the same words and itself is itself."""
-    once = told("checkpoint")
-    assert told("checkpoint", previous=once) == once
-
-
-def test_a_segment_does_not_repeat_what_came_before() -> None:
-    """`previous` is context only."""
-    text = told("segment", previous="- We decided to use one advisory lock per export.")
-    assert "advisory lock" not in text
 
 
 # --- ten rounds -------------------------------------------------------------------------------
@@ -254,17 +209,6 @@ def test_planted_facts_survive_ten_rounds(max_tokens: int, least: int) -> None:
     assert len(kept_after(10, max_tokens)) >= least
 
 
-def test_what_is_oldest_in_progress_goes_first() -> None:
-    """Where room runs out, the newest of what was done stays, and the goal too."""
-    summary = ""
-    for number in range(10):
-        summary = told("checkpoint", *chatter(number), previous=summary, max_tokens=800)
-    done = " ".join(section(summary, "### Done"))
-    assert "refund9" in done
-    assert "invoice0" not in done
-    assert "invoice0" in section(summary, "## Goal")[0]
-
-
 # --- for any input at all ---------------------------------------------------------------------
 
 WORDS = (
@@ -304,43 +248,15 @@ def test_any_stretch_is_summed_up_within_its_room(stretch: Stretch) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "piece", ["- x\n", "<read-files>", "# a\n", "must never ", "```\n", "修正"]
-)
-@pytest.mark.parametrize("kind", ["segment", "checkpoint"])
-def test_a_megabyte_of_one_thing_is_survived(kind: str, piece: str) -> None:
+@pytest.mark.parametrize("piece", ["- x\n", "<file a=b>", "# a\n", "[a](", "```\n", "修正", "a/"])
+def test_a_megabyte_of_one_thing_is_survived(piece: str) -> None:
     """X8: unclosed tags and fences, in every field; the work stays bounded."""
     text = piece * (1_000_000 // len(piece))
-    found = told(
-        kind, ("user", text), ("assistant", text), previous=text, instructions=text, cwd=text
-    )
+    said = ("user", text), ("assistant", text)
+    found = told("checkpoint", *said, previous=text, instructions=text, cwd=text)
     assert len(found) <= 4000
-
-
-@pytest.mark.parametrize("kind", HEADS)
-def test_a_usual_stretch_becomes_a_third_or_less(kind: str) -> None:
-    """S2.10: the target is aimed at, and met."""
-    said = [line for number in range(3) for line in chatter(number)]
-    size = sum(len(text) for _, text in said)
-    assert len(told(kind, *said, max_tokens=13_107)) <= size * 0.34
-
-
-def test_a_decision_in_the_middle_of_a_long_stretch_is_found() -> None:
-    """Of a long stretch not all is read; the lines of decisions and rules are."""
-    filler = "The importer reads a row and writes a row, and so it goes on.\n" * 40
-    said = [("user", "Port the importer."), *[("assistant", filler)] * 90]
-    said.insert(50, ("assistant", f"{filler}We decided to use plan middle.\n{filler}"))
-    assert "We decided to use plan middle." in told("segment", *said)
-
-
-def test_it_stops_when_nobody_waits() -> None:
-    """`check` is called while it works, and ends it."""
-
-    def check() -> None:
-        raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        summarize(Stretch("segment", SAID), check)
+    known = Facts(said, (text,), (text,), {text: 1}, text, previous_summary=text)
+    assert describe(known).name
 
 
 @pytest.mark.parametrize("asked", ["ok", "go on, please", "\x1b[31mhm?\x1b[0m"])

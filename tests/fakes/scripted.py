@@ -1,0 +1,55 @@
+"""A model that says what a test hands it, in order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from indexerd.errors import DeadlineError, ModelError
+from indexerd.events import Prompt
+from indexerd.models.base import Reply
+from indexerd.models.scripted import made_up
+
+
+@dataclass(frozen=True, slots=True)
+class Delayed:
+    """An answer that takes its time, in seconds."""
+
+    seconds: float
+    then: str | Reply | ModelError | None = None
+
+
+Answer = str | Reply | ModelError | Delayed | None
+
+
+class Scripted:
+    """Answers from a list; after its end, and for None, one made up from the prompt."""
+
+    def __init__(
+        self, replies: Sequence[Answer] = (), *, key: str = "scripted/list", remote: bool = True
+    ) -> None:
+        self.key = key
+        self.remote = remote
+        self.calls: list[Prompt] = []
+        self._replies = list(replies)
+
+    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+        self.calls.append(prompt)
+        answer = self._replies.pop(0) if self._replies else None
+        if isinstance(answer, Delayed):
+            try:
+                async with asyncio.timeout(timeout):
+                    await asyncio.sleep(answer.seconds)
+            except TimeoutError:
+                raise DeadlineError(f"scripted: no answer within {timeout:g} s") from None
+            answer = answer.then
+        if isinstance(answer, ModelError):
+            raise answer
+        if isinstance(answer, Reply):
+            return answer
+        made = made_up(prompt, self.key)
+        return made if answer is None else Reply(answer, made.model, tokens=made.tokens)
+
+    async def aclose(self) -> None:
+        pass
