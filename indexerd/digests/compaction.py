@@ -17,27 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexerd.agents.lines import own_words
-from indexerd.digests import compact_codex, compact_opencode, compact_pi
+from indexerd.digests import compact_codex, compact_opencode, compact_pi, prompts, transcript
 from indexerd.digests.handoff import Handoff, document, instruction_files
-from indexerd.digests.prompts import (
-    BRANCH_TOKENS,
-    CHECKPOINT_TOKENS,
-    PREVIOUS_MAX,
-    TURN_TOKENS,
-    Wish,
-)
 from indexerd.digests.segments import chain_at, new_segment, store_segment
 from indexerd.digests.stats import context_size
 from indexerd.digests.summarize import Row, Services, Summary, Task, summarize, usage_of
-from indexerd.digests.transcript import (
-    NO_PARTS,
-    RedactedTranscript,
-    redact_parts,
-    speaker,
-    summarizable_messages,
-    summary_words,
-    words_in,
-)
+from indexerd.digests.transcript import NO_PARTS, RedactedTranscript, redact_parts, words_in
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind, Stretch
 from indexerd.models.extractive.sentences import decisions
@@ -215,7 +200,7 @@ class _Planner:
         """The newest messages of human and agent, redacted, as a hand-off quotes them."""
         found = list[tuple[str, str, str]]()
         for one in reversed(self._said(_messages(self.entries))[-KEPT_LOOKED:]):
-            role, text = speaker(one), "".join(one.texts)
+            role, text = transcript.speaker(one), "".join(one.texts)
             text = own_words(text).strip() if role == "user" else text.strip()
             if role and text and len(found) < KEPT_MAX:
                 shown = clean_text(self._clean(text)[0], KEPT_TEXT_MAX)
@@ -223,13 +208,13 @@ class _Planner:
         return tuple(reversed(found))
 
     def _said(self, messages: Iterable[ContextMessage]) -> list[ContextMessage]:
-        return list(summarizable_messages(messages, self._state, self._agent))
+        return list(transcript.summarizable_messages(messages, self._state, self._agent))
 
     def _redacted(self, messages: Iterable[ContextMessage]) -> RedactedTranscript:
         return redact_parts(parts_of(messages), self._clean)
 
     def _summary(self, text: str) -> str:
-        return self._clean(summary_words(text, self._agent))[0]
+        return self._clean(transcript.summary_words(text, self._agent))[0]
 
     def _users(self) -> tuple[ContextMessage, ...]:
         """What humans said that stays in Codex: their own words, redacted."""
@@ -312,7 +297,7 @@ def plan_branch(
     with session.reading(check, SUMMED) as read:
         entries = context.entries_of(state, read, rows, edits=False)
     messages, files = fit_branch(entries, max(1, window - settings.digest.reserve_tokens))
-    said = summarizable_messages(messages, state, session.info.agent)
+    said = transcript.summarizable_messages(messages, state, session.info.agent)
     text = redact_parts(parts_of(said), clean)
     if not text.parts:
         return None
@@ -372,7 +357,7 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     text, made, notes = plan.done, list[Summary](), list[str]()
     if text is None:
         text, made = await _summarized(services, row, plan, asked.instructions or "")
-        if (over := len(plan.previous) - PREVIOUS_MAX) > 0:
+        if (over := len(plan.previous) - prompts.PREVIOUS_MAX) > 0:
             notes = [f"{over} characters at the end of the earlier summary were too much"]
     found = {
         "sessionId": row["sessionId"],
@@ -403,12 +388,12 @@ async def _summarized(
     made, text = list[Summary](), plan.previous or NO_HISTORY
     task = partial(Task, row, "compaction", strategy=plan.strategy)
     if plan.history.parts:
-        base = _stretch(row, "checkpoint", CHECKPOINT_TOKENS, plan.files)
+        base = _stretch(row, "checkpoint", prompts.CHECKPOINT_TOKENS, plan.files)
         base = replace(base, previous=plan.previous)
-        made.append(await summarize(services, task(plan.history, base, Wish(focus))))
+        made.append(await summarize(services, task(plan.history, base, prompts.Wish(focus))))
         text = made[-1].text
     if plan.prefix.parts:
-        base = _stretch(row, "turn", TURN_TOKENS, plan.files)
+        base = _stretch(row, "turn", prompts.TURN_TOKENS, plan.files)
         made.append(await summarize(services, task(plan.prefix, base)))
         text += TURN_HEADING + made[-1].text
     return text + (compact_pi.file_blocks(plan.files) if plan.strategy == "pi" else ""), made
@@ -421,27 +406,24 @@ def _handoff(row: Row, plan: Compaction, text: str, by: str, written: str) -> st
         resume = shown["resume"]
     elif not Path(row["cwd"]).is_dir():  # a directory that is not there any more
         resume = resume.removeprefix(f"cd {shlex.quote(row['cwd'])} && ")
-    return document(
-        Handoff(
-            session_id=row["sessionId"],
-            agent=row["agent"],
-            name=row["name"],
-            cwd=shown["cwd"],
-            git_branch=row.get("gitBranch", ""),
-            began=row["createdAt"],
-            last_active=row["modifiedAt"],
-            written=written,
-            summary=text,
-            summary_by=by,
-            modified=[*plan.files.modified, *row["filesModified"]],
-            read=[*plan.files.read, *row["filesRead"]],
-            instructions=instruction_files(row["cwd"]),
-            decisions=plan.decisions,
-            earlier=plan.earlier,
-            messages=plan.messages,
-            resume=resume,
-        )
+    facts = {"agent": row["agent"], "session": row["sessionId"], "name": row["name"]}
+    facts |= {"directory": shown["cwd"], "git branch": row.get("gitBranch", "")}
+    facts |= {"began": row["createdAt"], "last active": row["modifiedAt"], "handed over": written}
+    handoff = Handoff(
+        session_id=row["sessionId"],
+        cwd=shown["cwd"],
+        facts=facts,
+        summary=text,
+        summary_by=by,
+        resume=resume,
+        decisions=plan.decisions,
+        modified=[*plan.files.modified, *row["filesModified"]],
+        read=[*plan.files.read, *row["filesRead"]],
+        instructions=instruction_files(row["cwd"]),
+        earlier=plan.earlier,
+        messages=plan.messages,
     )
+    return document(handoff)
 
 
 async def branch_summary(services: Services, asked: params.BranchSummary) -> dict[str, Any]:
@@ -452,8 +434,8 @@ async def branch_summary(services: Services, asked: params.BranchSummary) -> dic
     found = await services.pool.read(session_id, None, work)
     text, made = NOTHING, list[Summary]()
     if found is not None:
-        base = _stretch(row, "branch", BRANCH_TOKENS, found.files)
-        wish = Wish("", focus) if asked.replace_instructions else Wish(focus)
+        base = _stretch(row, "branch", prompts.BRANCH_TOKENS, found.files)
+        wish = prompts.Wish("", focus) if asked.replace_instructions else prompts.Wish(focus)
         task = Task(row, "branch", found.transcript, base, wish, strategy="pi")
         made.append(await summarize(services, task))
         text = BRANCH_PREAMBLE + made[0].text + compact_pi.file_blocks(found.files)

@@ -1,9 +1,8 @@
-"""The hand-off: one document from which a new session, in any agent, goes on with an old one.
+"""The hand-off: one Markdown document from which a new session, in any agent, goes on.
 
-It is Markdown that needs nothing beside it, of at most `BYTES_MAX` bytes. Where all is too long,
-the oldest messages go first. Texts come from a transcript that anybody may have poisoned: each
-line of theirs begins with `> `, or is one line in a row of facts; so no heading, fence or remark
-of theirs is one of the document. Nothing is redacted here: the caller has done it.
+Texts come from a transcript that anybody may have poisoned: each line of theirs begins with `> `,
+or is one line in a row of facts; so no heading, fence or remark of theirs is one of the document.
+Nothing is redacted here: the caller has done it.
 
 What surprised us: quoting makes texts longer, and by how much depends on them, so a text is cut
 until its quotation fits; and a resume command names a directory of any spelling, so one that
@@ -14,7 +13,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,10 +21,9 @@ from indexerd.privacy.sanitize import clean_text, inline, quoted
 from indexerd.protocol.limits import NAME_MAX, WORD_MAX
 from indexerd.sessions.facts import absolute
 
-BYTES_MAX = 60_000  # UTF-8, of the whole document
+BYTES_MAX = 60_000  # UTF-8, of the whole document; of what is too long the oldest messages go
 SUMMARY_BYTES = 24_000
-EARLIER_BYTES = 8_000  # of all earlier parts together
-EARLIER_MAX = 20  # parts; the newest
+EARLIER_BYTES, EARLIER_MAX = 8_000, 20  # of the newest parts
 DECISIONS_BYTES = 3_000
 FILES_BYTES = 3_500  # of each list
 NAMES_BYTES = 2_000
@@ -47,115 +45,75 @@ GO_ON = (
 
 @dataclass(frozen=True, slots=True)
 class Handoff:
-    """What the document says. Texts are redacted already; times are ISO-8601."""
+    """What the document says. Texts are redacted already."""
 
     session_id: str
-    agent: str
-    name: str
     cwd: str
-    git_branch: str = ""
-    began: str = ""
-    last_active: str = ""
-    written: str = ""  # when the document was made
-    summary: str = ""  # Markdown: goal, decisions, state, next steps
-    summary_by: str = ""  # the model, or the agent, that wrote it
+    facts: dict[str, str]  # about the session, by their labels
+    summary: str  # Markdown: goal, decisions, state, next steps
+    summary_by: str  # the model, or the agent, that wrote it
+    resume: str  # the agent's own command
     decisions: Sequence[str] = ()
     modified: Sequence[str] = ()  # paths, absolute or relative to `cwd`
     read: Sequence[str] = ()
     instructions: Sequence[str] = ()  # names of files, as they were found
     earlier: Sequence[tuple[int, int, str]] = ()  # first and last message from 0, what was done
     messages: Sequence[tuple[str, str, str]] = ()  # role, text, entry id; oldest first
-    resume: str = ""  # the agent's own command
 
 
 def document(handoff: Handoff) -> str:
     """The document, of at most `BYTES_MAX` UTF-8 bytes, with a newline at its end."""
-    before = [part for part in _before(handoff) if part]
+    session_id = inline(handoff.session_id, WORD_MAX).replace("`", "")
+    before = list(_before(handoff, session_id))
     after = (
         "## Questions to the old session\n\n"
-        f'What is not said here can be asked: `indexerd ask {_id(handoff)} "QUESTION"`'
+        f'What is not said here can be asked: `indexerd ask {session_id} "QUESTION"`'
     )
     room = BYTES_MAX - sum(_size(part) + 2 for part in (*before, after))
     return "\n\n".join([*before, *_messages(handoff.messages, room), after]) + "\n"
 
 
-def _before(handoff: Handoff) -> Iterator[str]:
-    """All that stands before the messages, part by part; some are empty."""
-    yield f"# Hand-off: {inline(handoff.name or handoff.agent, NAME_MAX) or '-'}"
+def _before(handoff: Handoff, session_id: str) -> Iterator[str]:
+    """All that stands before the messages, part by part."""
+    yield f"# Hand-off: {inline(handoff.facts.get('name', ''), NAME_MAX) or '-'}"
     yield GUIDE
     yield GO_ON
-    yield _origin(handoff)
-    names = [f"> - {inline(name, FACT_MAX)}" for name in handoff.instructions]
-    yield _list("Instruction files to read first", names, NAMES_BYTES)
-    by = f" (by {inline(handoff.summary_by, FACT_MAX)})" if handoff.summary_by else ""
+    shown = ((label, inline(value, FACT_MAX)) for label, value in handoff.facts.items())
+    command = handoff.resume
+    if not command or command != inline(command, _ITEM_MAX) or "`" in command:
+        command = f"indexerd resume {session_id}"
+    facts = [f"- {label}: {value}" for label, value in shown if value]
+    yield "\n".join(["## Where it comes from", "", *facts, f"- to open it again: `{command}`"])
     summary = handoff.summary.rstrip()
     for name in ("modified-files", "read-files"):  # they have a section of their own
         head, found, rest = summary.rpartition(f"\n<{name}>\n")
         summary = head.rstrip() if found and rest.endswith(f"</{name}>") else summary
-    text = _quotation(summary, SUMMARY_BYTES)
-    yield f"## Summary{by}\n\n{text}" if text else ""
-    said = (inline(one, _ITEM_MAX) for one in handoff.decisions)
-    yield _list("Key decisions", [f"> - {one}" for one in said if one], DECISIONS_BYTES)
     modified = _paths(handoff.modified, handoff.cwd)
-    yield _list("Files modified", modified, FILES_BYTES)
     seen = [one for one in _paths(handoff.read, handoff.cwd) if one not in set(modified)]
-    yield _list("Files read", seen, FILES_BYTES)
-    yield _earlier([one for one in handoff.earlier if one[2].strip()])
+    parts = handoff.earlier[-EARLIER_MAX:]
+    share = EARLIER_BYTES // (len(parts) or 1)
+    earlier = (f"Messages {a + 1} to {b + 1}:\n\n{text[:share]}" for a, b, text in parts)
+    sections = (
+        ("Instruction files to read first", _listed(handoff.instructions), NAMES_BYTES),
+        (f"Summary (by {inline(handoff.summary_by, FACT_MAX)})", summary, SUMMARY_BYTES),
+        ("Key decisions", _listed(handoff.decisions), DECISIONS_BYTES),
+        ("Files modified", _listed(modified), FILES_BYTES),
+        ("Files read", _listed(seen), FILES_BYTES),
+        ("Earlier in the session", "\n\n".join(earlier), EARLIER_BYTES),
+    )
+    for heading, text, most in sections:
+        if quotation := _quotation(text, most):
+            yield f"## {heading}\n\n{quotation}"
 
 
-def _origin(handoff: Handoff) -> str:
-    facts = {
-        "agent": handoff.agent,
-        "session": handoff.session_id,
-        "name": handoff.name,
-        "directory": handoff.cwd,
-        "git branch": handoff.git_branch,
-        "began": handoff.began,
-        "last active": handoff.last_active,
-        "handed over": handoff.written,
-    }
-    shown = ((name, inline(value, FACT_MAX)) for name, value in facts.items())
-    lines = [f"- {name}: {value}" for name, value in shown if value]
-    command = handoff.resume
-    if not command or command != inline(command, _ITEM_MAX) or "`" in command:
-        command = f"indexerd resume {_id(handoff)}"
-    return "\n".join(["## Where it comes from", "", *lines, f"- to open it again: `{command}`"])
-
-
-def _id(handoff: Handoff) -> str:
-    return inline(handoff.session_id, WORD_MAX).replace("`", "")
-
-
-def _list(heading: str, lines: Iterable[str], most: int) -> str:
-    """A section of items in so many bytes; how many did not fit is said."""
-    kept, left_out = list[str](), 0
-    for line in dict.fromkeys(lines):
-        most -= _size(line) + 1
-        left_out += most < 0
-        kept += [line] if most >= 0 else []
-    if left_out:
-        kept += [*([""] if kept else []), f"(and {left_out} more)"]
-    return "\n".join([f"## {heading}", "", *kept]) if kept else ""
+def _listed(items: Sequence[str]) -> str:
+    return "\n".join(f"- {inline(one, _ITEM_MAX)}" for one in dict.fromkeys(items))
 
 
 def _paths(paths: Sequence[str], cwd: str) -> list[str]:
-    """Paths as they are seen from the directory, quoted; those outside of it are absolute."""
+    """Paths as they are seen from the directory; those outside of it are absolute."""
     root = absolute(cwd, "/").rstrip("/") + "/"
-    names = (inline(absolute(path, cwd).removeprefix(root), _ITEM_MAX) for path in paths)
-    return [f"> - {name}" for name in names if name]
-
-
-def _earlier(parts: Sequence[tuple[int, int, str]]) -> str:
-    """What the earlier parts came to; each gets its share of the space."""
-    left_out, parts = len(parts[:-EARLIER_MAX]), parts[-EARLIER_MAX:]
-    room, lines = EARLIER_BYTES - 40 * len(parts), ["## Earlier in the session"]
-    for place, (first, last, text) in enumerate(parts):
-        quotation = _quotation(text, room // (len(parts) - place))  # what one leaves, others get
-        room -= _size(quotation)
-        left_out += not quotation
-        lines += [f"Messages {first + 1} to {last + 1}:", quotation] if quotation else []
-    lines += [f"(and {left_out} more)"] if left_out else []
-    return "\n\n".join(lines) if parts else ""
+    return [absolute(path, cwd).removeprefix(root) for path in paths]
 
 
 def _messages(messages: Sequence[tuple[str, str, str]], room: int) -> list[str]:
@@ -213,10 +171,9 @@ _HERE = (".pi/SYSTEM.md", ".pi/APPEND_SYSTEM.md")  # of the directory alone
 def instruction_files(cwd: str, home: Path | None = None) -> list[str]:
     """Names of files that tell an agent how to work in a project, never what they say.
 
-    All that any agent reads, as whoever goes on may be another one: relative to `cwd`, the
-    outermost first, so that what is nearest comes last and counts most. Outside of a repository
-    the walk up ends below the home directory, and outside of both at once: a file that some
-    stranger put into /tmp is no project's. Of links to one file the first counts.
+    Those of every agent, relative to `cwd`, the outermost first. Outside of a repository the walk
+    up ends below the home directory, and outside of both at once: a file that some stranger put
+    into /tmp is no project's. Of links to one file the first counts.
     """
     if not cwd.startswith("/"):
         return []
