@@ -1,10 +1,9 @@
 """When digests are made by themselves: at the end of a turn of a session that has grown.
 
-A session that was there before and stays as it is, is left alone (S2.25). The moment is that of
-indexing, the turn's end and a quiet time after it; the threshold is another one. Which long
-sessions wait is noted in the store, so that a daemon that stops in between looks at them when it
-starts again; a session that began since the last one stopped counts as grown. What fails is tried
-again at the next turn's end; where that may pass, before.
+A session that was there before and stays as it is, is left alone (S2.25). Which long sessions wait
+is noted in the store, so that the next daemon looks at them; a session that began since the last
+one stopped counts as grown. What fails is tried again at the next turn's end; where that may pass,
+before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Compaction by pi's rules: when a session is compacted, where it is cut, what is summarized.
 
-In: entries (`sessions.context.context_entries`). Out: token counts, a cut, and what a model is to
-summarize, what stays, which files the summary names. Rules and constants are pi's (0.81's where
-it answered, else 0.87's).
+Rules and constants are pi's (0.81's where it answered, else 0.87's).
 
 Tokens are estimated without a tokenizer: a fourth of the UTF-16 units, rounded up for each
 message, of texts, thoughts, the names of calls and the JSON of their arguments; a picture beside
@@ -204,11 +202,6 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
         previous_summary=None if previous is None else "".join(previous.texts),
         files=files_of([*history, *prefix], [previous] if previous else []),
     )
-
-
-def reach(entries: Sequence[ContextEntry]) -> int:
-    """About how many tokens came since the newest compaction, among which a cut is looked for."""
-    return sum(map(_tokens, entries[_newest_compaction(entries) + 1 :]))
 
 
 def _newest_compaction(entries: Sequence[ContextEntry]) -> int:

@@ -105,11 +105,9 @@ def plan_compaction(
         if found is None and done is not None and not handoff:
             return planner.already(own, done)
         if found is None and strategy == "pi" and not handoff:
-            why = f"there is no place for a cut before the newest {keep} tokens"
-            if compact_pi.reach(planner.entries) < keep:
-                why = f"all of it is within the newest {keep} tokens"
+            why = f"there is nothing to compact before the newest {keep} tokens"
             hint = "keep less (--keep-recent TOKENS), or leave out --strategy"
-            raise SessionEmptyError(f"there is nothing to compact: {why}", hint=hint)
+            raise SessionEmptyError(why, hint=hint)
         found = found or planner.whole(name)
     if handoff:
         chain = chain_at(session.state, session.home, session.info.session_id)
@@ -173,11 +171,8 @@ class _Planner:
         held, state = last.entry.compaction, self._state
         row = state.row(held.kept) if held and held.kept is not None else None
         tokens = held.tokens_before if held else None
-        if tokens is None or not math.isfinite(tokens):  # not recorded: as it is counted
-            above = state.parent(last.row)
-            before = state.still(above) if above >= 0 else None
-            entries = context.context_entries(before, self._read) if before else []
-            tokens = context_size(self._agent, before, entries)[0] if before else 0
+        if tokens is None or not math.isfinite(tokens):  # not recorded
+            tokens = context_size(self._agent, state, self.entries)[0]
         return Compaction(
             own,
             first_kept=state.id(row) if row is not None and state.on_path(row) else None,
@@ -354,11 +349,9 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
         handoff=asked.handoff,
     )
     plan = await services.pool.read(row["sessionId"], asked.leaf, work)
-    text, made, notes = plan.done, list[Summary](), list[str]()
+    text, made = plan.done, list[Summary]()
     if text is None:
         text, made = await _summarized(services, row, plan, asked.instructions or "")
-        if (over := len(plan.previous) - prompts.PREVIOUS_MAX) > 0:
-            notes = [f"{over} characters at the end of the earlier summary were too much"]
     found = {
         "sessionId": row["sessionId"],
         "strategy": plan.strategy,
@@ -370,7 +363,7 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
         "messagesSummarized": plan.summarized,
         "alreadyCompacted": plan.done is not None,
         "usage": usage_of(made),
-        "notes": [*notes, *(note for one in made for note in one.notes)],
+        "notes": [note for one in made for note in one.notes],
     }
     if plan.strategy == "codex":
         found["replacementHistory"] = compact_codex.replacement_history(plan.users, text)

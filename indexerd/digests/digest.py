@@ -1,9 +1,7 @@
 """The methods about long sessions: `digest`, `history`, `stats`, and the two compactions.
 
 A segment's facts (files, tools, decisions, figures) are no model's business: they are counted
-here. Only lines of its range are read, and those that stay are counted, in threads. A segment is
-stored in `<id>.digest.jsonl` when its text is whole; whatever fails before leaves the file as it
-was (S2.20). Of one session one digest is made at a time.
+here. It is stored when its text is whole; whatever fails before leaves the file as it was (S2.20).
 """
 
 from __future__ import annotations
@@ -45,7 +43,6 @@ from indexerd.sessions.context import (
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.serialize import parts_of
-from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import OpenSession, reader
 
@@ -54,8 +51,7 @@ LEAST_BY_TOKENS = 10  # messages that a segment covers which is made for a conte
 RESULT_MAX = 500  # characters of a tool's result that are summarized
 TOPICS_MAX, COMMANDS_MAX = 6, 10
 COMMAND_MAX = 200  # characters of one command
-SPAN_BYTES = 4_000_000  # of the lines of one segment, as far as they are kept in memory
-LINE_BYTES = 500  # of one, beside its text
+SPAN_MAX = 1000  # messages of one segment, which are in memory together
 LEAST_TOKENS = 150  # a segment may always take
 PREVIOUS_SEGMENTS = 3  # newest ones that the next one's model is shown
 _SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.exec", "execute"})
@@ -128,7 +124,7 @@ def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manu
                 return replace(plan, why=plan.why or below)
         read = reader(session, lines, check, SUMMED)
         if span is not None:
-            plan.span = span[0], _last_readable(state, rows, *span)
+            plan.span = span[0], min(span[1], span[0] + SPAN_MAX - 1)  # the next one goes on there
             _fill(plan, rows, session, read, settings)
         start = covered(chain) if plan.span is None else plan.span[1] + 1
         recent = rows_between(state.path(), rows, start, len(rows) - 1)
@@ -136,19 +132,6 @@ def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manu
         for one in _conversation(session, passing_messages(state, read, recent)):
             plan.tokens_before += estimate_tokens(one)
     return plan
-
-
-def _last_readable(state: SessionState, rows: list[int], first: int, last: int) -> int:
-    """The last of these messages that fits into memory: the next segment goes on there."""
-    room, number = SPAN_BYTES, first
-    for row in rows_between(state.path(), rows, first, last):
-        if number < last and row == rows[number + 1]:
-            if room <= 0:
-                break
-            number += 1
-        most = SUMMED.result if state.kind(row) is Kind.TOOL else SUMMED.head + SUMMED.tail
-        room -= LINE_BYTES + min(state.lengths[row], most)
-    return number
 
 
 def _conversation(
@@ -280,7 +263,6 @@ class Digests:
         services, session_id, home, facts = self._services, row["sessionId"], plan.home, plan.facts
         if home is None:
             raise NotFoundError("there is no place for this session's sidecar")
-        await asyncio.to_thread(segments.require_room, home, session_id)
         first, last = facts["covering"]
         started = {"session": session_id, "count": last - first + 1}
         services.events.log(Event.DIGEST_STARTED, started)

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from indexerd.errors import InvalidMetaError
-from indexerd.meta.model import META_BYTES_MAX, parse_digest
+from indexerd.meta.model import parse_digest
 from indexerd.meta.reader import digest_bytes, digest_name, read_digest
 from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
@@ -34,7 +33,6 @@ CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most (
 ID_MAX = 128
 DECISIONS_MAX = 5  # of one segment (S2.13)
 DECISION_MAX = 300  # characters of one
-LINE_ROOM = 256 * 1024  # bytes that one more line may take
 
 _storing = Lock()
 _Position = Annotated[int, msgspec.Meta(ge=0, le=POSITION_MAX)]
@@ -135,16 +133,6 @@ def read_segments(home: Path | None, session_id: str, kind: str = "segment") -> 
     """The stored segments of every path, or the summaries of branches."""
     lines = read_digest(home / digest_name(session_id)) if home else []
     return [one for line in lines if (one := parse(line)) is not None and one.kind == kind]
-
-
-def require_room(home: Path, session_id: str) -> None:
-    """Raise InvalidMetaError where one more line would not fit: before anything is paid for it."""
-    path = home / digest_name(session_id)
-    if len(digest_bytes(path)) + LINE_ROOM > META_BYTES_MAX:
-        raise InvalidMetaError(
-            f"{path} has no room for one more line",
-            hint="move it away, or take lines out of it that you need no more",
-        )
 
 
 def store_segment(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:

@@ -1,11 +1,9 @@
 """`stats`: how full a session's context is, what would be compacted, and what it came to so far.
 
-The context's size is in tokens as the session's own agent counts it. Real counts win over
-estimates; `estimated` says that some of the tokens are estimates (a fourth of the characters).
-
-A window comes from the settings, else from what the agent itself noted, else from a list of
-models. What surprised us: a list may be wrong about a model that is served with a larger window;
-a context that was counted and does not fit proves it, and then the window is not known.
+The context's size is in tokens as the session's own agent counts it. A window comes from the
+settings, else from what the agent itself noted, else from a list of models. What surprised us: a
+list may be wrong about a model that is served with a larger window; a context that was counted and
+does not fit proves it, and then the window is not known.
 """
 
 from __future__ import annotations

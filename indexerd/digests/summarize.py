@@ -1,10 +1,8 @@
 """One summary of a conversation, by the first model that can be used.
 
-A text that is too long for one call goes in chunks: each call carries the summary so far. Where a
-model says that even that is too large, it is cut into smaller chunks; of what any model takes a
-compaction leaves out the oldest parts, as the agents' own do, while a segment never does, as it
-stands for all of its messages (S3.24). What was left out or cut is noted. Nothing is stored here:
-if this fails, all that was there before stands (S2.20).
+Long text goes in chunks: each call carries the summary so far. What a model calls too large is cut
+into smaller chunks; below DROPPED_BYTES a compaction leaves out the oldest parts, as the agents'
+own do, and a segment never does, as it stands for all of its messages (S3.24).
 """
 
 from __future__ import annotations
@@ -45,14 +43,10 @@ LEAST_TOKENS = 250  # that one of several chunks of a segment may take
 REFUSALS_MAX = 12  # of texts that were too large, for one summary
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
 
-# For somebody who asked: it is not tried again by itself.
-_HINTS: dict[type[errors.IndexerdError], str] = {
-    errors.ProviderError: "try again later",
-    errors.RefusedError: "try another model: [digest] model",
-    errors.OutputInvalidError: "try again, or another model: [digest] model",
-    errors.ContextTooLargeError: "use a model with a larger window: [digest] model",
-    errors.DeadlineError: "try again, or raise [model] timeout_seconds",
-}
+_AGAIN = (
+    *(errors.ProviderError, errors.RefusedError, errors.OutputInvalidError),
+    *(errors.ContextTooLargeError, errors.DeadlineError),
+)
 
 Row = dict[str, Any]
 
@@ -134,8 +128,8 @@ async def summarize(services: Services, task: Task) -> Summary:
         await run.consult_hook()
         text, model = await first_usable(services.models(), run.in_chunks)
     except errors.IndexerdError as bad:
-        if task.asked:
-            bad.hint = _HINTS.get(type(bad), bad.hint)
+        if task.asked and isinstance(bad, _AGAIN):  # nothing tries it again by itself
+            bad.hint = "try again later, or another model: [digest] model"
         raise
     ms = round((perf_counter() - started) * 1000)
     return Summary(text, model.key, run.spent, tuple(run.notes), ms)
@@ -149,8 +143,7 @@ class _Run:
         self.spent = Spent()
         self.notes: list[str] = []
         self._redactions = Counter(task.transcript.redactions)  # of all that the task sends
-        # In an earlier summary, redacted when it was stored. The kind that a mark names is not
-        # counted: another hand may have written it.
+        # By whatever kind a mark in an earlier summary names: another hand may have written it.
         earlier = len(re.findall(MARKER, task.base.previous[:PREVIOUS_MAX]))
         self._redactions += Counter(earlier=earlier)
         self._wish = Wish(self._safe(task.wish.focus), self._safe(task.wish.instead))

@@ -5,10 +5,8 @@ notes that a tool was run, "go on"; of Codex's calls, what asks for a permission
 extensions, commands and summaries say stays: pi's own summaries are made of it.
 
 The parts (sessions/serialize.py) are redacted as one text, so that a secret that spans two
-messages is seen, and split again. Whose words a part is, is known from its message, never from
-its text: a tool's output may hold lines that look like somebody's message. Between the parts
-stand their numbers, in characters that are taken out of every text first; where redaction took
-such a mark away, two parts become one.
+messages is seen, and split again at the numbers between them; where redaction took such a number
+away, two parts become one. Whose words a part is, is known from its message, never from its text.
 
 What surprised us: Codex may put the first prompt behind instructions, in one message; in a
 sub-agent's session nobody typed anything, and what its parent asked has the user's place.
@@ -26,7 +24,7 @@ import msgspec
 from indexerd.events import Compaction, Kind, ToolCall
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.redact import Redactor
-from indexerd.sessions.clipped import LEFT_OUT, Clipped
+from indexerd.sessions.clipped import Clipped, clip
 from indexerd.sessions.context import ContextMessage
 from indexerd.sessions.serialize import arguments
 from indexerd.sessions.state import SessionState
@@ -230,13 +228,15 @@ def words_in(parts: Iterable[Part]) -> tuple[tuple[str, str], ...]:
 def take(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]:
     """The first parts that fit into `size` bytes, at least one, and the rest.
 
-    A part that is too long by itself loses its middle, and says how much.
+    A part that is too long by itself loses its middle.
     """
     held = 0
     for at, part in enumerate(parts):
         held += part.size
         if held > size:
-            first = parts[:at] or [_shortened(part, size)]
+            first = parts[:at] or [
+                Part(clip(part.text, size // 8, size // 8), part.role)
+            ]  # 4 bytes a character
             return list(first), list(parts[max(1, at) :])
     return list(parts), []
 
@@ -250,12 +250,3 @@ def without_oldest(parts: Sequence[Part]) -> list[Part]:
             return list(parts[at:])
         gone += len(part.text)
     return []
-
-
-def _shortened(part: Part, size: int) -> Part:
-    data = part.text.encode("utf-8", "replace")
-    half = max(0, size // 2 - 64)
-    head = data[:half].decode("utf-8", "ignore")
-    tail = data[len(data) - half :].decode("utf-8", "ignore")
-    left_out = len(part.text) - len(head) - len(tail)
-    return Part(head + LEFT_OUT.format(count=left_out) + tail, part.role)

@@ -36,7 +36,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import EllipsisType
-from typing import Any
+from typing import Any, BinaryIO
 
 from indexerd.disk import DirectoryLocks, lives, make_directory, sync, sync_directory
 from indexerd.errors import WriteError
@@ -59,14 +59,10 @@ _HINTS = {
     errno.EDQUOT: "your disk quota is used up: free some space; it is tried again",
     errno.EROFS: "the file system is mounted read-only; mount it writable, or set meta_dir",
     errno.EACCES: "check the owner and mode of the directory, or set meta_dir to another one",
-    errno.EFBIG: "the limit on file sizes is too low (ulimit -f, LimitFSIZE=)",
-    errno.EMFILE: "too many open files: raise ulimit -n, or LimitNOFILE= of the service",
-    errno.ENFILE: "the whole system has too many open files; it is tried again",
-    errno.EIO: "the disk reports an error; look into the system's log",
+    errno.EPERM: "check the owner and mode of the directory, or set meta_dir to another one",
     errno.EEXIST: "something that is not a directory is in the way; move it",
-    errno.ELOOP: "the path runs in a circle of symbolic links; mend it, or set meta_dir",
+    errno.ENOTDIR: "something that is not a directory is in the way; move it",
 }
-_HINTS |= {errno.EPERM: _HINTS[errno.EACCES], errno.ENOTDIR: _HINTS[errno.EEXIST]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +138,6 @@ class MetaWriter:
         While we hold the directory no writer of ours is at work in it, so that one with our own
         pid, or with a dead one, is an orphan. A living pid may be a later process that got the
         same number, or a writer that the flock does not bind: its file is stale after an hour.
-        The older extension's temporary files go by the same rule, without the benefit of the flock:
-        if its process is one that we cannot see (a container), its one write fails, and it says so.
         """
 
         def chosen(fd: int) -> list[str]:
@@ -196,14 +190,11 @@ class MetaWriter:
 
     def _secure(self, fd: int, path: Path) -> None:
         """Make durable what was found equal."""
-        target = os.open(path.name, OPEN_FLAGS, dir_fd=fd)
-        try:
+        with _opened(fd, path.name) as file:
             self._doubtful.add(path)
-            sync(target)
+            sync(file.fileno())
             sync_directory(fd)
             self._doubtful.discard(path)
-        finally:
-            os.close(target)
 
     def _replace(self, fd: int, path: Path, data: bytes, expect: Expected) -> Written | Conflict:
         with _temp(fd, path, data) as (temp, stamp):
@@ -270,16 +261,13 @@ def _discard(fd: int, name: str) -> None:
 
 def _reads_as(fd: int, name: str, data: bytes) -> bool:
     """Say whether a file holds this; one that cannot be read, or is a link, does not."""
-    try:
-        target = os.open(name, OPEN_FLAGS, dir_fd=fd)
-    except OSError:
-        return False
-    try:
-        return os.read(target, len(data) + 1) == data
-    except OSError:
-        return False
-    finally:
-        os.close(target)
+    with contextlib.suppress(OSError), _opened(fd, name) as file:
+        return file.read(len(data) + 1) == data
+    return False
+
+
+def _opened(fd: int, name: str) -> BinaryIO:
+    return open(name, "rb", opener=lambda name, _: os.open(name, OPEN_FLAGS, dir_fd=fd))
 
 
 def _fill(fd: int, data: bytes) -> Stamp:

@@ -9,9 +9,6 @@ from pathlib import Path
 import pytest
 
 from indexerd.digests.compact_pi import estimate_tokens
-from indexerd.errors import (
-    InvalidMetaError,
-)
 from indexerd.models.extractive import Extractive
 from tests.digests.digest_bench import KEY, Bench, spoken, working
 
@@ -103,23 +100,3 @@ def test_lines_of_other_hands_stay(bench: Bench) -> None:
     lines = bench.sidecar.read_text().splitlines()
     assert lines[:2] == ['{"note": "mine", "x": 1}', "no json"]
     assert len(lines) == 3
-
-
-def test_a_full_sidecar_is_an_error_before_anything_is_paid(bench: Bench) -> None:
-    """S2.20: what no reader would take whole is neither cut nor written over."""
-    bench.session.talk(20)
-    bench.metas.mkdir()
-    model = bench.scripted("x")
-    for size in (4_194_246, 6_000_000):
-        text = '{"note": "' + "x" * (size - 13) + '"}\n'
-        bench.sidecar.write_text(text)
-        with pytest.raises(InvalidMetaError):
-            bench.digest()
-        assert bench.sidecar.read_text() == text
-    assert model.calls == []
-
-
-# -- iteration -----------------------------------------------------------------------------------
-
-
-# -- branches ------------------------------------------------------------------------------------

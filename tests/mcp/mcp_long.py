@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from indexerd.digests.handoff import Handoff, document
-
 Say = Callable[[dict[str, Any]], Any]
 
 USAGE = {
@@ -88,14 +86,6 @@ def compacted(session_id: str, text: str) -> dict[str, Any]:
         "notes": [text],
         "replacementHistory": [kept, {"role": "user", "text": text, "entryId": None}],
     }
-
-
-def handed_over(session_id: str, text: str, messages: list[str]) -> str:
-    """The daemon's own hand-off, of a session whose name and summary are this text."""
-    said = [("user", f"{n}: {one}", f"e{n}") for n, one in enumerate(messages)]
-    return document(
-        Handoff(session_id=session_id, agent="pi", name=text, cwd="/w", summary=text, messages=said)
-    )
 
 
 def digested(session_id: str, text: str) -> dict[str, Any]:
