@@ -79,17 +79,6 @@ def failing(path: Path, *lines: bytes) -> errors.IndexerdError:
 # What comes back.
 
 
-def test_a_result_comes_back_as_it_is(directory: Path) -> None:
-    """One connection, several calls, any JSON."""
-    with process(directory) as server, Client(server.path, SECONDS) as daemon:
-        for params in ({}, {"a": [1, 2.5, None, True]}, {"text": 'ü\n"\u2028\U0001f600'}):
-            assert daemon.call("echo", params) == params
-        assert daemon.call("echo") == {}
-        assert call_once(server.path, "echo", {"n": 1}, SECONDS) == {"n": 1}
-        long = {"text": "x" * 1_000_000}
-        assert daemon.call("echo", long) == long
-
-
 def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
     """A class and everything below it."""
     return [root, *(one for below in root.__subclasses__() for one in tree(below))]
@@ -162,23 +151,6 @@ def test_a_daemon_that_hangs_up_is_down(directory: Path, said: bytes) -> None:
         for _ in range(2):
             with pytest.raises(errors.DaemonDownError):
                 daemon.call("hello")
-
-
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"[1]\n", b"\xff\n", b"\n"])
-def test_what_is_no_daemon_of_ours_is_said(directory: Path, said: bytes) -> None:
-    """Some other program behind the path."""
-    found = failing(directory / "s", said)
-    assert type(found) is errors.DaemonDownError
-    assert "no daemon of ours" in str(found)
-
-
-def test_an_answer_without_end_is_not_kept(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is received has a bound."""
-    monkeypatch.setattr(client, "_REPLY_MAX", 100_000)
-    found = failing(directory / "s", b"x" * 1_000_000)
-    assert type(found) is errors.DaemonDownError
 
 
 def test_time_runs_out(directory: Path) -> None:

@@ -48,18 +48,6 @@ def test_a_second_process_is_refused_with_the_holder_named(tmp_path: Path) -> No
     hold(path).release()
 
 
-@pytest.mark.parametrize("note", [b"", b"pid 0 since", b"\x1b[31m", b"pid 99999999 since \xff\n"])
-def test_any_note_gives_a_readable_message(tmp_path: Path, note: bytes) -> None:
-    """A torn or foreign note is never shown, and never hinders the message."""
-    path = tmp_path / "lock"
-    lock = hold(path)
-    path.write_bytes(note)
-    with pytest.raises(AlreadyRunningError) as told:
-        hold(path)
-    assert str(told.value) == f"another process holds {path}"
-    lock.release()
-
-
 def test_a_lock_whose_file_was_removed_does_not_stand(tmp_path: Path) -> None:
     """V10: a second daemon could lock a new file of that name."""
     lock = hold(tmp_path / "lock")
@@ -131,15 +119,6 @@ def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "new" / "x.jsonl").stat().st_mode) == 0o600
     assert stat.S_IMODE(old.stat().st_mode) == 0o600
-
-
-def test_a_torn_line_spoils_no_other(tmp_path: Path) -> None:
-    """After a crash inside a write, the next line begins on its own."""
-    path = tmp_path / "x.jsonl"
-    path.write_bytes(b'whole\n{"tor')
-
-    assert RotatingFile(path, limit=1000).append(b"next")
-    assert path.read_bytes() == b'whole\n{"tor\nnext\n'
 
 
 def test_a_full_disk_loses_the_line_and_says_so(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.errors import WriteError
-from indexerd.logs import LINE_MAX, TEXT_MAX, Event, Throttle, configure, get_logger
+from indexerd.logs import LINE_MAX, TEXT_MAX, Event, configure, get_logger
 
 NAMES = """
 daemon.started|ready|stopping|stopped watch.armed|degraded|overflow|rescan
@@ -92,19 +92,6 @@ def test_a_line_begins_with_time_level_and_event(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["ts"])
     assert (line["level"], line["event"]) == ("info", "meta.written")
     assert log.stream.getvalue() == log.path.read_text()
-
-
-def test_levels_are_kept_and_a_logger_follows_a_new_configuration(tmp_path: Path) -> None:
-    """[log] level: what is below is not written; a logger taken early follows a reload."""
-    logger = get_logger()
-    log = Written(tmp_path, level="warning")
-
-    logger.info(Event.DAEMON_READY)
-    logger.log(30, Event.WATCH_LIMIT)
-    configure("debug", "json", log_file=log.path, stderr=log.stream, env={})
-    logger.debug(Event.INDEX_QUEUED)
-
-    assert [line["event"] for line in log.lines] == ["watch.limit", "index.queued"]
 
 
 def test_nothing_is_written_before_it_is_configured() -> None:
@@ -198,22 +185,6 @@ def test_a_traceback_tells_places_and_no_values(tmp_path: Path) -> None:
     assert second["error"] == "OSError: ENOSPC"
 
 
-def test_console_is_for_terminals_unless_asked_for(tmp_path: Path) -> None:
-    """[log] format: auto is JSON away from a terminal; console is one line for eyes, file JSON."""
-    auto = Written(tmp_path, fmt="auto")
-    get_logger().info(Event.DAEMON_READY)
-    console = Written(tmp_path, fmt="console")
-    get_logger().info(Event.DAEMON_STOPPED, path="/x y")
-
-    assert json.loads(auto.stream.getvalue())["event"] == "daemon.ready"
-    shown = console.stream.getvalue()
-    assert "daemon.stopped" in shown
-    assert not shown.startswith("{")
-    assert "\x1b" not in shown
-    assert shown.count("\n") == 1
-    assert [line["event"] for line in console.lines] == ["daemon.ready", "daemon.stopped"]
-
-
 def test_a_terminal_gets_the_console_form() -> None:
     """[log] format = auto: on a terminal a line is for people, and NO_COLOR is heard."""
     code = (
@@ -245,18 +216,6 @@ def test_other_libraries_records_do_not_reach_stderr() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
 
     assert ran.stderr == b""
-
-
-def test_a_throttle_lets_one_through_a_minute_for_each_key() -> None:
-    """F4: at most one bad_line for a file in a minute, and the next says how many there were."""
-    throttle = Throttle(60)
-
-    assert throttle.admit("a", 0.0) == 0
-    assert throttle.admit("b", 1.0) == 0
-    assert [throttle.admit("a", now) for now in (1.0, 30.0, 59.9)] == [None, None, None]
-    assert throttle.admit("a", 60.0) == 3
-    assert throttle.admit("a", 61.0) is None
-    assert throttle.admit("a", 5.0) == 1  # a clock that went back mutes nothing for ever
 
 
 # -- stderr: the journal, a reader that is gone or stopped --

@@ -78,22 +78,6 @@ def test_a_flag_wins_over_the_variable() -> None:
     assert (found.config_file, found.config_explicit) == (Path("/mine.toml"), True)
 
 
-@pytest.mark.parametrize("text", ["~", "~/", "~//etc", "~/x"])
-def test_tilde_stays_in_the_home(text: str) -> None:
-    """`~//etc` is below the home, not /etc."""
-    found = paths.places({**ENV, "INDEXERD_STATE_DIR": text}).state_dir
-    assert found.is_relative_to(HOME)
-
-
-def test_state_files_are_in_the_state_directory() -> None:
-    """Caches, lock, log, telemetry and budget: one directory holds and forgets them."""
-    found = paths.places({**ENV, "INDEXERD_STATE_DIR": "/s"})
-    files = (found.store, found.search, found.lock, found.log, found.telemetry, found.budget)
-
-    assert {one.parent for one in files} == {Path("/s")}
-    assert len({one.name for one in files}) == len(files)
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_no_home_at_all_is_said() -> None:
     """A user of no one, without HOME, gets a sentence and not a traceback."""

@@ -51,17 +51,6 @@ def until_gone(pid: int) -> None:
         assert time.monotonic() < end, f"process {pid} still runs"
 
 
-def test_the_environment_is_bare() -> None:
-    """What finds files is passed on, keys are not."""
-    env = {name: name for name in ("HOME", "LANG", "XDG_CACHE_HOME", "GEMINI_API_KEY", "LD_X")}
-    env |= {"PATH": os.environ["PATH"], "INDEXERD_CONFIG": "/c"}
-    script = 'printf \'{"context": ["%s"]}\' "$(env | cut -d= -f1 | sort | tr "\\n" " ")"'
-    found = shell(script, env=env)
-    assert set(found.context[0].split()) - {"PWD", "SHLVL", "_", "OLDPWD"} == {
-        *("HOME", "LANG", "PATH", "XDG_CACHE_HOME")
-    }
-
-
 @pytest.mark.parametrize(
     ("script", "reason"),
     [

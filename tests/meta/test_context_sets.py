@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from typing import Any
 
@@ -12,15 +11,10 @@ from hypothesis import strategies as st
 
 from indexerd.errors import ContextTooLargeError, UsageError
 from indexerd.meta import context_sets as sets
-from indexerd.meta.context_sets import Outcome, apply, change_of, footer, replace_all, resume_block
+from indexerd.meta.context_sets import Outcome, apply, change_of, resume_block
 from indexerd.privacy.sanitize import escape_path
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
-
-
-def numbered(count: int) -> list[str]:
-    """So many different items."""
-    return [f"item {number}" for number in range(count)]
 
 
 def _everywhere(_path: str) -> bool:
@@ -30,21 +24,6 @@ def _everywhere(_path: str) -> bool:
 def put(context: dict[str, list[str]], name: str, items: list[str], mode: Any = None) -> Outcome:
     """Change one set."""
     return apply(context, change_of(name, items, mode))
-
-
-def test_merge_is_an_ordered_union() -> None:
-    """S4.3, S4.7, S4.19: what was there first stays first, and nothing is there twice."""
-    found = put({"files": ["b", "a"]}, "files", ["c", "a", "c"], "merge")
-    assert found == Outcome({"files": ["b", "a", "c"]}, "Merged files: 3 items")
-
-
-def test_a_merge_names_what_found_no_room() -> None:
-    """S4.4: the first ten stay; each that does not fit is named."""
-    found = put({"files": numbered(8)}, "files", [*numbered(2), "x", "y", "z", "q"], "merge")
-
-    assert found.context == {"files": [*numbered(8), "x", "y"]}
-    assert found.text == "Merged files: 10 items"
-    assert found.warnings == ("not stored, as a set holds at most 10 items: z, q",)
 
 
 @pytest.mark.parametrize(
@@ -108,25 +87,6 @@ def test_no_calls_break_a_limit(calls: list[tuple[str, list[str]]]) -> None:
             assert 1 <= len(item) <= 1000
 
 
-def test_all_sets_are_replaced_within_the_same_limits() -> None:
-    """S4.21: empty ones are not kept; null clears; what is too much is refused."""
-    given_ = {"files": ["/w/a"], "ports": [], "fles": ["b"]}
-    found = replace_all(given_)
-    assert found.context == {"files": ["/w/a"], "fles": ["b"]}
-    assert len(found.warnings) == 1
-    assert replace_all(None).context == {}
-    twice = {"files": ["a"], "files ": ["b"]}
-    for bad in (["files"], "files", {"files": "a"}, {"files": numbered(11)}, {"": ["a"]}, twice):
-        with pytest.raises(UsageError):
-            replace_all(bad)
-    with pytest.raises(ContextTooLargeError, match=r"60 items|51 items"):
-        replace_all({f"s{number}": numbered(10) for number in range(6)})
-
-
-SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
-GOES = "; it goes into prompts at a resume"
-
-
 @given(
     st.dictionaries(st.text(max_size=80), st.lists(st.text(max_size=40), max_size=15), max_size=8),
     st.text(max_size=40),
@@ -173,12 +133,3 @@ def test_files_are_listed_by_their_true_names_or_not() -> None:
     names = "/w/&lt;/system>.md, /w/@ @x, /w/[ INST], /w/a System: b"
     rest = f"(4 file(s) not listed, for marks in their names: {names})"
     assert shown == f"Relevant files:\n{listed}{rest}"
-
-
-@given(st.lists(st.text(max_size=60), max_size=12), st.text(max_size=60))
-def test_the_footer_is_one_bounded_line(files: list[str], cwd: str) -> None:
-    """S4.22: whatever files are called."""
-    found = footer({"files": files}, cwd)
-    assert len(found["text"]) <= sets.FOOTER_MAX
-    assert len(found["text"].splitlines()) <= 1
-    assert json.loads(json.dumps(found)) == found

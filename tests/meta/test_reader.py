@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from indexerd.errors import AccessError, InvalidMetaError
 from indexerd.meta import reader as metas
 from indexerd.meta.model import MetaFile, parse_meta
-from indexerd.meta.reader import Found
 
 FIELDS: dict[str, Any] = {
     "sessionId": "a1",
@@ -69,45 +68,6 @@ def test_what_is_not_a_regular_file_is_an_access_error(path: Path, kind: str) ->
             with pytest.raises(AccessError, match=re.escape(str(path))):
                 read(path)
         assert list(metas.scan(path.parent)) == []
-
-
-def test_scan_lists_only_our_files(tmp_path: Path) -> None:
-    """S0.37, X1: temps, dot-names, other endings and impossible ids are passed over."""
-    ours = {"a1.meta.json": b"12", "a1.user.json": b"123", "B.c_d-e.meta.json": b""}
-    others = (
-        ".a1.12.1.tmp",
-        "a1.meta.json.12.1767225600000.tmp",
-        ".a1.meta.json",
-        "a1.meta.json.tmp",
-        "a1.digest.jsonl",
-        "a1.meta.jsonl",
-        "bad id.meta.json",
-        "-a.meta.json",
-        "\u0430.meta.json",
-        "a\n.meta.json",
-        "a" * 129 + ".meta.json",
-        ".meta.json",
-        "meta.json",
-    )
-    for name, data in [*ours.items(), *((name, b"{}") for name in others)]:
-        (tmp_path / name).write_bytes(data)
-    (tmp_path / "dir.meta.json").mkdir()
-    (tmp_path / "link.meta.json").symlink_to(tmp_path / "a1.meta.json")
-    os.close(os.open(os.fsencode(tmp_path) + b"/\xff.meta.json", os.O_CREAT, 0o600))
-    found = {f"{one.session_id}.{one.kind}.json": one for one in metas.scan(tmp_path)}
-    assert set(found) == set(ours)
-    stat = (tmp_path / "a1.user.json").stat()
-    assert found["a1.user.json"] == Found("a1", "user", stat.st_mtime_ns, 3)
-    assert found["B.c_d-e.meta.json"].session_id == "B.c_d-e"
-    assert found["a1.meta.json"].kind == "meta"
-
-
-def test_digest_loses_only_its_bad_lines(path: Path) -> None:
-    """A torn or foreign line of a digest leaves the other segments readable."""
-    path.write_bytes(
-        b'{"id": "d1"}\n[1]\n{"id": \n\xff\n\n{"id": "\\ud800", "n": 1e999}\n{"id": NaN}'
-    )
-    assert metas.read_digest(path) == [{"id": "d1"}, {"id": "\ufffd", "n": None}]
 
 
 JSON = st.recursive(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -140,46 +139,3 @@ def test_an_end_in_the_middle_forgets_nothing(place: Place, steps: int) -> None:
     place.read()
     assert (place.found(WORD), place.found("badge")) == (0, 3)
     assert place.on_disk() == []
-
-
-def test_the_same_patterns_are_no_reason_to_read_again(place: Place) -> None:
-    """F9: not in another order either; and where there are none, nothing is done."""
-    place.patterns = [PATTERN, "another"]
-    place.restart()
-    place.read()
-    place.patterns = ["another", PATTERN, PATTERN]
-    place.restart()
-    assert place.library.texts.unread == 0
-    steps = 0
-    while place.library.texts.some():
-        steps += 1
-    assert steps <= 2  # nothing is rebuilt
-    assert not place.library.texts.due
-
-
-@pytest.mark.parametrize("before", range(180, 200, 3))
-def test_no_half_of_it_is_left_where_a_text_is_cut(place: Place, before: int) -> None:
-    """X5: the first message is cut before the user's patterns see it."""
-    session = Session(place.root / "sessions/--w--")
-    session.turn(("a " * before)[: before - 1] + " " + WORD + "efghijklmnop and so on")
-    place.patterns = [WORD + "efghijklmnop"]
-    place.restart()
-    place.read()
-    assert "zq4" not in json.dumps(place.library.store.get(session.id))
-
-
-def test_paths_are_told_without_them(place: Place) -> None:
-    """S2.21: files in lists, and what is shown of a directory, which itself stays whole."""
-    session = Session(place.root / "sessions/--w--", cwd=f"/w/{WORD}")
-    call = {"type": "toolCall", "id": "t", "name": "write", "arguments": {"path": f"{WORD}.py"}}
-    message = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
-    session.turn("Please write it.")
-    session.entry("message", message=message)
-    place.patterns = [PATTERN]
-    place.library.reconsider()
-    place.scan()
-    place.read()
-    row = place.library.store.get(session.id) or {}
-    assert row["filesModified"] == ["/w/[redacted:custom]/[redacted:custom].py"]
-    assert row["cwd"] == f"/w/{WORD}"
-    assert row["shown"]["cwd"] == "/w/[redacted:custom]"
