@@ -10,7 +10,7 @@ from typing import Any
 
 from indexerd.agents import codex
 from indexerd.agents.base import Oversize
-from indexerd.events import TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LineBuffer
 
@@ -108,34 +108,6 @@ def state_of(
     return state
 
 
-class Home:
-    """The files of one CODEX_HOME."""
-
-    def __init__(self, root: Path) -> None:
-        self.files = sorted(root.glob("*essions/**/*.jsonl"))
-
-    def load(self, path: Path, cuts: Iterable[int] = (), *, stored: bool = False) -> SessionState:
-        """The state of a session, with the history that stands in other files."""
-        data = path.read_bytes()
-        state = SessionState(str(path))
-        self._borrow(state, data, [path])
-        return state_of(data, cuts=cuts, file=str(path), state=state, stored=stored)
-
-    def _borrow(self, state: SessionState, data: bytes, younger: list[Path]) -> None:
-        base = codex.base(data.partition(b"\n")[0])
-        if base is None:
-            return
-        path = next(
-            one
-            for one in self.files
-            if base.session_id in one.name and one not in younger and one.stat().st_size >= base.end
-        )
-        head = path.read_bytes()[: base.end]
-        self._borrow(state, head, [*younger, path])
-        codex.scan(state, head, 0)
-        state.borrowed(str(path))
-
-
 def entries(state: SessionState, data: bytes = b"") -> list[Entry]:
     """The path's entries, read in full: from `data`, or from the files."""
     found = []
@@ -150,9 +122,3 @@ def texts(state: SessionState, data: bytes = b"", kind: Kind = Kind.USER) -> lis
     """What a human (or the agent) said on the path."""
     read = zip(state.path(), entries(state, data), strict=True)
     return [one.text for row, one in read if state.kind(row) is kind]
-
-
-def undone(state: SessionState, row: int) -> bool:
-    """Whether a row is the output of a call that failed."""
-    turn_of = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
-    return state.kind(row) is Kind.TOOL and turn_of is Turn.FAILED

@@ -7,14 +7,12 @@ from typing import Any
 import pytest
 
 from indexerd.agents.claude import read
-from indexerd.events import Kind, Tokens, Turn
+from indexerd.events import Kind, Turn
 from tests.agents.claude_files import (
     answer,
     answers,
-    attachment,
     call,
     entries,
-    line,
     prompts,
     queued,
     result,
@@ -144,33 +142,6 @@ def test_turns_follow_the_stop_reason(stop: str | None, more: dict[str, Any], tu
     assert state_of(data + answer("a2", "a1", stop=stop, message="m", **more)).turn is turn
 
 
-def test_turns_of_a_session() -> None:
-    """S0.1: open from the prompt to the answer, results and interruptions between."""
-    parts = [
-        (user("u1", None, "hi"), Turn.OPEN),
-        (call("a1", "u1", "t1"), Turn.OPEN),
-        (result("r1", "a1", "t1", error=True), Turn.OPEN),
-        (user("i1", "r1", "[Request interrupted by user]"), Turn.FAILED),
-        (user("u2", "i1", "again"), Turn.OPEN),
-        (answer("a2", "u2", stop=None), Turn.OPEN),
-        (line("system", "y1", "a2", subtype="turn_duration", durationMs=5), Turn.ENDED),
-    ]
-    data = b""
-    for part, turn in parts:
-        data += part
-        assert state_of(data).turn is turn
-    assert state_of(data).messages == 5
-
-
-def test_the_newest_branch_and_activity_are_kept() -> None:
-    """No branch outside a repository, HEAD when detached; and bookkeeping is no activity."""
-    data = BASE + user("u2", "a1", "x", gitBranch="topic") + answer("a2", "u2", gitBranch="HEAD")
-    data += answer("a3", "a2", gitBranch="", timestamp="2026-05-05T00:00:00.500Z")
-    data += attachment("e1", "a3", "date").replace(b'"2026-', b'"2027-').replace(b"main", b"")
-    state = state_of(data)
-    assert (state.git_branch, state.activity_ms) == ("topic", 1777939200500)
-
-
 # -- facts ---------------------------------------------------------------------------------------
 
 
@@ -194,15 +165,6 @@ def test_tools_tell_what_they_read_wrote_and_were_for() -> None:
     ]
 
 
-def test_a_file_named_with_an_at_sign_was_read() -> None:
-    """formats.md 2.9: it is a record of reading, no use of a tool."""
-    data = BASE + attachment("f1", "a1", "file", filename="/w/x.md", content={"type": "text"})
-    data += user("u2", "f1", "look")
-    (entry,) = entries(data, state_of(data), Kind.CALL)
-    assert [(use.name, use.reads) for use in entry.tools] == [("", ("/w/x.md",))]
-    assert entry.texts == ()
-
-
 def test_results_that_failed_or_were_refused_take_their_calls_back() -> None:
     """formats.md 2.9: only such rows are marked, and name their calls."""
     data = user("u1", None, "hi") + call("a1", "u1", "t1")
@@ -215,45 +177,3 @@ def test_results_that_failed_or_were_refused_take_their_calls_back() -> None:
     found = [entry.failed for entry in entries(data, state, Kind.TOOL)]
     assert found == [("t1",), (), ("t3", "t4")]
     assert state.turn is Turn.OPEN
-
-
-def test_tokens_are_an_answers_not_a_lines() -> None:
-    """formats.md 2.7: each line repeats the answer's usage; only old versions know the cost."""
-    data = (
-        user("u1", None, "hi") + answer("a1", "u1", message="m") + answer("a2", "a1", message="m")
-    )
-    data += line("assistant", "a3", "a2", costUSD=0.25, message={"usage": {"input_tokens": -1}})
-    data += line("assistant", "a4", "a3", message={"id": "n", "content": "x", "usage": "y"})
-    spent = [entry.tokens for entry in entries(data, state_of(data), Kind.ASSISTANT)]
-    one = Tokens(input=3, output=5, cache_read=7, answer="m", total=15)
-    assert spent == [one, one, Tokens(cost_usd=0.25), None]
-
-
-def test_an_entry_says_who_when_and_by_which_model() -> None:
-    """Texts are what was said: no thinking, no calls, no half surrogates."""
-    blocks = [
-        {"type": "thinking", "thinking": "hm"},
-        {"type": "text", "text": "one \ud83d"},
-        {"type": "tool_use", "id": "t", "name": "Bash", "input": {}},
-        {"type": "text", "text": "two"},
-    ]
-    entry = read(answer("a1", "u1", blocks, timestamp="2026-01-01T00:00:00Z"), "")
-    assert (entry.id, entry.kind, entry.type, entry.role) == (
-        *("a1", Kind.ASSISTANT),
-        *("assistant", "assistant"),
-    )
-    assert (entry.timestamp, entry.model) == ("2026-01-01T00:00:00Z", "claude-x")
-    assert entry.texts == ("one \ufffd", "two")
-    shell = read(user("u1", None, "<bash-input>ls -l</bash-input>"), "x")
-    assert (shell.id, shell.kind, shell.text, shell.role) == ("x", Kind.BASH, "ls -l", "user")
-    gave = read(result("r1", None, "t1"), "")
-    assert (gave.kind, gave.text) == (Kind.TOOL, "r")
-    told = read(line("system", "y1", None, subtype="x", content="Told"), "")
-    assert (told.kind, told.text, told.role) == (Kind.SYSTEM, "Told", None)
-
-
-def test_a_file_that_begins_with_a_byte_order_mark_is_read_from_after_it() -> None:
-    """F6: its first line is counted, and its words are found again."""
-    data = b"\xef\xbb\xbf" + user("u1", None, "first words") + answer("a1", "u1", "A")
-    state = state_of(data)
-    assert prompts(data, state) == ["first words"]

@@ -43,12 +43,6 @@ def test_a_rewind_is_the_next_prompt_at_an_older_place() -> None:
     assert (state.new_user_messages("a1"), state.new_user_messages("a2")) == (1, 2)
 
 
-def test_a_rewind_to_the_first_prompt_makes_another_root() -> None:
-    """Nothing of the first attempt stays."""
-    data = user("u1", None, "one") + answer("a1", "u1") + user("u2", None, "other")
-    assert prompts(data, state_of(data)) == ["other"]
-
-
 def test_two_writers_of_one_file_do_not_mix() -> None:
     """Two terminals resumed one session: an answer goes on with the prompt that it names."""
     data = user("u1", None, "one") + answer("a1", "u1")
@@ -89,15 +83,6 @@ PARALLEL = [
 ]
 
 
-def test_results_of_parallel_tools_stay_on_the_path() -> None:
-    """formats.md 2.4: results hang off different lines of one answer; all of them are kept."""
-    data = user("u1", None, "one") + b"".join(PARALLEL) + result("r1", "k2", "t1")
-    data += result("r2", "k3", "t2") + answer("a2", "r2", "seen")
-    state = state_of(data)
-    assert path(state) == ["u1", "k1", "k2", "k3", "r1", "r2", "a2"]
-    assert len(state.tips()) == 1
-
-
 def test_a_result_between_the_lines_of_an_answer_loses_none_of_them() -> None:
     """The next line may name any sibling: whatever it names, texts and results stay."""
     last = answer("k4", "k2", "And more.", stop="tool_use", message="m")
@@ -107,15 +92,6 @@ def test_a_result_between_the_lines_of_an_answer_loses_none_of_them() -> None:
         state = state_of(data + user("u2", "a2", "two"))
         assert answers(data, state_of(data)) == ["I look.", "And more.", "seen"]
         assert path(state) == ["u1", "k1", "k2", "r1", "k3", "k4", "r2", "a2", "u2"]
-
-
-def test_a_late_result_takes_nothing_from_the_path() -> None:
-    """A tool ran long: its result names the call of turns ago, and lines go on from there."""
-    data = user("u1", None, "one") + call("k1", "u1", "t1") + answer("a1", "k1", "meanwhile")
-    data += user("u2", "a1", "two") + result("r1", "k1", "t1") + answer("a2", "r1", "late")
-    state = state_of(data)
-    assert prompts(data, state) == ["one", "two"]
-    assert answers(data, state) == ["meanwhile", "late"]
 
 
 def test_a_prompt_after_parallel_results_keeps_what_was_queued() -> None:
@@ -171,18 +147,6 @@ def test_inline_sub_agents_are_rows_off_the_path() -> None:
 # -- queued prompts ------------------------------------------------------------------------------
 
 
-def test_a_queued_prompt_without_an_id_hangs_at_the_end() -> None:
-    """formats.md 2.3: older versions wrote neither id nor parent, between chunks of an answer."""
-    data = user("u1", None, "one") + PARALLEL[0] + queued(None, MISSING, "and this")
-    data += PARALLEL[1] + result("r1", "k2", "t1") + answer("a1", "r1", "done")
-    state = state_of(data)
-    assert path(state) == ["u1", "k1", "L2", "k2", "r1", "a1"]
-    assert prompts(data, state) == ["one", "and this"]
-    assert (state.messages, state.turn) == (6, Turn.ENDED)
-    half = data.index(b'"queued_command"')
-    assert state_of(data, cuts=[half]).encode() == state.encode()
-
-
 def test_a_prompt_recorded_twice_counts_once() -> None:
     """formats.md 2.3: as a queued command and as a user line, in either order."""
     start = user("u1", None, "one") + call("k1", "u1", "t1") + result("r1", "k1", "t1")
@@ -222,26 +186,6 @@ TALK = user("u1", None, "one") + answer("a1", "u1", "A1") + user("u2", "a1", "tw
 TALK += answer("a2", "u2", "A2")
 
 
-def test_a_compaction_stays_on_the_path() -> None:
-    """S3.17: older clients do not say what they keep; counts, files and tokens go on."""
-    data = TALK + boundary("b1", "a2") + summary("c1", "b1") + user("u3", "c1", "three")
-    state = state_of(data)
-
-    assert path(state) == ["u1", "a1", "u2", "a2", "b1", "c1", "u3"]
-    assert state.user_messages() == 3
-
-
-def test_after_a_prompt_was_taken_back_a_compaction_begins_anew() -> None:
-    """formats.md 2.4: what it names may then be on the branch that was left."""
-    again = user("u2b", "a1", "two, but better") + answer("a2b", "u2b")
-    data = TALK + again + boundary("b1", "a2b") + summary("c1", "b1") + user("u3", "c1", "three")
-    state = state_of(data)
-
-    assert (path(state), state.user_messages()) == (["b1", "c1", "u3"], 1)
-    state = state_of(data + boundary("b2", "u3") + summary("c2", "b2"))
-    assert path(state) == ["b1", "c1", "u3", "b2", "c2"], "that one is in no doubt"
-
-
 def test_a_compaction_that_keeps_messages_goes_on() -> None:
     """The boundary hangs below what it follows; its summary knows the first message kept."""
     segment = {"headUuid": "u2", "anchorUuid": "c1", "tailUuid": "a2"}
@@ -258,24 +202,6 @@ def test_a_compaction_that_keeps_messages_goes_on() -> None:
     assert (made.id, made.compaction) == ("c1", Compaction(kept="u2", tokens_before=9))
     assert made.text.endswith("It was about X.")
     assert state.new_user_messages("a2") == 1
-
-
-def test_a_boundary_that_names_a_sibling_loses_no_text() -> None:
-    """Of parallel tools' lines the boundary may name any."""
-    data = user("u1", None, "one") + b"".join(PARALLEL) + result("r1", "k2", "t1")
-    data += answer("k4", "k3", "And more.", stop="tool_use", message="m")
-    data += boundary("b1", "r1", preservedMessages={"uuids": ["r1"]}) + summary("c1", "b1")
-    assert answers(data, state_of(data)) == ["I look.", "And more."]
-
-
-def test_a_summary_without_its_boundary_or_flag_is_one_all_the_same() -> None:
-    """formats.md 2.3: older summaries lack the flag; none of them says what was kept."""
-    text = "This session is being continued from a previous conversation that ran out."
-    data = TALK + user("c1", "a2", text) + user("u3", "c1", "three")
-    state = state_of(data)
-    (made,) = entries(data, state, Kind.COMPACTION)
-    assert (made.text, made.compaction) == (text, Compaction())
-    assert prompts(data, state) == ["one", "two", "three"]
 
 
 def test_messages_logged_again_after_a_compaction_count_once() -> None:

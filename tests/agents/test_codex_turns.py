@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexerd.events import Kind, Turn
+from indexerd.events import Turn
 from tests.agents.codex_files import (
     answer,
     call,
@@ -63,25 +63,6 @@ def test_a_turn_can_end_without_a_word(inside: tuple[bytes], end: bytes, how: Tu
     assert state_of(meta(), context, *inside[:1], begun, *inside[1:], end).turn is how
     answers = sum(b'"assistant"' in one for one in inside)
     assert (state.answered, state.messages) == (answers > 0, 1 + answers)
-
-
-def test_what_comes_late_opens_no_turn_again() -> None:
-    """formats-observed.md: outputs and records can follow the end of their turn."""
-    ended = meta() + turn("t1", user("q"), call("c1"), answer("a"))
-    record = done(
-        "CommandExecution",
-        id="c1",
-        cwd="/w",
-        exit_code=0,
-        parsed_cmd=[{"type": "read", "path": "a.py"}],
-    )
-    for late in (output("Exit code: 1"), record, event("task_complete", turn_id="t1")):
-        state = state_of(ended, late)
-        assert (state.turn, state.leaf_id) == (Turn.ENDED, "t1")
-    next_one = event("task_started", turn_id="t2") + user("more") + answer("a")
-    assert state_of(ended, next_one, event("task_complete", turn_id="t1")).turn is Turn.OPEN
-    again = line("turn_context", {"turn_id": "t1"})
-    assert state_of(ended, again, answer("late")).turn is Turn.ENDED
 
 
 def test_an_old_answer_ends_its_turn_unless_a_call_waits() -> None:
@@ -152,13 +133,3 @@ def test_a_rollback_saturates_and_nonsense_does_nothing() -> None:
     assert (again.user_messages(), again.leaf_id) == (1, "t2")
     for wrong in (0, -1, True, "1", None, 1.5):
         assert state_of(begun, event("thread_rolled_back", num_turns=wrong)).leaf_id == "t1"
-
-
-def test_a_helpers_prompt_counts_for_its_rollback() -> None:
-    """formats.md 3.8: what another agent asks begins a turn as well."""
-    helper = meta(source={"subagent": "review"})
-    state = state_of(
-        helper, talk("t1", "one"), talk("t2", "two"), event("thread_rolled_back", num_turns=1)
-    )
-    assert state.leaf_id == "t1"
-    assert [state.kind(row) for row in state.path()].count(Kind.CUSTOM) == 1

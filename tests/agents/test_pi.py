@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from indexerd.agents import base as base_module
-from indexerd.agents.pi import read, resume_command, scan
-from indexerd.events import Command, Kind, ToolResult, Turn
-from indexerd.sessions.state import SessionState
+from indexerd.events import Kind, Turn
 from indexerd.sources import lines as lines_module
 from tests.agents.pi_files import state_of
 
@@ -49,14 +47,6 @@ def test_turns_follow_the_stop_reason() -> None:
     ends = [i + 1 for i, byte in enumerate(data) if byte == 10]
     turns = [state_of(data[:end]).turn for end in ends[1:]]
     assert turns == [Turn.OPEN, Turn.OPEN, Turn.OPEN, Turn.ENDED, Turn.OPEN, Turn.FAILED]
-
-
-def test_a_command_or_a_label_after_the_answer_does_not_reopen_the_turn() -> None:
-    """S0.1: entries that are no part of the conversation leave the turn as it was."""
-    data = small_session()[: small_session().index(b'{"type":"message","id":"00000005"')]
-    data += line(type="label", id="00000007", parentId="00000004", timestamp=_STAMP, targetId="x")
-    data += message("00000008", "00000007", "bashExecution")
-    assert Turn.ENDED is state_of(data).turn
 
 
 def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
@@ -127,29 +117,6 @@ def test_version_1_ids_hold_across_reads_and_versions_are_read() -> None:
     assert state_of(newer).user_messages() == 1
 
 
-def test_harness_leaf_moves_the_leaf() -> None:
-    """formats.md 1.6: a `leaf` entry makes its target the leaf, and null means before the first."""
-    base = small_session()
-    back = line(
-        type="leaf", id="00000009", parentId="00000006", timestamp=_STAMP, targetId="00000004"
-    )
-    assert state_of(base + back).leaf_id == "00000004"
-    assert state_of(base + back).user_messages() == 1
-    gone = line(type="leaf", id="0000000a", parentId="00000009", timestamp=_STAMP, targetId=None)
-    assert state_of(base + back + gone).leaf_id is None
-    assert state_of(base + back + gone).user_messages() == 0
-
-
-def test_names_are_the_newest_and_can_be_cleared() -> None:
-    """S1.43: the newest session_info decides, on whatever branch; an empty name clears."""
-    info = line(
-        type="session_info", id="0000000b", parentId="00000001", timestamp=_STAMP, name="A\nb"
-    )
-    clear = line(type="session_info", id="0000000c", parentId="00000001", timestamp=_STAMP, name="")
-    assert state_of(small_session() + info).name == "A b"
-    assert state_of(small_session() + info + clear).name is None
-
-
 def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -174,75 +141,3 @@ def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
     assert (state.user_messages(), state.turn) == (2, Turn.ENDED)
     assert list(state.lengths[1:]) == [0, 0, 0]
     assert state.encode() == state_of(data, list(range(0, len(data), 333))).encode()
-
-
-def test_resume_command_quotes() -> None:
-    """The resume command survives spaces and quotes."""
-    assert resume_command("id", "/a b", "/x y.jsonl") == "cd '/a b' && pi --session '/x y.jsonl'"
-
-
-def test_a_line_of_bad_utf8_is_read_with_replacement_characters() -> None:
-    """F4: a byte that is no UTF-8 costs itself, not its line."""
-    state = SessionState()
-    head = b'{"type":"session","version":3,"id":"s","timestamp":"t","cwd":"/w"}\n'
-    line = (
-        b'{"type":"message","id":"a","parentId":null,"message":{"role":"user","content":"\xff"}}\n'
-    )
-    scan(state, head + line, 0)
-
-    assert (state.user_messages(), state.bad_lines, state.first_user) == (1, 0, "\ufffd")
-
-
-@pytest.mark.parametrize(
-    ("stored", "shown"),
-    [
-        ("  spaced  ", "  spaced  "),
-        ("a  b", "a  b"),
-        ("  ", "  "),
-        (" \x1b[31mred\x07 ", " red "),
-        ("\x07", None),
-        ("", None),
-        ("x" * 300, "x" * 200),
-    ],
-)
-def test_a_label_keeps_its_spaces(stored: str, shown: str | None) -> None:
-    """S1.30, X9: as pi keeps it, without what could act on a terminal, and bounded."""
-    data = line(type="session", version=3, id="s", timestamp=_STAMP, cwd="/w")
-    for number, label in enumerate(("before", stored)):
-        data += line(
-            type="label", id=f"{number}", parentId=None, timestamp=_STAMP, targetId="t", label=label
-        )
-    assert state_of(data).labels.get("t") == shown
-
-
-def test_all_that_a_summary_needs_is_read() -> None:
-    """S1.24, S1.25: thoughts, arguments, pictures, results and token counts, as they are stored."""
-    given = {"path": "a", "edits": [{"oldText": "b"}]}
-    blocks = [
-        {"type": "thinking", "thinking": "hm"},
-        {"type": "toolCall", "id": "c", "name": "edit", "arguments": given},
-        {"type": "image", "data": ""},
-    ]
-    usage = {"input": 1, "output": 2, "cacheRead": 3, "cacheWrite": 4, "totalTokens": 0}
-
-    def entry(**message: Any) -> Any:
-        return read(json.dumps({"type": "message", "id": "x", "message": message}).encode(), "")
-
-    answer = entry(role="assistant", content=blocks, usage=usage)
-    assert (answer.thinking, answer.images, answer.tokens.total) == (("hm",), 1, 10)
-    assert [call.arguments for call in answer.tools] == [given]
-    counted = entry(role="assistant", content=[], usage=usage | {"totalTokens": 7})
-    assert counted.tokens.total == 7
-
-    parts = [{"type": "text", "text": "o"}, {"type": "image"}, {"type": "text", "text": "ut"}]
-    result = entry(role="toolResult", toolCallId="c", toolName="edit", content=parts)
-    assert (result.images, result.results) == (1, (ToolResult("c", "edit", "out"),))
-    assert result.failed == entry(role="toolResult", toolCallId="c", isError="yes").failed == ()
-    assert entry(role="toolResult", toolCallId="c", isError=True).failed == ("c",)
-    assert entry(role="toolResult", isError=True).failed == ("",)  # it failed all the same
-    assert entry(role="assistant", isError=True).failed == ()
-
-    ran = entry(role="bashExecution", command="ls", output="o", exitCode=2, excludeFromContext=True)
-    assert ran.ran == Command("ls", "o", exit_code=2, hidden=True)
-    for odd in ({"thinking": 5}, {"arguments": 5}, "x", None, 5):
-        assert entry(role="assistant", content=[odd], usage={"totalTokens": "x"}).id == "x"

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import strategies as st
 
 from indexerd.agents.pi.branch_file import Line, Origin, branch_lines, file_name
 from indexerd.events import Kind
@@ -97,12 +96,6 @@ def test_what_need_not_change_stays_byte_by_byte() -> None:
     assert expected == second
 
 
-def test_an_orphan_becomes_the_root() -> None:
-    """formats.md 1.6: the path begins where its parents are unknown, and there is nothing above."""
-    found = parsed(branch(session(said("a", "nobody", "user"), said("b", "a", "user"))))
-    assert [one["parentId"] for one in found[1:]] == [None, "a"]
-
-
 def test_a_compaction_that_kept_from_a_label_keeps_from_what_follows_it() -> None:
     """formats-observed.md: since the label goes, the entry after it takes its place."""
     lines = [
@@ -150,13 +143,6 @@ def test_a_line_that_is_none_is_an_error() -> None:
     for one in lines:
         with pytest.raises(ValueError, match="not an object"):
             list(branch_lines(Origin("s", NOW, "", ""), [one], [], counter()))
-
-
-STEPS = st.lists(
-    st.tuples(st.sampled_from(["user", "label", "compaction"]), st.integers(0, 20), st.booleans()),
-    min_size=1,
-    max_size=20,
-)
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -85,49 +85,6 @@ def test_a_compaction_that_keeps_nothing_known_keeps_nothing(kept: str | None) -
     assert view(found) == ["compactionSummary S", "user three"]
 
 
-def test_the_newest_compaction_of_the_path_counts() -> None:
-    """S1.19: of one before the kept range nothing is left; a compaction of a branch is not seen."""
-    lines = [*TALK, short("e", "d", "c", "S1"), said("f", "e", "user", "three")]
-    found = seen(*lines, short("g", "f", "f", "S2"))
-    assert view(found) == ["compactionSummary S2", "user three"]
-    assert view(seen(*lines, short("g", "f", "f", "S2"), leaf="d")) == [
-        "user one",
-        "assistant 1",
-        "user two",
-        "assistant 2",
-    ]
-
-
-def test_an_older_summary_in_the_kept_range_is_said_again_where_it_stands() -> None:
-    """S1.19: as pi 0.81 does; of the older compaction no system message is."""
-    system = {"role": "system", "content": "be kind", "timestamp": 1}
-    older = short("e", "d", "c", "S1", systemMessage=system | {"content": "be short"})
-    lines = [*TALK, older, said("f", "e", "user", "three")]
-    kept = ["user two", "assistant 2", "compactionSummary S1", "user three"]
-    assert view(seen(*lines, short("g", "f", "c", "S2"))) == ["compactionSummary S2", *kept]
-    since = seen(*lines, short("g", "f", "c", "S2", systemMessage=system))
-    assert view(since) == ["system be kind", "compactionSummary S2", *kept]
-
-
-def test_system_messages_of_the_kept_range_are_folded_into_the_compactions() -> None:
-    """Pi 0.87: its `systemMessage` goes before the summary; later system messages stay."""
-    found = seen(
-        said("s", None, "system", "old"),
-        said("a", "s", "user", "one"),
-        said("t", "a", "system", "older patch"),
-        short("e", "t", "a", systemMessage={"role": "system", "content": ""}),
-        said("u", "e", "system", "new patch"),
-    )
-    assert view(found) == ["system", "compactionSummary S", "user one", "system new patch"]
-
-
-def test_a_tail_that_was_retained_replaces_all_that_came_before() -> None:
-    """formats.md 1.6, the harness: summary, the tail's own messages, the later entries."""
-    tail = [{"role": "user", "content": "two"}, {"role": "assistant", "content": []}]
-    found = seen(*TALK, short("e", "d", "a", retainedTail=tail), said("f", "e", "user", "three"))
-    assert view(found) == ["compactionSummary S", "user two", "assistant", "user three"]
-
-
 def edit(entry_id: str, above: str, target: str, **more: Any) -> bytes:
     """A context edit."""
     return entry("context_edit", entry_id, above, targetId=target, **more)
@@ -145,40 +102,6 @@ def test_edits_change_what_the_model_sees() -> None:
         edit("i", "h", "nobody", replacement=None),
     )
     assert view(found) == ["user newer", "user two", "assistant 2"]
-
-
-def test_edits_count_on_their_own_branch_and_for_what_can_be_edited() -> None:
-    """Pi 0.87: before the edit nothing is changed; a command's output keeps its text."""
-    run = {"role": "bashExecution", "command": "ls", "output": "o"}
-    lines = [
-        entry("message", "r", None, message=run),
-        entry("custom_message", "n", "r", customType="e", content="note", display=True),
-        edit("e", "n", "r", replacement={"content": "x"}),
-        edit("f", "e", "n", replacement={"content": "x"}),
-        short("g", "f", "r"),
-        edit("h", "g", "g", replacement=None),
-    ]
-    assert view(seen(*lines, leaf="n")) == ["bashExecution $ ls\no", "custom note"]
-    assert view(seen(*lines, leaf="f")) == ["bashExecution $ ls\no", "custom x"]
-    assert view(seen(*lines)) == ["bashExecution $ ls\no", "custom x"]
-
-
-def test_model_and_thinking_level_are_the_newest_of_the_whole_path() -> None:
-    """S1.20: from before a compaction, too; an answer names a model as a change does."""
-    lines = [
-        entry("model_change", "m", None, provider="p", modelId="m-1"),
-        entry("thinking_level_change", "t", "m", thinkingLevel="high"),
-        said("a", "t", "user", "one"),
-        short("e", "a", None),
-        said("f", "e", "user", "two"),
-    ]
-    found = seen(*lines)
-    assert (found.model, found.thinking_level) == ({"provider": "p", "modelId": "m-1"}, "high")
-    found = seen(*lines, said("g", "f", "assistant", "2", provider="q", model="m-2"))
-    assert found.model == {"provider": "q", "modelId": "m-2"}
-    found = seen(*lines, leaf="m")
-    assert (view(found), found.thinking_level) == ([], "off")
-    assert seen(said("a", None, "user")).model is None
 
 
 def test_what_a_compaction_replaced_is_not_read() -> None:
@@ -254,11 +177,6 @@ def test_any_agents_entries_make_a_context() -> None:
 # -- a path's past -------------------------------------------------------------------------------
 
 
-def entries(*lines: bytes) -> list[Entry]:
-    """Lines, read."""
-    return [read_line(one, "") for one in lines]
-
-
 def test_file_lists_are_cumulative_and_trust_the_agents_own_summaries() -> None:
     """S1.21, S1.23: calls, compactions, branch summaries; not what an extension summed up."""
     calls = [
@@ -268,14 +186,13 @@ def test_file_lists_are_cumulative_and_trust_the_agents_own_summaries() -> None:
         )
     ]
     told = {"readFiles": ["a", "e", 5], "modifiedFiles": ["m"]}
-    found = file_lists(
-        entries(
-            entry("message", "a", None, message={"role": "assistant", "content": calls}),
-            short("c", "a", None, details=told),
-            entry("branch_summary", "s", "c", summary="x", details={"readFiles": ["\U0001f600"]}),
-            short("d", "s", None, details={"readFiles": ["hook"]}, fromHook=True),
-            short("f", "d", None, details="odd"),
-        )
-    )
+    stored = [
+        entry("message", "a", None, message={"role": "assistant", "content": calls}),
+        short("c", "a", None, details=told),
+        entry("branch_summary", "s", "c", summary="x", details={"readFiles": ["\U0001f600"]}),
+        short("d", "s", None, details={"readFiles": ["hook"]}, fromHook=True),
+        short("f", "d", None, details="odd"),
+    ]
+    found = file_lists(read_line(one, "") for one in stored)
     assert found.read == ("a", "b", "\U0001f600")
     assert found.modified == ("e", "m", "w")

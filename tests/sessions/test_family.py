@@ -29,13 +29,6 @@ def test_children_follow_their_parent_the_oldest_first() -> None:
     assert outline(depth_first([link("a")], below)) == "a0 c1 d2 e1 b1"
 
 
-def test_a_circle_is_walked_once() -> None:
-    """S1.7: whoever begins it; a session that names itself is no child of its own."""
-    ring = [link("a", "c"), link("b", "a"), link("c", "b"), link("d", "d")]
-    assert outline(depth_first([ring[0]], ring)) == "a0 b1 c2"
-    assert outline(depth_first([ring[3]], ring)) == "d0"
-
-
 names = st.sampled_from("abcdefgh")
 
 
@@ -90,11 +83,3 @@ def test_messages_tell_before_times_do(
     """S1.16: resumed is what goes on where its parent ended; without words in common, by time."""
     above = row(modified=ended)
     assert relation(row(began), above, named=True, carries_on=carries_on) == how
-
-
-def test_a_sub_agent_is_one_whatever_its_messages_say() -> None:
-    """S1.16: and what names no parent came from none; of one nobody knows only that is known."""
-    child = row(subagent=True)
-    assert relation(child, row(), named=True, carries_on=True) == "subagent"
-    assert relation(child, None, named=False, carries_on=None) == "root"
-    assert relation(row(), None, named=True, carries_on=None) == "fork"

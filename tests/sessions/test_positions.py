@@ -68,21 +68,6 @@ def test_an_answer_on_several_lines_counts_once() -> None:
     assert ids == [["u1"], ["a1", "a2", "r1"], ["a3", "n1", "a4"], ["u2"], ["e1"], ["a5"]]
 
 
-def test_answers_in_a_row_are_several_where_each_is_one_line() -> None:
-    """Pi's retries, opencode's steps: answers follow each other without anything between."""
-    assert message_rows(straight(USER, ANSWER, ANSWER, ANSWER)) == [0, 1, 2, 3]
-
-
-def test_codex_doubles_count_once() -> None:
-    """A question is an item and an event; a turn that said nothing has no answer."""
-    silent = codex_files.turn("t2", codex_files.user("two"), codex_files.said("two"))
-    state = codex_files.state_of(
-        codex_files.meta(), codex_files.talk("t1", "one"), silent, codex_files.talk("t3", "three")
-    )
-    kinds = [state.kind(row).name for row in message_rows(state)]
-    assert kinds == ["USER", "ASSISTANT", "USER", "USER", "ASSISTANT"]
-
-
 def test_rows_belong_to_the_message_before_them() -> None:
     """What stands before the first message is its own; ranges meet and do not overlap."""
     state = straight(SETTING, USER, ANSWER, TOOL, USER, SETTING)
@@ -95,14 +80,6 @@ def test_rows_belong_to_the_message_before_them() -> None:
 
 
 # -- names ----------------------------------------------------------------------------------------
-
-
-def test_without_marks_a_row_goes_by_its_id() -> None:
-    """An id with control characters is cleaned, here as where a segment is read."""
-    state = straight(USER, ANSWER)
-    state.add("y\x1b[31m2", "x1", USER, 0, 1)
-    assert [name_at(state, row) for row in range(3)] == ["x0", "x1", "y2"]
-    assert name_at(state, -1) == ""
 
 
 def test_a_row_goes_by_its_turn_and_keeps_the_name_while_the_turn_grows() -> None:
@@ -131,18 +108,6 @@ def test_another_turn_in_the_place_of_one_taken_back_is_not_summed_up() -> None:
     there = message_rows(other)
     assert len(there) == len(rows) == 4
     assert [ranges(chain(other, there, [one])) for one in made] == [[(0, 0)], [(0, 1)], [], []]
-
-
-def test_segments_of_a_rewritten_file_hold() -> None:
-    """S3.6: ids are others in a file that begins with another line; turns are the same."""
-    talk = codex_files.talk("t1", "one"), codex_files.talk("t2", "two")
-    state = codex_files.state_of(codex_files.meta(), *talk)
-    rows = message_rows(state)
-    made = segment(0, 2, leaf=name_at(state, rows[2]))
-    extra = codex_files.item("message", role="developer", content=[])
-    again = codex_files.state_of(codex_files.meta(), extra, *talk)
-    assert again.id(message_rows(again)[2]) != state.id(rows[2])
-    assert chain(again, message_rows(again), [made]) == [made]
 
 
 def test_rows_outside_of_turns_keep_their_names() -> None:

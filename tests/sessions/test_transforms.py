@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.errors import UsageError
-from indexerd.events import Entry, Kind, ToolCall
+from indexerd.events import Entry, Kind
 from indexerd.sessions.context import CLEARED, ContextMessage
 from indexerd.sessions.transforms import rules_of, transformed
 
@@ -57,20 +57,6 @@ def conversation(*spoken: tuple[str, str]) -> list[ContextMessage]:
 # -- for any context -----------------------------------------------------------------------------
 
 
-@given(contexts, gentle)
-def test_prune_and_truncate_change_texts_alone(
-    messages: list[ContextMessage], rules: list[Any]
-) -> None:
-    """S1.37: every message stays, with role and id, and none grows; the input is as it was."""
-    before = list(messages)
-    found = applied(messages, *rules)
-    assert before == messages
-    assert [(one.role, one.entry.id) for one in messages] == [
-        (one.role, one.entry.id) for one in found
-    ]
-    assert all(len(new.text) <= len(old.text) for new, old in zip(found, messages, strict=True))
-
-
 @given(contexts, any_rules)
 def test_the_same_rules_again_change_nothing(
     messages: list[ContextMessage], rules: list[Any]
@@ -107,21 +93,6 @@ def test_prune_clears_results_beyond_the_newest_tokens() -> None:
     )
 
 
-def test_prune_protects_the_newest_turns() -> None:
-    """A turn begins with what the user says; a result is kept where either number protects it."""
-    result = ("toolResult", "r" * 400)
-    messages = conversation(result, ("user", "1"), result, ("user", "2"), result)
-
-    def kept(**rule: int) -> list[bool]:
-        found = applied(messages, {"rule": "prune", **rule})
-        return [one.text != CLEARED for one in found if one.role == "toolResult"]
-
-    assert kept(protectTurns=1) == [False, False, True]
-    assert kept(protectTurns=2) == [False, True, True]
-    assert kept(protectTurns=0) == [False, False, False]
-    assert kept(protectTurns=1, protectTokens=200) == [False, True, True]
-
-
 def test_a_range_makes_way_for_one_text() -> None:
     """It stands where the first message stood, under that entry's id; ends are inclusive."""
     messages = conversation(*(("user", str(number)) for number in range(5)))
@@ -131,48 +102,6 @@ def test_a_range_makes_way_for_one_text() -> None:
     assert [messages[0]] == applied(messages, {"rule": "summary", "from": "e1"})
     whole = applied(messages, {"rule": "summary", "text": "All.", "role": "user"})
     assert [said("user", "All.", "e0")] == whole
-
-
-def test_ids_mean_where_entries_stood_at_first() -> None:
-    """Rules hold in their order, and may overlap what an earlier one has put there."""
-    messages = conversation(*(("user", str(number)) for number in range(6)))
-    found = applied(
-        messages,
-        {"rule": "summary", "from": "e0", "to": "e2", "text": "first"},
-        {"rule": "summary", "from": "e2", "to": "e3", "text": "second"},
-    )
-    assert [one.text for one in found] == ["second", "4", "5"]
-
-
-@pytest.mark.parametrize(
-    ("keep", "start", "end"), [("head", "a", "]"), ("tail", "[", "b"), ("both", "a", "b")]
-)
-def test_truncate_says_how_much_is_left_out(keep: str, start: str, end: str) -> None:
-    """The number is that of the characters that are missing; the whole fits the limit."""
-    text = "a" * 500 + "b" * 500
-    (one,) = applied(conversation(("user", text)), {"rule": "truncate", "chars": 200, "keep": keep})
-    kept = one.text.count("a") + one.text.count("b") - "characters".count("a")
-    assert f"[{1000 - kept} characters left out]" in one.text
-    assert 190 <= len(one.text) <= 200
-    assert (one.text[0], one.text[-1]) == (start, end)
-
-
-def test_speeches_keep_their_calls() -> None:
-    """Texts change, calls and thoughts beside them stay; what no rule touches is the same."""
-    entry = Entry(id="e0", kind=Kind.ASSISTANT, type="message", role="assistant", timestamp="")
-    calls = (ToolCall("read", "/a"),)
-    spoken = [
-        ContextMessage("assistant", entry, ("x" * 200, "y" * 200), ("hm",), calls),
-        ContextMessage("toolResult", entry, ("r" * 300,)),
-    ]
-    first, second = applied(spoken, {"rule": "prune", "protectTokens": 1})
-    assert first is spoken[0]
-    assert second.texts == (CLEARED,)
-    (cut, _) = applied(spoken, {"rule": "truncate", "chars": 100, "roles": ["assistant"]})
-    assert len("".join(cut.texts)) == 100
-    assert (("hm",), calls) == (cut.thinking, cut.calls)
-    (one,) = applied(spoken, {"rule": "summary", "text": "s"})
-    assert (one.role, one.texts, one.calls) == ("compactionSummary", ("s",), ())
 
 
 # -- rules as data -------------------------------------------------------------------------------
@@ -209,12 +138,3 @@ def test_wrong_rules_are_named(given: Any) -> None:
     """What is no rule is a UsageError, and never a rule that is passed over."""
     with pytest.raises(UsageError, match="transforms"):
         rules_of(given)
-
-
-def test_ids_that_are_not_there_are_errors() -> None:
-    """A range of nothing, or one that ends before it begins, is a mistake of the caller's."""
-    messages = conversation(("user", "u"), ("assistant", "a"))
-    with pytest.raises(UsageError, match="entry gone"):
-        applied(messages, {"rule": "summary", "from": "gone", "text": "x"})
-    with pytest.raises(UsageError, match="before"):
-        applied(messages, {"rule": "summary", "from": "e1", "to": "e0", "text": "x"})

@@ -66,6 +66,7 @@ _NOTICE = ("<task-notification>", "<teammate-message", "Stop hook feedback:")
 # What an editor or the client itself glues before a prompt.
 _LEADING = re.compile(r"\s*<(system-reminder|ide_\w{1,40})>.*?</\1>", re.DOTALL)
 _REMINDER = ("<system-reminder>", "</system-reminder>")
+_REMINDERS_MAX = 100  # that are taken off a prompt's end
 
 
 class Said(NamedTuple):
@@ -175,23 +176,17 @@ def preview(text: str) -> str:
 
 def _unwrapped(text: str) -> str:
     """A prompt without reminders and an editor's notes before it, and reminders after it."""
-    start, end = 0, _trimmed(text, 0, len(text))
-    while found := _LEADING.match(text, start, end):
+    start = 0
+    while found := _LEADING.match(text, start):
         start = found.end()
     opening, closing = _REMINDER
-    while text.endswith(closing, start, end):
-        mark = text.rfind(opening, start, end)
-        if mark < 0:
+    text = text[start:].strip()
+    for _ in range(_REMINDERS_MAX):
+        before, mark, _rest = text.rpartition(opening)
+        if not mark or not text.endswith(closing):
             break
-        end = _trimmed(text, start, mark)
-    return text[start:end].strip()
-
-
-def _trimmed(text: str, start: int, end: int) -> int:
-    """Where a text ends without the white space at its end; of many reminders none is copied."""
-    while end > start and text[end - 1].isspace():
-        end -= 1
-    return end
+        text = before.rstrip()
+    return text
 
 
 # -- slash commands ------------------------------------------------------------------------------

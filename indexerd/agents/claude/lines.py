@@ -93,11 +93,6 @@ class Line(Struct, rename="camel"):
     compact_metadata: Raw = NOTHING
     attachment: Attachment | None = None
     cost: Any = field(default=None, name="costUSD")
-    custom_title: str | None = None
-    ai_title: str | None = None
-    agent_name: str | None = None
-    summary: str | None = None
-    leaf_uuid: str | None = None
     stop_reason: str | None = field(default=None, name="stop_reason")  # out of a message, BEHIND
 
 

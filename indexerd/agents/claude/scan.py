@@ -33,6 +33,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -40,7 +41,7 @@ from indexerd.agents.base import NOWHERE, PATH_MAX, WORD_MAX, Oversize, Tree
 from indexerd.agents.claude.human import OTHER, PROMPT, PROMPTED, Said, plan_of, preview, said
 from indexerd.agents.claude.lines import BEHIND, Line, blocks, decode
 from indexerd.agents.claude.tree import TALK, Memory, end_turn, put, put_aside
-from indexerd.agents.lines import from_ends, safe_line, scan_lines
+from indexerd.agents.lines import from_ends, parse_object, safe_line, scan_lines, string
 from indexerd.events import Header, Kind
 from indexerd.privacy.sanitize import scrub
 from indexerd.times import iso_ms
@@ -51,6 +52,11 @@ _SUMMARIES_KEPT = 200  # of messages that were not met yet
 _TITLE_MAX = 1024  # characters of a title or a local command that are looked at
 _TYPES = frozenset({"user", "assistant", "system", "attachment"})
 _TITLES = ("custom", "ai", "agent", "summary", "rename", "plan")  # the best first
+_TITLE_LINES = {
+    "custom-title": ("custom", "customTitle"),
+    "ai-title": ("ai", "aiTitle"),
+    "agent-name": ("agent", "agentName"),
+}
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
@@ -62,7 +68,7 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
     scanner = _Scanner(tree)
     for line, offset, text in scan_lines(tree, data, base, decode):
-        scanner.take(line, offset, len(text))
+        scanner.take(line, offset, len(text), text)
     tree.memory = _encode(scanner.memory)
 
 
@@ -72,12 +78,12 @@ def scan_oversize(tree: Tree, ends: Oversize) -> None:
     An id that stands between two long values is lost: the line gets a made one, and the next line,
     which names an unknown parent, is put below it all the same.
     """
-    found, offset, _ = from_ends(tree, ends, decode, *BEHIND)
+    found, offset, text = from_ends(tree, ends, decode, *BEHIND)
     line = found or Line()
     if line.message is not None:
         line.message.stop_reason = line.message.stop_reason or line.stop_reason
     scanner = _Scanner(tree)
-    scanner.take(line, offset, ends.readable)
+    scanner.take(line, offset, ends.readable, text)
     tree.memory = _encode(scanner.memory)
 
 
@@ -96,7 +102,7 @@ class _Scanner:
         self._stem = scrub(tree.file.rpartition("/")[2].removesuffix(".jsonl"))
         tree.split_answers = True
 
-    def take(self, line: Line, offset: int, length: int) -> None:
+    def take(self, line: Line, offset: int, length: int, text: bytes) -> None:
         """Take in one line."""
         tree, memory = self._tree, self.memory
         at = iso_ms(line.timestamp) if line.timestamp else 0
@@ -112,7 +118,7 @@ class _Scanner:
         if not (line.uuid or said_here or queued) or not (tree.header or said_here or proves):
             if at and not line.uuid and tree.header is None and not memory.own_ms:
                 memory.own_ms = at
-            self._titled(line)
+            self._titled(line.type, text)
             tree.seen += 1
             return
         self._identify(line, at)
@@ -218,25 +224,25 @@ class _Scanner:
 
     # -- its name ----------------------------------------------------------------------------
 
-    def _titled(self, line: Line) -> None:
+    def _titled(self, kind: str, text: bytes) -> None:
         """Take in a bookkeeping line, if it is a title."""
-        summaries = self.memory.summaries
-        if line.type == "custom-title":
-            self._entitle("custom", line.custom_title)
-        elif line.type == "ai-title":
-            self._entitle("ai", line.ai_title)
-        elif line.type == "agent-name":
-            self._entitle("agent", line.agent_name)
-        elif line.type == "summary" and line.summary and line.leaf_uuid:
-            if line.leaf_uuid in self._tree.index:
-                self._entitle("summary", line.summary)
-            else:
-                summaries[line.leaf_uuid] = line.summary[:_TITLE_MAX]
-                while len(summaries) > _SUMMARIES_KEPT:
-                    del summaries[next(iter(summaries))]
+        if kind not in _TITLE_LINES and kind != "summary":
+            return
+        held, summaries = parse_object(text), self.memory.summaries
+        if kind != "summary":
+            title, field = _TITLE_LINES[kind]
+            self._entitle(title, held.get(field))
+            return
+        summary, leaf = string(held.get("summary")), string(held.get("leafUuid"))
+        if summary and leaf in self._tree.index:
+            self._entitle("summary", summary)
+        elif summary and leaf:
+            summaries[leaf] = summary[:_TITLE_MAX]
+            while len(summaries) > _SUMMARIES_KEPT:
+                del summaries[next(iter(summaries))]
 
-    def _entitle(self, kind: str, text: str | None) -> None:
-        if text is None:
+    def _entitle(self, kind: str, text: Any) -> None:
+        if not isinstance(text, str):
             return
         titles, title = self.memory.titles, safe_line(text[:_TITLE_MAX])
         titles[kind] = title

@@ -27,7 +27,6 @@ bounded: a row too far up counts as on the path.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
 
@@ -54,8 +53,7 @@ HOOKS = frozenset(  # attachments in which hooks tell the model something
     " async_hook_response".split()
 )
 Place = tuple[int, int]  # of a line in the file: its offset and its length
-_FAR, _NEAR = 2048, 64  # steps of one walk, and of one in a file that had more than
-_STEPS_MAX = 1_000_000  # of all walks together
+_FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
 _LOST_MAX = 10_000
 _KEPT_MAX = 1_000  # ids of kept messages that are looked at
@@ -88,7 +86,6 @@ class Memory(msgspec.Struct, omit_defaults=True):
     lost: dict[str, int] = msgspec.field(default_factory=dict)  # unknown parent -> what it is
     prompts: list[Prompt] = msgspec.field(default_factory=list)  # the newest
     turns: int = 0  # that have ended
-    steps: int = 0  # taken in the tree so far, to bound them
     # the header
     begun: str = ""  # the file's first timestamp
     own_ms: int = 0  # first time on a line that a fork does not copy, before the first that it does
@@ -110,7 +107,7 @@ def put(tree: Tree, memory: Memory, line: Line, what: Said, place: Place) -> int
         same = not line.parent_uuid or above == tree.parent(old)
         if same or (_follows(what) and old > memory.boundary):
             return _replace(tree, memory, old, what, place)
-        what = Said(OTHER) if _reaches(tree, memory, above, old) else what
+        what = Said(OTHER) if _reaches(tree, above, old) else what
         key = memory.again[line.uuid] = _free(tree, f"{line.uuid}~{tree.seen}")
     elif what.code == PROMPT and _recorded_before(tree, memory, line, what, above):
         what = Said(OTHER)
@@ -203,7 +200,7 @@ def _placed(tree: Tree, memory: Memory, named: int, what: Said) -> int:
         if not follows and place < memory.opener:
             memory.rewound = True
             return named  # the human went back
-        if not _reaches(tree, memory, leaf, place):
+        if not _reaches(tree, leaf, place):
             return named
     hook = memory.hook  # at the path's end: below what hooks said after the leaf
     return hook if follows and hook > leaf and _anchor(tree, memory, hook) == leaf else leaf
@@ -228,7 +225,7 @@ def _before_boundary(tree: Tree, memory: Memory, line: Line) -> int:
     for one in ids:
         row = tree.index.get(one) if isinstance(one, str) else None
         if row is not None:
-            ends = _anchor(tree, memory, row) == leaf or not _reaches(tree, memory, leaf, row)
+            ends = _anchor(tree, memory, row) == leaf or not _reaches(tree, leaf, row)
             return row if ends else leaf
     return ROOT if keeps else leaf
 
@@ -238,29 +235,20 @@ def _before_boundary(tree: Tree, memory: Memory, line: Line) -> int:
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:
     """The nearest row of the conversation, this one or above; a boundary counts as one."""
-    parents, codes, boundary = tree.parents, tree.codes, memory.boundary
-    for _ in _steps(memory):
-        if row < 0 or row == boundary or codes[row] & KIND_MASK in TALK:
+    for _ in range(_FAR):
+        if row < 0 or row == memory.boundary or tree.codes[row] & KIND_MASK in TALK:
             break
-        row = parents[row]
+        row = tree.parents[row]
     return row
 
 
-def _reaches(tree: Tree, memory: Memory, row: int, target: int) -> bool:
+def _reaches(tree: Tree, row: int, target: int) -> bool:
     """Whether a row is this one or below it. One that is too far up counts as such."""
-    parents = tree.parents
-    for _ in _steps(memory):
+    for _ in range(_FAR):
         if row <= target:
             break
-        row = parents[row]
+        row = tree.parents[row]
     return row >= target
-
-
-def _steps(memory: Memory) -> Iterator[int]:
-    """The steps that a walk may take; all walks of a file share the longer ones."""
-    for step in range(_FAR if memory.steps < _STEPS_MAX else _NEAR):
-        memory.steps += 1
-        yield step
 
 
 # -- lines that come again -----------------------------------------------------------------------
@@ -291,7 +279,7 @@ def _recorded_before(tree: Tree, memory: Memory, line: Line, what: Said, above: 
     )
     for at, one in enumerate(memory.prompts):
         same = one.digest == new.digest and _same_prompt(one, new)
-        if same and _reaches(tree, memory, above, one.row):
+        if same and _reaches(tree, above, one.row):
             del memory.prompts[at]
             return True
     memory.prompts = [*memory.prompts, new][-_PROMPTS_KEPT:]

@@ -42,6 +42,13 @@ class Info(Struct):
     model_context_window: Any = None
 
 
+class Named(Struct):
+    """An item within an event, as far as it tells whether the rest matters."""
+
+    type: str = ""
+    id: str = ""
+
+
 class Item(Struct):
     """What stands in a payload: a response item, an event, or a turn's context."""
 
@@ -53,6 +60,7 @@ class Item(Struct):
     output: Raw = NOTHING
     summary: Raw = NOTHING  # of thoughts
     info: Info | None = None
+    item: Named | None = None
     error: Any = None
     num_turns: int | None = None
     thread_id: str | None = None

@@ -42,28 +42,9 @@ from typing import Any
 import msgspec
 
 from indexerd.agents.base import PATH_MAX, ContextUse, Oversize, Tree
-from indexerd.agents.codex.human import (
-    is_tagged,
-    likeness,
-    preview,
-    said_by_event,
-    said_in,
-    summary_of,
-)
-from indexerd.agents.codex.lines import (
-    Counts,
-    Fields,
-    Item,
-    Line,
-    decode,
-    decode_item,
-    header_of,
-    id_in,
-    meta_of,
-    name_of,
-    payload_of,
-    texts_of,
-)
+from indexerd.agents.codex import human, lines
+from indexerd.agents.codex.human import likeness, preview, said_by_event
+from indexerd.agents.codex.lines import Fields, Item, Line, Named, name_of, payload_of
 from indexerd.agents.codex.read import changed, failed, shown
 from indexerd.agents.lines import (
     as_blocks,
@@ -130,7 +111,7 @@ _recall = msgspec.msgpack.Decoder(Memory).decode
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
     scanner = _Scanner(tree)
-    for line, offset, text in scan_lines(tree, data, base, decode):
+    for line, offset, text in scan_lines(tree, data, base, lines.decode):
         scanner.take(line, offset, len(text), text)
     tree.memory = _encode(scanner.memory)
 
@@ -142,7 +123,7 @@ def scan_oversize(tree: Tree, ends: Oversize) -> None:
     behind its call's id, instructions behind the session's. So its beginning tells all.
     """
     scanner = _Scanner(tree)
-    line, offset, text = from_ends(tree, ends, decode)
+    line, offset, text = from_ends(tree, ends, lines.decode)
     if line is None:
         tree.bad_lines += 1
     else:
@@ -162,7 +143,7 @@ class _Scanner:
         tree, kind, item = self.tree, line.type, line.payload
         self.line, self.place, self.text = line, (offset, length), text
         named = kind == "session_meta" or (kind is None and tree.header is None)
-        meta = meta_of(line, text) if named else None
+        meta = lines.meta_of(line, text) if named else None
         if meta is not None:
             self._meta(meta)
         else:
@@ -170,12 +151,12 @@ class _Scanner:
                 at = iso_ms(line.timestamp or "")
                 if not at or at > self.memory.first_ms + _AT_ONCE_MS:
                     self.memory.copies = 0
-            rows = len(tree)
+            rows = len(tree.ids)
             if tree.header is not None or self._known():
                 take = _LINES.get(kind or "") if item else _Scanner.item
                 if take is not None:
-                    take(self, item or decode_item(text))
-            tree.seen += len(tree) == rows
+                    take(self, item or lines.decode_item(text))
+            tree.seen += len(tree.ids) == rows
         if self.memory.copies:  # all that was read so far was copied
             self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
             self._borrowed()
@@ -200,7 +181,7 @@ class _Scanner:
         tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
         branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
         if header is None:
-            self._identify(header_of(meta, self.line, tree.file), branch)
+            self._identify(lines.header_of(meta, self.line, tree.file), branch)
             if string(meta.get("forked_from_id")) and not as_dict(meta.get("history_base")):
                 self.memory.copies = _BY_TIME
         elif own == header.session_id:
@@ -217,8 +198,8 @@ class _Scanner:
 
     def _known(self) -> bool:
         """Whether this is a session; the file's name says so where no header does."""
-        thread = id_in(self.tree.file)
-        self._identify(header_of({"id": thread}, self.line, "") if thread else None, "")
+        thread = lines.id_in(self.tree.file)
+        self._identify(lines.header_of({"id": thread}, self.line, "") if thread else None, "")
         return self.tree.header is not None
 
     def _identify(self, header: Header | None, branch: str) -> None:
@@ -291,7 +272,7 @@ class _Scanner:
         row = self._add(_LAST_ANSWER if ends else _ANSWER, item.id)
         if ends and not memory.tasks:
             memory.since, memory.told = row + 1, False
-        memory.said = (row, likeness("".join(texts_of(self._content()))))
+        memory.said = (row, likeness("".join(lines.texts_of(self._content()))))
         self._active()
 
     def _active(self) -> None:
@@ -299,7 +280,10 @@ class _Scanner:
 
     def compacted(self, _payload: Item) -> None:
         """Take in a compaction."""
-        memory, summary = self.memory, summary_of(string(payload_of(self.text).get("message")))
+        memory, summary = (
+            self.memory,
+            human.summary_of(string(payload_of(self.text).get("message"))),
+        )
         if summary and memory.said is not None and memory.said[1] == likeness(summary):
             self.tree.recode(memory.said[0], Kind.OTHER)  # the summary was an answer, too
             memory.said = None
@@ -313,7 +297,7 @@ class _Scanner:
 
     def _user_item(self, item: Item) -> None:
         """Take in a message under the user's role, unless it is known from its event."""
-        memory, said = self.memory, said_in(self._content())
+        memory, said = self.memory, human.said_in(self._content())
         if not said.text or (said.notices and memory.first is not None):
             self._add(Kind.OTHER, item.id)
             self._in_directory(said.cwd)
@@ -329,8 +313,8 @@ class _Scanner:
         row = self._add(Kind.OTHER if doubted else self._asks(), item.id)
         memory.asked, memory.aborted = (row, like), False
         if not doubted:
-            self._counts(row, like, preview(said.text))
-        elif not (again or memory.told or is_tagged(said.text)):
+            self._counts(row, like, said.text)
+        elif not (again or memory.told or human.is_tagged(said.text)):
             memory.doubted = (row, like, preview(said.text))
 
     def _answered(self) -> None:
@@ -340,10 +324,13 @@ class _Scanner:
             self.tree.recode(doubted[0], self._asks())
             self._counts(*doubted)
 
-    def user_event(self, event: Item, turn_id: str | None = None) -> None:
-        """Take in an event of what a human said, unless its item is there already."""
-        payload = payload_of(self.text)
-        text = said_by_event(as_dict(payload.get("item")) if turn_id is not None else payload)
+    def user_event(self, event: Item) -> None:
+        """Take in an event of what a human said."""
+        self._user_event(payload_of(self.text), event.id, None)
+
+    def _user_event(self, event: Fields, own_id: str | None, turn_id: str | None) -> None:
+        """The same, unless its item is there already."""
+        text = said_by_event(event)
         if not text:
             return
         self._under_way(turn_id)
@@ -356,8 +343,8 @@ class _Scanner:
             self.tree.recode(row, self._asks())
         else:
             memory.event = like
-            row = self._add(self._asks(), event.id)
-        self._counts(row, like, preview(text))
+            row = self._add(self._asks(), own_id)
+        self._counts(row, like, text)
 
     def _asks(self) -> int:
         header = self.tree.header
@@ -374,14 +361,14 @@ class _Scanner:
         if asks not in tree.codes[: memory.since]:
             tree.first_user = ""
 
-    def _counts(self, row: int, like: int, words: str) -> None:
+    def _counts(self, row: int, like: int, text: str) -> None:
         """A row counts as what a human said."""
         tree, memory = self.tree, self.memory
         memory.pending, memory.said = 0, None
         if memory.first is None:
             memory.first = like
         if not tree.first_user:
-            tree.first_user = words
+            tree.first_user = preview(text)
         if not memory.turn and tree.marks:
             tree.marks[tree.ids[row]] = row  # what follows is of no turn, and not of the last one
         self._active()
@@ -396,13 +383,14 @@ class _Scanner:
 
     def completed(self, event: Item) -> None:
         """Take in an item of the newest dialect; most of them double a response item."""
+        own = event.item or Named()
+        kind = own.type.lower()
+        if kind not in ("usermessage", "filechange", "commandexecution"):
+            return
         item = as_dict(payload_of(self.text).get("item"))
-        kind, own = string(item.get("type")).lower(), Item(id=string(item.get("id")))
         if kind == "usermessage":
-            self.user_event(own, event.turn_id or "")
-        elif (kind == "filechange" and changed(item) is not None) or (
-            kind == "commandexecution" and shown(item)
-        ):
+            self._user_event(item, own.id, event.turn_id)
+        elif shown(item) if kind == "commandexecution" else changed(item) is not None:
             self._add(Kind.CALL, own.id)
 
     def executed(self, event: Item) -> None:
@@ -534,7 +522,7 @@ class _Scanner:
         self.memory.asked = self.memory.event = None
 
 
-def _sums(counts: Counts) -> _Sums:
+def _sums(counts: lines.Counts) -> _Sums:
     given, cached, made = counts.input_tokens, counts.cached_input_tokens, counts.output_tokens
     return number(given), number(cached), number(made)
 
