@@ -2,9 +2,8 @@
 
 One session id can be claimed by several files. One of them owns it: the one of the highest rank,
 where an agent has such; then the one with the newest message, and the smaller path where that is
-a tie. Among equals the owner stays until another is ahead by a minute. One that was the owner
-before must be ahead for longer than that, while the owner says nothing: so two who write to two
-copies in turn, however slowly, do not make it flip to and fro (F16).
+a tie. Among equals the owner stays until another is ahead by a minute, so that two who write to
+two copies in turn do not make it flip to and fro (F16).
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from indexerd.sessions.info import SessionInfo
 
 MARGIN_MS = 60_000
-_NEVER = (-1, 0)
 
 
 class Claimant(Protocol):
@@ -35,7 +33,6 @@ class DuplicateResolver(Generic[_C]):
     def __init__(self) -> None:
         self._owners: dict[str, _C] = {}
         self._claims: dict[str, dict[str, _C]] = {}  # where there are several
-        self._former: dict[str, dict[str, tuple[int, int]]] = {}  # -> since when each is ahead
         self.margin_ms = 0  # while all is met for the first time the newest counts
 
     def get(self, session_id: str) -> _C | None:
@@ -57,57 +54,42 @@ class DuplicateResolver(Generic[_C]):
     def twins(self) -> dict[str, list[str]]:
         """Session ids claimed by several files of one rank, the owner first."""
         found = {}
-        for session_id, claims in list(self._claims.items()):
-            owner = self._owners.get(session_id)
-            if owner is not None:
-                equals = [path for path, one in claims.items() if one.rank == owner.rank]
-                if len(equals) > 1:
-                    found[session_id] = [owner.path, *sorted(set(equals) - {owner.path})]
+        for session_id in list(self._claims):
+            files = self.files(session_id)
+            equals = [one.path for one in files if one.rank == files[0].rank]
+            if len(equals) > 1:
+                found[session_id] = [equals[0], *sorted(equals[1:])]
         return found
 
     def claim(self, file: _C) -> None:
         """Let a file stand for its session, if it is the best one; or another, if it is no more."""
-        card = file.card
-        if card is None:
+        if file.card is None:
             return
-        owner = self._owners.get(card.session_id)
-        claims = self._claims.get(card.session_id)
+        session_id = file.card.session_id
+        owner, claims = self._owners.get(session_id), self._claims.get(session_id)
         if claims is None:
             if owner is None or owner is file:
-                self._owners[card.session_id] = file
+                self._owners[session_id] = file
                 return
-            claims = self._claims[card.session_id] = {owner.path: owner}
+            claims = self._claims[session_id] = {owner.path: owner}
         claims[file.path] = file
         best = max(claims.values(), key=_worth)
-        if owner is None or best.rank > owner.rank or self._ahead(best, owner, card.session_id):
-            self._owners[card.session_id] = best
-            if owner is not None and owner is not best and self.margin_ms:
-                self._former.setdefault(card.session_id, {})[owner.path] = _NEVER
+        if owner is None or self._ahead(best, owner):
+            self._owners[session_id] = best
 
-    def _ahead(self, file: _C, owner: _C, session_id: str) -> bool:
-        """Whether a file of the same rank is so much newer that it takes over."""
-        if file.rank < owner.rank:
-            return False
-        newest, owners = _worth(file)[1], _worth(owner)[1]
-        if newest - owners <= self.margin_ms:
-            return newest == owners and file.path < owner.path
-        former = self._former.get(session_id, {})
-        if file.path not in former:
-            return True
-        seen, since = former[file.path]
-        if seen != owners:  # the owner has moved meanwhile, or this one was not ahead before
-            former[file.path] = owners, newest
-            return False
-        return newest - since > self.margin_ms
+    def _ahead(self, file: _C, owner: _C) -> bool:
+        """Whether the best file is so much better than the owner that it takes over."""
+        (rank, newest, _), (owners_rank, owners, _) = _worth(file), _worth(owner)
+        if rank != owners_rank:
+            return rank > owners_rank
+        return newest - owners > self.margin_ms or (newest == owners and file.path < owner.path)
 
     def disown(self, file: _C, session_id: str) -> None:
         """A file stands for a session no more; another may."""
         claims = self._claims.get(session_id, {})
         claims.pop(file.path, None)
-        self._former.get(session_id, {}).pop(file.path, None)
         if len(claims) < 2:  # noqa: PLR2004 - one file is no twin
             self._claims.pop(session_id, None)
-            self._former.pop(session_id, None)
         if self._owners.get(session_id) is file:
             del self._owners[session_id]
             for path in sorted(claims):

@@ -35,7 +35,6 @@ line is another thread's header. The migration to the newest dialect drops such 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -153,13 +152,28 @@ class _Scanner:
                     self.memory.copies = 0
             rows = len(tree.ids)
             if tree.header is not None or self._known():
-                take = _LINES.get(kind or "") if item else _Scanner.item
-                if take is not None:
-                    take(self, item or lines.decode_item(text))
+                self._line_of(
+                    kind or "" if item else "response_item", item or lines.decode_item(text)
+                )
             tree.seen += len(tree.ids) == rows
         if self.memory.copies:  # all that was read so far was copied
             self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
             self._borrowed()
+
+    def _line_of(self, kind: str, item: Item) -> None:
+        match kind:
+            case "response_item" | "request_item":
+                self._item(item)
+            case "event_msg":
+                self._event(item)
+            case "turn_context":  # what holds in a turn: its model, its directory
+                self._under_way(item.turn_id)
+                self._in_directory(item.cwd or "")
+                self._add(Kind.SETTING)
+            case "compacted":
+                self._compacted()
+            case "inter_agent_communication":
+                self._add(Kind.CUSTOM)
 
     def _add(self, kind: int, own_id: str | None = None) -> int:
         """A row for the line."""
@@ -232,7 +246,7 @@ class _Scanner:
 
     # -- items -------------------------------------------------------------------------------
 
-    def item(self, item: Item) -> None:
+    def _item(self, item: Item) -> None:
         """Take in what the model gets, or gave."""
         kind, memory = item.type or "", self.memory
         if kind == "message" or (not kind and item.role is not None):
@@ -278,8 +292,7 @@ class _Scanner:
     def _active(self) -> None:
         self.tree.activity_ms = max(self.tree.activity_ms, iso_ms(self.line.timestamp or ""))
 
-    def compacted(self, _payload: Item) -> None:
-        """Take in a compaction."""
+    def _compacted(self) -> None:
         memory, summary = (
             self.memory,
             human.summary_of(string(payload_of(self.text).get("message"))),
@@ -288,10 +301,6 @@ class _Scanner:
             self.tree.recode(memory.said[0], Kind.OTHER)  # the summary was an answer, too
             memory.said = None
         self._add(Kind.COMPACTION)
-
-    def inter_agent(self, _payload: Item) -> None:
-        """Take in what another agent said."""
-        self._add(Kind.CUSTOM)
 
     # -- what a human said -------------------------------------------------------------------
 
@@ -324,12 +333,8 @@ class _Scanner:
             self.tree.recode(doubted[0], self._asks())
             self._counts(*doubted)
 
-    def user_event(self, event: Item) -> None:
-        """Take in an event of what a human said."""
-        self._user_event(payload_of(self.text), event.id, None)
-
     def _user_event(self, event: Fields, own_id: str | None, turn_id: str | None) -> None:
-        """The same, unless its item is there already."""
+        """Take in an event of what a human said, unless its item is there already."""
         text = said_by_event(event)
         if not text:
             return
@@ -375,13 +380,31 @@ class _Scanner:
 
     # -- events ------------------------------------------------------------------------------
 
-    def event(self, event: Item) -> None:
-        """Take in an event, if it is of a known kind."""
-        take = _EVENTS.get(event.type or "")
-        if take is not None:
-            take(self, event)
+    def _event(self, event: Item) -> None:  # noqa: C901 - one kind each
+        match event.type:
+            case "item_completed":
+                self._completed(event)
+            case "token_count":
+                self._counted(event)
+            case "user_message":
+                self._user_event(payload_of(self.text), event.id, None)
+            case "task_started" | "turn_started":
+                self._started(event)
+            case "task_complete" | "turn_complete" | "turn_aborted":
+                self._ended(event)
+            case "error":  # it ends the work; the turn's own end may still come
+                self.memory.failed = True
+                self._say_end(Turn.FAILED)
+            case "thread_rolled_back":
+                self._rolled_back(event.num_turns or 0)
+            case "thread_name_updated" if (event.thread_id or "") in ("", self.memory.thread):
+                self.tree.name = safe_line(event.thread_name or "") or None
+            case "patch_apply_end":
+                self._add(Kind.CALL)
+            case "exec_command_end" if shown(payload_of(self.text)):
+                self._add(Kind.CALL, event.id)
 
-    def completed(self, event: Item) -> None:
+    def _completed(self, event: Item) -> None:
         """Take in an item of the newest dialect; most of them double a response item."""
         own = event.item or Named()
         kind = own.type.lower()
@@ -393,21 +416,7 @@ class _Scanner:
         elif shown(item) if kind == "commandexecution" else changed(item) is not None:
             self._add(Kind.CALL, own.id)
 
-    def executed(self, event: Item) -> None:
-        """Take in a finished command: it is a row if it tells what was read."""
-        if shown(payload_of(self.text)):
-            self._add(Kind.CALL, event.id)
-
-    def patched(self, _event: Item) -> None:
-        """Take in the record of a patch."""
-        self._add(Kind.CALL)
-
-    def renamed(self, event: Item) -> None:
-        """Take in a title."""
-        if (event.thread_id or "") in ("", self.memory.thread):
-            self.tree.name = safe_line(event.thread_name or "") or None
-
-    def counted(self, event: Item) -> None:
+    def _counted(self, event: Item) -> None:
         """Take in how many tokens codex counts by now, and how many for the last call."""
         info, memory = event.info, self.memory
         if info is None:
@@ -439,19 +448,13 @@ class _Scanner:
 
     # -- turns -------------------------------------------------------------------------------
 
-    def started(self, event: Item) -> None:
+    def _started(self, event: Item) -> None:
         """A turn begins."""
         name = name_of(event.turn_id)
         if not name or name != self.memory.turn:
             self._begin(name)
         self.memory.tasks = True
         self._context(None, event.model_context_window)
-        self._add(Kind.SETTING)
-
-    def turn_context(self, payload: Item) -> None:
-        """Take in what holds in a turn: its model, its directory."""
-        self._under_way(payload.turn_id)
-        self._in_directory(payload.cwd or "")
         self._add(Kind.SETTING)
 
     def _under_way(self, turn_id: str | None) -> None:
@@ -469,7 +472,7 @@ class _Scanner:
         memory.began = memory.since = len(self.tree)
         memory.said, memory.told, memory.doubted = None, False, None
 
-    def ended(self, event: Item) -> None:
+    def _ended(self, event: Item) -> None:
         """A turn ends; with an error, if one was reported or it was broken off."""
         memory, name = self.memory, name_of(event.turn_id)
         if name and (name == memory.ended or (memory.turn and name != memory.turn)):
@@ -482,11 +485,6 @@ class _Scanner:
             self.tree.marks[ended] = leaf
         self._begin("")
         memory.open, memory.ended, memory.pending = False, ended, 0
-
-    def erred(self, _event: Item) -> None:
-        """An error ends the work; the turn's own end may still come."""
-        self.memory.failed = True
-        self._say_end(Turn.FAILED)
 
     def _say_end(self, turn: Turn) -> None:
         """Let the last answer of the turn say how it ended, or else a row of the line's own."""
@@ -506,9 +504,9 @@ class _Scanner:
         message = self.tree.codes[row] & MESSAGE
         self.tree.recode(row, code(Kind.ASSISTANT, turn=turn) | message)
 
-    def rolled_back(self, event: Item) -> None:
+    def _rolled_back(self, count: int) -> None:
         """The newest turns are taken back: the leaf moves to before them, at most to the start."""
-        tree, count = self.tree, event.num_turns or 0
+        tree = self.tree
         asked = [row for row in tree.up(tree.leaf) if tree.kind(row) in _ASKS] if count > 0 else []
         if not asked:
             return
@@ -531,29 +529,3 @@ def _made_ms(name: str) -> int:
     """When an id was made; 0 where it does not tell."""
     found = _TIMED.match(name)
     return int(found[1] + found[2], 16) if found else 0
-
-
-_Take = Callable[[_Scanner, Item], None]
-_LINES: dict[str, _Take] = {
-    "response_item": _Scanner.item,
-    "request_item": _Scanner.item,
-    "event_msg": _Scanner.event,
-    "turn_context": _Scanner.turn_context,
-    "compacted": _Scanner.compacted,
-    "inter_agent_communication": _Scanner.inter_agent,
-}
-_EVENTS: dict[str, _Take] = {
-    "user_message": _Scanner.user_event,
-    "item_completed": _Scanner.completed,
-    "token_count": _Scanner.counted,
-    "task_started": _Scanner.started,
-    "turn_started": _Scanner.started,
-    "task_complete": _Scanner.ended,
-    "turn_complete": _Scanner.ended,
-    "turn_aborted": _Scanner.ended,
-    "error": _Scanner.erred,
-    "thread_rolled_back": _Scanner.rolled_back,
-    "thread_name_updated": _Scanner.renamed,
-    "patch_apply_end": _Scanner.patched,
-    "exec_command_end": _Scanner.executed,
-}

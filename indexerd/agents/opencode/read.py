@@ -16,25 +16,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from indexerd.agents.lines import (
-    as_dict,
-    as_list,
-    number,
-    parse_object,
-    string,
-    texts_in,
-    time_ms,
-    tokens_of,
-)
-from indexerd.agents.opencode.human import (
-    PROMPTED,
-    Fields,
-    is_shell_note,
-    parts_of,
-    said,
-    status_of,
-    words,
-)
+from indexerd.agents import lines
+from indexerd.agents.lines import as_dict, as_list, number, string, texts_in, time_ms
+from indexerd.agents.opencode import human
+from indexerd.agents.opencode.human import PROMPTED, Fields, parts_of, status_of, words
 from indexerd.events import Compaction, Entry, Kind, Retained, Tokens, ToolCall, ToolResult
 from indexerd.times import iso_of_ms
 
@@ -47,9 +32,9 @@ _SAYS = ("command", "pattern", "url", "query", "description")  # what a call is 
 
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one message's line in full; ValueError where it holds no JSON object."""
-    line = parse_object(data)
+    line = lines.parse_object(data)
     before, parts = parts_of(line, "parent"), parts_of(line)
-    what = said(line, child=line.get("child") is True, shell=is_shell_note(before))
+    what = human.said(line, child=line.get("child") is True, shell=human.is_shell_note(before))
     kind = Kind.OTHER if what.code == PROMPTED else what.kind
     answers, role, error = kind is Kind.ASSISTANT, string(line.get("role")), line.get("error")
     marker = kind is Kind.OTHER and what.code != PROMPTED
@@ -120,7 +105,7 @@ def _tokens(line: Fields) -> Tokens | None:
     if not (asked or output or read_back or written):
         return None
     counted = (asked, output, read_back, written)
-    return tokens_of(counted, total=total or whole, cost=line.get("cost"))
+    return lines.tokens_of(counted, total=total or whole, cost=line.get("cost"))
 
 
 def _call(part: Fields) -> ToolCall:

@@ -15,18 +15,8 @@ import msgspec
 
 from indexerd.agents.base import PATH_MAX, Oversize, Tree
 from indexerd.agents.lines import as_dict, parse_object, safe_line, scan_lines, string, time_ms
-from indexerd.agents.opencode.human import (
-    ANSWERS,
-    PROMPT,
-    PROMPTED,
-    SUMMARY,
-    Fields,
-    Said,
-    is_shell_note,
-    parts_of,
-    said,
-    words,
-)
+from indexerd.agents.opencode import human
+from indexerd.agents.opencode.human import ANSWERS, PROMPT, PROMPTED, SUMMARY, Fields, Said
 from indexerd.events import Header, Kind, Turn
 from indexerd.times import iso_of_ms
 
@@ -117,7 +107,7 @@ def _title(tree: Tree, title: str) -> None:
 def _message(tree: Tree, memory: Memory, line: Fields, offset: int, length: int) -> None:
     entry_id = string(line.get("id"))
     shell = bool(memory.shell) and line.get("parentID") == memory.shell
-    what = said(line, child=memory.child, shell=shell)
+    what = human.said(line, child=memory.child, shell=shell)
     if line.get("role") == "user":
         what = _copied(memory, line, what)
     else:
@@ -134,14 +124,14 @@ def _message(tree: Tree, memory: Memory, line: Fields, offset: int, length: int)
 
 def _copied(memory: Memory, line: Fields, what: Said) -> Said:
     """A prompt that did not fit is stored once more after the compaction: it counts once."""
-    parts = parts_of(line)
-    if what.kind is Kind.CUSTOM and is_shell_note(parts):
+    parts = human.parts_of(line)
+    if what.kind is Kind.CUSTOM and human.is_shell_note(parts):
         memory.shell = string(line.get("id"))
     if what.kind is Kind.OTHER:  # a compaction is asked for
         asked = (one for one in parts if one.get("type") == "compaction")
         memory.overflow = any(one.get("overflow") is True for one in asked)
     if what.code == PROMPT:
-        same = [text for text in words(parts) if not text.startswith(_ATTACHED)]
+        same = [text for text in human.words(parts) if not text.startswith(_ATTACHED)]
         digest = _digest("\n".join(same))
         if memory.copy and digest == memory.prompt:
             what = Said(PROMPTED)

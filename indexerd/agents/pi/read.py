@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexerd.agents.lines import (
-    as_blocks,
-    as_dict,
-    number,
-    parse_object,
-    string,
-    texts_in,
-    tokens_of,
-)
+from indexerd.agents import lines
+from indexerd.agents.lines import as_blocks, as_dict, string, texts_in
 from indexerd.events import Command, Compaction, Edit, Entry, Kind, Retained, ToolCall, ToolResult
 
 ROLES = {
@@ -58,7 +51,7 @@ def made_id(row: int) -> str:
 
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one entry's line in full; ValueError where it holds no JSON object."""
-    line = parse_object(data)
+    line = lines.parse_object(data)
     kind, message = string(line.get("type")), as_dict(line.get("message"))
     fields = _message(message) if kind == "message" else _other(line, kind, entry_id)
     return Entry(
@@ -167,7 +160,7 @@ def _tokens(usage: Any) -> Any:
         return None
     counts = [usage.get(key) for key in ("input", "output", "cacheRead", "cacheWrite")]
     cost = as_dict(usage.get("cost")).get("total")
-    return tokens_of(counts, total=usage.get("totalTokens"), cost=cost)
+    return lines.tokens_of(counts, total=usage.get("totalTokens"), cost=cost)
 
 
 def _ran(message: _Fields) -> Command:
@@ -208,7 +201,7 @@ def _edit(line: _Fields, target: str) -> Edit | None:
 def _compaction(line: _Fields, entry_id: str) -> Compaction:
     kept, index = line.get("firstKeptEntryId"), line.get("firstKeptEntryIndex")
     if entry_id and line.get("id") != entry_id:  # version 1: the id was made, and says the row
-        at = number(index, _ROWS_MAX) if type(index) is int else 0  # the header is 0
+        at = lines.number(index, _ROWS_MAX) if type(index) is int else 0  # the header is 0
         kept = made_id(at - 1) if at else None
     tail, system, before = (
         line.get("retainedTail"),

@@ -14,15 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
+from indexerd.agents import lines
 from indexerd.agents.base import PATH_MAX, WORD_MAX, Oversize, Tree
-from indexerd.agents.lines import (
-    PREVIEWED,
-    decoder,
-    from_ends,
-    safe_line,
-    scan_lines,
-    time_ms,
-)
+from indexerd.agents.lines import PREVIEWED, safe_line, time_ms
 from indexerd.agents.pi.read import ROLES, TYPES, made_id, read
 from indexerd.events import MESSAGE, PAID, Header, Kind, Turn, code
 from indexerd.privacy.redact import redact
@@ -67,12 +61,12 @@ class Line(Struct, rename="camel"):
     branched_from: str | None = None
 
 
-_decode = decoder(Line)
+_decode = lines.decoder(Line)
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
-    for line, offset, text in scan_lines(tree, data, base, _decode):
+    for line, offset, text in lines.scan_lines(tree, data, base, _decode):
         if tree.header is None:
             _header(tree, line)
         elif line.type != "session":
@@ -84,7 +78,7 @@ def scan_oversize(tree: Tree, ends: Oversize) -> None:
 
     Of a first human message only the words before a picture are known.
     """
-    found, offset, text = from_ends(tree, ends, _decode, "id", "parentId", "stopReason")
+    found, offset, text = lines.from_ends(tree, ends, _decode, "id", "parentId", "stopReason")
     if tree.header is None:
         tree.foreign = True
         return
