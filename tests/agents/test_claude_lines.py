@@ -145,26 +145,6 @@ def test_turns_follow_the_stop_reason(stop: str | None, more: dict[str, Any], tu
 # -- facts ---------------------------------------------------------------------------------------
 
 
-def test_tools_tell_what_they_read_wrote_and_were_for() -> None:
-    """formats.md 2.9: by the tool's name; searches and commands are details."""
-    block = {"type": "tool_use", "name": "Write", "id": "t2", "input": {"file_path": "/w/b"}}
-    data = user("u1", None, "hi") + call("a1", "u1", "t1", name="Read", file_path="/w/a")
-    data += answer("a2", "a1", [{"type": "thinking", "thinking": "hm"}, block])
-    data += call("a3", "a2", "t3", name="NotebookEdit", notebook_path="/w/c")
-    data += call("a4", "a3", "t4", name="Bash", command="ls", description="List")
-    data += call("a5", "a4", "t5", name="Task", description="Ask a helper")
-    data += call("a6", "a5", "t6", name="Edit", file_path=7)
-    uses = [use for entry in entries(data, state_of(data), Kind.ASSISTANT) for use in entry.tools]
-    assert [(use.name, use.id, use.reads, use.writes, use.detail) for use in uses] == [
-        ("Read", "t1", ("/w/a",), (), "/w/a"),
-        ("Write", "t2", (), ("/w/b",), "/w/b"),
-        ("NotebookEdit", "t3", (), ("/w/c",), "/w/c"),
-        ("Bash", "t4", (), (), "ls"),
-        ("Task", "t5", (), (), "Ask a helper"),
-        ("Edit", "t6", (), (), ""),
-    ]
-
-
 def test_results_that_failed_or_were_refused_take_their_calls_back() -> None:
     """formats.md 2.9: only such rows are marked, and name their calls."""
     data = user("u1", None, "hi") + call("a1", "u1", "t1")

@@ -43,16 +43,6 @@ def test_a_rewind_is_the_next_prompt_at_an_older_place() -> None:
     assert (state.new_user_messages("a1"), state.new_user_messages("a2")) == (1, 2)
 
 
-def test_two_writers_of_one_file_do_not_mix() -> None:
-    """Two terminals resumed one session: an answer goes on with the prompt that it names."""
-    data = user("u1", None, "one") + answer("a1", "u1")
-    data += user("x1", "a1", "left") + user("y1", "a1", "right")
-    data += answer("x2", "x1", "to the left") + answer("y2", "y1", "to the right")
-    state = state_of(data)
-    assert path(state) == ["u1", "a1", "y1", "y2"]
-    assert path(state_of(data[: data.rindex(b'{"parentUuid":"y1"')])) == ["u1", "a1", "x1", "x2"]
-
-
 def test_bookkeeping_moves_no_leaf() -> None:
     """The leaf's id is stable while only attachments, system lines and commands are added."""
     data = user("u1", None, "one") + attachment("e1", "u1", "environment") + answer("a1", "e1")
@@ -167,17 +157,6 @@ def test_a_prompt_recorded_twice_counts_once() -> None:
         assert state_of(data + once_more).user_messages() == 3
     first = user("u2", "r1", "go on", promptSource="queued") + queued("q1", "u2", "go on")
     assert state_of(start + first).user_messages() == 2
-
-
-def test_the_same_words_typed_again_count_again() -> None:
-    """Only a second record of one prompt is left out, not a second prompt."""
-    start = user("u1", None, "go on") + call("k1", "u1", "t1") + result("r1", "k1", "t1")
-    data = start + queued("q1", "r1", "go on") + answer("a1", "q1") + user("u2", "a1", "go on")
-    assert state_of(data).user_messages() == 3
-    twice = start + queued("q1", "r1", "go on") + queued("q2", "q1", "go on")
-    assert state_of(twice).user_messages() == 3
-    rewound = user("u1", None, "one") + queued("q1", "u1", "go on") + user("u2", None, "go on")
-    assert state_of(rewound).user_messages() == 1  # on a branch of its own
 
 
 # -- compaction ----------------------------------------------------------------------------------

@@ -122,14 +122,3 @@ def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
     assert texts(state_of(data), data) == ["one", "five"]
     assert state_of(data).parent(state_of(data).row("t5") or 0) >= 0
     assert len(state_of(data).tips()) == 3
-
-
-def test_a_rollback_saturates_and_nonsense_does_nothing() -> None:
-    """formats.md 3.8: more turns than there are is all of them; the file's start goes, too."""
-    begun = meta() + item("message", role="developer", content=[]) + talk("t1", "one")
-    gone = state_of(begun, event("thread_rolled_back", num_turns=9))
-    assert (gone.leaf_id, gone.user_messages(), gone.turn) == (None, 0, Turn.OPEN)
-    again = state_of(begun, event("thread_rolled_back", num_turns=9), talk("t2", "two"))
-    assert (again.user_messages(), again.leaf_id) == (1, "t2")
-    for wrong in (0, -1, True, "1", None, 1.5):
-        assert state_of(begun, event("thread_rolled_back", num_turns=wrong)).leaf_id == "t1"

@@ -7,10 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from indexerd.agents.pi import read as read_line
 from indexerd.events import Compaction, Entry, Kind, Retained, code
 from indexerd.sessions.context import Context, context_of
-from indexerd.sessions.facts import file_lists
 from indexerd.sessions.state import SessionState
 from tests.sessions.tree_sessions import entry, line, reader, said, session, state_of
 
@@ -42,40 +40,6 @@ def short(entry_id: str, above: str, kept: str | None, text: str = "S", **more: 
     if kept:
         fields["firstKeptEntryId"] = kept
     return entry("compaction", entry_id, above, **fields)
-
-
-def test_what_is_said_is_in_the_context_and_the_rest_is_not() -> None:
-    """S1.18, S1.32, S1.33: messages, hidden notes, summaries of branches; no settings, no state."""
-    found = seen(
-        said("s", None, "system", "be kind"),
-        *[said("a", "s", "user", "one"), entry("custom", "x", "a", customType="e", data={"n": 1})],
-        entry("custom_message", "n", "x", customType="e", content="note", display=False),
-        entry("branch_summary", "e", "n", fromId="q", summary=""),
-        entry("branch_summary", "l", "e", fromId="q", summary="left"),
-        entry("label", "k", "l", targetId="a", label="x"),
-        entry("session_info", "i", "k", name="x"),
-        entry("whatever", "w", "i", summary="x", content="x"),
-        entry(
-            "message", "r", "w", message={"role": "bashExecution", "command": "ls", "output": "o"}
-        ),
-        said("z", "r", "toolResult"),
-    )
-    assert view(found) == [
-        "system be kind",
-        "user one",
-        "custom note",
-        "branchSummary left",
-        "bashExecution $ ls\no",
-        "toolResult",
-    ]
-    assert [one.entry.id for one in found.messages] == ["s", "a", "n", "l", "r", "z"]
-
-
-def test_a_compaction_stands_for_what_came_before_the_entry_it_keeps() -> None:
-    """S1.19: summary, then the kept entries, then the later ones."""
-    found = seen(*TALK, short("e", "d", "c"), said("f", "e", "user", "three"))
-    assert view(found) == ["compactionSummary S", "user two", "assistant 2", "user three"]
-    assert found.messages[0].entry.id == "e"
 
 
 @pytest.mark.parametrize("kept", [None, "nobody", "e", "f"])
@@ -172,27 +136,3 @@ def test_any_agents_entries_make_a_context() -> None:
     found = context_of(state, read)
     assert view(found) == ["compactionSummary t4", "user again", "user t5"]
     assert (found.model, found.thinking_level) == ({"provider": None, "modelId": "m"}, None)
-
-
-# -- a path's past -------------------------------------------------------------------------------
-
-
-def test_file_lists_are_cumulative_and_trust_the_agents_own_summaries() -> None:
-    """S1.21, S1.23: calls, compactions, branch summaries; not what an extension summed up."""
-    calls = [
-        {"type": "toolCall", "id": str(n), "name": name, "arguments": {"path": path}}
-        for n, (name, path) in enumerate(
-            [("read", "b"), ("read", "w"), ("write", "w"), ("edit", "e"), ("bash", "no")]
-        )
-    ]
-    told = {"readFiles": ["a", "e", 5], "modifiedFiles": ["m"]}
-    stored = [
-        entry("message", "a", None, message={"role": "assistant", "content": calls}),
-        short("c", "a", None, details=told),
-        entry("branch_summary", "s", "c", summary="x", details={"readFiles": ["\U0001f600"]}),
-        short("d", "s", None, details={"readFiles": ["hook"]}, fromHook=True),
-        short("f", "d", None, details="odd"),
-    ]
-    found = file_lists(read_line(one, "") for one in stored)
-    assert found.read == ("a", "b", "\U0001f600")
-    assert found.modified == ("e", "m", "w")
