@@ -301,7 +301,7 @@ def line(row: Row) -> Shown:
         "moment": _moment(stamp),
         "touched": {"filesModified": "changed", "filesRead": "read"}.get(touched, ""),
         "files": [(escape_path(basename(one)), escape_path(one)) for one in files[:FILES_SHOWN]],
-        "more_files": len(files) - FILES_SHOWN,
+        "more_files": max(0, len(files) - FILES_SHOWN),
         "behind": f"{behind} message{'' if behind == 1 else 's'} behind" if behind else "",
         # A command that would not show as it is, is not offered for pasting.
         "resume": resume if escape_path(resume) == resume else "",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.exported import EVIL, FORKED, forked, hostile, page_of
-from tests.browser.tabs import NARROW, WIDE, Tabs, findings
+from tests.browser.tabs import WIDE, Tabs
 from tests.sessions.tree_sessions import said
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return forked(tmp_path_factory.mktemp("forked"))
 
 
-def opened(
-    tabs: Tabs, file: Path, fragment: str = "", *, width: int = WIDE, dark: bool = False
-) -> Page:
+def opened(tabs: Tabs, file: Path, fragment: str = "") -> Page:
     """The page, from disk, without a network, drawn."""
-    page = tabs.open(file.as_uri() + fragment, width=width, dark=dark, offline=True)
+    page = tabs.open(file.as_uri() + fragment, offline=True)
     expect(page.locator("[role=treeitem]").first).to_be_attached()
     return page
 
@@ -50,11 +48,6 @@ def rows(page: Page) -> list[str]:
         ".map((one) => one.textContent).join(' '))"
     )
     return told
-
-
-def focused(page: Page) -> Locator:
-    """What has the keyboard."""
-    return page.locator("*:focus")
 
 
 def press(page: Page, *keys: str) -> None:
@@ -112,35 +105,6 @@ def test_the_policy_lets_nothing_in(tabs: Tabs, page_file: Path) -> None:
     for breach in ("policy: img-src", "policy: require-trusted-types-for", "request: GET http:"):
         assert breach in told
     tabs.forgive("")
-
-
-def test_the_tree_goes_by_keys_alone(tabs: Tabs, page_file: Path) -> None:
-    """S1.41: an abandoned branch is reached, opened and shown; Escape leads back to the leaf."""
-    page = opened(tabs, page_file)
-    page.locator('.row[tabindex="0"]').focus()
-    press(page, "Home")
-    expect(focused(page)).to_contain_text("Where do alerts go?")
-    press(page, "ArrowDown", "ArrowRight", "ArrowDown")
-    expect(focused(page)).to_contain_text("I look.")
-    press(page, "ArrowLeft", "ArrowLeft")
-    expect(focused(page)).to_have_attribute("aria-expanded", "false")
-    press(page, "ArrowDown", "ArrowDown")
-    expect(focused(page)).to_contain_text("Take Redis.")
-    expect(focused(page)).to_have_attribute("aria-expanded", "false")
-    press(page, "ArrowRight", "ArrowRight", "Enter")
-    expect(shown(page)).to_contain_text("Redis is too big.")
-    expect(shown(page)).not_to_contain_text("It is written.")
-    expect(page).to_have_url(re.compile("#leaf=f&target=e$"))
-    expect(page.locator("#reset")).to_be_visible()
-    press(page, "Escape")
-    expect(shown(page)).to_contain_text("It is written.")
-    expect(page.locator("#reset")).to_be_hidden()
-    press(page, "End")
-    expect(focused(page)).to_contain_text("leaf")
-    levels = page.locator("[role=treeitem]").evaluate_all(
-        "(rows) => rows.map((row) => row.ariaLevel)"
-    )
-    assert levels == ["1", "1", "2", "1", "2", "2", "1", "2", "2"]
 
 
 def test_filters_and_search(tabs: Tabs, page_file: Path) -> None:
@@ -242,35 +206,6 @@ def test_the_sidebar_stays_below_the_header(tabs: Tabs, page_file: Path) -> None
     side, head = page.evaluate(f"({told})('#side')"), page.evaluate(f"({told})('.top')")
     assert side["top"] == pytest.approx(head["bottom"], abs=0.5)
     assert side["bottom"] == pytest.approx(400, abs=0.5)
-
-
-def test_small_screens_and_the_dark(tabs: Tabs, page_file: Path) -> None:
-    """S1.42: below 900 px the sidebar is folded away; at 360 px nothing is too wide."""
-    ground = "getComputedStyle(document.body).backgroundColor"
-    page = opened(tabs, page_file)
-    expect(page.locator("#side")).to_be_visible()
-    light = page.evaluate(ground)
-    page = opened(tabs, page_file, width=NARROW, dark=True)
-    expect(page.locator("#side")).to_be_hidden()
-    assert page.evaluate(ground) != light
-    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    page.locator("#toggle").click()
-    expect(page.locator("#side")).to_be_visible()
-    page.locator(".row").last.click()
-    expect(page.locator("#side")).to_be_hidden()
-
-
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_axe_finds_nothing_serious(tabs: Tabs, page_file: Path, width: int, dark: bool) -> None:
-    """No serious finding, with the tree in sight, a branch shown, and all that folds unfolded."""
-    page = opened(tabs, page_file, "#leaf=f&target=c", width=width, dark=dark)
-    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
-    if width == NARROW:
-        assert findings(page) == []
-        page.locator("#toggle").click()
-    expect(page.locator("#tree")).to_be_visible()
-    assert findings(page) == []
 
 
 def test_a_long_and_hostile_session(tabs: Tabs, tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ def test_the_tree_goes_by_keys_to_an_abandoned_branch_and_back(home: Served, tab
     expect(page.locator("#tree .row:focus")).to_contain_text("Take Redis.")
     expect(page.locator("#tree .row:focus")).to_have_attribute("aria-expanded", "false")
     press(page, "ArrowRight", "ArrowRight", "Enter")
+    levels = "(rows) => rows.map((row) => row.ariaLevel).join('')"
+    assert page.locator("[role=treeitem]").evaluate_all(levels)[:9] == "112122122"
     expect(shown(page)).to_contain_text("Redis is too big.")
     expect(shown(page)).not_to_contain_text("It is written.")
     expect(page).to_have_url(re.compile("#leaf=f&target=e$"))

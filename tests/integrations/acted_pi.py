@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tests.integrations.acting import Acting
+from tests.integrations.acting import HELLO
 
 HERE = Path(__file__).parent
 EXTENSION = HERE.parents[1] / "indexerd/integrations/pi"
@@ -138,4 +138,4 @@ class Pi:
 
 def greeting(**settings: Any) -> dict[str, Any]:
     """What `hello` says."""
-    return Acting.HELLO | {"settings": settings}
+    return HELLO | {"settings": settings}

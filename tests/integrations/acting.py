@@ -10,12 +10,12 @@ import json
 import socket
 import socketserver
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-Answer = Callable[[dict[str, Any]], Any]
+HELLO = {"version": "0", "protocol": 1, "capabilities": []}
 
 
 class Refusal(Exception):  # noqa: N818 - what a daemon says, and no fault of this program
@@ -32,87 +32,91 @@ class Raw(bytes):
     __slots__ = ()
 
 
-class _Server(socketserver.ThreadingUnixStreamServer):
+class HangUp:
+    """The end of the connection, to answer with."""
+
+
+class Acting(socketserver.ThreadingUnixStreamServer):
+    """What was asked, what is answered (a value, or a function of the params), and who listens."""
+
     daemon_threads = True
-    actor: Acting
 
-
-class _Talk(socketserver.StreamRequestHandler):
-    server: _Server
-
-    def handle(self) -> None:
-        with suppress(OSError):
-            self.server.actor.serve(self)
-
-
-class Acting:
-    """What was asked, what is answered, and who listens."""
-
-    HELLO: ClassVar[dict[str, Any]] = {"version": "0", "protocol": 1, "capabilities": []}
-
-    def __init__(self, answers: Mapping[str, Answer | Any]) -> None:
-        self.answers: dict[str, Answer | Any] = {"hello": self.HELLO, "subscribe": {}, **answers}
+    def __init__(self, path: Path, answers: dict[str, Any]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        super().__init__(str(path), _Talk)
+        self.answers: dict[str, Any] = {"hello": HELLO, "subscribe": {}, **answers}
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.connections = 0
-        self._ears: list[_Talk] = []
+        self.over = threading.Event()
+        self.ears: list[_Talk] = []
 
     def params(self, method: str) -> list[dict[str, Any]]:
         """What a method was asked with, in order."""
         return [params for name, params in self.asked if name == method]
 
+    @property
+    def methods(self) -> list[str]:
+        """What was asked, in order."""
+        return [name for name, _ in self.asked]
+
     def tell(self, **event: Any) -> None:
         """Send an event to whoever listens."""
         line = {"jsonrpc": "2.0", "method": "event", "params": event}
-        for talk in self._ears:
+        for talk in self.ears:
             talk.wfile.write(json.dumps(line).encode() + b"\n")
 
     def hang_up(self) -> None:
         """End every listening connection; whoever comes back counts anew."""
-        ended, self._ears = self._ears, []
+        ended, self.ears = self.ears, []
         for talk in ended:
             talk.connection.shutdown(socket.SHUT_RDWR)
 
-    @property
-    def heard_by(self) -> int:
-        """How many have subscribed."""
-        return len(self._ears)
 
-    def serve(self, talk: _Talk) -> None:
+class _Talk(socketserver.StreamRequestHandler):
+    server: Acting
+
+    def handle(self) -> None:
         """One connection, to its end."""
-        self.connections += 1
-        for line in talk.rfile:
-            request = json.loads(line)
-            method, params = request["method"], request["params"]
-            self.asked.append((method, params))
-            talk.wfile.write(self._reply(request["id"], method, params))
-            if method == "subscribe":
-                self._ears.append(talk)
-
-    def _reply(self, request_id: int, method: str, params: dict[str, Any]) -> bytes:
-        found = self.answers.get(method)
-        said: dict[str, Any]
-        try:
-            result = found(params) if callable(found) else found
-        except Refusal as refusal:
-            said = {"error": refusal.error}
-        else:
-            if isinstance(result, Raw):
-                return result
-            said = {"result": result}
-        return json.dumps({"jsonrpc": "2.0", "id": request_id, **said}).encode() + b"\n"
+        self.server.connections += 1
+        with suppress(OSError):
+            for line in self.rfile:
+                request = json.loads(line)
+                method, params = request["method"], request.get("params", {})
+                self.server.asked.append((method, params))
+                found: Any = self.server.answers.get(method)
+                said: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
+                try:
+                    said["result"] = found = found(params) if callable(found) else found
+                except Refusal as refusal:
+                    said["error"] = refusal.error
+                if isinstance(found, HangUp):
+                    return
+                told = found if isinstance(found, Raw) else json.dumps(said).encode() + b"\n"
+                self.wfile.write(told)
+                if method == "subscribe":
+                    self.server.ears.append(self)
 
 
 @contextmanager
-def acting(path: Path, **answers: Answer | Any) -> Iterator[Acting]:
+def acting(path: Path, **answers: Any) -> Iterator[Acting]:
     """Answer on a socket until the block ends."""
-    actor = Acting(answers)
-    with _Server(str(path), _Talk) as server:
-        server.actor = actor
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    with Acting(path, answers) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         try:
-            yield actor
+            yield server
         finally:
+            server.over.set()
             server.shutdown()
             thread.join()
             path.unlink(missing_ok=True)
+
+
+def slow(seconds: float, answer: Any) -> Callable[[dict[str, Any]], Any]:
+    """An answer that takes its time."""
+
+    def late(_params: dict[str, Any]) -> Any:
+        threading.Event().wait(seconds)
+        return answer
+
+    return late

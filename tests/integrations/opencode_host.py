@@ -1,19 +1,11 @@
-"""An opencode that calls its plugin's hooks, and a daemon that answers from a script.
-
-node stands in for bun, on which opencode runs; the plugin uses only what both have. The daemon
-is at the other end of a real socket, in a thread of the test's own.
-"""
+"""An opencode that calls its plugin's hooks; node stands in for bun, on which opencode runs."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import socketserver
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,75 +53,12 @@ MESSAGES: list[dict[str, Any]] = [
     REFERENCE | {"content": ANSWERED, "details": {"sessionIds": ["s-1"], "question": "why?"}},
 ]
 STATUS = ["✅ resolved 1 reference(s)", "⚠️ failed to resolve 1 reference(s)"]
-EXPANDED = {"messages": MESSAGES, "statusText": STATUS}
-HELLO = {"protocol": 1, "settings": {"notificationAutoClearMs": 1234}}
-ANSWERS = {
-    "hello": HELLO,
-    "expand": EXPANDED,
+ANSWERS: dict[str, Any] = {
+    "hello": {"protocol": 1, "settings": {"notificationAutoClearMs": 1234}},
+    "expand": {"messages": MESSAGES, "statusText": STATUS},
     "resume_context": {"text": "Relevant context: a.py", "missingFiles": []},
 }
 TYPED = "Do it as in @@widget, please."
-
-Script = Callable[[dict[str, Any]], bytes | None]
-
-
-class Daemon(socketserver.ThreadingUnixStreamServer):
-    """Answers by a script, and keeps what it was asked; None from the script hangs up."""
-
-    daemon_threads = True
-
-    def __init__(self, path: Path, script: Script) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        super().__init__(str(path), _Peer)
-        self.script = script
-        self.asked: list[dict[str, Any]] = []
-        self.over = threading.Event()
-
-    def methods(self) -> list[str]:
-        return [one["method"] for one in self.asked]
-
-
-class _Peer(socketserver.StreamRequestHandler):
-    server: Daemon
-
-    def handle(self) -> None:
-        for line in self.rfile:
-            request = json.loads(line)
-            self.server.asked.append(request)
-            answer = self.server.script(request)
-            if answer is None:
-                return
-            try:
-                self.wfile.write(answer)
-            except OSError:  # the plugin has heard enough
-                return
-
-
-def scripted(answers: dict[str, Any]) -> Script:
-    """A well-behaved daemon: an answer for each method."""
-
-    def answer(request: dict[str, Any]) -> bytes:
-        found = {"jsonrpc": "2.0", "id": request["id"], "result": answers[request["method"]]}
-        return json.dumps(found, ensure_ascii=False).encode() + b"\n"
-
-    return answer
-
-
-well = scripted(ANSWERS)
-
-
-@contextmanager
-def daemon(path: Path, script: Script = well) -> Iterator[Daemon]:
-    """A daemon for a block."""
-    with Daemon(path, script) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.over.set()
-            server.shutdown()
-            thread.join()
 
 
 def run(
@@ -152,8 +81,7 @@ def prompt(*texts: str, session: str = "ses_a", **last: Any) -> list[Any]:
     message = {"id": "msg_1", "sessionID": session, "role": "user"}
     of = {"sessionID": session, "messageID": "msg_1", "type": "text"}
     parts = [of | {"id": f"prt_0123456789a{n}Zz", "text": text} for n, text in enumerate(texts)]
-    if last:
-        parts[-1] |= last
+    parts[-1] |= last
     return ["chat.message", {"sessionID": session}, {"message": message, "parts": parts}]
 
 

@@ -1,0 +1,323 @@
+"""The plugin for opencode, run by node, with an opencode around it that records what it is asked.
+
+Skipped where there is no node. The host is that of opencode_host.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from indexerd.client import socket_path
+from tests.integrations.acting import HangUp, Raw, Refusal, acting, slow
+from tests.integrations.opencode_host import (
+    ANSWERED,
+    ANSWERS,
+    MESSAGES,
+    NODE,
+    PLUGIN,
+    STATUS,
+    SUMMARY,
+    TYPED,
+    needs_node,
+    parts,
+    prompt,
+    run,
+)
+
+pytestmark = needs_node
+
+
+@pytest.fixture
+def env(socket: Path, tmp_path: Path) -> dict[str, str]:
+    """What the plugin's process is told."""
+    return {"HOME": str(tmp_path), "INDEXERD_SOCKET": str(socket)}
+
+
+def added(env: dict[str, str], socket: Path, expand: Any, *, typed: str = TYPED) -> Any:
+    """What is put behind a prompt, and the toasts, where `expand` is answered so."""
+    with acting(socket, **ANSWERS | {"expand": expand}):
+        found = run(env, prompt(typed))
+    assert parts(found)[0]["text"] == typed
+    return [part["text"] for part in parts(found)[1:]], found["toasts"]
+
+
+# -- what is put behind a prompt -----------------------------------------------------------------
+
+
+def test_references_come_behind_the_prompt(env: dict[str, str], socket: Path) -> None:
+    """S0.53, S1.38: parts behind the user's own, in order and hidden; the user sees a note."""
+    with acting(socket, **ANSWERS) as daemon:
+        found = run(env, prompt(TYPED, "And this."))
+    own, more, summary, answer = parts(found)
+    assert (own["text"], more["text"]) == (TYPED, "And this.")
+    assert "synthetic" not in own
+    assert [summary["text"], answer["text"]] == [SUMMARY, ANSWERED]
+    for part, of in ((summary, MESSAGES[0]), (answer, MESSAGES[1])):
+        assert (part["type"], part["synthetic"]) == ("text", True)
+        assert (part["sessionID"], part["messageID"]) == ("ses_a", "msg_1")
+        assert part["metadata"] == {"indexerd": {"customType": of["customType"], **of["details"]}}
+    assert parts(found) == found["outputs"][0]["output"]["parts"], "added in their order, too"
+    assert daemon.methods == ["hello", "expand"]
+    text = f"{TYPED}\n\nAnd this."
+    asked = {"text": text, "sessionId": "ses_a", "cwd": "/w", "turnId": "msg_1"}
+    assert daemon.params("expand") == [asked]
+    (toast,) = found["toasts"]
+    assert (toast["variant"], toast["duration"]) == ("warning", 1234)
+    assert all(text in toast["message"] for text in STATUS)
+
+
+def test_only_what_needs_an_answer_opens_a_connection(env: dict[str, str], socket: Path) -> None:
+    """S0.51, X10: not a prompt without `@@` of the user's own, nor one that a model wrote."""
+    machine = prompt("Look.", "Called the Read tool: @@widget", synthetic=True)
+    unseen = prompt("Look.", "@@widget", ignored=True)
+    helper = prompt("See @@widget: what is it?", session="ses_b")
+    with acting(socket, **ANSWERS) as daemon:
+        calls = [prompt("No reference: a@b, @one."), machine, unseen, helper]
+        found = run(env, *calls, parents={"ses_b": "ses_0"})
+    assert [len(parts(found, nth)) for nth in range(4)] == [1, 2, 2, 1]
+    assert daemon.asked == []
+
+
+def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Path) -> None:
+    """Behind the first prompt of an older session, once in a process; never in a new one."""
+    again = [prompt("Go on.", session=one) for one in ("old", "old", "new", "old", "other")]
+    with acting(socket, **ANSWERS) as daemon:
+        found = run(env, *again, begun={"old": [{}], "other": [{}]})
+    texts = [[part["text"] for part in parts(found, nth)] for nth in range(5)]
+    context = ["Go on.", "Relevant context: a.py"]
+    assert texts == [context, ["Go on."], ["Go on."], ["Go on."], context]
+    asked = daemon.params("resume_context")
+    assert [one["session"] for one in asked] == ["old", "other"]
+    assert len({one["resumeId"] for one in asked}) == 2
+
+
+def test_a_context_that_stands_there_is_not_repeated(env: dict[str, str], socket: Path) -> None:
+    """S0.55: `opencode run --continue` again and again has it once, until it is compacted away."""
+    ours = {"parts": [{"type": "text", "text": "Relevant context: a.py", "synthetic": True}]}
+    typed = {"parts": [{"type": "text", "text": "Relevant context: a.py"}]}
+    older = {"parts": [{"type": "text", "text": "Relevant context: b.py", "synthetic": True}]}
+    compacted = {"parts": [{"type": "compaction"}]}
+    begun = {
+        "stands": [{}, ours, typed],
+        "compacted": [ours, compacted, {}],
+        "again": [ours, compacted, ours],
+        "typed": [typed],
+        "changed": [older],
+    }
+    with acting(socket, **ANSWERS):
+        found = run(env, *[prompt("Go on.", session=one) for one in begun], begun=begun)
+    put = {one: len(parts(found, nth)) - 1 for nth, one in enumerate(begun)}
+    assert put == {"stands": 0, "compacted": 1, "again": 0, "typed": 1, "changed": 1}
+
+
+def test_ids_come_after_all_others(env: dict[str, str], socket: Path) -> None:
+    """S0.55: whatever ids the user's parts have, what is added is kept behind them."""
+    made = ("prt_0123456789abZZZZZZZZZZZZZZ", "prt_ffffffffffffzzzzzzzzzzzzzz", "prt_mine", "prt_")
+    calls = [prompt(TYPED, id=one, session=one) for one in made]
+    calls[0][2]["parts"].insert(0, {"id": "prt_00", "type": "file", "url": "data:,"})
+    with acting(socket, **ANSWERS):
+        found = run(env, *calls)
+    for nth, own in enumerate(made):
+        ids = [part["id"] for part in parts(found, nth)]
+        assert ids[-3] == own
+        assert len({*ids}) == len(ids)
+        assert all(one.startswith("prt") for one in ids)
+        assert [part["text"] for part in parts(found, nth)[-2:]] == [SUMMARY, ANSWERED]
+
+
+# -- a daemon that is not well -------------------------------------------------------------------
+
+
+def _refuse(_params: Any) -> Any:
+    raise Refusal("internal", "no")
+
+
+BROKEN: dict[str, Any] = {
+    "hangs up": HangUp(),
+    "is silent": Raw(b""),
+    "stops in the middle": Raw(b'{"jsonrpc":"2.0","id":2,"resu'),
+    "says nonsense": Raw(b"nonsense\n"),
+    "says null": Raw(b"null\n"),
+    "refuses": _refuse,
+    "answers at great length": {"messages": MESSAGES, "more": "x" * 5_000_000},
+    "answers oddly": [1, 2],
+    "answers with odd messages": {"messages": [1, {"content": 2}, {}, {"content": " "}]},
+    "answers with an odd status": {"messages": {}, "statusText": [1, None]},
+    "answers with too much": {"messages": [{"content": "x" * 400_000}]},
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_broken_daemon_is_not_noticed(how: str, env: dict[str, str], socket: Path) -> None:
+    """S0.51: whatever the daemon does, the prompt goes through as it is, and nothing is said."""
+    assert added(env, socket, BROKEN[how]) == ([], [])
+
+
+def test_no_daemon_and_no_opencode_either(env: dict[str, str], tmp_path: Path) -> None:
+    """S0.51: no socket, a file in its place, too long a path, a silent one: nothing happens."""
+    (tmp_path / "file").write_text("")
+    with acting(tmp_path / "silent", hello=Raw(b"")):
+        for place in ("none.sock", "file", "x" * 300, "silent"):
+            found = run(env | {"INDEXERD_SOCKET": str(tmp_path / place)}, prompt(TYPED))
+            assert len(parts(found)) == 1
+    with acting(tmp_path / "s.sock", **ANSWERS) as daemon:
+        for trouble in ("broken", "absent"):
+            found = run(env, prompt(TYPED), file=PLUGIN, **{trouble: True})
+            assert len(parts(found)) == 3, "its own daemon answered all the same"
+        assert daemon.methods == ["hello", "expand"] * 2
+
+
+def test_too_long_a_prompt_is_left_alone(tmp_path: Path, socket: Path, env: dict[str, str]) -> None:
+    """Socket: no request line of more than 1 MiB is sent; the user hears why nothing came."""
+    driver = tmp_path / "long.js"
+    source = PLUGIN.read_text().replace("REQUEST_MAX = 1_000_000", "REQUEST_MAX = 400")
+    driver.write_text(source)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    with acting(socket, **ANSWERS) as daemon:
+        found = run(env, prompt(TYPED + "x" * 400), prompt(TYPED), file=driver)
+    assert [len(parts(found, nth)) for nth in (0, 1)] == [1, 3]
+    assert daemon.methods == ["hello", "expand"]
+    assert found["toasts"][0]["message"].startswith("this prompt is too long: ")
+
+
+def test_a_question_may_take_its_time(env: dict[str, str], socket: Path) -> None:
+    """S0.65: an answer to a question is waited for; that to a mere reference is not.
+
+    Whether there is one is seen in linear time, whatever was pasted.
+    """
+    late = slow(2.6, ANSWERS["expand"])  # longer than a plain answer may take
+    for typed, put in (("@@widget: which colour?", 2), ("@@widget, which colour?", 0)):
+        assert len(added(env, socket, late, typed=typed)[0]) == put
+    for typed in ("@@a:" * 12_000, "@@a?:" * 10_000):
+        assert len(added(env, socket, ANSWERS["expand"], typed=typed)[0]) == 2
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"XDG_RUNTIME_DIR": "{}/run", "INDEXERD_STATE_DIR": "{}/other"},
+        {"XDG_RUNTIME_DIR": "run", "INDEXERD_STATE_DIR": "~/mine", "XDG_STATE_HOME": "{}/x"},
+        {"XDG_STATE_HOME": "{}/xdg"},
+        {"XDG_STATE_HOME": "relative"},
+        {"INDEXERD_SOCKET": "~/s", "XDG_RUNTIME_DIR": "{}/run"},
+    ],
+)
+def test_the_socket_is_where_the_daemon_has_it(named: dict[str, str]) -> None:
+    """Contract: the plugin's rule for the socket's place is the daemon's own."""
+    with TemporaryDirectory(prefix="ix-") as home:  # a socket's path may not be long
+        env = {key: value.format(home) for key, value in named.items()} | {"HOME": home}
+        with acting(Path(socket_path(env)), **ANSWERS):
+            assert len(parts(run(env, prompt(TYPED)))) == 3
+
+
+# -- what the user is told of references that came to nothing ------------------------------------
+
+NEAR = [{"name": f"n {n}", "sessionId": f"s-{n}"} for n in range(6)]
+ASKED = [{"question": "b?", "status": "failed", "code": "c", "message": "no model"}]
+FAILED: list[dict[str, Any]] = [
+    {"raw": "@@ok", "status": "resolved", "questions": [{"question": "a?", "status": "answered"}]},
+    {"raw": "@@nope\x1b[31m", "status": "not_found", "notes": ["try\nagain"]},
+    {"raw": "@@two", "status": "ambiguous", "candidates": NEAR},
+    {"raw": "@@bad", "status": "invalid_meta"},
+    {"raw": "@@many", "status": "over_limit"},
+    {"raw": "@@asked", "status": "resolved", "questions": ASKED},
+]
+TOLD = [
+    "✅ resolved 2 reference(s)",
+    "@@nope [31m: no such session",
+    "@@nope [31m: try again",
+    "@@two is ambiguous: n 0 (@@s-0); n 1 (@@s-1); n 2 (@@s-2); n 3 (@@s-3)",
+    "@@bad: its meta file is invalid",
+    "@@many: one reference too many",
+    "@@asked: no model",
+]
+
+
+def test_what_failed_is_told_and_why(env: dict[str, str], socket: Path) -> None:
+    """S0.51, S0.64: each reference and question that failed has a line, long enough to be read."""
+    expanded = {"messages": MESSAGES, "references": FAILED, "statusText": TOLD[:1]}
+    _, (toast,) = added(env, socket, expanded)
+    assert toast["message"].splitlines() == TOLD
+    assert (toast["variant"], toast["duration"]) == ("warning", 8000)
+
+
+def test_what_is_told_is_bounded(env: dict[str, str], socket: Path) -> None:
+    """X9: few and short lines, whatever the answer holds; nothing where nothing failed."""
+    long = [{"raw": f"@@{n}" + "x" * 999, "status": "not_found"} for n in range(50)]
+    wide = [{"raw": "@@a", "status": "resolved", "notes": ["y" * 9999]}]
+    odd: list[Any] = [None, 5, {}, {"raw": "@@a", "questions": 5, "notes": 5, "status": "resolved"}]
+    toasts = []
+    for references in (long + wide, wide, odd, "odd", FAILED[:1], None):
+        toasts += added(env, socket, {"references": references})[1]
+    many, one = (toast["message"].splitlines() for toast in toasts)
+    assert (len(many), many[-1]) == (6, "… and 46 more")
+    assert max(map(len, many + one)) == 300
+
+
+# -- MCP -----------------------------------------------------------------------------------------
+
+
+def test_the_mcp_server_is_registered(env: dict[str, str], tmp_path: Path) -> None:
+    """Once, by the command that `integrate` wrote in; never over the user's own."""
+    installed = tmp_path / "plugins/indexerd.js"
+    installed.parent.mkdir()
+    command = [sys.executable, "-m", 'odd "name"']
+    installed.write_text(PLUGIN.read_text().replace("__INDEXERD_COMMAND__", json.dumps(command)))
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    theirs = {"indexerd": {"enabled": False}}
+    other = {"other": {"type": "local", "command": ["x"]}}
+    calls = [["config", {}], ["config", {"mcp": dict(theirs)}], ["config", {"mcp": dict(other)}]]
+    found = run(env, *calls, file=installed)
+    ours = {"indexerd": {"type": "local", "command": [*command, "mcp"]}}
+    configs = [one["input"].get("mcp") for one in found["outputs"]]
+    assert configs == [ours, theirs, other | ours]
+    # As it is in the package, it starts `indexerd` of the PATH; without one, nothing.
+    node = str(Path(str(NODE)).parent)
+    found = run(env | {"PATH": f"{tmp_path}:{node}"}, ["config", {}])
+    assert found["outputs"][0]["input"] == {}
+
+
+def test_tools_learn_which_session_and_turn_are_theirs(env: dict[str, str]) -> None:
+    """S4.26, S0.64: one that is about the present session, unless it names another; one that asks.
+
+    A turn is a message of the user, whatever the model says.
+    """
+
+    def call(tool: str, **args: Any) -> list[Any]:
+        tool = f"indexerd_{tool}" if tool != "bash" else tool
+        return ["tool.execute.before", {"tool": tool, "sessionID": "ses_a"}, {"args": args}]
+
+    calls = [
+        call("set_relevant_context", setName="files", items=[]),
+        call("get_relevant_context", session=""),
+        call("get_relevant_context", session="other"),
+        call("query_session"),
+        call("bash"),
+        ["tool.execute.before", {"tool": "bash"}, {}],
+    ]
+    found = run(env, *calls)["outputs"]
+    given = [one["output"].get("args", {}).get("session") for one in found]
+    assert given == ["ses_a", "ses_a", "other", None, None, None]
+    second = prompt("And now?")
+    second[2]["message"]["id"] = "msg_2"
+    turns = [
+        *(call("query_session", turnId="own"), prompt("Hello."), call("query_session")),
+        *(call("expand_references"), call("get_session", turnId="own")),
+        *(prompt("Hello.", session="ses_b"), second, call("query_session", turnId="own")),
+    ]
+    found = run(env, *turns)["outputs"]
+    asked = [one["output"]["args"]["turnId"] for one in found if "args" in one["output"]]
+    assert asked == ["own", "msg_1-tools", "msg_1-tools", "own", "msg_2-tools"]
+
+
+def test_the_file_exports_the_plugin_alone(env: dict[str, str]) -> None:
+    """Older versions of opencode call everything that a plugin's file exports."""
+    found = run(env)
+    assert [kind for _, kind in found["exported"]] == ["function"]
+    assert {*found["hooks"]} == {"config", "chat.message", "tool.execute.before"}

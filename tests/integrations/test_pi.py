@@ -1,0 +1,572 @@
+"""pi's extension: prompts, status, command, tools, completion; pi and the daemon are acted."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.world import until
+from tests.integrations.acted_pi import BLOCK, KEY, SAID, Pi, greeting, needed
+from tests.integrations.acting import Raw, Refusal, acting, slow
+
+pytestmark = needed
+ASKING = "⏳ asking..."
+QUEUED = "@@… is expanded only in a prompt of its own"
+
+
+# -- what goes with a prompt ---------------------------------------------------------------------
+
+
+def test_a_prompt_without_a_reference_asks_nothing(pi: Pi, socket: Path) -> None:
+    """S0.51, X10: a single `@`, or `@@` in a file, opens no connection; words after it do."""
+    file = '<file name="/w/notes.txt">\nfar @@there: what was decided?\n</file>\n'
+    with acting(socket, expand={"messages": [BLOCK]}) as daemon:
+        pi.start()
+        before = daemon.connections
+        assert pi.prompt("Look at @file and mail me@example.com.") == []
+        assert pi.prompt(f"{file}Please read it.") == []
+        assert daemon.connections == before
+        assert pi.prompt(f"{file}As in @@here.") == [BLOCK]
+        (asked,) = daemon.params("expand")
+        pi.ends()
+    assert asked["text"].strip() == "As in @@here."
+    assert pi.statuses == []
+
+
+def test_messages_keep_their_order_and_nothing_else_of_them(pi: Pi, socket: Path) -> None:
+    """S0.53, S1.38: each message as one, hidden, of our type; what is none is passed over."""
+    odd: list[Any] = [None, "text", {"content": 5}, {"content": ""}, {"content": "late"}]
+    shown = {"content": "q", "display": True, "customType": "evil", "details": {"question": "?"}}
+    many = [BLOCK | {"content": f"<{n}>"} for n in range(30)]
+    with acting(socket, expand={"messages": [BLOCK, shown, *odd]}) as daemon:
+        pi.start()
+        messages = pi.prompt("See @@abc.")
+        (asked,) = daemon.params("expand")
+        daemon.answers["expand"] = {"messages": many}
+        rest = pi.prompt("@@a")  # pi takes one message a handler: what is left comes with the last
+        assert pi.prompt("no reference") == []
+        pi.ends()
+    assert [one["content"] for one in messages] == ["B", "q", "late"]
+    kinds = {(one["customType"], one["display"]) for one in messages}
+    assert kinds == {("session-reference", False)}
+    assert messages[1]["details"] == {"question": "?"}
+    assert asked == {"text": "See @@abc.", "cwd": "/w", "sessionId": "s-1"}
+    told = "".join(one["content"] for one in rest)
+    assert "".join(told.split()) == "".join(f"<{n}>" for n in range(30))
+
+
+@pytest.mark.parametrize(
+    ("typed", "prompt", "sent"),
+    [
+        ("/tpl @@mine", "A template of @@theirs: why? And @@mine.", "/tpl @@mine"),
+        ("/skill:s @@mine", '<skill name="s">\n@@theirs\n</skill>\n\n@@mine', "/skill:s @@mine"),
+        ("/tpl", "A template of @@theirs: why?", None),
+        ("/unknown @@mine", "/unknown @@mine", "/unknown @@mine"),
+        ("see @@mine", "see @@mine, which an extension wrote", "see @@mine, which an extension"),
+    ],
+)
+def test_what_was_typed_is_what_refers(
+    pi: Pi, socket: Path, typed: str, prompt: str, sent: str | None
+) -> None:
+    """X10: a template's or a skill's `@@` is not the user's; an argument is."""
+    with acting(socket, expand={"messages": [BLOCK]}) as daemon:
+        pi.start()
+        assert len(pi.prompt(prompt, typed)) == (sent is not None)
+        texts = [one["text"] for one in daemon.params("expand")]
+        pi.ends()
+    assert len(texts) == (sent is not None)
+    assert not sent or texts[0].startswith(sent)
+
+
+def test_a_queued_message_is_told(pi: Pi, socket: Path) -> None:
+    """S0.51: pi has no place for what a queued message refers to; the user hears of it."""
+    with acting(socket, expand={"messages": [BLOCK]}) as daemon:
+        pi.start()
+        pi.input("no reference, a@b and a diff: @@ -1 +1 @@ x", queued="steer")
+        pi.input('<file name="x">\n@@a\n</file>\n', queued="steer")
+        assert pi.notices == []
+        for queued in ("steer", "followUp"):
+            pi.input('and see @@a, (@@"b c")', queued=queued)
+        old = {"text": "see @@a", "source": "interactive"}  # an older pi, which does not tell
+        for idle in (True, False):
+            pi.do(emit="input", event=old, ctx={"idle": idle})
+        assert daemon.params("expand") == []
+        pi.ends()
+    assert [one.startswith(QUEUED) for one in pi.notices] == [True] * 3
+
+
+def test_a_huge_or_broken_prompt_is_sent_bounded(pi: Pi, socket: Path) -> None:
+    """The socket takes 1 MiB a line: whole text is sent; what is lost is told."""
+    head = "@@abc \ud83d "
+    with acting(socket, expand={"messages": [BLOCK]}) as daemon:
+        pi.start()
+        assert len(pi.prompt(head + "word " * 150_000 + "@@late")) == 1
+        assert pi.notices == []
+        assert len(pi.prompt(head + "\x01" * 3_000_000 + "@@late")) == 1
+        whole, cut = (one["text"] for one in daemon.params("expand"))
+        pi.ends()
+    assert whole.endswith(" word @@late")
+    assert cut.startswith("@@abc \ufffd \x01")
+    assert 990_000 < len(json.dumps(cut)) <= 1_000_000
+    searched = f"only the first {len(cut)} characters of the prompt were searched"
+    assert pi.notices == [f"{searched} for @@ references"]
+
+
+# -- a daemon that is not well -------------------------------------------------------------------
+
+
+def _refuse(_params: dict[str, Any]) -> Any:
+    raise Refusal("internal", "defect")
+
+
+ODD: list[Any] = [
+    Raw(b"\n"),
+    Raw(b"[]\n"),
+    Raw(b"\xff\xfe{\n"),
+    Raw(b'{"jsonrpc":"2.0","id":1,"result":null}\n'),
+    Raw(b'{"jsonrpc":"2.0","id":1,"error":7}\n'),
+    Raw(b"x" * 6_000_000),
+    {"messages": "no list", "statusText": {"no": "text"}},
+    {"messages": [{"content": "x" * 3_000_000}]},
+    {},
+    _refuse,
+]
+
+
+def test_an_odd_answer_is_no_answer(pi: Pi, socket: Path) -> None:
+    """S0.51: whatever the daemon says, the prompt goes on, and pi hears no complaint."""
+    methods = ("hello", "expand", "resume_context", "subscribe")
+    with acting(socket) as daemon:
+        for answer in ODD:
+            daemon.answers |= dict.fromkeys(methods, answer)
+            pi.start("resume", entries=[SAID])
+            assert pi.prompt("See @@abc.") == []
+        pi.ends()
+    assert pi.statuses == []
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["absent", "silent"])
+def test_without_a_daemon_prompts_go_on(pi: Pi, socket: Path, there: bool) -> None:
+    """S0.51: no daemon, or one that never answers: bounded, silent, nothing injected."""
+    quiet = dict.fromkeys(("hello", "expand", "resume_context", "subscribe"), Raw(b""))
+    with acting(socket if there else socket.with_name("other"), **quiet):
+        pi.start("resume", entries=[SAID])
+        assert pi.prompt("See @@abc.") == []
+        pi.ends()
+    assert pi.statuses == []
+
+
+def test_a_hung_daemon_is_asked_nothing_long(pi: Pi, socket: Path) -> None:
+    """S0.51, S0.65, S0.3: before a long wait the daemon is greeted; one that is silent is left."""
+    quiet = dict.fromkeys(("expand", "query_session", "index"), Raw(b""))
+    with acting(socket, **quiet) as daemon:
+        pi.start()
+        daemon.answers["hello"] = Raw(b"")
+        assert pi.prompt("@@a: why?") == []
+        error = pi.tool("query_session", session="a", question="why?")["error"]
+        pi.do(command=KEY)
+        pi.shows("❌ index failed: indexerd did not answer in time")
+        assert not {*quiet} & {*daemon.methods}
+        pi.ends()
+    assert error["code"] == "QUERY_TRANSPORT_FAILED"
+    assert pi.statuses[:2] == [ASKING, None]
+
+
+def test_a_question_has_the_time_that_the_daemon_says(pi: Pi, socket: Path) -> None:
+    """S0.64, S0.65: the model's own time is the daemon's to say, and the wait is shown."""
+    with acting(socket, expand=slow(4, {"messages": [BLOCK]})) as daemon:  # longer than plain ones
+        pi.start()
+        daemon.answers["hello"] = greeting(queryTimeoutSeconds=2)
+        assert pi.prompt('@@"some name"~2: why?') == [BLOCK]
+        assert pi.prompt("@@a, why?") == []
+        pi.ends()
+    assert pi.statuses == [ASKING, None]
+
+
+@pytest.mark.parametrize("key", ["\x1b", "\x1b[27u", "\x1b[27;129:1u"])
+def test_escape_ends_the_wait_for_an_answer(pi: Pi, socket: Path, key: str) -> None:
+    """S0.51: while a question is answered, and only then, Escape lets the prompt go on without."""
+    over = threading.Event()
+    with acting(socket, expand=lambda _: over.wait(20) and {"messages": [BLOCK]}) as daemon:
+        pi.start()
+        assert pi.do(press=key) == {"taken": []}
+        prompt = {"prompt": "@@a: why?"}
+        pi.begin(emit="before_agent_start", event=prompt, meanwhile=True)
+        until(lambda: daemon.params("expand"), "the question")
+        assert pi.do(press="\x1b[A") == {"taken": [None]}
+        pi.begin(press=key)
+        answers = [pi.answer(), pi.answer()]
+        assert pi.do(press=key) == {"taken": []}
+        over.set()
+        pi.ends()
+    assert {"taken": [{"consume": True}]} in answers
+    (results,) = [one["results"] for one in answers if "results" in one]
+    assert [one for one in results if one] == []
+    assert pi.statuses == [ASKING, None]
+
+
+# -- what the user hears -------------------------------------------------------------------------
+
+NEAR = [{"name": f"n\n{n}", "sessionId": f"s-{n}"} for n in range(6)]
+QUESTIONS = [
+    {"question": "a?", "status": "answered"},
+    {"question": "b?", "status": "failed", "code": "model_unavailable", "message": "no\nmodel"},
+]
+FAILED: list[Any] = [
+    {"raw": "@@ok", "status": "resolved"},
+    {"raw": "@@nope\x1b[31m", "status": "not_found", "notes": ["try again"]},
+    {"raw": "@@two", "status": "ambiguous", "candidates": NEAR},
+    {"raw": "@@bad", "status": "invalid_meta"},
+    {"raw": "@@many", "status": "over_limit"},
+    {"raw": "@@asked", "status": "resolved", "questions": QUESTIONS},
+]
+TOLD = [
+    "@@nope [31m: no such session",
+    "@@nope [31m: try again",
+    "@@two is ambiguous: n 0 (@@s-0); n 1 (@@s-1); n 2 (@@s-2); n 3 (@@s-3)",
+    "@@bad: its meta file is invalid",
+    "@@many: one reference too many",
+    "@@asked: no model",
+]
+
+
+def test_what_failed_is_told_and_why(pi: Pi, socket: Path) -> None:
+    """S0.51, S0.64, X9: each failure has a line; few and short ones, whatever the answer holds."""
+    long = [{"raw": f"@@{n}" + "x" * 999, "status": "not_found"} for n in range(50)]
+    odd: list[Any] = [None, 5, {}, {"questions": 5, "notes": 5, "status": "resolved"}]
+    answer = {"messages": [BLOCK], "references": FAILED, "statusText": ["✅ resolved"]}
+    with acting(socket, expand=answer) as daemon:
+        pi.start()
+        assert pi.prompt("@@asked: b?") == [BLOCK]
+        assert pi.statuses == [ASKING, "✅ resolved"]
+        for references in (long, odd, "odd", [FAILED[0]], None):
+            daemon.answers["expand"] = {"references": references}
+            pi.prompt("@@a")
+        pi.ends()
+    first, many = (notice.splitlines() for notice in pi.notices)
+    assert first == TOLD
+    assert (len(many), many[-1]) == (8, "… and 43 more")
+    assert max(map(len, many)) <= 300
+
+
+def test_outcomes_are_shown_and_taken_back(pi: Pi, socket: Path) -> None:
+    """S0.56, S0.30: the daemon's texts, in the slot it names, for as long as it says."""
+    told = ["✅ resolved 1 reference(s)", "⚠️ failed to resolve 1 reference(s)"]
+    hello = greeting(statusKey="slot", notificationAutoClearMs=50)
+    with acting(socket, hello=hello, expand={"messages": [], "statusText": told}):
+        pi.start()
+        pi.prompt("@@a @@b")
+        pi.shows(None)
+        pi.ends()
+    assert pi.statuses == [" · ".join(told), None]
+    assert pi.keys == {"slot"}
+
+
+def test_the_daemons_own_runs_are_shown(pi: Pi, socket: Path) -> None:
+    """S0.42, S0.43, S0.30: this session's runs, and no other's."""
+    with acting(socket, hello=greeting(notificationAutoClearMs=20)) as daemon:
+        pi.start()
+        until(lambda: daemon.ears, "somebody to listen")
+        mine = {"sessionId": "s-1"}
+        daemon.tell(event="index.started", sessionId="s-2")
+        daemon.tell(event="index.started", **mine)
+        daemon.tell(event="index.retry", attempt=1, of=2, **mine)
+        daemon.tell(event="session.updated", **mine)
+        daemon.tell(event="index.succeeded", costUsd=0.0123456, **mine)
+        pi.shows(None)
+        daemon.tell(event="index.succeeded", costUsd=None, **mine)
+        pi.shows(None)
+        daemon.tell(event="index.failed", message="no\x1b[31m key\n" + "x" * 999, **mine)
+        pi.shows(None)
+        pi.ends()
+    assert pi.statuses[:-2] == [
+        "⏳ indexing...",
+        "⏳ indexing... (retry 1/2)",
+        "✅ session indexed ($0.0123)",
+        None,
+        "✅ session indexed (unknown cost)",
+        None,
+    ]
+    assert re.fullmatch(r"❌ index failed: no \[31m key x+…", str(pi.statuses[-2]))
+    assert len(str(pi.statuses[-2])) == 200
+
+
+def test_a_lost_daemon_is_found_again_and_leaves_no_status(pi: Pi, socket: Path) -> None:
+    """S0.42: what was announced is taken back when the daemon goes; a new one is heard.
+
+    The old user interface of a session that was replaced is refused: no exception.
+    """
+    with acting(socket) as daemon:
+        pi.start()
+        for again in (True, False):
+            until(lambda: daemon.ears, "somebody to listen")
+            daemon.tell(event="index.started", sessionId="s-1")
+            pi.shows("⏳ indexing...")
+            if again:
+                daemon.hang_up()
+                pi.shows(None)
+        pi.do(stale=True)
+        for _ in range(2):
+            assert "error" not in pi.do(emit="session_shutdown")
+        pi.ends()
+
+
+# -- the command ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ui", [True, False])
+def test_the_command_forces_a_run(pi: Pi, socket: Path, ui: bool) -> None:
+    """S0.3, S0.30: under the daemon's name for it; who has a user interface is not kept waiting."""
+    hello = greeting(commandName="remember", notificationAutoClearMs=20)
+    with acting(socket, hello=hello, index={"status": "indexed", "costUsd": 0.00125}) as daemon:
+        pi.start()
+        assert pi.do(list=True)["commands"] == ["remember"]
+        pi.do(command="remember", ctx={"hasUI": ui})
+        pi.shows(None)
+        asked = daemon.params("index")
+        pi.ends()
+    assert asked == [{"ref": "s-1", "force": True, "wait": True}]
+    assert pi.statuses == ["⏳ indexing...", "✅ session indexed ($0.001250)", None]
+
+
+def test_a_new_sessions_file_is_waited_for(pi: Pi, socket: Path) -> None:
+    """S0.4: the daemon learns of a new file a moment later than pi; then other errors count."""
+    answers = iter([Refusal("not_found", "unknown")] * 2)
+
+    def index(_params: dict[str, Any]) -> Any:
+        raise next(answers, Refusal("already_running", "Session indexing already in progress"))
+
+    with acting(socket, index=index) as daemon:
+        pi.start()
+        pi.do(command=KEY)
+        pi.shows("❌ index failed: Session indexing already in progress")
+        assert len(daemon.params("index")) == 3
+        pi.ends()
+
+
+def test_the_command_in_an_empty_session_says_so(pi: Pi, socket: Path) -> None:
+    """S0.17: nobody has said anything, and there is no file yet: at once, and nothing is asked."""
+    tool: dict[str, Any] = {"type": "message", "message": {"role": "toolResult"}}
+    with acting(socket, index={"status": "indexed"}) as daemon:
+        pi.start()
+        for entries in ([], [{"type": "model_change"}], [tool]):
+            pi.do(command=KEY, ctx={"entries": entries, "hasUI": False})
+        assert pi.statuses == ["❌ index failed: no user/assistant conversation to index"]
+        assert daemon.params("index") == []
+        answer: dict[str, Any] = {"type": "message", "message": {"role": "assistant"}}
+        for entries in ([tool, SAID], [answer]):
+            pi.do(command=KEY, ctx={"entries": entries, "hasUI": False})
+        assert len(daemon.params("index")) == 2
+        pi.ends()
+
+
+def test_odd_settings_are_as_by_default(pi: Pi, socket: Path) -> None:
+    """S0.30: names that pi cannot use are not used."""
+    with acting(socket, expand={"statusText": ["told"]}) as daemon:
+        for odd in (7, "", "two words", "/x", "a" * 99, None):
+            told = {"commandName": odd, "statusKey": odd, "notificationAutoClearMs": "soon"}
+            daemon.answers["hello"] = greeting(**told)
+            pi.start()
+            assert pi.do(list=True)["commands"] == [KEY]
+            pi.prompt("@@a")
+        pi.ends()
+    assert pi.keys == {KEY}
+
+
+# -- resuming ------------------------------------------------------------------------------------
+
+
+def test_a_resumed_session_is_told_once(pi: Pi, socket: Path) -> None:
+    """S4.18: the block comes with the first prompt after a resume, after references, once."""
+    block = {"text": "[SESSION RESUMED]\n", "missingFiles": 2}
+    with acting(socket, resume_context=block, expand={"messages": [BLOCK]}) as daemon:
+        pi.start("resume", entries=[SAID])
+        first, second = pi.prompt("@@a"), pi.prompt("more")
+        pi.start("startup", entries=[{"type": "model_change"}, SAID])
+        third = pi.prompt("more")
+        asked, again = daemon.params("resume_context")
+        pi.ends()
+    assert asked["session"] == "s-1"
+    assert str(uuid.UUID(asked["resumeId"])) == asked["resumeId"] != again["resumeId"]
+    told = {
+        "customType": "session-resume-context",
+        "content": block["text"],
+        "display": False,
+        "details": {"sessionIds": ["s-1"], "missingFiles": 2},
+    }
+    assert (first, second, third) == ([BLOCK, told], [], [told])
+
+
+def test_only_a_resumed_session_is_told(pi: Pi, socket: Path) -> None:
+    """S4.18: not a new one, nor a fork in the same process, nor after a reload of extensions."""
+    new: list[Any] = [{"type": "model_change"}]
+    others = [("startup", []), ("startup", new), ("reload", [SAID]), ("fork", [SAID]), ("new", [])]
+    with acting(socket, resume_context={"text": "told"}) as daemon:
+        for reason, entries in others:
+            pi.start(reason, entries=entries)
+            assert pi.prompt("hello") == []
+        assert daemon.params("resume_context") == []
+        pi.ends()
+
+
+def test_a_session_without_a_file_is_left_alone(pi: Pi, socket: Path) -> None:
+    """S0.5: nothing is asked about it, nobody listens; it may refer to others."""
+    ctx: dict[str, Any] = {"file": None, "entries": [SAID]}
+    with acting(socket, expand={"messages": [BLOCK]}) as daemon:
+        pi.start("resume", **ctx)
+        assert len(pi.prompt("@@a", **ctx)) == 1
+        pi.do(command=KEY, ctx=ctx)
+        (expanded,) = daemon.params("expand")
+        assert {*daemon.methods} == {"hello", "expand"}
+        pi.ends()
+    assert "sessionId" not in expanded
+    assert pi.statuses == []
+
+
+# -- tools ---------------------------------------------------------------------------------------
+
+ANSWER = {
+    "sessionId": "abc",
+    "name": "The\nname",
+    "answerMarkdown": "Because.",
+    "confidence": "high",
+    "citations": [{"entryId": "e1", "role": "user", "excerpt": "x" * 500}, "odd"] * 9,
+    "notes": ["cut", 5],
+    "usage": {"inputTokens": 5, "outputTokens": 6, "costUsd": 0.5},
+}
+
+
+def test_an_answer_is_text_with_citations(pi: Pi, socket: Path) -> None:
+    """S0.60, S0.63, S0.66, S0.64: at most 8 citations of 280; one id for each run of the agent."""
+    with acting(socket, query_session=ANSWER, expand={}) as daemon:
+        pi.start()
+        for _ in range(2):
+            pi.prompt("@@a")
+            for session in ("abc", "b"):
+                found = pi.tool("query_session", session=session, question="why?")
+        asked = daemon.params("query_session")
+        pi.ends()
+    (said,) = found["content"]
+    cited = f"- `e1` (user): {'x' * 279}…"
+    heading = ["### Session: The name (`abc`)", "Confidence: **high**", "", "Because."]
+    told = [*heading, "", "Citations:", *[cited] * 8, "", "Notes:", "- cut", "- "]
+    assert said["text"].splitlines() == told
+    assert (asked[0]["session"], asked[0]["question"], asked[0]["cwd"]) == ("abc", "why?", "/w")
+    assert found["usage"]["cost"]["total"] == 0.5
+    assert (found["usage"]["input"], found["usage"]["output"]) == (5, 6)
+    assert found["details"]["sessionId"] == "abc"
+    turns = [one["turnId"] for one in asked]
+    assert turns == [turns[0]] * 2 + [turns[2]] * 2
+    assert turns[0] != turns[2]
+
+
+FAILURES: list[tuple[str, dict[str, Any], str]] = [
+    ("not_found", {}, "SESSION_NOT_FOUND"),
+    ("not_found", {"upstream": "SESSION_FILE_MISSING"}, "SESSION_FILE_MISSING"),
+    ("ambiguous_reference", {"candidates": [{"sessionId": "x"}]}, "SESSION_AMBIGUOUS"),
+    ("call_limit_exceeded", {}, "CALL_LIMIT_EXCEEDED"),
+    ("session_empty", {}, "SESSION_EMPTY"),
+    ("session_unreadable", {}, "SESSION_PARSE_FAILED"),
+    ("model_unavailable", {}, "QUERY_MODEL_UNAVAILABLE"),
+    ("model_output_invalid", {}, "QUERY_INVALID_OUTPUT"),
+    ("timeout", {}, "QUERY_TRANSPORT_FAILED"),
+    ("usage", {}, "INVALID_ARGS"),
+    ("something", {}, "UNKNOWN_QUERY_SESSION_ERROR"),
+]
+
+
+def test_a_failed_question_says_why(pi: Pi, socket: Path) -> None:
+    """S0.64: JSON of {code, message, details}; candidates are told."""
+
+    def refuse(params: dict[str, Any]) -> Any:
+        kind, more, _ = FAILURES[int(params["session"])]
+        raise Refusal(kind, "that is why", hint="do this", **more)
+
+    with acting(socket, query_session=refuse):
+        pi.start()
+        for number, (kind, more, code) in enumerate(FAILURES):
+            found = pi.tool("query_session", session=str(number), question="why?")["error"]
+            said = {key: value for key, value in more.items() if key != "upstream"}
+            details = {"kind": kind, "hint": "do this", **said}
+            assert found == {"code": code, "message": "that is why", "details": details}
+        pi.ends()
+
+
+def test_without_a_daemon_tools_and_command_fail_with_words(pi: Pi) -> None:
+    """S0.64, S0.3, S0.59: the model is told; completion is pi's own."""
+    pi.start(editor=False)
+    pi.start()
+    calls: dict[str, dict[str, Any]] = {
+        "query_session": {"session": "a", "question": "why?"},
+        "set_relevant_context": {"setName": "files", "items": []},
+        "get_relevant_context": {},
+    }
+    for name, params in calls.items():
+        error = pi.tool(name, **params)["error"]
+        assert error["code"] == "QUERY_TRANSPORT_FAILED"
+        assert error["message"] == "indexerd is not running"
+    assert pi.do(type="@@a")["found"]["items"][0]["value"] == "@file"
+    assert pi.do(list=True)["commands"] == [KEY]
+    pi.do(command=KEY)
+    pi.shows("❌ index failed: indexerd is not running")
+    pi.ends()
+
+
+def test_context_tools_are_for_this_session(pi: Pi, socket: Path) -> None:
+    """S4.9: this session's sets, whatever the model says; the daemon's words and warnings."""
+    done = {"text": "Set odd: 1 items", "contextChanged": True, "setName": "odd", "warnings": ["w"]}
+    context = {"text": "{}", "context": {}}
+    asked = {"setName": "odd", "items": ["a"], "mode": "merge"}
+    with acting(socket, set_relevant_context=done, get_relevant_context=context) as daemon:
+        pi.start()
+        kept = pi.tool("set_relevant_context", session="x", **asked)
+        held = pi.tool("get_relevant_context", setName="odd")
+        assert daemon.params("set_relevant_context") == [asked | {"session": "s-1"}]
+        assert daemon.params("get_relevant_context") == [{"session": "s-1", "setName": "odd"}]
+        pi.ends()
+    assert kept["content"][0]["text"] == "Set odd: 1 items\nw"
+    assert held["content"][0]["text"] == "{}"
+
+
+# -- completion ----------------------------------------------------------------------------------
+
+ITEM = {
+    "sessionId": "abc",
+    "label": "a \x1b]0;name",
+    "age": "5m",
+    "named": True,
+    "insert": "@@abc ",
+}
+
+
+@pytest.mark.parametrize(
+    ("texts", "prefix", "line"),
+    [
+        (("see @@", ""), "", "see @@abc "),
+        (("@@conf", " now"), "conf", "@@abc now"),
+        (('(@@"two words', '" now'), "two words", "(@@abc now"),
+    ],
+)
+def test_sessions_complete_after_two_ats(
+    pi: Pi, socket: Path, texts: tuple[str, str], prefix: str, line: str
+) -> None:
+    """S0.59: newest first without the current one; the whole id, with one blank; files stay."""
+    bad = [ITEM | {"insert": insert} for insert in ("rm -rf", "@@a b ", "@@a\n", 5)]
+    with acting(socket, complete={"items": [*bad, "odd", ITEM]}) as daemon:
+        pi.start()
+        for typed in ("@", "see @file", "me@@x", "@@a b", "@@@"):
+            assert pi.do(type=typed)["found"]["items"][0]["value"] == "@file"
+        answer = pi.do(type=texts[0], after=texts[1])
+        (asked,) = daemon.params("complete")
+        pi.ends()
+    assert asked == {"prefix": prefix, "cwd": "/w", "exclude": "s-1"}
+    shown = {"value": "@@abc ", "label": "a ]0;name", "description": "5m"}
+    assert answer["found"]["items"] == [shown]
+    at = line.index("@@abc ") + 6
+    assert answer["applied"] == {"lines": ["first", line], "cursorLine": 1, "cursorCol": at}
