@@ -7,7 +7,7 @@ import sys
 
 def main() -> None:
     """Run the command line; never returns."""
-    from indexerd.cli.streams import guarded, prepare
+    from indexerd.cli.backend import guarded, prepare
 
     prepare()
     sys.exit(guarded(_run))

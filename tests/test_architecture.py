@@ -40,7 +40,7 @@ MAY_WRITE = {
     "web/auth.py": "one-time tokens of the web view",
     "web/server.py": "where the web view listens, and the page that opens it",
     "models/scripted.py": "the fake model counts its calls, in tests",
-    "cli/streams.py": "/dev/null in the place of a stream that is gone",
+    "cli/backend.py": "/dev/null in the place of a stream that is gone",
     "demo.py": "sample sessions, in a temporary home",
 }
 READERS = ("agents/", "sessions/", "sources/tail.py", "sources/scan.py", "meta/reader.py")

@@ -1,30 +1,36 @@
-"""How commands get their answers: from the daemon, or, where none runs, from what it stored.
+r"""How commands get their answers and print them, on the standard library alone.
 
-Without a daemon the same methods are answered in this process, and a note on stderr says so. What
-changes something needs the daemon. Standard library only, until a method is answered here.
+Answers come from the daemon; where none runs, the same methods are answered in this process, from
+what is stored, and a note on stderr says so. What changes something needs the daemon.
+
+Streams are taken as they come: closed, full, read by somebody who has left, not UTF-8. Names,
+titles and paths are other people's words. JSON keeps them exactly, with every character that could
+act on a terminal written as `\uXXXX`; in lines for people they are removed.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
-from indexerd.cli.streams import aside, safe
 from indexerd.client import call_once, socket_path
 from indexerd.errors import DaemonDownError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from typing import Any, Literal
 
     from indexerd.daemon.local import LocalBackend
+    from indexerd.errors import IndexerdError
     from indexerd.paths import Places
-    from indexerd.settings import Loaded, Settings
+    from indexerd.settings import Loaded
 
 TIMEOUT = 30.0  # seconds for an answer
 QUICK = 10.0  # for one that an agent waits for
 STORED = "answering from what is stored"
+INTERRUPTED = 130
 READING = "reading the session itself"
 
 
@@ -57,11 +63,6 @@ class App:
         return read_config(self.places, os.environ)
 
     @property
-    def settings(self) -> Settings:
-        """The settings."""
-        return self.loaded.settings
-
-    @property
     def home(self) -> Path:
         """The user's home directory."""
         from pathlib import Path
@@ -80,8 +81,7 @@ class App:
 
     def ask(self, method: str, params: Mapping[str, Any], seconds: float | None = None) -> Any:
         """The daemon's answer; params that are None are left out."""
-        given = {key: value for key, value in params.items() if value is not None}
-        return call_once(socket_path(os.environ), method, given, seconds or TIMEOUT)
+        return call_once(socket_path(os.environ), method, _given(params), seconds or TIMEOUT)
 
     def read(
         self,
@@ -100,8 +100,11 @@ class App:
         except DaemonDownError:
             if self._local is None:
                 aside(f"indexerd: no daemon runs; {note}")
-            given = {key: value for key, value in params.items() if value is not None}
-            return self.local().call(method, given)
+            return self.local().call(method, _given(params))
+
+
+def _given(params: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in params.items() if value is not None}
 
 
 def question_seconds(seconds: float) -> float:
@@ -116,3 +119,99 @@ def project(named: str | None = None) -> str | None:
         return os.path.abspath(named or ".")  # noqa: PTH100 - Path.absolute keeps `..`
     except FileNotFoundError:
         return None
+
+
+# -- streams -------------------------------------------------------------------------------------
+
+
+def prepare() -> None:
+    """Make sure that both streams exist and take every character."""
+    # Where 0, 1 or 2 is closed, the next file opened would get the number: the daemon's lock, say.
+    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 - stderr's
+        os.set_inheritable(fd, True)  # noqa: FBT003 - the system's own order
+    os.close(fd)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - pathlib costs its import; open until the end
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Run, and flush what was printed. A reader that has gone is no error; a full disk is one."""
+    try:
+        code = work()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        code = 0
+    except OSError as bad:
+        code = 1
+        aside(f"indexerd: {bad.filename or 'the output'}: {bad.strerror}")
+    else:
+        return code
+    discard(sys.stdout)
+    return code
+
+
+def discard(stream: Any) -> None:
+    """Send a stream nowhere: what Python still holds would fail once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def put(lines: Iterable[str]) -> None:
+    """Print lines to stdout, now."""
+    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    sys.stdout.flush()
+
+
+def aside(text: str) -> None:
+    """Print a line on stderr; that nobody can read it is no error."""
+    try:
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
+def utf8() -> bool:
+    """Whether stdout takes every character."""
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def json_text(value: Any) -> str:
+    """One line of JSON: the same value, harmless to look at, and within the stream's encoding."""
+    from indexerd.client import dumps, spelled
+
+    text = spelled(value, narrow=not utf8())
+    odd = {char for char in text if not char.isprintable()} if not text.isprintable() else ()
+    return text.translate({ord(char): dumps(char)[1:-1].replace("\x7f", "\\u007f") for char in odd})
+
+
+def safe(text: object, limit: int = 400) -> str:
+    """One line for people, of at most `limit` characters."""
+    plain = str(text)
+    if not plain.isprintable():
+        from indexerd.privacy.sanitize import clean_line
+
+        return clean_line(plain, limit)
+    return plain if len(plain) <= limit else plain[: limit - 1] + "…"
+
+
+def complain(bad: IndexerdError, *, as_json: bool) -> int:
+    """Print an error, on stderr or as JSON on stdout; return its exit code."""
+    error: dict[str, Any] = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
+    error["retryable"] = bad.retryable
+    candidates, problems = getattr(bad, "candidates", None), getattr(bad, "problems", None)
+    more = {"candidates": candidates, "problems": problems, "upstream": bad.upstream}
+    error |= {key: value for key, value in more.items() if value}
+    if as_json:
+        put([json_text({"error": error})])
+        return bad.exit_code
+    aside(f"indexerd: {safe(bad, 2000)}")
+    for one in candidates or ():
+        aside(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}")
+    aside(f"hint: {safe(bad.hint)}")
+    return bad.exit_code

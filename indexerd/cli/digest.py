@@ -1,4 +1,4 @@
-"""Commands for long sessions: history, digest, compact, branch-summary, stats.
+"""Commands for long sessions.
 
 A summary is somebody else's text: it is indented, and what stands at the margin is ours. A
 hand-off goes out as it is, since it is meant for a file or another program.
@@ -12,19 +12,13 @@ from typing import Any
 import click
 
 from indexerd.cli import printing as render
-from indexerd.cli.backend import READING
-from indexerd.cli.command import FOCUS, MODEL_SECONDS, REF, argument, flag, leaf, method, option
-from indexerd.cli.streams import aside, safe
+from indexerd.cli.backend import READING, aside, safe
+from indexerd.cli.main import FOCUS, MODEL_SECONDS, REF, argument, flag, leaf, method, option
 
 RECENT_SHOWN = 10  # messages that `history` shows, unless all are asked for
-TEXT_MAX = 100_000  # characters of one text
 _SOURCES = {"settings": "as configured", "agent": "by its agent", "list": "as listed"}
-_SPENT = {
-    "inputTokens": "input",
-    "outputTokens": "output",
-    "cacheReadTokens": "from cache",
-    "cacheWriteTokens": "to cache",
-}
+_SPENT = {"inputTokens": "input", "outputTokens": "output"}
+_SPENT |= {"cacheReadTokens": "from cache", "cacheWriteTokens": "to cache"}
 
 
 @method(
@@ -42,13 +36,12 @@ def history(found: Any) -> Iterator[str]:
         by = f"{segment['generated_at']} by {segment['model']}"
         yield render.heading(f"{first}-{last}", f"  {safe(by)}")
         content = segment["content"]
-        yield from _indented(content if full else "\n".join(content.split("\n")[:12]))
+        yield from render.paragraph(content if full else "\n".join(content.split("\n")[:12]), "  ")
         if segment["files_modified"]:
             yield f"  files: {safe(', '.join(segment['files_modified'][:20]), 2000)}"
         yield ""
     recent = found["recent"] if full else found["recent"][-RECENT_SHOWN:]
-    left_out = len(found["recent"]) - len(recent)
-    if left_out:
+    if left_out := len(found["recent"]) - len(recent):
         yield f"({left_out} messages more; --full shows them)"
     for one in recent:
         text = one["text"] or f"[{', '.join(one.get('tools', ()))}]"
@@ -63,12 +56,11 @@ def history(found: Any) -> Iterator[str]:
 @method("digest", REF, daemon=True, seconds=MODEL_SECONDS)
 def digest(found: Any) -> Iterator[str]:
     """Sum up what no digest of a session covers yet, but for its newest messages."""
-    segment = found["segment"]
+    segment, short = found["segment"], found.get("compression")
     if segment is None:
         yield f"nothing to do: {safe(found['reason'])}"
         return
     first, last = segment["covering_messages"]
-    short = found["compression"]
     aim = f"{found['targetCompression']:.0%} was aimed at"
     yield from render.facts(
         (
@@ -85,7 +77,7 @@ def digest(found: Any) -> Iterator[str]:
         if found[title]:
             yield from (f"{title}:", *(f"  {safe(one)}" for one in found[title]))
     yield ""
-    yield from _indented(segment["content"])
+    yield from render.paragraph(segment["content"], "  ")
 
 
 @method(
@@ -127,7 +119,7 @@ def compact(found: Any) -> Iterator[str]:
         )
     )
     yield ""
-    yield from _indented(found["summary"])
+    yield from render.paragraph(found["summary"], "  ")
 
 
 @method(
@@ -141,49 +133,47 @@ def compact(found: Any) -> Iterator[str]:
 )
 def branch_summary(found: Any) -> Iterator[str]:
     """Sum up a branch that was left, by its last entry; `branches` shows it from then on."""
-    return _indented(found["summary"])
-
-
-def _indented(text: str) -> Iterator[str]:
-    return ("  " + line for line in render.paragraph(text, limit=TEXT_MAX))
+    return render.paragraph(found["summary"], "  ")
 
 
 @method("stats", REF, note=READING)
 def stats(found: Any) -> Iterator[str]:
     """Show how full a session's context is, and what the session came to so far."""
-    return render.facts([*_fill(found), *_totals(found["totals"])])
-
-
-def _fill(found: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    about = "about " if found["estimated"] else ""
-    yield "context", f"{about}{found['contextTokens']:,} tokens"
-    if "window" in found:
-        yield "window", f"{found['window']:,} tokens, {_SOURCES[found['windowSource']]}"
-    else:
-        yield "window", "not known"
-    if "percent" in found:
-        yield "taken", f"{found['percent']}% of {found['usable']:,} usable tokens"
-    due = [name for name, wanted in found["shouldCompact"].items() if wanted]
-    yield "would compact", ", ".join(due)
-    for warning in found["warnings"]:
-        yield "warning", warning
-
-
-def _totals(totals: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     from indexerd.models.prices import format_usd
 
-    yield "messages", f"{totals['messages']:,}, {totals['userMessages']:,} of a human"
-    yield "entries", f"{totals['entries']:,}"
-    yield "compactions", totals["compactions"] or None
-    if totals["segments"]:
-        folded, every = totals["foldedMessages"], totals["fullMessageCount"]
-        yield "segments", f"{totals['segments']:,}, for {folded:,} of {every:,} messages"
-        yield "saved by them", f"about {totals['savedTokens']:,} tokens"
-    spent = [f"{totals[key]:,} {name}" for key, name in _SPENT.items() if totals.get(key)]
-    yield "tokens spent", ", ".join(spent)
-    cost = totals.get("costUsd")
-    yield "cost", None if cost is None else format_usd(cost)
-    yield "tool calls", totals["toolCalls"] or None
+    totals, cost = found["totals"], found["totals"].get("costUsd")
+    tokens = f"{'about ' if found['estimated'] else ''}{found['contextTokens']:,} tokens"
+    window, taken, files, segments, saved = "not known", "", "", "", ""
+    if "window" in found:
+        window = f"{found['window']:,} tokens, {_SOURCES[found['windowSource']]}"
+    if "percent" in found:
+        taken = f"{found['percent']}% of {found['usable']:,} usable tokens"
     if totals["filesRead"] or totals["filesModified"]:
-        yield "files", f"{totals['filesRead']:,} read, {totals['filesModified']:,} modified"
-    yield "duration", render.span(totals.get("durationMs", 0))
+        files = f"{totals['filesRead']:,} read, {totals['filesModified']:,} modified"
+    if totals["segments"]:
+        of = f"{totals['foldedMessages']:,} of {totals['fullMessageCount']:,} messages"
+        segments, saved = (
+            f"{totals['segments']:,}, for {of}",
+            f"about {totals['savedTokens']:,} tokens",
+        )
+    spent = [f"{totals[key]:,} {name}" for key, name in _SPENT.items() if totals.get(key)]
+    due = [name for name, wanted in found["shouldCompact"].items() if wanted]
+    return render.facts(
+        (
+            ("context", tokens),
+            ("window", window),
+            ("taken", taken),
+            ("would compact", ", ".join(due)),
+            *(("warning", warning) for warning in found["warnings"]),
+            ("messages", f"{totals['messages']:,}, {totals['userMessages']:,} of a human"),
+            ("entries", f"{totals['entries']:,}"),
+            ("compactions", totals["compactions"] or None),
+            ("segments", segments),
+            ("saved by them", saved),
+            ("tokens spent", ", ".join(spent)),
+            ("cost", None if cost is None else format_usd(cost)),
+            ("tool calls", totals["toolCalls"] or None),
+            ("files", files),
+            ("duration", render.span(totals.get("durationMs", 0))),
+        )
+    )

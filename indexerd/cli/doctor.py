@@ -9,14 +9,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import click
 
-from indexerd.cli.backend import App
-from indexerd.cli.command import as_json, command, current, flag
-from indexerd.cli.streams import put, safe
+from indexerd.cli.backend import App, put, safe
+from indexerd.cli.main import as_json, command, current, flag
 from indexerd.errors import IndexerdError
 
 if TYPE_CHECKING:
@@ -62,7 +62,12 @@ def _checks(app: App) -> Iterator[Check]:
     yield from _places(places)
     yield from _stores(loaded.settings)
     yield from _models(loaded.settings)
-    yield _daemon(app)
+    try:
+        status = app.ask("status", {}, 5.0)
+        found, state = f"{status['state']}, {status['sessions']} sessions", status["state"]
+        yield Check("daemon", "ok" if state == "ok" else "note", found, "indexerd status")
+    except IndexerdError as bad:
+        yield Check("daemon", "note", str(bad), bad.hint)
 
 
 def _places(places: Places) -> Iterator[Check]:
@@ -109,21 +114,17 @@ def _stores(settings: Settings) -> Iterator[Check]:
             if trouble:
                 yield Check(agent, "bad", f"{one.sessions}: {trouble}", "check where it is to be")
         if not here and not any(looked.values()):
-            first = next(one.sessions for one in every if one.agent == agent)
+            first = next(iter(looked)).sessions
             state = "ok" if first in usual else "note"  # somebody named that place
             yield Check(agent, state, f"{first} is not there", "it is picked up when it appears")
-        if not here:
-            continue
-        discovery = SessionDiscovery()
-        discovery.renew(here)
-        found = discovery.scan(here)
-        blind = [*found.unreadable, *discovery.troubles.values()]
-        yield Check(
-            agent,
-            "bad" if blind else "ok",
-            f"{len(found.files)} sessions in {', '.join(one.sessions for one in here)}",
-            f"cannot be read: {'; '.join(blind[:3])}" if blind else "",
-        )
+        if here:
+            discovery = SessionDiscovery()
+            discovery.renew(here)
+            found = discovery.scan(here)
+            blind = [*found.unreadable, *discovery.troubles.values()]
+            where = f"{len(found.files)} sessions in {', '.join(one.sessions for one in here)}"
+            cure = f"cannot be read: {'; '.join(blind[:3])}" if blind else ""
+            yield Check(agent, "bad" if blind else "ok", where, cure)
 
 
 def _models(settings: Settings) -> Iterator[Check]:
@@ -139,17 +140,6 @@ def _models(settings: Settings) -> Iterator[Check]:
         yield Check("models", "bad", "none can be used", "add local/extractive to model_keys")
 
 
-def _daemon(app: App) -> Check:
-    try:
-        found = app.ask("status", {}, 5.0)
-    except IndexerdError as bad:
-        return Check("daemon", "note", str(bad), bad.hint)
-    state = "ok" if found["state"] == "ok" else "note"
-    return Check(
-        "daemon", state, f"{found['state']}, {found['sessions']} sessions", "indexerd status"
-    )
-
-
 @command(
     flag("-f", "--follow", "Go on as the log grows."),
     click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True),
@@ -157,62 +147,50 @@ def _daemon(app: App) -> Check:
 )
 def logs(*, follow: bool, level: str, lines: int) -> None:
     """Show the structured log; with --json, as it is: one JSON document a line."""
-    tail = _Tail(current().places.log, LEVELS[LEVELS.index(level) :])
-    for line in deque(tail.new(), maxlen=lines):
-        _print(line)
-    while follow:
-        for line in tail.new():
+    levels = LEVELS[LEVELS.index(level) :]
+    tail = _appended(current().places.log)
+    shown = (line for line in tail if line is None or str(line.get("level", "info")) in levels)
+    for first in deque(iter(shown.__next__, None), maxlen=lines):
+        _print(first)
+    for line in shown if follow else ():
+        if line is None:
+            time.sleep(POLL_SECONDS)
+        else:
             _print(line)
-        time.sleep(POLL_SECONDS)
 
 
-def _print(line: dict[str, Any]) -> None:
-    if as_json(line):
+def _print(line: dict[str, Any] | None) -> None:
+    if line is None or as_json(line):
         return
     moment, level, event = (safe(line.pop(key, "")) for key in ("ts", "level", "event"))
     rest = (f"{safe(key)}={safe(value)}" for key, value in line.items())
     put([" ".join((moment, f"{level or 'info':7}", event, *rest)).rstrip()])
 
 
-class _Tail:
-    """What was appended to the log since the last look, over a rotation too.
+def _appended(path: Path) -> Iterator[dict[str, Any] | None]:
+    """The lines of the log, and None wherever there are no more for now.
 
-    The file is kept open, so that what was written to it last, before it was rotated away, is read.
+    A file stays open, so that what was written to it last, before it was rotated away, is read.
     """
-
-    def __init__(self, path: Path, levels: tuple[str, ...]) -> None:
-        self._path = path
-        self._levels = levels
-        self._file = _opened(path.with_name(f"{path.name}.1"))
-
-    def new(self) -> Iterator[dict[str, Any]]:
-        """The new lines of these levels."""
-        newer = _opened(self._path)  # first: to a file that was moved away nothing is added
-        if newer and self._file and os.path.sameopenfile(newer.fileno(), self._file.fileno()):
-            newer.close()
-            newer = None
-        yield from self._rest(self._file) if self._file else ()
-        if newer:
-            if self._file:
-                self._file.close()
-            self._file = newer
-            yield from self._rest(newer)
-
-    def _rest(self, file: BinaryIO) -> Iterator[dict[str, Any]]:
-        if os.fstat(file.fileno()).st_size < file.tell():
-            file.seek(0)  # emptied by somebody else
-        while (raw := file.readline()).endswith(b"\n"):
-            try:
-                line = json.loads(raw)
-            except ValueError:
-                continue
-            if isinstance(line, dict) and str(line.get("level", "info")) in self._levels:
-                yield line
-        file.seek(-len(raw), os.SEEK_CUR)  # a line that is being written
+    file = _opened(path.with_name(f"{path.name}.1"))
+    while True:
+        newer = _opened(path)  # first: to a file that was moved away nothing is added
+        if file:
+            yield from _rest(file)
+        if newer and not (file and os.path.sameopenfile(newer.fileno(), file.fileno())):
+            file = newer
+            yield from _rest(file)
+        yield None
 
 
 def _opened(path: Path) -> BinaryIO | None:
-    try:
-        return path.open("rb")
-    except FileNotFoundError:
-        return None
+    return path.open("rb") if path.exists() else None
+
+
+def _rest(file: BinaryIO) -> Iterator[dict[str, Any]]:
+    if os.fstat(file.fileno()).st_size < file.tell():
+        file.seek(0)  # emptied by somebody else
+    while (raw := file.readline()).endswith(b"\n"):
+        with suppress(ValueError):
+            yield dict(json.loads(raw))
+    file.seek(-len(raw), os.SEEK_CUR)  # a line that is being written

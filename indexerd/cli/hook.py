@@ -18,8 +18,18 @@ from __future__ import annotations
 import os
 import sys
 
-from indexerd.cli.backend import QUICK, App, project, question_seconds
-from indexerd.cli.streams import aside, complain, discard, json_text, put, safe
+from indexerd.cli.backend import (
+    QUICK,
+    App,
+    aside,
+    complain,
+    discard,
+    json_text,
+    project,
+    put,
+    question_seconds,
+    safe,
+)
 from indexerd.client import call_once, socket_path
 from indexerd.errors import IndexerdError
 
@@ -35,13 +45,8 @@ _OPTIONS = {
 }
 _CANDIDATES = 4  # that are named
 _WHY = {"over_limit": "one reference too many", "invalid_meta": "its meta file is invalid"}
-_NOTHING: dict[str, Any] = {
-    "references": [],
-    "messages": [],
-    "message": None,
-    "injectedBytes": 0,
-    "truncated": False,
-}
+_NOTHING: dict[str, Any] = {"references": [], "messages": [], "message": None}
+_NOTHING |= {"injectedBytes": 0, "truncated": False}
 
 
 def attempt(argv: list[str]) -> int | None:
@@ -70,15 +75,14 @@ def _plain(argv: list[str]) -> tuple[str, str | None, dict[str, Any]] | None:
         if word == "--inline" and name == "expand":
             options["inline"] = True
         elif word in _OPTIONS.get(name, {}):
-            value = next(waiting, None)
-            if value is None:
-                return None
-            options[_OPTIONS[name][word]] = value
+            options[_OPTIONS[name][word]] = next(waiting, None)
         elif word.startswith("-") and word != "-":
             return None
         else:
             words.append(word)
-    if len(words) > 1 or (not words and name not in ("complete", "expand")):
+    if None in options.values() or len(words) > 1:
+        return None
+    if not words and name not in ("complete", "expand"):
         return None
     return name, words[0] if words else None, options
 
@@ -141,11 +145,9 @@ def failures(found: dict[str, Any]) -> list[str]:
     for one in found["references"]:
         raw, status = safe(one["raw"], 100), one["status"]
         if status == "ambiguous":
-            near = [
-                f"{safe(each['name'], 60)} (@@{safe(each['sessionId'])})"
-                for each in one.get("candidates", ())[:_CANDIDATES]
-            ]
-            problems.append(f"{raw} is ambiguous: {'; '.join(near)}")
+            near = one.get("candidates", ())[:_CANDIDATES]
+            named = (f"{safe(each['name'], 60)} (@@{safe(each['sessionId'])})" for each in near)
+            problems.append(f"{raw} is ambiguous: {'; '.join(named)}")
         elif status != "resolved":
             problems.append(f"{raw}: {_WHY.get(status, 'no such session')}")
         problems += [f"{raw}: {safe(note)}" for note in one.get("notes", ())]
@@ -156,20 +158,14 @@ def failures(found: dict[str, Any]) -> list[str]:
 
 def lines(found: dict[str, Any]) -> list[str]:
     """A session, or candidates of `complete`, in columns with tabs."""
-    rows: list[tuple[str, ...]]
-    if "items" in found:
-        rows = [(one["insert"].strip(), one["label"], one["age"]) for one in found["items"]]
-    else:
-        rows = [(found["sessionId"], found["name"])]
-    return ["\t".join(safe(cell) for cell in row) for row in rows]
+    if "items" not in found:
+        return [f"{safe(found['sessionId'])}\t{safe(found['name'])}"]
+    rows = ((one["insert"].strip(), one["label"], one["age"]) for one in found["items"])
+    return ["\t".join(map(safe, row)) for row in rows]
 
 
 # -- hooks of agents -----------------------------------------------------------------------
 
-_AGENTS = ("claude", "codex")
-_INPUT_MAX = 4 * 1024 * 1024
-_CHUNK = 1024 * 1024
-_CHUNKS_MAX = 256  # of a larger input, which is read so that the agent can write it, and dropped
 _REQUEST_MAX = 1024 * 1024 - 200  # bytes of params in one line, as JSON in ASCII
 _BYTES_MAX = 9000  # of context
 _SECONDS = 2.0
@@ -181,12 +177,8 @@ _TOO_LONG = "indexerd: this prompt is too long for references; it goes through w
 def answer_hook(words: Sequence[str]) -> int:
     """Answer one event of an agent's; never fails."""
     try:
-        data = sys.stdin.buffer.read(_INPUT_MAX + 1)
-        if len(data) > _INPUT_MAX:
-            for _ in range(_CHUNKS_MAX):
-                if not sys.stdin.buffer.read(_CHUNK):
-                    break
-        reply = _reply(words[0], data) if len(words) == 1 and words[0] in _AGENTS else ""
+        data = sys.stdin.buffer.read()
+        reply = _reply(words[0], data) if words in (["claude"], ["codex"]) else ""
         if reply:
             sys.stdout.write(reply + "\n")
             sys.stdout.flush()
@@ -203,18 +195,12 @@ def _reply(agent: str, data: bytes) -> str:
         return ""
     from indexerd.client import dumps, loads  # `json` costs as much as starting Python
 
-    text = data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    if len(data) > _INPUT_MAX:  # of which we have no more
-        there = '"UserPromptSubmit"' in text and _refers(text)
-        return dumps({"systemMessage": _TOO_LONG}) if there else ""
-    event = loads(text)
-    if not isinstance(event, dict):
-        return ""
-    name = event.get("hook_event_name")
+    event = loads(data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
+    name, problems = event.get("hook_event_name"), list[str]()
     if name == "UserPromptSubmit":
         context, problems = _referred(event)
     elif name == "SessionStart" and event.get("source") == "resume":
-        context, problems = _resumed(event), []
+        context = _resumed(event)
     else:
         return ""
     found: dict[str, Any] = {}
@@ -231,15 +217,17 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
     """The sessions that a prompt refers to, as context; lines for the user."""
     from indexerd.client import dumps
 
-    text = event.get("prompt")
-    if not isinstance(text, str) or "@@" not in text:
+    text = event["prompt"]
+    if "@@" not in text:
         return "", []
     params: dict[str, Any] = {"text": text, "maxBytes": _BYTES_MAX}
     for ours, theirs in (("sessionId", "session_id"), ("cwd", "cwd"), ("turnId", "turn_id")):
         if isinstance(event.get(theirs), str) and event[theirs]:
             params[ours] = event[theirs]
     if len(dumps(params)) > _REQUEST_MAX:
-        return "", [_TOO_LONG] if _refers(text) else []
+        from indexerd.references.parse import find
+
+        return "", [_TOO_LONG] if find(text) else []  # there may be only a diff in it
     seconds = question_seconds(_SECONDS) if ":" in text.partition("@@")[2] else _SECONDS
     found = call_once(socket_path(os.environ), "expand", params, seconds)
     context = "\n\n".join(one["content"] for one in found.get("messages") or ())
@@ -260,13 +248,6 @@ def _resumed(event: dict[str, Any]) -> str:
     head = data[: _BYTES_MAX - len(_REST) - 1].decode("utf-8", "ignore")
     end = max(head.rfind("\n"), head.rfind(", "))  # of a line or an item, if one is near
     return f"{head[:end] if end > len(head) // 2 else head}\n{_REST}"
-
-
-def _refers(text: str) -> bool:
-    """Whether there is a reference, and not only a diff, in a prompt that the daemon cannot get."""
-    from indexerd.references.parse import find
-
-    return bool(find(text))
 
 
 def _text(found: str) -> str:

@@ -1,17 +1,139 @@
-"""The command line's frame: options that every command has, lazy commands, errors, exit codes."""
+"""The command line's frame: how commands are declared, found and run; errors, exit codes.
+
+`@method(name, …)` makes a command of a socket method: its arguments and options bear the names of
+the method's params, and the function turns the answer into lines for people. `@command(…)` is for
+everything else: the function gets the options; the line or lines that it returns are printed, a
+number is the exit code.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, Literal
 
 import click
 
 from indexerd import __version__
-from indexerd.cli.backend import App
-from indexerd.cli.streams import INTERRUPTED, complain
+from indexerd.cli.backend import INTERRUPTED, STORED, App, complain, json_text, project, put
 from indexerd.errors import AccessError, IndexerdError, UsageError
+
+Work = Callable[..., Any]
+Declare = Callable[[Work], Work]
+
+MODEL_SECONDS = 600.0  # for an answer that may take several calls of a model
+
+argument = click.argument
+REF = argument("ref")
+SESSION = argument("session", metavar="REF")
+
+
+def option(*names: str, **settings: Any) -> Declare:
+    """An option; the last name is its help. `checked` turns a value into what is sent."""
+    if checked := settings.pop("checked", None):
+        settings["callback"] = lambda _context, _parameter, value: checked(value)
+    return click.option(*names[:-1], help=names[-1], **settings)
+
+
+def flag(*names: str, value: str | None = None) -> Declare:
+    """A switch, or one that stands for a value."""
+    return option(*names, **({"flag_value": value} if value else {"is_flag": True}))
+
+
+def _entry(value: str | None) -> str | None:
+    if value == "":
+        raise UsageError("--leaf takes an entry's id", hint="`indexerd tree REF` shows them")
+    return value
+
+
+def leaf(text: str = "As seen from another entry.") -> Declare:
+    """The option for another entry than the current leaf."""
+    return option("--leaf", text, metavar="ID", checked=_entry)
+
+
+def near(text: str) -> Declare:
+    """The option for a project, which is the current directory's otherwise."""
+    return option("--cwd", text, checked=project)
+
+
+def limit(most: int | None, default: int) -> Declare:
+    """The option for a number of rows."""
+    kind = click.IntRange(1, most)
+    return click.option("--limit", type=kind, default=default, show_default=True)
+
+
+AGENT = option("--agent", "Only this agent's sessions.")
+FOCUS = option("--instructions", "What the summary should dwell on.", metavar="TEXT")
+
+
+def current() -> App:
+    """The options before the name of the command that runs."""
+    app: App = click.get_current_context().obj
+    return app
+
+
+def as_json(found: Any) -> bool:
+    """With `--json`, print an answer; whether that was asked for."""
+    if current().json:
+        put([json_text(found)])
+    return current().json
+
+
+def command(*declared: Declare) -> Callable[[Work], click.Command]:
+    """Make a command, named like the function, whose lines are printed."""
+
+    def made(work: Work) -> click.Command:
+        @wraps(work)
+        def run(**given: Any) -> None:
+            found = work(**given)
+            if isinstance(found, int):
+                click.get_current_context().exit(found)
+            put([found] if found and isinstance(found, str) else found or ())
+
+        declare: Work = run
+        for one in reversed(declared):
+            declare = one(declare)
+        return click.command(work.__name__.rstrip("_").replace("_", "-"))(declare)
+
+    return made
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(map(str.title, rest))
+
+
+def method(
+    name: str,
+    *declared: Declare,
+    daemon: bool = False,
+    seconds: float | None = None,
+    question: bool = False,
+    note: str = STORED,
+) -> Callable[[Work], click.Command]:
+    """Make a command of a method; `daemon`: it cannot be answered without one."""
+
+    def made(lines: Work) -> click.Command:
+        @wraps(lines)
+        def run(**given: Any) -> Any:
+            params = {_camel(key): one for key, one in given.items() if one is not False}
+            if "ref" in params or "session" in params:
+                params.setdefault("cwd", project())
+            app = current()
+            if daemon:
+                found = app.ask(name, params, seconds)
+            else:
+                found = app.read(name, params, seconds=seconds, question=question, note=note)
+            return None if as_json(found) else lines(found)
+
+        return command(*declared)(run)
+
+    return made
+
+
+# -- the program ---------------------------------------------------------------------------------
 
 # What commands are for: the module that has them, and their names.
 CAPABILITIES = {
@@ -20,10 +142,7 @@ CAPABILITIES = {
         "list show search resolve complete family status index rename purge",
     ),
     "Look at one": ("tree", "tree branches path context label branch export"),
-    "Use others": (
-        "references",
-        "expand ask context-set context-get resume-context footer",
-    ),
+    "Use others": ("references", "expand ask context-set context-get resume-context footer"),
     "Long sessions": ("digest", "history digest compact branch-summary stats"),
     "Go on": ("resume", "resume continue-recent"),
     "Run": ("serve", "run web mcp"),
@@ -50,12 +169,13 @@ class Lazy(click.Group):
         """Import the one command asked for; `index` has another name in the configuration."""
         known = name
         if name not in COMMANDS:
-            if name != App(ctx.params.get("config")).settings.command_name:
+            if name != App(ctx.params.get("config")).loaded.settings.command_name:
                 return None
             known = "index"
         module = importlib.import_module(f"indexerd.cli.{COMMANDS[known]}")
-        attribute = "list_" if known == "list" else known.replace("-", "_")
-        found: click.Command = getattr(module, attribute)
+        found: click.Command = getattr(
+            module, {"list": "list_"}.get(known, known.replace("-", "_"))
+        )
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -90,11 +210,15 @@ def cli(
 
 def run(argv: list[str]) -> int:
     """Run a command line; every error ends here, as text or JSON, and as an exit code."""
-    stdout = sys.stdout
-    words = _json_first(argv)
-    as_json = words[:1] == ["--json"]
+    stdout, border = sys.stdout, argv.index("--") if "--" in argv else len(argv)
+    words = [word for word in argv[:border] if word != "--json"]
+    as_json = len(words) < border  # understood after the command's name, too
     try:
-        code: Any = cli.main(words, prog_name="indexerd", standalone_mode=False)
+        code: Any = cli.main(
+            ["--json"] * as_json + words + argv[border:],
+            prog_name="indexerd",
+            standalone_mode=False,
+        )
     except IndexerdError as bad:
         return complain(bad, as_json=as_json)
     except click.ClickException as bad:
@@ -112,10 +236,3 @@ def run(argv: list[str]) -> int:
             raise
         return 0  # click has put its own in the place of a stream whose reader has gone
     return code if isinstance(code, int) else 0
-
-
-def _json_first(argv: list[str]) -> list[str]:
-    """`--json` is understood after the command's name, too."""
-    border = argv.index("--") if "--" in argv else len(argv)
-    rest = [word for word in argv[:border] if word != "--json"]
-    return ["--json"] * (len(rest) < border) + rest + argv[border:]

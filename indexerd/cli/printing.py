@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from indexerd.cli.command import current
-from indexerd.cli.streams import safe, utf8
+from indexerd.cli.backend import safe, utf8
+from indexerd.cli.main import current
 
-_BOLD, _YELLOW, _RESET = "\x1b[1m", "\x1b[33m", "\x1b[0m"
-_NARROW = 12  # columns up to this width are never cut: the wide ones share the rest
+_BOLD, _DIM, _YELLOW, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
+_COLOUR = re.compile("\x1b\\[[0-9]+m")
 _ID = 14  # columns for a session's id where space is short: its beginning is reference enough
-_LEAST = 10  # columns that a wide one needs to say anything
-# What a narrow terminal goes without, the least important first: never ids, names and gists.
-_OPTIONAL = ("parts at", "directory", "source", "entries", "asks", "agent", "active", "current")
+_LEAST = 4  # columns of any cell
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 _SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 _ROUND = ("├─ ", "└─ ", "│  ")
@@ -29,93 +28,57 @@ def aligned() -> bool:
     return current().color == "always" or sys.stdout.isatty()
 
 
-def coloured() -> bool:
-    """Whether escape sequences of ours are wanted."""
-    if current().color != "auto":
-        return current().color == "always"
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return sys.stdout.isatty() and not plain
+def coloured(text: str, colour: str = _YELLOW) -> str:
+    """A text in a colour, where those are wanted."""
+    wanted = current().color == "always"
+    if current().color == "auto":
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        wanted = sys.stdout.isatty() and not plain
+    return f"{colour}{text}{_RESET}" if text and wanted else text
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Rows: aligned under their headers on a terminal, tab-separated elsewhere."""
-    return _rows(headers, [[safe(cell) for cell in row] for row in rows], heads=True)
+    return entries([[safe(cell) for cell in row] for row in rows], headers)
 
 
-def entries(rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Id, age and text of entries, which are clean already; without headers."""
-    return _rows(("leaf", "active", "text"), list(rows), heads=False)
-
-
-def _rows(
-    headers: Sequence[str], rows: list[Sequence[str]] | list[list[str]], *, heads: bool
-) -> Iterator[str]:
-    if not aligned():
+def entries(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> Iterator[str]:
+    """Rows of clean cells; without headers, the last column alone is cut to fit."""
+    rows = list(rows)
+    if not aligned() or not (rows or headers):
         yield from map("\t".join, rows)
         return
     import shutil
 
-    from rich.cells import cell_len
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    from rich.cells import cell_len, set_cell_size
+
+    def fitted(cell: str, width: int) -> str:
+        plain = _COLOUR.sub("", cell)
+        if cell_len(plain) > width:
+            return set_cell_size(plain, max(width - 1, 0)) + "…"
+        return cell + " " * (width - cell_len(plain))
 
     space = shutil.get_terminal_size().columns
-    cells = [
-        [Text.from_ansi(cell, no_wrap=True, overflow="ellipsis") for cell in row] for row in rows
-    ]
-    columns = [[row[at] for row in cells] for at in range(len(headers))]
-    widths = {
-        head: max([cell_len(head) * heads, *(cell.cell_len for cell in column)])
-        for head, column in zip(headers, columns, strict=True)
-    }
-    kept = _kept(widths, space)
-    tight = sum(widths.values()) + 2 * len(widths) > space
-    grid = Table(
-        box=None, pad_edge=False, padding=(0, 0, 0, 2), show_header=heads, header_style="dim"
-    )
-    for head in kept:
-        whole = widths[head] <= _NARROW or head in ("leaf", "session")
-        most = _ID if tight and head == "session" else None
-        grid.add_column(head, no_wrap=whole, max_width=most, overflow="ellipsis")
-    shown = [at for at, head in enumerate(headers) if head in kept]
-    for row in cells:
-        grid.add_row(*(row[at] for at in shown))
-    console = Console(
-        width=space,
-        color_system="standard" if coloured() else None,
-        no_color=False,
-        force_terminal=coloured(),
-        highlight=False,
-    )
-    with console.capture() as printed:
-        console.print(grid)
-    yield from (line.rstrip() for line in printed.get().split("\n")[:-1])
-
-
-def _kept(widths: Mapping[str, int], space: int) -> list[str]:
-    """The columns for which there is space."""
-    least = {
-        head: width if width <= _NARROW or head == "leaf" else _LEAST
-        for head, width in widths.items()
-    }
-    if "session" in least:
-        least["session"] = min(widths["session"], _ID)
-    for head in _OPTIONAL:
-        if sum(least.values()) + 2 * (len(least) - 1) <= space:
+    columns = zip(*([headers] if headers else []), *rows, strict=True)
+    widths = [max(cell_len(_COLOUR.sub("", cell)) for cell in column) for column in columns]
+    room = space - 2 * (len(widths) - 1)
+    if sum(widths) > room and headers[:1] == ("session",):
+        widths[0] = min(widths[0], _ID)
+    shrinking = range(1, len(widths)) if headers else (len(widths) - 1,)
+    while sum(widths) > room:
+        widest = max(shrinking, key=lambda at: widths[at])
+        if widths[widest] <= _LEAST:
             break
-        least.pop(head, None)
-    return list(least)
+        widths[widest] -= 1
+    for at, row in enumerate([headers, *rows] if headers else rows):
+        line = "  ".join(map(fitted, row, widths)).rstrip()
+        line = line if sum(widths) <= room else fitted(line, space).rstrip()
+        yield coloured(line, _DIM) if headers and not at else line
 
 
 def heading(name: str, more: str = "") -> str:
     """A name that stands out, and what belongs beside it."""
-    return (f"{_BOLD}{safe(name)}{_RESET}" if coloured() else safe(name)) + more
-
-
-def yellow(text: str) -> str:
-    """A text in that colour, where colours are wanted."""
-    return f"{_YELLOW}{text}{_RESET}" if text and coloured() else text
+    return coloured(safe(name), _BOLD) + more
 
 
 def facts(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
@@ -125,7 +88,7 @@ def facts(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
     return (f"{name.ljust(width)}  {safe(value, 4000)}" for name, value in shown)
 
 
-def paragraph(text: str, indent: str = "", limit: int = 20_000) -> Iterator[str]:
+def paragraph(text: str, indent: str = "", limit: int = 100_000) -> Iterator[str]:
     """The lines of somebody else's text, without escape sequences."""
     from indexerd.privacy.sanitize import clean_text
 

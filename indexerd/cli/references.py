@@ -1,7 +1,6 @@
 """Commands that use other sessions, and what a session works with.
 
-expand, ask; context-set, context-get, resume-context, footer. For people a file is shown relative
-to its session's directory; `--json` has what is stored.
+For people a file is shown relative to its session's directory; `--json` has what is stored.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from typing import Any
 
 import click
 
-from indexerd.cli import command as cli
 from indexerd.cli import hook
+from indexerd.cli import main as cli
 from indexerd.cli import printing as render
-from indexerd.cli.streams import aside, safe
-
-_EXCERPT_SHOWN = 300
+from indexerd.cli.backend import aside, safe
 
 
 @cli.command(
@@ -40,7 +37,9 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
 @cli.method(
     "query_session",
     cli.SESSION,
-    cli.argument("question", nargs=-1, required=True, callback=cli.checked(" ".join)),
+    cli.argument(
+        "question", nargs=-1, required=True, callback=lambda _c, _p, words: " ".join(words)
+    ),
     cli.leaf(),
     question=True,
     note="looking through the session itself, without a language model",
@@ -53,8 +52,7 @@ def ask(found: Any) -> Iterator[str]:
     if found["citations"]:
         yield ""
     for one in found["citations"]:
-        excerpt = safe(one["excerpt"], _EXCERPT_SHOWN)
-        yield f"[{safe(one['entryId'])}] {safe(one['role'])}: {excerpt}"
+        yield f"[{safe(one['entryId'])}] {safe(one['role'])}: {safe(one['excerpt'], 300)}"
     if found["notes"]:
         yield from ("", "Notes:", *(f"- {safe(note)}" for note in found["notes"]))
 
@@ -63,7 +61,9 @@ def ask(found: Any) -> Iterator[str]:
     "set_relevant_context",
     cli.SESSION,
     cli.argument("set_name", metavar="NAME"),
-    cli.argument("items", nargs=-1, metavar="[ITEM]...", callback=cli.checked(list)),
+    cli.argument(
+        "items", nargs=-1, metavar="[ITEM]...", callback=lambda _c, _p, items: list(items)
+    ),
     cli.flag("--merge", "mode", "Add to the set, instead of replacing it.", value="merge"),
     daemon=True,
 )

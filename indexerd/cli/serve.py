@@ -1,4 +1,4 @@
-"""Commands that serve until they are interrupted: run, web, mcp.
+"""Commands that serve until they are interrupted.
 
 `web`: where a view runs already (the daemon's, by `[web] listen`, or another terminal's), its link
 is printed, and nothing is started. A browser is given a file of ours that leads there: every user
@@ -11,11 +11,8 @@ import asyncio
 import gc
 import os
 import sys
-import sysconfig
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,49 +21,34 @@ from urllib.parse import quote
 
 import click
 
-import indexerd
 from indexerd.cli import printing as render
-from indexerd.cli.backend import App, project
-from indexerd.cli.command import argument, as_json, command, current, flag, option
-from indexerd.cli.streams import aside, put
+from indexerd.cli.backend import App, aside, project, put
+from indexerd.cli.main import argument, as_json, command, current, flag, option
 from indexerd.errors import ConfigError, IndexerdError, WriteError
 from indexerd.mcp.hosts import HOSTS, carried, snippet
 
 if TYPE_CHECKING:
     from indexerd.daemon.daemon import Daemon
-    from indexerd.settings import Loaded, Settings
+    from indexerd.settings import Settings
     from indexerd.web.server import Running
-
-
-@contextmanager
-def loading() -> Iterator[None]:
-    """Around the imports of a server: what they make is never garbage."""
-    gc.disable()
-    yield
-    gc.freeze()
-    gc.enable()
 
 
 def program() -> tuple[str, ...]:
     """How to call this program from anywhere, however this process was started.
 
-    The script of this very installation; without one, this interpreter. A script that is merely
-    first on PATH may be of another version.
+    Its own script, as it was called (a link that an upgrade moves along stays one), or the one
+    beside this interpreter: one that is merely first on PATH may be of another version.
     """
-    package = Path(indexerd.__file__).resolve().parent.parent
-    schemes = (sysconfig.get_default_scheme(), sysconfig.get_preferred_scheme("user"))
-    own = [one for one in schemes if Path(sysconfig.get_path("purelib", one)).resolve() == package]
-    folders = [Path(sysconfig.get_path("scripts", one)) for one in own]
-    for script in (folder / "indexerd" for folder in (*folders, Path(sys.executable).parent)):
-        if script.is_file() and os.access(script, os.X_OK):
-            return (str(script.absolute()),)
+    for script in (Path(sys.argv[0]).absolute(), Path(sys.executable).parent / "indexerd"):
+        if script.name == "indexerd" and script.is_file() and os.access(script, os.X_OK):
+            return (str(script),)
     # -P: not the directory that an agent happens to work in, which may have such a package itself
     return (sys.executable, "-P", "-m", "indexerd")
 
 
 def _called(app: App, *words: str) -> list[str]:
     """A command line of this program, with the configuration that was given."""
-    config = ["--config", os.path.abspath(app.config)] if app.config else []  # noqa: PTH100 - keeps no `..`
+    config = ["--config", project(app.config) or app.config] if app.config else []
     return [*program(), *config, *words]
 
 
@@ -81,13 +63,15 @@ def _need(extra: str, what: str, *packages: str) -> None:
         )
 
 
-def _daemon(app: App, *, once: bool, again: bool = False) -> tuple[Daemon, Loaded]:
-    """A daemon that may begin, or one pass of it, and the settings it was given."""
-    with loading():
-        from indexerd import logs
-        from indexerd.daemon.daemon import Daemon, Start
-        from indexerd.daemon.process import make_private
+def _daemon(app: App, *, once: bool, again: bool = False) -> Daemon:
+    """A daemon that may begin, or one pass of it."""
+    gc.disable()
+    from indexerd import logs
+    from indexerd.daemon.daemon import Daemon, Start
+    from indexerd.daemon.process import make_private
 
+    gc.freeze()  # what these made is never garbage
+    gc.enable()
     os.umask(0o077)
     places, loaded = app.places, app.loaded
     make_private(places.state_dir)
@@ -100,7 +84,7 @@ def _daemon(app: App, *, once: bool, again: bool = False) -> tuple[Daemon, Loade
     view = _called(app, "web", "--beside-daemon", "--listen")
     start = Start(places, loaded, os.environ, app.home, set_logging, view, again)
     try:
-        return Daemon(start, watching=not once), loaded
+        return Daemon(start, watching=not once)
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 has systemd start us again
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
 
@@ -108,17 +92,18 @@ def _daemon(app: App, *, once: bool, again: bool = False) -> tuple[Daemon, Loade
 @command(flag("--once", "Scan, index what is due, and end."))
 def run(*, once: bool) -> int:
     """Run the daemon in the foreground; --once for a single pass."""
-    daemon, loaded = _daemon(current(), once=once)
+    app = current()
+    daemon = _daemon(app, once=once)
     if not once:
         from indexerd.daemon.daemon import RESTART
 
         code = asyncio.run(daemon.serve())
         if code == RESTART:  # a cache was damaged: another daemon begins without it
-            code = asyncio.run(_daemon(current(), once=False, again=True)[0].serve())
+            code = asyncio.run(_daemon(app, once=False, again=True).serve())
         return code
     report = asyncio.run(daemon.once())
-    if loaded.problems:
-        raise ConfigError(loaded.problems)
+    if problems := app.loaded.problems:
+        raise ConfigError(problems)
     if not as_json(report.to_json()):
         rows = [(done.session_id, "indexed", done.model) for done in report.indexed]
         rows += [(session_id, "digested", "") for session_id in report.digested]
@@ -147,9 +132,8 @@ def mcp(host: str | None) -> None:
         sys.stdout.write(snippet(host, _called(app, "mcp"), carried(os.environ)))
         return
     _need("mcp", "the MCP server", "mcp")
-    with loading():
-        from indexerd.mcp.daemon import DaemonAccess
-        from indexerd.mcp.server import serve
+    from indexerd.mcp.daemon import DaemonAccess
+    from indexerd.mcp.server import serve
 
     serve(DaemonAccess(app.places, os.environ, cwd=project()))
 
@@ -171,30 +155,24 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
     until it is interrupted, unless a view of yours runs already.
     """
     _need("web", "the web view", "jinja2", "sse_starlette", "starlette", "uvicorn")
+    from indexerd.web.daemon import Daemon
+    from indexerd.web.server import find_running, serve
+
     app, path = current(), "/"
     if ref is not None:
         found = app.read("resolve", {"ref": ref, "cwd": project()})
         path = f"/s/{quote(found['sessionId'], safe='')}"
-    with loading():
-        from indexerd.web.daemon import Daemon
-        from indexerd.web.server import find_running, serve
-
-    def announce(running: Running) -> None:
-        put([running.url])
-
-    ready = announce if beside_daemon else partial(_ready, app, path, opening=not no_open)
-    if (
-        not beside_daemon
-        and listen is None
-        and (running := find_running(app.places.state_dir)) is not None
-    ):
+    ready = partial(_ready, app, path, opening=not no_open)
+    if beside_daemon:
+        ready = partial(lambda running: put([running.url]))
+    elif listen is None and (running := find_running(app.places.state_dir)) is not None:
         ready(running)
         return 0
     os.umask(0o077)
     daemon = Daemon(
         app.places, os.environ, home=app.home, stored=lambda *call: app.local().call(*call)
     )
-    address = listen or ("" if beside_daemon else app.settings.web.listen) or "127.0.0.1:0"
+    address = listen or ("" if beside_daemon else app.loaded.settings.web.listen) or "127.0.0.1:0"
     return serve(daemon, listen=address, child=beside_daemon, on_ready=ready, on_error=_complain)
 
 
@@ -221,9 +199,7 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
 
 def _complain(bad: BaseException) -> None:
     """Report what no page foresaw: a defect's place, and nothing of what it was about."""
-    if isinstance(bad, IndexerdError):
-        aside(f"indexerd: {bad}")
-        return
     frames = traceback.extract_tb(bad.__traceback__)
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
-    aside(f"indexerd: a defect: {type(bad).__name__} at {place}")
+    defect = f"a defect: {type(bad).__name__} at {place}"
+    aside(f"indexerd: {bad if isinstance(bad, IndexerdError) else defect}")

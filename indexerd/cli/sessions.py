@@ -9,11 +9,10 @@ from typing import Any
 
 import click
 
-from indexerd.cli import command as cli
+from indexerd.cli import main as cli
 from indexerd.cli import printing as render
-from indexerd.cli.backend import project
+from indexerd.cli.backend import aside, project, put, safe
 from indexerd.cli.hook import lines
-from indexerd.cli.streams import aside, put, safe
 from indexerd.errors import UsageError
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -25,14 +24,12 @@ _TOKENS |= {"cacheWrite": "written to one"}
 
 def _since(text: str | None) -> str | None:
     """A moment: an ISO-8601 date or time, or how long ago (`90m`, `12h`, `7d`, `2w`)."""
-    if text is None:
-        return None
     from indexerd.times import iso, iso_ms
 
-    number, unit = text[:-1], text[-1:]
+    number, unit = (text or "")[:-1], (text or "")[-1:]
     if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
         return iso(time.time() - int(number) * _SECONDS[unit])
-    if not iso_ms(text):
+    if text is not None and not iso_ms(text):
         hint = "write 7d, 12h, 2026-11-01 or an ISO-8601 time"
         raise UsageError(f"not a time: {text}", hint=hint)
     return text
@@ -41,11 +38,9 @@ def _since(text: str | None) -> str | None:
 BELOW = cli.option(
     "--cwd",
     "Only sessions of this directory and below.",
-    callback=cli.checked(lambda value: project(value) if value else None),
+    checked=lambda value: project(value) if value else None,
 )
-SINCE = cli.option(
-    "--since", "Only those active since then (7d, 12h, 2026-11-01).", callback=cli.checked(_since)
-)
+SINCE = cli.option("--since", "Only those active since then (7d, 12h, 2026-11-01).", checked=_since)
 
 
 @cli.command(
@@ -121,9 +116,8 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
 
 
 def _facts(row: dict[str, Any], meta: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    from indexerd.cli.resume import typed
-
     tokens, cost = row.get("tokens") or {}, row.get("costUsd")
+    spent = (f"{tokens[key]:,} {name}" for key, name in _TOKENS.items() if tokens.get(key))
     uses = (row.get("toolUses") or {}).items()
     parents = (row.get("parentSessionId"), row.get("parentSessionFile"))
     yield "session", row["sessionId"]
@@ -138,10 +132,7 @@ def _facts(row: dict[str, Any], meta: dict[str, Any]) -> Iterator[tuple[str, Any
     yield "not indexed yet", f"{row['newUserMessages']} of yours"
     yield "compactions", row.get("compactions") or ""
     yield "models", ", ".join(row.get("models") or ())
-    yield (
-        "tokens",
-        ", ".join(f"{tokens[key]:,} {_TOKENS[key]}" for key in _TOKENS if tokens.get(key)),
-    )
+    yield "tokens", ", ".join(spent)
     yield "cost", "" if cost is None else f"${cost:.4f}"
     yield "tags", ", ".join(row["tags"])
     yield "modified", render.some(row["filesModified"])
@@ -150,7 +141,7 @@ def _facts(row: dict[str, Any], meta: dict[str, Any]) -> Iterator[tuple[str, Any
     yield "such as", " | ".join(f"{name}: {'; '.join(some)}" for name, some in uses)
     yield "named by", meta.get("model") or row["nameSource"]
     yield "parent", render.exact("  ".join(one for one in parents if one))
-    yield "resume", "" if row["gone"] else typed(row["resume"] or "")
+    yield "resume", "" if row["gone"] else render.exact(row["resume"] or "")
 
 
 @cli.method(
@@ -164,10 +155,12 @@ def resolve(found: Any) -> list[str]:
     return lines(found)
 
 
-PREFIX = cli.argument("prefix", default="")
-
-
-@cli.method("complete", PREFIX, cli.near("This project's sessions first."), cli.limit(500, 20))
+@cli.method(
+    "complete",
+    cli.argument("prefix", default=""),
+    cli.near("This project's sessions first."),
+    cli.limit(500, 20),
+)
 def complete(found: Any) -> list[str]:
     """List candidates for `@@`, newest first."""
     return lines(found)
@@ -197,7 +190,10 @@ def family(found: Any) -> Iterator[str]:
             render.age(one["modifiedAt"]),
             str(one["userMessageCount"]),
             "*" if one["sessionId"] == found["sessionId"] else "",
-            before + _ORIGINS[one["relation"]] + safe(one["name"]) + _fate(one),
+            before
+            + _ORIGINS[one["relation"]]
+            + safe(one["name"])
+            + (" (gone)" if one["gone"] else " (archived)" if one["archived"] else ""),
         )
         for one, before in zip(members, drawn, strict=True)
     )
@@ -209,10 +205,6 @@ def family(found: Any) -> Iterator[str]:
         aside(f"the session that this began in is not known: {parent}")
     if found["more"]:
         aside(f"{found['more']} more; the nearest are shown")
-
-
-def _fate(member: dict[str, Any]) -> str:
-    return " (gone)" if member["gone"] else " (archived)" if member["archived"] else ""
 
 
 @cli.method("status", daemon=True)
@@ -313,10 +305,8 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
         hint = "say --yes, if you are sure"
         raise UsageError("nothing was removed: there is nobody to ask", hint=hint)
     aside(f"{safe(planned['name'] or planned['sessionId'])}  {safe(planned['sessionId'])}")
-    for path in planned["files"]:
+    for path in planned["files"] or ["(no files; what is kept for searching goes)"]:
         aside(f"  {render.exact(path)}")
-    if not planned["files"]:
-        aside("  (no files; what is kept for searching goes)")
     questions = ["Forget this session?"]
     if transcript:
         questions.append("Remove the agent's own file, too? It cannot be brought back.")

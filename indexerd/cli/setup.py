@@ -1,11 +1,9 @@
-"""Commands that set things up: config, service, integrate, completion."""
+"""Commands that set things up."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -15,8 +13,8 @@ import click
 from click.shell_completion import get_completion_class
 
 from indexerd.cli import printing as render
-from indexerd.cli.command import argument, as_json, command, current, flag, option
-from indexerd.cli.streams import aside, put, safe
+from indexerd.cli.backend import aside, put, safe
+from indexerd.cli.main import argument, as_json, command, current, flag, option
 from indexerd.errors import ConfigError, DaemonDownError, UsageError
 
 if TYPE_CHECKING:
@@ -79,13 +77,18 @@ def service() -> None:
 @command(option("--program", "named", "The installed program, where it is not found by itself."))
 def install(named: str | None) -> int:
     """Write the service file, and start the service."""
+    from indexerd.cli.serve import program
     from indexerd.integrations import service as services
 
     app = current()
-    loaded = app.loaded
-    done = services.install(_host(), _program(named), app.places, loaded.settings)
-    if loaded.problems:
-        aside("the configuration has problems: see `indexerd config check`")
+    words = (str(Path(named).expanduser().absolute()),) if named else program()
+    if named and not os.access(words[0], os.X_OK):
+        raise UsageError(f"not a program: {named}")
+    if len(words) > 1:
+        hint = "name it: indexerd service install --program PATH"
+        raise UsageError("cannot find the installed program", hint=hint)
+    done = services.install(_host(), Path(words[0]), app.places, app.loaded.settings)
+    _warn()
     return _report(done, "installed" if done.changed else "already installed")
 
 
@@ -120,19 +123,9 @@ def _host() -> Host:
     return Host(os.environ, current().home, os.getuid())
 
 
-def _program(named: str | None) -> Path:
-    """The program as the user starts it; a link that an upgrade moves along is not resolved."""
-    beside = str(Path(sys.executable).parent / "indexerd")
-    usual = (sys.argv[0], beside, shutil.which("indexerd") or "")
-    for candidate in map(Path, (named,) if named else usual):
-        found = candidate.expanduser().absolute()
-        if (named or found.name == "indexerd") and found.is_file() and os.access(found, os.X_OK):
-            return found
-    if named:
-        raise UsageError(f"not a program: {named}")
-    raise UsageError(
-        "cannot find the installed program", hint="name it: indexerd service install --program PATH"
-    )
+def _warn() -> None:
+    if current().loaded.problems:
+        aside("the configuration has problems: see `indexerd config check`")
 
 
 def _report(done: Outcome, word: str) -> int:
@@ -157,19 +150,17 @@ def integrate(agent: str, *, remove: bool, force: bool) -> Iterator[str]:
     from indexerd.integrations import install as installing
 
     app = current()
-    loaded = app.loaded
     host = installing.Host(
         env=os.environ,
         home=str(app.home),
-        settings=loaded.settings,
+        settings=app.loaded.settings,
         command=program(),
         serves_mcp=find_spec("mcp") is not None,
         force=force,
         remove=remove,
     )
     done = installing.integrate(agent, host)
-    if loaded.problems:
-        aside("the configuration has problems: see `indexerd config check`")
+    _warn()
     if as_json(done):
         return
     width = max((len(one["did"]) for one in done["changes"]), default=0)

@@ -1,4 +1,4 @@
-"""Commands about one session's tree: tree, branches, path, context, label; branch and export.
+"""Commands about one session's tree, and its export.
 
 A tree is drawn as pi draws it: what follows one after the other stays in one column, and only
 where a conversation parts does it move to the right. `*` marks the way to the leaf, `>` the leaf.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,15 +15,13 @@ from typing import Any
 
 import click
 
-from indexerd.cli import command as cli
+from indexerd.cli import main as cli
 from indexerd.cli import printing as render
-from indexerd.cli.backend import READING, App, project
-from indexerd.cli.streams import aside, put, safe
+from indexerd.cli.backend import READING, App, aside, project, put, safe
 from indexerd.errors import UsageError
 
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
 FORMATS = ("html", "md", "json")
-TEXT_SHOWN = 200
 _OF_DATABASES = ("-wal", "-shm", "-journal")  # files that belong to one
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 
@@ -40,11 +37,11 @@ def _rules(given: tuple[str, ...]) -> list[Any] | None:
 def _file(name: str | None) -> str | None:
     if name == "":
         raise UsageError("--output takes a file's name")
-    return os.path.abspath(name) if name else None  # noqa: PTH100 - Path.absolute keeps `..`
+    return project(name) if name else None
 
 
 def _output(text: str) -> Any:
-    return cli.option("-o", "--output", "file", text, metavar="FILE", callback=cli.checked(_file))
+    return cli.option("-o", "--output", "file", text, metavar="FILE", checked=_file)
 
 
 @cli.method(
@@ -55,7 +52,7 @@ def _output(text: str) -> Any:
         "Which entries: default hides settings and answers that only call tools; with --json "
         "all is the default.",
         type=click.Choice(FILTERS),
-        callback=cli.checked(lambda value: value or (None if cli.current().json else "default")),
+        checked=lambda value: value or (None if cli.current().json else "default"),
     ),
     cli.option("--search", "Only entries that have all these words.", metavar="WORDS"),
     cli.leaf(),
@@ -65,11 +62,8 @@ def tree(found: Any) -> Iterator[str]:
     """Show a session's tree: every branch, with labels; `*` marks the current path."""
     nodes = [node for node in found["nodes"] if node.get("display", True)]
     drawn = render.branches([node["depth"] for node in nodes], single=False)
-    marks = ["*" if node["active"] else " " for node in nodes]
-    marks = [
-        ">" if node["id"] == found["leafId"] else mark
-        for node, mark in zip(nodes, marks, strict=True)
-    ]
+    leaf = found["leafId"]
+    marks = (">" if node["id"] == leaf else "*" if node["active"] else " " for node in nodes)
     yield from _entries(nodes, map("{}{} ".format, drawn, marks))
     for warning in found.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
@@ -86,9 +80,9 @@ def path(found: Any) -> Iterator[str]:
 
 def _entries(entries: list[dict[str, Any]], before: Iterable[str]) -> Iterator[str]:
     def text(entry: dict[str, Any]) -> str:
-        label = render.yellow(f"[{safe(entry['label'])}] " if entry.get("label") else "")
+        label = render.coloured(f"[{safe(entry['label'])}] ") if entry.get("label") else ""
         who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
-        return f"{label}{who} {safe(entry['text'], TEXT_SHOWN)}".rstrip()
+        return f"{label}{who} {safe(entry['text'], 200)}".rstrip()
 
     yield from render.entries(
         (safe(entry["id"]), render.age(entry["timestamp"]), mark + text(entry))
@@ -129,7 +123,7 @@ def branches(found: Any) -> Iterator[str]:
         'A rule for this output alone, such as {"rule": "prune", "protectTurns": 2}; repeatable.',
         metavar="JSON",
         multiple=True,
-        callback=cli.checked(_rules),
+        checked=_rules,
     ),
     cli.flag("--serialized", "serialize", "As one text, the way pi gives it to a model."),
     note=READING,
@@ -199,15 +193,26 @@ def export(
     Nothing is redacted unless you say --redact: what you give away holds every word, path and
     result of a tool that the session holds, but for very long texts, which are cut and say so.
     """
+    from indexerd.daemon.trees import read_alone
     from indexerd.meta.newfile import create
+    from indexerd.privacy.patterns import compile_patterns
+    from indexerd.web.document import Wish
+    from indexerd.web.export import export as make
 
     app = cli.current()
+    settings = app.loaded.settings
     form = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "html")
     if file:
         _check(Path(file), app, force=force)
     elif not app.json and form == "html" and sys.stdout.isatty():
         raise UsageError("a page is nothing for a terminal", hint="name a file: -o FILE.html")
-    name, text = _document(app, ref, form, leaf, redact=redact)
+    extra = compile_patterns(settings.redact.extra_patterns)
+    wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
+    stored = app.read("get", {"ref": ref, "cwd": project()}, note=READING)
+    row = stored["session"]
+    family = app.local().answers.relatives(row) if app.places.store.exists() else {}
+    with read_alone(row, settings, os.environ, app.home) as library:
+        name, text = make(library, stored, form, wish, family)
     data = text.encode("utf-8", "replace")
     if file:
         create(Path(file), [data], over=force)
@@ -218,23 +223,6 @@ def export(
         sys.stdout.buffer.write(data)  # UTF-8, whatever the stream's encoding: a page says so
 
 
-def _document(app: App, ref: str, form: str, leaf: str | None, *, redact: bool) -> tuple[str, str]:
-    """A name for the file, and its text."""
-    from indexerd.daemon.trees import read_alone
-    from indexerd.privacy.patterns import compile_patterns
-    from indexerd.web.document import Wish
-    from indexerd.web.export import export as make
-
-    settings = app.settings
-    extra = compile_patterns(settings.redact.extra_patterns)
-    wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
-    stored = app.read("get", {"ref": ref, "cwd": project()}, note=READING)
-    row = stored["session"]
-    family = app.local().answers.relatives(row) if app.places.store.exists() else {}
-    with read_alone(row, settings, os.environ, app.home) as library:
-        return make(library, stored, form, wish, family)
-
-
 def _check(path: Path, app: App, *, force: bool) -> None:
     """UsageError for a file that is there, or where sessions or we keep things."""
     from indexerd.paths import within
@@ -242,17 +230,13 @@ def _check(path: Path, app: App, *, force: bool) -> None:
 
     real = os.path.realpath(path)
     beside = [real, *(real.removesuffix(end) for end in _OF_DATABASES)]
-    agents = stores(app.settings, os.environ, app.home)
+    agents = stores(app.loaded.settings, os.environ, app.home)
     if any(one.holds(name) for one in agents for name in beside):
         raise UsageError(f"{path} is where sessions are kept", hint="name a file elsewhere")
     own = (str(app.places.state_dir), str(app.places.data_dir), *(one.meta for one in agents))
     if any(within(real, os.path.realpath(one)) for one in own):
         raise UsageError(f"{path} is where indexerd keeps its own", hint="name a file elsewhere")
-    try:
-        found = path.lstat()
-    except OSError:  # nothing there, or nothing that can be: writing says so
-        return
-    if not force:
-        raise UsageError(f"{path} exists", hint="name another file, or replace it with --force")
-    if not stat.S_ISREG(found.st_mode):
+    if force and (path.is_symlink() or (path.exists() and not path.is_file())):
         raise UsageError(f"{path} is no file", hint="--force replaces plain files alone")
+    if not force and os.path.lexists(path):
+        raise UsageError(f"{path} exists", hint="name another file, or replace it with --force")

@@ -18,7 +18,7 @@ HEAVY = {
 }  # fmt: skip
 OURS = {
     "indexerd", "indexerd.__main__", "indexerd.cli", "indexerd.cli.backend", "indexerd.cli.hook",
-    "indexerd.cli.streams", "indexerd.client", "indexerd.errors",
+    "indexerd.client", "indexerd.errors",
 }  # fmt: skip
 FULL = ["--color", "never"]  # the same command, in a form that the fast path leaves alone
 

@@ -341,7 +341,6 @@ def test_a_plain_prompt_imports_next_to_nothing() -> None:
             "cli",
             "cli.backend",
             "cli.hook",
-            "cli.streams",
             "client",
             "errors",
             "sockets",

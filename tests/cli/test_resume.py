@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import stat
-import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
-from indexerd.cli.resume import opening_of, typed
 from tests.cli.home import Home, forbidden, nowhere
 from tests.e2e.world import Session, until
 
@@ -151,62 +146,6 @@ def test_a_missing_program_is_said(home: Home, tmp_path: Path) -> None:
     broken.chmod(stat.S_IRWXU)
     error = home.json("resume", "c0ffee02", "--exec", env={"PATH": str(tmp_path)}, code=77)["error"]
     assert error["message"].startswith("pi cannot be run: ")
-
-
-# -- commands as words ---------------------------------------------------------------------------
-
-WORD = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
-HOSTILE = "/w/\x1b]0;pwn\x07 it's\n\\x41 \u202e\U000e0041\x9b2J; rm -rf /"
-
-
-@given(WORD, st.lists(WORD, max_size=3))
-@example(HOSTILE, [HOSTILE])
-@example("/w", ["--session", "a && b", "$(id)"])
-def test_a_plain_command_needs_no_shell(directory: str, more: list[str]) -> None:
-    """Whatever the directory and arguments are, they come back as they were."""
-    command = f"cd {shlex.quote(directory)} && {shlex.join(['pi', *more])}"
-    opening = opening_of(command)
-    assert opening is not None
-    assert (directory, ("pi", *more)) == (opening.directory, opening.argv)
-    assert opening_of(shlex.join(["pi", *more])) is not None
-    assert forbidden(typed(command)) == set()
-    assert "\n" not in typed(command)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "cd /w && A=1 pi",
-        "A=1 pi",
-        "cd /w && pi; id",
-        "cd /w && pi > x",
-        "cd $HOME && pi",
-        "pi 'x",
-        "cd /w &&",
-        "",
-    ],
-)
-def test_what_is_the_shells_business_is_left_to_it(command: str) -> None:
-    """Variables, redirections and the like are not run as if they were words."""
-    assert opening_of(command) is None
-
-
-@pytest.fixture(scope="module")
-def bash() -> str:
-    """A shell that knows the printed form."""
-    found = shutil.which("bash")
-    if found is None:
-        pytest.skip("needs bash")
-    return found
-
-
-@pytest.mark.parametrize("word", [HOSTILE, "plain", "it's", "a\\b", "\u00a0é検\u200b", "\x80"])
-def test_what_is_printed_means_the_same_to_a_shell(bash: str, word: str) -> None:
-    """X9: harmless to look at, and still the very same words when pasted."""
-    command = typed(f"printf %s {shlex.quote(word)}")
-    env = {"LC_ALL": "C.UTF-8"}
-    done = subprocess.run([bash, "-c", command], capture_output=True, env=env, check=True)
-    assert done.stdout.decode() == word
 
 
 def test_hostile_directories_do_not_reach_the_terminal(home: Home, agent: dict[str, str]) -> None:

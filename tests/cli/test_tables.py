@@ -9,8 +9,6 @@ from rich.cells import cell_len
 from indexerd.cli import printing as render
 from indexerd.cli.backend import App
 
-TIPS = ("leaf", "current", "entries", "asks", "active", "parts at", "gist")
-TIP = ("1a2b3c4d", "*", "12", "3", "5m ago", "9f8e7d6c", "Redis is too big for a small service.")
 SESSIONS = ("session", "active", "agent", "asks", "name", "directory")
 ROW = (
     "c0ffee01-0000-4000-8000-000000000000",
@@ -32,32 +30,16 @@ def table(heads: tuple[str, ...], *rows: tuple[str, ...]) -> list[str]:
         return list(render.table(heads, rows) if heads else render.entries(rows))
 
 
-@pytest.mark.parametrize("width", [20, 30, 40, 60, 80, 200])
-def test_a_narrow_table_keeps_ids_and_names(width: int, columns: pytest.MonkeyPatch) -> None:
-    """The leaf is whole, a session can be told by its id, and names can be read."""
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_a_table_fits_the_terminal(width: int, columns: pytest.MonkeyPatch) -> None:
+    """Wide columns are cut, a session can be told by its id; what is left over is not shown."""
     columns.setenv("COLUMNS", str(width))
-    for heads, row, whole, name in (
-        (TIPS, TIP, "1a2b3c4d", "Redis is "),
-        (SESSIONS, ROW, "c0ffee01-0", "Des" if width == 20 else "Design t"),
-    ):
-        head, shown = table(heads, row)
-        assert head.split()[0] == heads[0]
-        assert max(map(len, (head, shown))) <= width
-        assert shown.startswith(whole[: 8 if width == 20 else None])
-        assert name in shown
-    if width >= 80:
+    head, shown = table(SESSIONS, ROW)
+    assert max(map(len, (head, shown))) <= width
+    assert shown.startswith("c0ffee01-0")
+    if width >= 60:
         assert head.split() == list(SESSIONS)
-
-
-def test_the_least_important_columns_go_first(columns: pytest.MonkeyPatch) -> None:
-    """Which branch is the current one is said longer than where it parts."""
-    heads = {}
-    for width in (30, 40, 80):
-        columns.setenv("COLUMNS", str(width))
-        heads[width] = table(TIPS, TIP)[0].split()
-    assert heads[80] == " ".join(TIPS).split()
-    assert heads[30] == ["leaf", "current", "gist"]
-    assert heads[40] == ["leaf", "current", "active", "gist"]
+        assert "Desig" in shown
 
 
 @pytest.mark.parametrize(
