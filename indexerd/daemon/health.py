@@ -83,8 +83,8 @@ def _told(pipeline: Pipeline, budget: Budget) -> dict[str, Any]:
     return {
         "sessions": len(pipeline.known),
         "queued": len(pipeline.jobs),
-        "indexing": len(pipeline.jobs.running),
-        "running": sorted(pipeline.jobs.running),
+        "indexing": len(pipeline.running),
+        "running": sorted(pipeline.running),
         "unwritten": pipeline.indexer.unwritten,
         "textPending": pipeline.library.texts.unread,
         "lastScanAt": iso(pipeline.last_scan_at) if pipeline.last_scan_at else None,

@@ -376,7 +376,7 @@ class Api:
         if known is None:
             raise NotFoundError("the session's file is gone", hint="its meta file still stands")
         enough = known.card.new_users >= self._pipeline.settings.min_new_user_messages
-        if session_id in self._pipeline.jobs.running and not asked.force:
+        if session_id in self._pipeline.running and not asked.force:
             return {"status": "already_running"}
         if not asked.force and not enough:
             return {"status": "below_threshold"}

@@ -95,7 +95,7 @@ class Pipeline:
         self.loaded = loaded
         self.models = models
         self.known: dict[str, SessionRuntime] = {}
-        self.jobs = JobQueue(loaded.settings.index.concurrency)
+        self.jobs = JobQueue()
         self.scanned = asyncio.Event()
         self.last_scan_at = 0.0  # when the last scan ended, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
@@ -111,7 +111,7 @@ class Pipeline:
         self._words_trouble = ""
         self._wake = asyncio.Event()  # a decision is to be made sooner
         self._reminders = Reminders()
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self.running: dict[str, asyncio.Task[None]] = {}
         self._lasting = False  # what is not done now is done later: not in `run --once`
 
     @property
@@ -166,7 +166,7 @@ class Pipeline:
 
     async def stop(self) -> None:
         """Let go of what is under way; an interrupted run writes nothing."""
-        running = list(self._running.values())
+        running = list(self.running.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -335,7 +335,7 @@ class Pipeline:
         known = self.known.pop(session_id, None)
         if known is None:
             return
-        if session_id not in self._running:
+        if session_id not in self.running:
             known.answer(NotFoundError("the session's file is gone"))
 
     def _grow(self, known: SessionRuntime, update: Update, now: float) -> None:
@@ -352,7 +352,7 @@ class Pipeline:
     def _consider(self, session_id: str) -> None:
         """Decide on one session, and see to it that the decision is kept."""
         known = self.known.get(session_id)
-        if known is None or session_id in self._running or self.indexing_off:
+        if known is None or session_id in self.running or self.indexing_off:
             return
         if not self.scanned.is_set():  # what the store says may be out of date
             return
@@ -422,22 +422,21 @@ class Pipeline:
         """Decide on every session not tried yet whose moment has come; says whether one runs."""
         for session_id in self.known.keys() - self.indexer.outcomes.keys():
             self._consider(session_id)
-        return bool(self._running)
+        return bool(self.running)
 
     def tasks(self) -> list[asyncio.Task[None]]:
         """Jobs under way."""
-        return [*self._running.values()]
+        return [*self.running.values()]
 
     # -- jobs ----------------------------------------------------------------------------
 
     def _pump(self) -> None:
         """Start what has its turn and finds room."""
-        while (job := self.jobs.take()) is not None:
+        room = self.settings.index.concurrency
+        while len(self.running) < room and (job := self.jobs.take()) is not None:
             known = self.known.get(job.session_id)
-            if known is None or self._held(known):
-                self.jobs.done(job.session_id)
-                continue
-            self._running[job.session_id] = asyncio.create_task(self._job(job, known))
+            if known is not None and not self._held(known):
+                self.running[job.session_id] = asyncio.create_task(self._job(job, known))
 
     async def _job(self, job: Job, known: SessionRuntime) -> None:
         session_id = job.session_id
@@ -452,8 +451,7 @@ class Pipeline:
                     known.open_since = began
                 self._learn(updates)
         finally:
-            self.jobs.done(session_id)
-            self._running.pop(session_id, None)
+            self.running.pop(session_id, None)
         self._consider(session_id)
         self._pump()
 
@@ -468,7 +466,7 @@ class Pipeline:
         known = self.known.get(session_id)
         if known is None:
             raise NotFoundError("the session's file is gone")
-        if session_id in self._running or known.forced:
+        if session_id in self.running or known.forced:
             raise AlreadyRunningError("Session indexing already in progress")
         waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
         known.forced = Forced(self.now() + FORCE_PATIENCE, waiter)
@@ -507,7 +505,6 @@ class Pipeline:
     async def reload(self, loaded: Loaded, models: Models) -> None:
         """Take new settings; what waited for a model or a price waits no longer."""
         old, self.loaded, self.models = self.models, loaded, models
-        self.jobs.concurrency = loaded.settings.index.concurrency
         with suppress(StateError):
             await self.reconsider()  # before anything is sent
         for number, (session_id, known) in enumerate(list(self.known.items())):

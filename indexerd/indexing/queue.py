@@ -22,41 +22,30 @@ class Job:
 
 
 class JobQueue:
-    """Waiting and running jobs, one a session (S0.11); at most `concurrency` run at once."""
+    """Jobs that wait, one a session (S0.11)."""
 
-    def __init__(self, concurrency: int) -> None:
-        self.concurrency = concurrency
-        self.running: set[str] = set()  # sessions
+    def __init__(self) -> None:
         self._waiting: dict[str, Job] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def offer(self, job: Job) -> bool:
-        """Queue a job unless its session runs now; the newest offer for a session counts."""
-        if job.session_id in self.running:
-            return False
+    def offer(self, job: Job) -> None:
+        """Queue a job; the newest offer for a session counts, but forced stays forced."""
         held = self._waiting.get(job.session_id)
         if held is None or job.forced or not held.forced:
             self._waiting[job.session_id] = job
-        return True
 
     def withdraw(self, session_id: str) -> None:
-        """Take a waiting job back."""
+        """Take a job back."""
         self._waiting.pop(session_id, None)
 
     def take(self) -> Job | None:
-        """Start the next job, forced ones first; None when there is none or no room."""
-        if not self._waiting or len(self.running) >= self.concurrency:
+        """Take the next job out, forced ones first; None when there is none."""
+        if not self._waiting:
             return None
         job = max(self._waiting.values(), key=lambda one: (one.forced, one.active_ms))
-        del self._waiting[job.session_id]
-        self.running.add(job.session_id)
-        return job
-
-    def done(self, session_id: str) -> None:
-        """A job has ended, however."""
-        self.running.discard(session_id)
+        return self._waiting.pop(job.session_id)
 
 
 class Reminders:

@@ -11,7 +11,7 @@ or in a word like an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). Si
 belong to the sentence and not to the name. A question ends with its question mark; text that is
 more than one sentence is none, so that a request that mentions a session asks nobody by accident.
 
-Whatever the text, the work is linear in its length; names are cut at REF_MAX characters.
+Names are cut at REF_MAX characters.
 """
 
 from __future__ import annotations
@@ -62,8 +62,7 @@ _FENCE = lazy_pattern(
     re.DOTALL,
 )
 _FENCE_END = lazy_pattern(r"[ \t>]*(?P<fence>`{3,}|~{3,})\s*")
-_TICKS = lazy_pattern(r"`+")
-_PARAGRAPH = lazy_pattern(r"\n[ \t]*\n")
+_SPAN = lazy_pattern(r"(?<!`)(`{1,20})(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
 
 
 class Reference(NamedTuple):
@@ -131,35 +130,4 @@ def _without_fences(text: str) -> str:
 
 def _without_spans(text: str) -> str:
     """Blank what stands between two equal runs of backticks of one paragraph."""
-    if "`" not in text:
-        return text
-    pieces: list[str] = []
-    at = 0
-    for end in [*(match.start() for match in _PARAGRAPH.finditer(text)), len(text)]:
-        pieces.append(_spans(text[at:end]))
-        at = end
-    return "".join(pieces)
-
-
-def _spans(paragraph: str) -> str:
-    runs = [match.span() for match in _TICKS.finditer(paragraph)]
-    last: dict[int, int] = {}  # length of a run -> where its last one is
-    for number, (start, end) in enumerate(runs):
-        last[end - start] = number
-    pieces: list[str] = []
-    at = number = 0
-    while number < len(runs):
-        start, end = runs[number]
-        closing = number + 1
-        if last[end - start] > number:
-            while runs[closing][1] - runs[closing][0] != end - start:
-                closing += 1
-            pieces += [paragraph[at:start], _blank(paragraph[start : runs[closing][1]])]
-            at = runs[closing][1]
-            closing += 1
-        number = closing
-    return "".join(pieces) + paragraph[at:]
-
-
-def _blank(text: str) -> str:
-    return re.sub(r"[^\n]", " ", text)
+    return _SPAN.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text) if "`" in text else text

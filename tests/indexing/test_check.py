@@ -113,28 +113,6 @@ def test_what_is_not_taken_and_why(reply: str, why: str) -> None:
     assert len(said.error) < 1000
 
 
-@pytest.mark.parametrize("reply", [GOOD_JSON, GOOD_JSON[:50], "", "   "])
-def test_a_reply_cut_by_its_length_limit_is_never_salvaged(reply: str) -> None:
-    """M10, S0.24: malformed, whatever it looks like."""
-    said = verdict(reply, cut=True)
-
-    assert isinstance(said, Rejected)
-    assert "cut by the output limit" in said.error
-
-
-@pytest.mark.parametrize("field", ["name", "description", "summary"])
-@pytest.mark.parametrize(
-    "said",
-    ["...", "…", ".", "Name", "string", "STRING.", " Summary ", "N/A", "todo", "description"],
-)
-def test_a_placeholder_is_no_answer(field: str, said: str) -> None:
-    """M12: what a small model writes when it fills in the schema."""
-    judged = verdict(altered(**{field: said}))
-
-    assert isinstance(judged, Rejected)
-    assert judged.error.startswith(f"{field}: ")
-
-
 HOSTILE = "a\x1b]0;pwn\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\U000e0041g\nh\x1b]52;c;cHdu\x1b\\i\x00"
 
 
@@ -161,7 +139,6 @@ def test_lone_surrogates_become_replacement_characters(where: str, char: str) ->
 
 
 SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
-PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG9w\n-----END PRIVATE KEY-----"
 
 
 @pytest.mark.parametrize("where", ["name", "description", "summary", "tags"])
@@ -178,19 +155,6 @@ def test_an_echoed_secret_is_redacted(where: str, secret: str) -> None:
     assert SECRET not in whole
     assert SECRET[20:] not in whole
     assert "[redacted:" in whole
-
-
-def test_a_secret_at_the_limit_is_redacted_before_the_cut() -> None:
-    """X7, S0.19: what replaces it may be longer: then it is the text's end that goes."""
-
-    def longer(text: str) -> str:
-        return text.replace("KEY", "[redacted:" + "long" * 9 + "]")
-
-    said = validate(altered(name="KEY" + "x" * (NAME_MAX - 3)), cut=False, redact=longer)
-
-    assert isinstance(said, Metadata)
-    assert said.name.startswith("[redacted:long")
-    assert len(said.name) == NAME_MAX
 
 
 values = st.recursive(

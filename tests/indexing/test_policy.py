@@ -29,7 +29,7 @@ from indexerd.indexing.policy import (
 )
 from indexerd.models.base import Model
 from indexerd.models.breaker import FIRST_PAUSE, Breaker
-from indexerd.models.budget import Budget, Reserved
+from indexerd.models.budget import Budget
 from indexerd.sessions.info import SessionInfo
 from indexerd.settings import Budget as Limits
 from indexerd.settings import Settings
@@ -257,13 +257,3 @@ def test_a_provider_that_is_not_asked(
     others = seconds if breaker else 0.0  # who rests is waited for, and nobody else asked
     assert wait(budget, [FIRST, OTHER], why) == wait(budget, [FIRST, LOCAL], why) == others
     assert breaker is None or breaker.trial is trial
-
-
-def test_a_full_minute_is_waited_for_and_a_spent_day_told_of_once(budget: Budget) -> None:
-    """M15, M16: a minute passes, and is no failure of any session."""
-    for number, age in enumerate((50.0, 20.0)):
-        budget.account.apply(Reserved(str(number), T0 - age, 0.0, "one/a"))
-    assert wait(budget, [FIRST], NEW) == pytest.approx(10.0)
-    budget.account.apply(Reserved("2", T0, 0.0, "one/a"))
-    assert wait(budget, [FIRST], NEW) == 0.0
-    assert wait(budget, [FIRST], SPENT) == 86_400.0 - T0 % 86_400.0

@@ -109,15 +109,6 @@ def test_the_cut_is_pis_own(text: str, max_bytes: int, max_lines: int) -> None:
     assert text.endswith(kept)
 
 
-def test_bytes_at_the_border() -> None:
-    """S0.14, S0.16: 51,200 bytes go whole and unmarked; one more and the newest are kept."""
-    exact = user("x" * (51_200 - len("User: ")))
-    whole = assemble([exact], CAPS, as_it_is)
-    assert (len(whole.text), whole.truncated) == (51_200, False)
-    more = assemble([user("y" + exact.text)], CAPS, as_it_is)
-    assert (more.text, more.truncated) == (f"ser: y{exact.text}\n\n{MARKER}", True)
-
-
 # -- laziness ---------------------------------------------------------------------------------
 
 
@@ -237,16 +228,6 @@ def test_only_what_is_new_is_sent() -> None:
     assert [one.text for one in found.sections][:2] == ["one [redacted:toy]", "two"]
     nothing_new = since(["one", "two"], [])
     assert (nothing_new.text, nothing_new.only_new) == ("User: one\n\nUser: two", False)
-
-
-def test_whether_history_is_cut_is_said_of_all_of_it() -> None:
-    """The new part fits, the old one does not: what is sent is whole, the history is not."""
-    found = since(["x" * 4096, "y" * 4096], ["new"])
-    assert found.text == "Assistant: new"
-    assert (found.only_new, found.truncated, found.cut) == (True, False, True)
-    long = since(["old"], ["x" * 300, "y" * 300])
-    assert (long.only_new, long.truncated, long.cut) == (True, True, True)
-    assert "old" not in long.text
 
 
 words = st.lists(

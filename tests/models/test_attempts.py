@@ -79,15 +79,6 @@ def test_a_malformed_reply_is_asked_for_again_with_what_was_wrong(desk: Desk) ->
     assert desk.attempts[1].audit()["usage"]["inputTokens"] == 9
 
 
-@pytest.mark.parametrize("error", [ProviderError("503"), DeadlineError("late"), RefusedError("no")])
-def test_a_failing_provider_is_asked_once(desk: Desk, error: IndexerdError) -> None:
-    """M1, M4: the attempts are for replies; a failure ends them at once."""
-    model = Scripted([error, "good"], key="google/flash")  # type: ignore[list-item] # of the tree
-    with pytest.raises(type(error)):
-        asyncio.run(desk.ask(model))
-    assert [one.error for one in desk.attempts] == [str(error)]
-
-
 @pytest.mark.parametrize("cancelled", [True, False])
 def test_a_cancelled_call_and_a_defect_are_reported_without_their_words(
     desk: Desk, *, cancelled: bool

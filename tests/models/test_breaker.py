@@ -85,17 +85,6 @@ def test_half_open_lets_exactly_one_through(end: str) -> None:
         assert sum(admits(breaker, now) for _ in range(100)) == 1
 
 
-def test_a_throttled_trial_never_rests_shorter_than_its_doubled_pause() -> None:
-    """M3, M4: `Retry-After: 1` from a provider that never serves is not an invitation."""
-    breaker = Breaker()
-    breaker.failed(throttled(1.0), T0, 0.0)
-    now = breaker.until
-    assert admits(breaker, now)
-    breaker.failed(throttled(1.0), now, 0.0)
-
-    assert breaker.until == now + 2 * FIRST_PAUSE
-
-
 @pytest.mark.parametrize("late", [throttled(1.0), throttled(None), DOWN])
 def test_a_late_failure_neither_shortens_nor_escalates_the_rest(late: ProviderError) -> None:
     """M3: calls were under way when the provider asked for an hour; they change nothing."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +64,6 @@ def allowed(made: DailyAccount, now: float, usd: float, caps: Caps = CAPS) -> bo
 # -- the account of a day ------------------------------------------------------------------------
 
 
-def test_a_reservation_is_replaced_by_what_it_cost() -> None:
-    """M15, M20: an unknown amount stays booked at its most; a second settling changes nothing."""
-    made = account(Reserved("a", NOON, 0.5), Settled("a", NOON))
-    assert (made.calls, made.usd) == (1, 0.5)
-    made.apply(Settled("a", NOON + 1, 0.125))
-    made.apply(Settled("a", NOON + 2, 0.0))
-    made.apply(Settled("lost", NOON + 2, 0.0))
-    assert (made.calls, made.usd) == (1, 0.125)
-
-
 def test_the_caps() -> None:
     """M15, M20: dollars at their most, calls (also without a price), and requests a minute."""
     made = account(Reserved("a", NOON, 0.75), Reserved("b", NOON + 20, None))
@@ -100,22 +89,6 @@ def test_a_clock_step_of_a_day_resets_the_count_at_most_once(step: float) -> Non
         made.apply(Reserved(str(n), now, 0.1))
         resets += made.calls <= before
     assert resets == (1 if step > 0 else 0)
-
-
-def test_a_clock_that_was_years_ahead_does_not_keep_the_budget_open() -> None:
-    """V8: the count made under the wrong date stays, and the next real midnight ends it."""
-    far = NOON + 27_000 * DAY
-    made = account(
-        Reserved("a", NOON, 0.5), Reserved("b", far, 0.25), Reserved("c", NOON + 1, 0.25)
-    )
-    assert (made.day, made.calls, made.usd) == (
-        datetime.fromtimestamp(NOON, UTC).date().isoformat(),
-        2,
-        0.5,
-    )
-    assert not allowed(made, NOON + 61, 0.51)
-    made.turn_page(NOON + DAY)
-    assert (made.day, made.calls) == (datetime.fromtimestamp(NOON + DAY, UTC).date().isoformat(), 0)
 
 
 # -- the journal ---------------------------------------------------------------------------------

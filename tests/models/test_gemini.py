@@ -89,13 +89,6 @@ def test_what_a_retry_cannot_mend_is_denied(server: GeminiServer) -> None:
     assert "the key is not valid" in str(found["400_bad_key"])
 
 
-def test_refusals_are_told_apart_from_failures(server: GeminiServer) -> None:
-    """M11: SAFETY, RECITATION, SPII and a blocked prompt."""
-    faults = ["safety", "recitation", "spii", "blocked_prompt"]
-
-    assert kinds(outcomes(server, faults)) == dict.fromkeys(faults, "RefusedError")
-
-
 def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:
     """M9, M10, M12, M20: cut, odd and empty texts, absent counts, the model that answered."""
     half = '{"name": "half'

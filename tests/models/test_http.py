@@ -9,11 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.errors import (
-    ContextTooLargeError,
     ModelError,
-    ProviderDeniedError,
     ProviderError,
-    RefusedError,
 )
 from indexerd.models import http
 
@@ -80,24 +77,3 @@ def test_an_error_says_nothing_that_the_body_said(words: str, status: int) -> No
 def test_retry_after(wish: str, date: str, seconds: float | None) -> None:
     """M3: seconds, dates against the server's own clock, garbage, and huge values."""
     assert http.retry_after({"retry-after": wish, "date": date}, None) == seconds
-
-
-@pytest.mark.parametrize(
-    ("status", "message", "kind"),
-    [
-        (400, "the request exceeds the available context size", ContextTooLargeError),
-        (400, "This model's maximum context length is 4096 tokens.", ContextTooLargeError),
-        (400, "prompt is too long: 210000 tokens > 200000 maximum", ContextTooLargeError),
-        (500, "Context size has been exceeded.", ContextTooLargeError),
-        (429, "quota for input token count exceeded", ProviderError),
-        (400, "unknown field", RefusedError),
-        (408, "timed out", ProviderError),
-        (402, "no credit", ProviderDeniedError),
-        (500, "internal", ProviderError),
-    ],
-)
-def test_errors_about_size_are_told_apart(
-    status: int, message: str, kind: type[ModelError]
-) -> None:
-    """A request that is too large is neither a bad key nor a busy server."""
-    assert type(http.failure("who", status, {}, {"error": {"message": message}})) is kind

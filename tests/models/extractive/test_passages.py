@@ -14,7 +14,6 @@ from indexerd.models.extractive.passages import (
     NOTHING,
     PASSAGES_MAX,
     answer,
-    nearest,
     passages,
 )
 
@@ -59,12 +58,6 @@ def test_the_passage_that_answers_is_among_the_first_three(
 def test_where_nothing_fits_that_is_said(question: str) -> None:
     """No passage is better than a wrong one."""
     assert asked(question) == {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
-
-
-def test_the_nearest_words_of_an_entry() -> None:
-    """S0.63: for an excerpt that was made up; nothing where no word fits."""
-    assert nearest("One thing.\n\nThe gizmo hums.\n\nEnd.", "a humming gizmo") == "The gizmo hums."
-    assert nearest("One thing.", "zebra") == ""
 
 
 messy = st.text(st.sampled_from("ab \n#:.?é語見\ud800ǅİ*`"), max_size=200)

@@ -72,18 +72,6 @@ def test_each_kind_has_its_shape(kind: str) -> None:
         assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
 
 
-def test_a_segment_tells_goal_actions_decisions_and_end() -> None:
-    """S2.9: technical bullets under short heads, with the files that were changed."""
-    text = told("segment", files_modified=("/srv/b/jobs/export.py",), cwd="/srv/b")
-    assert section(text, "**Goal**")[0].startswith("Please move the billing exports from cron")
-    decided = section(text, "**Decisions and discoveries**")
-    assert "We decided to use one advisory lock per export." in decided
-    assert section(text, "**Files**") == ["Changed: `jobs/export.py`"]
-    ended = section(text, "**End state**")
-    assert "Added the lock to the export jobs; all 31 tests pass." in ended
-    assert "Let me look" not in text
-
-
 def test_a_checkpoint_sorts_what_was_said() -> None:
     """A rule is a constraint, a result is done, what is left to do is the next step."""
     text = told("checkpoint")
