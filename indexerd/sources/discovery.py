@@ -136,12 +136,12 @@ class SessionDiscovery:
 
     def _touched(self, path: str) -> list[Found]:
         held = self._databases.get(path)
+        if not isinstance(held, Database):
+            return self._sessions(path) or [] if held else []
         try:
-            if isinstance(held, Database) and (found := held.touched()) is not None:
-                return found
+            return held.touched()
         except (SessionUnreadableError, FileNotFoundError):
             return []  # the next scan says what is wrong
-        return self._sessions(path) or [] if held else []
 
 
 def _database(store: Store) -> Database | Tree:

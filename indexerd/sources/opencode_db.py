@@ -1,60 +1,67 @@
 """Sessions in opencode's database, and each of them as lines of JSON.
 
-In: a database's path, or a session's: that path with the session's id below it. Out: what tells
-a changed session from an unchanged one, and a session whole, rendered anew at each change (rows
-are rewritten in place, deleted, hidden by a revert: nothing here only grows). A line's offset is
-its message's rowid, which holds as long as the message does. Two schemas are read, whatever
-columns their release has: session, message and part, and session_v2 with session_message, which
-hides the former's session of the same id. One that is not understood raises
-SessionUnreadableError, with the name of what is missing.
+A session's path is the database's with the session's id below it. A session is rendered anew at
+each change: rows are rewritten in place, deleted, hidden by a revert. A line's offset is its
+message's rowid, which holds as long as the message does.
+
+Version 1 keeps a session in session, message and part. Version 2 keeps it in session_v2 and
+session_message, under the same id: the older copy is then ignored. Columns vary by release.
 
 What surprised us: time_updated of a session says nothing of its messages and parts, and no index
-has theirs; so all of them are looked at only where the files changed since the last listing. In
-between, the log of events names the sessions that changed; but its rowids are given out again
-when the newest session is deleted, some releases leave it empty, and a deletion leaves no trace
-but a missing row.
+has theirs; a deletion leaves no trace but a missing row. So all rows are looked at only at a
+listing, and in between those of the sessions that were written last.
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-import msgspec
-
-from indexerd.agents.base import Oversize
+from indexerd.agents.lines import string
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
-from indexerd.sources.cursor import Cursor, Look, Verdict
+from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
 from indexerd.sources.lines import Block
 from indexerd.sources.opencode_lines import (
-    Head,
     Message,
+    Parts,
+    Record,
     Session,
-    brief,
-    full,
-    head_of,
+    brief_lines,
+    decoded,
+    full_line,
     session_line,
 )
-from indexerd.sources.opencode_schema import Schema, schema_of
 from indexerd.sources.scan import Found
-from indexerd.sources.tail import Read
 
 MESSAGES_MAX = 500_000  # of one session
 PARTS_MAX = 100_000  # of one message
-RECENT = 24  # sessions written last: those in which old rows are rewritten
+RECENT = 16  # sessions written last, in which rows change while their own row does not
 ASKED_MAX = 400  # sessions asked for by name; all of them cost less than more names
 GRAIN_NS = 2_000_000_000  # a file written later than that before a look may change unnoticed
 
 _MS_MAX = 9_000_000_000_000  # the year 2255; in nanoseconds it still is 63 bits
 _63_BITS = (1 << 63) - 1
+_TABLES = {1: ("session", "message", "part"), 2: ("session_v2", "session_message")}
+_FIELDS = (  # of a session, in the order of `Session`
+    "id",
+    "parent_id",
+    "fork_session_id",
+    "title",
+    "directory",
+    "version",
+    "time_created",
+    "time_updated",
+    "time_archived",
+    "revert",
+)
 
-Sums = tuple[int, int, int]  # count, newest time_updated, sum of all of them
+Sums = tuple[Any, ...]  # of rows: how many, the newest time_updated, and all of these together
 
 
 class Facts(NamedTuple):
@@ -70,91 +77,61 @@ class Database:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._facts: dict[str, Facts] | None = None
+        self._facts: dict[str, Facts] = {}
         self._found: dict[str, Found] = {}
         self._main = (0, 0)  # device and inode
-        self._listed: Files | None = None  # the files at the last listing, if that can be trusted
-        self._seen: Files | None = None  # the same, at the last look
-        self._event: tuple[int, str] | None = None  # the newest event: its rowid and id
+        self._listed: tuple[Look, Look | None, bool] | None = None  # its files at the last listing
 
     def sessions(self) -> list[Found]:
         """Every session there is. FileNotFoundError, or SessionUnreadableError."""
-        now, trusted = _files(self._path)
-        if self._facts is None or not _same(now, self._listed):
-            self._facts, self._event = reading(self._path, _everything)
-            self._listed = self._seen = trusted
-            self._main = now.main[:2]
-            self._found = {key: self._stamped(one) for key, one in self._facts.items()}
+        files = files_of(self._path)
+        if files.content != self._listed:
+            facts = reading(self._path, lambda db: _Tables(db).facts())
+            self._facts, self._found = {}, {}
+            self._main = _inode(files)
+            self._take(facts)
+            newest = max(one.mtime_ns for one in files.content[:2] if one)
+            self._listed = files.content if time.time_ns() - newest > GRAIN_NS else None
         return list(self._found.values())
 
-    def touched(self) -> list[Found] | None:
-        """The sessions that differ since the last call, of this or of `sessions`.
+    def touched(self) -> list[Found]:
+        """The sessions that changed since the last call, as far as a short look tells.
 
-        None when all must be listed: at first, when a session is gone, or the database is another.
+        Those whose own row differs, and those written last. All, where nothing is known yet.
         """
-        now, trusted = _files(self._path)
-        if self._facts is None or now.main[:2] != self._main:
-            return None
-        if _same(now, self._seen):
-            return []
-        known = self._facts
-        news = reading(self._path, lambda db: self._news(db, known))
-        if news is None:
-            return None
-        facts, self._event = news
-        self._seen = trusted
-        changed = {key: self._stamped(one) for key, one in facts.items() if known.get(key) != one}
-        known.update(facts)
-        self._found.update(changed)
-        return list(changed.values())
+        if _inode(files_of(self._path)) != self._main:
+            return self.sessions()
+        return self._take(reading(self._path, self._news))
 
-    def _stamped(self, facts: Facts) -> Found:
-        now = _stamp(self._main, facts)
-        path = f"{self._path}/{facts.session.id}"
-        return Found(path, now.dev, now.ino, now.size, now.mtime_ns)
+    def _news(self, db: sqlite3.Connection) -> dict[str, Facts]:
+        tables, known = _Tables(db), self._facts
+        rows = tables.sessions()
+        newest = sorted(self._found, key=lambda key: self._found[key].mtime_ns)[-RECENT:]
+        asked = {key for key, row in rows.items() if key not in known or known[key].session != row}
+        return tables.facts((asked | set(newest)) & rows.keys())
 
-    def _news(
-        self, db: sqlite3.Connection, known: Mapping[str, Facts]
-    ) -> tuple[dict[str, Facts], tuple[int, str] | None] | None:
-        db.execute("BEGIN")
-        schema = schema_of(db)
-        there = schema.ids(db)
-        if known.keys() - there:
-            return None
-        named = self._evented(db, schema)
-        if named is None:
-            named = _compared(db, schema, known)
-        asked = (named | (there - known.keys())) & there
-        return _facts_of(db, schema, asked), _newest_event(db, schema)
-
-    def _evented(self, db: sqlite3.Connection, schema: Schema) -> set[str] | None:
-        """The sessions that events since the last look are about; None where there are none."""
-        if not schema.events or self._event is None:
-            return None
-        last, event_id = self._event
-        held = db.execute("SELECT id FROM event WHERE rowid = ?", (last,)).fetchone()
-        if held is None or held[0] != event_id:  # a rowid that was given out again
-            return None
-        asked = "SELECT aggregate_id FROM event NOT INDEXED WHERE rowid > ?"
-        return {one for (one,) in db.execute(asked, (last,))} or None
+    def _take(self, facts: dict[str, Facts]) -> list[Found]:
+        changed = []
+        for key, one in facts.items():
+            if self._facts.get(key) != one:
+                now = _stamp(self._main, one)
+                self._facts[key] = one
+                self._found[key] = Found(
+                    f"{self._path}/{key}", now.dev, now.ino, now.size, now.mtime_ns
+                )
+                changed.append(self._found[key])
+        return changed
 
 
-def _files(path: str) -> tuple[Files, Files | None]:
-    """The files of a database, and again if a later change of them would be seen in their stat."""
-    now = files_of(path)
-    newest = max(one[3] for one in now.content if one)
-    return now, now if time.time_ns() - newest > GRAIN_NS else None
-
-
-def _same(now: Files, then: Files | None) -> bool:
-    return then is not None and then.content == now.content
+def _inode(files: Files) -> tuple[int, int]:
+    return files.main.dev, files.main.ino
 
 
 def _stamp(main: tuple[int, int], facts: Facts) -> Look:
     """A session's signature, in the fields of a file's stat; 63 bits each."""
-    written = max(facts.session.updated, facts.messages[1], facts.parts[1])
+    written = max(facts.session.updated, _ms(facts.messages[1]), _ms(facts.parts[1]))
     ino = _digest(f"{main[1]}/{facts.session.id}")
-    return Look(main[0], ino, _digest(repr(facts)), min(written, _MS_MAX) * 1_000_000)
+    return Look(main[0], ino, _digest(repr(facts)), written * 1_000_000)
 
 
 def _digest(text: str) -> int:
@@ -162,61 +139,140 @@ def _digest(text: str) -> int:
     return int.from_bytes(found, "big") & _63_BITS
 
 
+def _ms(value: object) -> int:
+    return min(value, _MS_MAX) if isinstance(value, int) and value > 0 else 0
+
+
 # -- questions to the database -------------------------------------------------------------------
 
 
-def _everything(
-    db: sqlite3.Connection,
-) -> tuple[dict[str, Facts], tuple[int, str] | None]:
-    db.execute("BEGIN")
-    schema = schema_of(db)
-    return _facts_of(db, schema, None), _newest_event(db, schema)
+class _Tables:
+    """The tables of a database as its release made them, within one transaction."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        db.execute("BEGIN")
+        columns = db.execute(
+            "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+            " WHERE m.type = 'table'"
+        )
+        self._columns: dict[str, set[str]] = {}
+        for table, column in columns:
+            self._columns.setdefault(table, set()).add(column)
+        there = self._columns.keys()
+        self._versions = [key for key, names in _TABLES.items() if there >= set(names)]
+        if there and not self._versions:  # with none at all, the client is just creating it
+            raise SessionUnreadableError("not a schema of opencode that we know")
+
+    def sessions(self, ids: Collection[str] | None = None) -> dict[str, Session]:
+        """These sessions, or (None) all; of one in both versions, the newer."""
+        found: dict[str, Session] = {}
+        for version in self._versions:
+            where, given = _among("s.id", ids)
+            for row in self._db.execute(self._select(version) + where, given):
+                if isinstance(row[0], str) and is_session_id(row[0]):
+                    found[row[0]] = _session(version, row)
+        return found
+
+    def facts(self, ids: Collection[str] | None = None) -> dict[str, Facts]:
+        """The facts of these sessions, or (None) of all."""
+        asked = None if ids is None or len(ids) > ASKED_MAX else ids
+        where, given = _among("session_id", asked)
+        sums: dict[tuple[str, str], Sums] = {}
+        for table in (name for version in self._versions for name in _TABLES[version][1:]):
+            rows = self._db.execute(
+                "SELECT session_id, count(*), max(time_updated), sum(time_updated)"  # noqa: S608 - ours
+                f" FROM {table}{where} GROUP BY 1",
+                given,
+            )
+            sums |= {(table, key): tuple(held) for key, *held in rows}
+        found = {}
+        for key, row in self.sessions(asked).items():
+            _, messages, parts = (*_TABLES[row.schema], "")[:3]
+            if ids is None or key in ids:
+                none = (0, 0, 0)
+                of_messages = sums.get((messages, key), none)
+                found[key] = Facts(row, of_messages, sums.get((parts, key), none))
+        return found
+
+    def one(self, session_id: str) -> Facts:
+        """One session; FileNotFoundError when it is gone."""
+        facts = self.facts([session_id]).get(session_id)
+        if facts is None:
+            raise FileNotFoundError(session_id)
+        return facts
+
+    def _select(self, version: int) -> str:
+        """Asks for sessions' fields; those that this release does not have are NULL."""
+        table = _TABLES[version][0]
+        held = self._columns[table]
+        fields = {one: f"s.{one}" if one in held else "NULL" for one in _FIELDS}
+        join = ""
+        if "project_id" in held and {"id", "worktree"} <= self._columns.get("project", set()):
+            join = " LEFT JOIN project p ON p.id = s.project_id"
+            own = fields["directory"]
+            fields["directory"] = f"coalesce(nullif({own}, ''), nullif(p.worktree, '/'))"
+        return f"SELECT {', '.join(fields.values())} FROM {table} s{join}"  # noqa: S608 - our names
 
 
-def _newest_event(db: sqlite3.Connection, schema: Schema) -> tuple[int, str] | None:
-    if not schema.events:
-        return None
-    asked = "SELECT rowid, id FROM event ORDER BY rowid DESC LIMIT 1"
-    found: tuple[int, str] | None = db.execute(asked).fetchone()
-    return found
+def _among(column: str, ids: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
+    if ids is None:
+        return "", ()
+    return f" WHERE {column} IN ({','.join('?' * len(ids))})", tuple(ids)
 
 
-def _compared(db: sqlite3.Connection, schema: Schema, known: Mapping[str, Facts]) -> set[str]:
-    """The sessions whose own row or number of rows differ, and those written last."""
-    messages, parts = (schema.counts(db, table) for table in ("messages", "parts"))
-    found = {
-        key
-        for key, row in schema.sessions(db, None).items()
-        if (old := known.get(key)) is None
-        or (old.session, old.messages[0], old.parts[0])
-        != (row, messages.get((key, row.schema), 0), parts.get((key, row.schema), 0))
-    }
-    newest = sorted(known.values(), key=lambda one: max(one.messages[1], one.parts[1]))[-RECENT:]
-    return found | {one.session.id for one in newest}
+def _session(version: int, row: tuple[object, ...]) -> Session:
+    own, parent, fork, title, directory, release, *_, revert = map(string, row)
+    created, updated, archived = map(_ms, row[6:9])
+    hidden = decoded(revert.encode()) or {}
+    return Session(
+        own,
+        version,
+        parent,
+        fork,
+        title,
+        directory,
+        release,
+        created,
+        updated,
+        archived,
+        string(hidden.get("messageID")),
+        string(hidden.get("partID")),
+    )
 
 
-def _facts_of(
-    db: sqlite3.Connection, schema: Schema, ids: Collection[str] | None
-) -> dict[str, Facts]:
-    """The facts of these sessions, or (None) of all."""
-    asked = None if ids is None or len(ids) > ASKED_MAX else ids
-    messages, parts = (schema.sums(db, table, asked) for table in ("messages", "parts"))
-    none = (0, 0, 0)
-    return {
-        key: Facts(row, messages.get((key, row.schema), none), parts.get((key, row.schema), none))
-        for key, row in schema.sessions(db, asked).items()
-        if is_session_id(key) and (ids is None or key in ids)
-    }
+def _messages(db: sqlite3.Connection, session: Session, place: int = 0) -> Iterator[Message]:
+    """A session's messages in their order, or the one at a place."""
+    table, kind, order = (
+        ("session_message", "type", "seq") if session.schema > 1 else ("message", "''", "id")
+    )
+    where = "rowid = ?" if place else "rowid > ?"
+    rows = db.execute(
+        f"SELECT rowid, id, time_created, CAST(data AS BLOB), {kind} FROM {table}"  # noqa: S608 - our names
+        f" WHERE {where} AND session_id = ? ORDER BY {order} LIMIT {MESSAGES_MAX}",
+        (place, session.id),
+    )
+    for rowid, message_id, at, data, role in rows:
+        held = decoded(data or b"") or {}
+        if role:
+            held["role"] = role
+        yield Message(rowid, str(message_id), at if isinstance(at, int) else 0, held)
 
 
-def _one(db: sqlite3.Connection, session_id: str) -> tuple[Schema, Facts]:
-    """One session, in a transaction of its own; FileNotFoundError when it is gone."""
-    db.execute("BEGIN")
-    schema = schema_of(db)
-    facts = _facts_of(db, schema, [session_id]).get(session_id)
-    if facts is None:
-        raise FileNotFoundError(session_id)
-    return schema, facts
+def _parts_of(db: sqlite3.Connection, session: Session) -> Parts:
+    """Asks for the parts of a message; version 2 keeps them within it."""
+
+    def parts(message_id: str) -> Iterator[tuple[str, Record]]:
+        rows = db.execute(
+            "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? AND session_id = ?"
+            " ORDER BY id LIMIT ?",
+            (message_id, session.id, PARTS_MAX),
+        )
+        for part_id, data in rows:
+            if (held := decoded(data or b"")) is not None:
+                yield part_id, held
+
+    return parts if session.schema == 1 else lambda _: ()
 
 
 # -- the source ----------------------------------------------------------------------------------
@@ -226,76 +282,41 @@ def look(path: str) -> Look | None:
     """A session's signature; None where there is none, or it cannot be read."""
     place, _, session_id = path.rpartition("/")
     try:
-        main = files_of(place).main
-        return reading(place, lambda db: _stamp(main[:2], _one(db, session_id)[1]))
+        main = _inode(files_of(place))
+        return reading(place, lambda db: _stamp(main, _Tables(db).one(session_id)))
     except (FileNotFoundError, SessionUnreadableError):
         return None
 
 
-class Tail:
-    """One session's reading position: the signature of what was read last."""
+def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
+    """A session's signature, and its lines if it is another. FileNotFoundError when it is gone."""
+    place, _, session_id = path.rpartition("/")
+    main = _inode(files_of(place))
 
-    __slots__ = ("cursor",)
-    pending = 0
-
-    def __init__(self, cursor: Cursor | None = None) -> None:
-        self.cursor = cursor
-
-    def read(self, path: str) -> Read:
-        """The whole session if its signature is another. FileNotFoundError when it is gone."""
-        place, _, session_id = path.rpartition("/")
-        main = files_of(place).main
-        now, lines = reading(place, lambda db: self._ask(db, main[:2], session_id))
-        if lines is None:
-            return Read(Verdict.SAME)
-        self.cursor = Cursor(now.dev, now.ino, now.size, now.mtime_ns, 0, 0, b"", b"")
-        size = sum(len(one.data) for one in lines)
-        return Read(Verdict.CONTINUE, list[Block | Oversize](lines), bytes=size, whole=True)
-
-    def _ask(
-        self, db: sqlite3.Connection, main: tuple[int, int], session_id: str
-    ) -> tuple[Look, list[Block] | None]:
-        schema, facts = _one(db, session_id)
-        now, held = _stamp(main, facts), self.cursor
-        if held and Look(held.dev, held.ino, held.size, held.mtime_ns) == now:
+    def ask(db: sqlite3.Connection) -> tuple[Look, list[Block] | None]:
+        facts = _Tables(db).one(session_id)
+        now, session = _stamp(main, facts), facts.session
+        if held is not None and is_same(held, now):
             return now, None
-        return now, list(_render(db, schema, facts.session))
+        return now, list(brief_lines(session, _messages(db, session), _parts_of(db, session)))
 
-
-def tail(cursor: Cursor | None = None) -> Tail:
-    """A reading position."""
-    return Tail(cursor)
+    return reading(place, ask)
 
 
 class Lines:
     """The messages of one session, in full, by their rowids."""
 
-    def __init__(self, db: sqlite3.Connection, schema: Schema, session: Session) -> None:
-        self._db, self._schema, self._session = db, schema, session
+    def __init__(self, db: sqlite3.Connection, session: Session) -> None:
+        self._db, self._session = db, session
 
     def at(self, offset: int, length: int) -> bytes:  # noqa: ARG002 - a message is whole
         """A message as it is now; SessionUnreadableError when it is there no more."""
-        session = self._session
         if not offset:
-            return session_line(session)
-        asked = self._schema.message_at(session.schema)
-        row = self._db.execute(asked, (offset, session.id)).fetchone()
-        if row is None:
+            return session_line(self._session)
+        message = next(_messages(self._db, self._session, offset), None)
+        if message is None:
             raise SessionUnreadableError("the message is gone")
-        message = _message(row)
-        parts = _parts(self._db, message, session) if session.schema == 1 else ()
-        return full(message, parts, child=bool(session.parent_id), parent=self._parent(message))
-
-    def _parent(self, message: Message) -> list[bytes]:
-        """The parts of the message that this one answers, if they say what the answer is."""
-        head = head_of(message)
-        odd = bytes(head.summary) == b"true" or not (head.finish or bytes(head.error) != b"null")
-        if self._session.schema != 1 or not odd or not isinstance(head.parent, str):
-            return []
-        return list(_parts(self._db, message._replace(id=head.parent), self._session))
-
-
-_NULL = msgspec.Raw(b"null")
+        return full_line(self._session, message, _parts_of(self._db, self._session))
 
 
 @contextmanager
@@ -304,54 +325,8 @@ def lines(path: str) -> Iterator[Lines]:
     place, _, session_id = path.rpartition("/")
     try:
         with opened(place) as db:
-            schema, facts = _one(db, session_id)
+            session = _Tables(db).one(session_id).session
             db.execute("COMMIT")  # each line is read by itself: no long transaction
-            yield Lines(db, schema, facts.session)
+            yield Lines(db, session)
     except FileNotFoundError:
         raise SessionUnreadableError("the session is gone") from None
-
-
-# -- rendering -----------------------------------------------------------------------------------
-
-
-def _message(row: tuple[Any, ...]) -> Message:
-    """A message's row; a column may hold anything, in SQLite."""
-    _, message_id, at, data, role = row
-    return Message(str(message_id), at if isinstance(at, int) else 0, data or b"", str(role or ""))
-
-
-def _render(db: sqlite3.Connection, schema: Schema, session: Session) -> Iterator[Block]:
-    """A session's lines, briefly.
-
-    Of an answer the parts matter only while its turn may still be open: those of older ones,
-    most of the database, are not even read.
-    """
-    yield Block(session_line(session), 0)
-    rows: list[tuple[int, Message, Head]] = []
-    newest = 0
-    asked = schema.messages_of(session.schema)
-    for row in db.execute(asked, (session.id, MESSAGES_MAX)):
-        message = _message(row)
-        head = head_of(message)
-        newest = len(rows) if head.role == "user" else newest
-        rows.append((row[0], message._replace(data=b""), head))
-    for n, (rowid, message, head) in enumerate(rows):
-        parts: Iterable[bytes] = ()
-        if head.role == "user" or n >= newest:
-            parts = _parts(db, message, session) if session.schema == 1 else ()
-        else:
-            head.content = _NULL
-        yield Block(brief(message, head, parts), rowid)
-
-
-def _parts(db: sqlite3.Connection, message: Message, session: Session) -> Iterator[bytes]:
-    """A message's parts, without those that were reverted."""
-    asked = (
-        "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? AND session_id = ?"
-        " ORDER BY id LIMIT ?"
-    )
-    cut = session.revert_part if session.revert_message == message.id else ""
-    for part_id, data in db.execute(asked, (message.id, session.id, PARTS_MAX)):
-        if cut and part_id == cut:
-            return
-        yield data or b""

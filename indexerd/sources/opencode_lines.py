@@ -1,36 +1,48 @@
 """opencode's records as lines of JSON: what its adapter reads, whatever they were kept in.
 
-In: a session's row, and each message's JSON with that of its parts, of any release. Out: one
-object a line, in one shape. The *brief* form of a message is for a skim: who spoke, how it
-ended, the parts with at most `BRIEF_TEXT` characters of text. The *full* form has every text and
-every tool's input, and outputs within the bounds of sources/opencode_parts.py.
-
     {"type": "session", "schema": 1|2, "id", "parentID", "forkID", "title", "directory",
      "version", "time": {"created", "updated", "archived"}, "revert": {"messageID", "partID"}}
-    {"type": "message", "id", "role", "at", "time", "finish", "error", "parentID", "summary",
+    {"type": "message", "id", "role", "at", "time", "finish", "error", "parentID", "summary", …,
      "parts": [{"type", "text", "synthetic", "ignored", "tool", "state": {…}, …}]}
 
-A line is asked for by its message's place alone: a form that changes leaves places valid.
-The roles of version 2 (`synthetic`, `shell`, `compaction`, `idle`, …) stay as they are; its
-texts, files and contents become parts. Never: raise for what a record holds. A value of another
-type than it should have is handed on, or left out, but for what we compute with.
+The brief form of a message is for a scan: texts are cut, and of a tool's call only its status is
+kept. The full form has every text and every tool's input and output, within bounds. The roles of
+version 2 (`synthetic`, `shell`, `compaction`, `idle`, …) stay as they are; its texts, files and
+contents become parts. A value of another type than it should have is handed on or left out.
+
+What surprised us: the output of an aborted call stands in its metadata alone, and an output that
+was pruned stays where it was, with a time beside it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import msgspec
 
-from indexerd.privacy.sanitize import scrub
-from indexerd.sources.opencode_parts import ERROR, Room, is_number, object_of, part_of
+from indexerd.agents.lines import as_dict, as_list, parse_object, string
+from indexerd.sources.lines import Block
 
-BRIEF_TEXT = 2_000  # characters of a part's text that a skim sees
+BRIEF_TEXT = 2_000  # characters of a part's text that a scan sees
+OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes, and a note
+OUTPUTS = 4_000_000  # characters of all outputs of one message
+ERROR = 4_000  # characters of an error
+MIME = 100  # characters of a file's kind
+
+_OF_MESSAGE = ("role", "time", "finish", "parentID", "modelID", "providerID", "cost", "tokens")
+_OF_MESSAGE_2 = ("status", "outcome", "command")
+_OF_PART = {  # what is kept of a part, by its type; of one that we do not know, its type
+    "text": ("synthetic", "ignored"),
+    "compaction": ("overflow", "tail_start_id"),
+}
+
+Record = dict[str, Any]
+# The parts of a message by its id: their ids, and what they hold.
+Parts = Callable[[str], Iterable[tuple[str, Record]]]
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder().decode
 
 
 class Session(NamedTuple):
@@ -51,50 +63,40 @@ class Session(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One message's record: `data` as it was stored, `role` where that is a field of its own."""
+    """One message's record, and where it stands."""
 
+    place: int
     id: str
     at: int
-    data: bytes
-    role: str = ""
+    held: Record
 
 
-class Part(NamedTuple):
-    """One part's record."""
+class Room:
+    """How much the outputs of a message may still hold."""
 
-    id: str
-    data: bytes
+    def __init__(self, size: int = OUTPUTS) -> None:
+        self._left = size
+
+    def cut(self, text: str, limit: int = OUTPUT) -> str:
+        """As much of a text as there is room for; it takes that room."""
+        kept = text[: min(limit, self._left)]
+        self._left -= len(kept)
+        return kept
 
 
-def decoded(data: bytes) -> dict[str, Any] | None:
-    """A record's JSON object; None for anything else. Bad UTF-8 becomes U+FFFD."""
+def decoded(data: bytes) -> Record | None:
+    """A record's JSON object; None for anything else."""
     try:
-        held = _decode(data)
-    except (ValueError, RecursionError):  # of JSON, or of UTF-8
-        try:
-            held = json.loads(data.decode("utf-8", "replace"))
-        except (ValueError, RecursionError):
-            return None
-    return held if isinstance(held, dict) else None
-
-
-def line(held: dict[str, Any]) -> bytes:
-    """An object as one line, its newline included."""
-    try:
-        return _encode(held) + b"\n"
-    except (ValueError, RecursionError):  # half a surrogate pair, in most cases
-        pass
-    try:
-        text = json.dumps(held, ensure_ascii=False)
-    except RecursionError:  # read it could be, but not written: what is nested goes
-        text = json.dumps({key: one for key, one in held.items() if isinstance(one, str)})
-    return scrub(text).encode("utf-8", "replace") + b"\n"
+        return parse_object(data)
+    except ValueError:
+        return None
 
 
 def session_line(one: Session) -> bytes:
     """The first line of a session."""
     revert = {"messageID": one.revert_message, "partID": one.revert_part or None}
-    return line(
+    time = {"created": one.created, "updated": one.updated, "archived": one.archived or None}
+    return _line(
         {
             "type": "session",
             "schema": one.schema,
@@ -104,230 +106,160 @@ def session_line(one: Session) -> bytes:
             "title": one.title,
             "directory": one.directory,
             "version": one.version,
-            "time": {
-                "created": one.created,
-                "updated": one.updated,
-                "archived": one.archived or None,
-            },
+            "time": time,
             "revert": revert if one.revert_message else None,
         }
     )
 
 
-# -- brief ---------------------------------------------------------------------------------------
+def brief_lines(session: Session, messages: Iterable[Message], parts: Parts) -> Iterator[Block]:
+    """A session's lines for a scan.
+
+    Of an answer the parts matter only while its turn may still be open: those of older ones,
+    most of what is stored, are not even read.
+    """
+    yield Block(session_line(session), 0)
+    rows = [(one.place, _fields(one, None)) for one in messages]
+    if session.schema == 1:  # ids wrap around (formats.md 4.2): time first
+        rows.sort(key=lambda row: (row[1]["at"], row[1]["id"]))
+    asked = [n for n, (_, line) in enumerate(rows) if line.get("role") == "user"]
+    newest = asked[-1] if asked else 0
+    for n, (place, line) in enumerate(rows):
+        if n >= newest or line.get("role") == "user":
+            line["parts"] += _visible(session, line["id"], parts, None)
+        else:
+            line["parts"] = []
+        yield Block(_line(line), place)
 
 
-class Head(msgspec.Struct):
-    """The fields of a message that a skim needs; all others are passed over unread."""
-
-    role: Any = None
-    time: Any = None
-    finish: Any = None
-    status: Any = None
-    outcome: Any = None
-    parent: Any = msgspec.field(default=None, name="parentID")
-    text: Any = None
-    error: msgspec.Raw = msgspec.Raw(b"null")
-    summary: msgspec.Raw = msgspec.Raw(b"null")
-    files: msgspec.Raw = msgspec.Raw(b"null")
-    content: msgspec.Raw = msgspec.Raw(b"null")
-
-
-class _State(msgspec.Struct):
-    status: Any = None
-
-
-class _Piece(msgspec.Struct):
-    type: Any = None
-    text: Any = None
-    synthetic: Any = None
-    ignored: Any = None
-    overflow: Any = None
-    tool: Any = None
-    name: Any = None
-    state: msgspec.Raw = msgspec.Raw(b"null")
-    tail: Any = msgspec.field(default=None, name="tail_start_id")
-
-
-_NOTHING = (b"null", b"false", b"[]", b"{}", b'""', b"")
-_T = TypeVar("_T")
-
-
-def _taken(kind: type[_T], data: bytes) -> _T | None:
-    """A record as a Struct, by the generous way where the quick one fails; None if it is none."""
-    found: _T
-    try:
-        found = _decoders[kind](data)
-    except (ValueError, RecursionError):  # of JSON, or of UTF-8
-        try:
-            found = _decoders[kind](line(decoded(data) or {}))
-        except (ValueError, RecursionError):  # of JSON, or of UTF-8
-            return None
-    return found
-
-
-_decoders: dict[type, Callable[[bytes], Any]] = {
-    one: msgspec.json.Decoder(one).decode for one in (Head, _Piece, _State)
-}
-_pieces = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-
-def head_of(message: Message) -> Head:
-    """A message's head; an empty one where its JSON is none."""
-    held = _taken(Head, message.data) or Head()
-    if message.role:
-        held.role = message.role
-    return held
-
-
-def brief(message: Message, head: Head, parts: Iterable[bytes]) -> bytes:
-    """A message as a skim sees it. `parts`: those of version 1, as far as they matter."""
-    summary = _is(head.summary, b"true")
-    found = [*_inline(head), *(one for one in map(_brief_part, parts) if one)]
-    return line(
-        {
-            "type": "message",
-            "id": message.id,
-            "role": head.role,
-            "at": message.at,
-            "time": _times(head.time),
-            "finish": head.finish if isinstance(head.finish, str) else None,
-            "error": None if bytes(head.error).strip() in _NOTHING else True,
-            "parentID": head.parent if isinstance(head.parent, str) else None,
-            **({"summary": True} if summary else {}),
-            **({"status": head.status} if isinstance(head.status, str) else {}),
-            **({"outcome": head.outcome} if isinstance(head.outcome, str) else {}),
-            "parts": found,
-        }
-    )
-
-
-def _is(raw: msgspec.Raw, value: bytes) -> bool:
-    return bytes(raw).strip() == value
-
-
-def _times(value: Any) -> dict[str, Any]:
-    held = value if isinstance(value, dict) else {}
-    return {key: held[key] for key in ("created", "completed") if is_number(held.get(key))}
-
-
-def _inline(head: Head) -> Iterable[dict[str, Any]]:
-    """The parts that version 2 keeps within a message, briefly."""
-    if isinstance(head.text, str):
-        yield _text(head.text[:BRIEF_TEXT], head.role)
-    if bytes(head.files).strip() not in _NOTHING:
-        yield {"type": "file"}
-    if head.role == "assistant" and bytes(head.content).strip() not in _NOTHING:
-        try:
-            pieces = _pieces(head.content)
-        except (ValueError, RecursionError):  # of JSON, or of UTF-8
-            return
-        yield from (one for one in (_brief_part(bytes(piece)) for piece in pieces) if one)
-
-
-def _text(text: str, role: Any) -> dict[str, Any]:
-    found = {"type": "text", "text": text}
-    return found | {"synthetic": True} if role == "synthetic" else found
-
-
-def _brief_part(data: bytes) -> dict[str, Any] | None:
-    held = _taken(_Piece, data)
-    if held is None:
-        return None
-    found: dict[str, Any] = {"type": held.type}
-    if isinstance(held.text, str):
-        found["text"] = held.text[:BRIEF_TEXT]
-    for key in ("synthetic", "ignored", "overflow"):
-        if getattr(held, key) is True:
-            found[key] = True
-    if held.type == "tool":
-        state = _taken(_State, bytes(held.state)) or _State()
-        name = held.tool if held.tool is not None else held.name
-        found |= {"tool": name, "state": {"status": state.status}}
-    if isinstance(held.tail, str):
-        found["tail_start_id"] = held.tail
-    return found
-
-
-# -- full ----------------------------------------------------------------------------------------
-
-_OF_MESSAGE = (
-    "role",
-    "time",
-    "finish",
-    "parentID",
-    "modelID",
-    "providerID",
-    "agent",
-    "mode",
-    "cost",
-    "tokens",
-    "status",
-    "outcome",
-    "command",
-)
-
-
-def full(
-    message: Message, parts: Iterable[bytes], *, child: bool, parent: Iterable[bytes] = ()
-) -> bytes:
+def full_line(session: Session, message: Message, parts: Parts) -> bytes:
     """A message with all it says.
 
-    `child`: it is a sub-agent's. `parent`: the parts of the message that it answers, for an
-    answer whose meaning hangs on that.
+    An answer whose meaning hangs on the message that it answers, as a summary's, has the parts of
+    that as `parent`.
     """
-    held = decoded(message.data) or {}
-    if message.role:
-        held["role"] = message.role
-    found: dict[str, Any] = {"type": "message", "id": message.id, "at": message.at}
-    found |= {key: held[key] for key in _OF_MESSAGE if held.get(key) is not None}
     room = Room()
-    if isinstance(held.get("output"), str):
-        found["output"] = room.cut(held["output"])
-    if isinstance(held.get("recent"), str):
-        found["recent"] = held["recent"]
+    line = _fields(message, room)
+    line["parts"] += _visible(session, message.id, parts, room)
+    if session.parent_id:
+        line["child"] = True
+    parent = string(line.get("parentID"))
+    if parent and (line.get("summary") or not (line.get("finish") or line.get("error"))):
+        before = list(_visible(session, parent, parts, None))
+        line |= {"parent": before} if before else {}
+    return _line(line)
+
+
+def _line(held: Record) -> bytes:
+    try:
+        return _encode(held) + b"\n"
+    except (ValueError, OverflowError):  # a number beyond 64 bits
+        return json.dumps(held).encode() + b"\n"
+
+
+def _fields(message: Message, room: Room | None) -> Record:
+    """A message without the parts that have records of their own; brief where no room is given."""
+    held = message.held
+    line: Record = {"type": "message", "id": message.id, "at": message.at}
+    kept = (*_OF_MESSAGE, *_OF_MESSAGE_2)
+    line |= {key: held[key] for key in kept if held.get(key) is not None}
     if held.get("summary") is True:
-        found["summary"] = True
-    found |= _model(held) | _error(held)
-    # One by one: of each part its record is held only until what is kept of it is cut out.
-    rest = (part_of(one, room) for one in map(decoded, parts) if one is not None)
-    found["parts"] = [*_contents(held, room), *rest]
-    before = [one for one in map(_brief_part, parent) if one]
-    if child:
-        found["child"] = True
-    if before:
-        found["parent"] = before
-    return line(found)
+        line["summary"] = True
+    if room is not None and isinstance(held.get("output"), str):
+        line["output"] = room.cut(held["output"])
+    if room is not None and isinstance(held.get("recent"), str):
+        line["recent"] = held["recent"]
+    model = as_dict(held.get("model"))  # some releases keep it in an object of its own
+    named = {
+        "modelID": model.get("modelID") or model.get("id"),
+        "providerID": model.get("providerID"),
+    }
+    line |= {key: value for key, value in named.items() if value and not held.get(key)}
+    if error := held.get("error"):
+        message_ = string(as_dict(as_dict(error).get("data")).get("message"))[:ERROR]
+        line["error"] = {"name": as_dict(error).get("name") or "error", "message": message_ or None}
+    line["parts"] = list(_inline(held, room))
+    return line
 
 
-def _model(held: dict[str, Any]) -> dict[str, Any]:
-    """The model of a message, which some releases keep in an object of its own."""
-    model = held.get("model")
-    if not isinstance(model, dict):
-        return {}
-    name = model.get("modelID") or model.get("id")
-    found = {"modelID": name, "providerID": model.get("providerID")}
-    return {key: value for key, value in found.items() if value and not held.get(key)}
-
-
-def _error(held: dict[str, Any]) -> dict[str, Any]:
-    error = held.get("error")
-    if not error:
-        return {}
-    name = object_of(error).get("name")
-    message = object_of(object_of(error).get("data")).get("message")
-    cut = message[:ERROR] if isinstance(message, str) else None
-    return {"error": {"name": name or "error", "message": cut}}
-
-
-def _contents(held: dict[str, Any], room: Room) -> Iterable[dict[str, Any]]:
+def _inline(held: Record, room: Room | None) -> Iterator[Record]:
     """The parts that version 2 keeps within a message."""
+    role = held.get("role")
     if isinstance(held.get("text"), str):
-        yield _text(held["text"], held.get("role"))
-    if held.get("role") == "compaction" and isinstance(held.get("summary"), str):
-        yield {"type": "text", "text": held["summary"]}
-    for key, kind in (("files", "file"), ("agents", "agent"), ("content", "")):
-        several = held.get(key)
-        for one in several if isinstance(several, list) else ():
-            if isinstance(one, dict):
-                yield part_of(one | {"type": kind} if kind else one, room)
+        text = {"type": "text", "text": held["text"]}
+        yield _part(text | {"synthetic": True} if role == "synthetic" else text, room)
+    if role == "compaction" and isinstance(held.get("summary"), str):
+        yield _part({"type": "text", "text": held["summary"]}, room)
+    for key, kind in (("files", "file"), ("agents", "agent")):
+        for one in as_list(held.get(key)):
+            yield _part(as_dict(one) | {"type": kind}, room)
+    for one in as_list(held.get("content")):
+        yield _part(as_dict(one), room)
+
+
+def _visible(
+    session: Session, message_id: str, parts: Parts, room: Room | None
+) -> Iterator[Record]:
+    """A message's parts, without those that were reverted."""
+    cut = session.revert_part if message_id == session.revert_message else None
+    for part_id, held in parts(message_id):
+        if part_id == cut:
+            return
+        yield _part(held, room)
+
+
+def _part(part: Record, room: Room | None) -> Record:
+    """A part as far as anybody needs it; never a file's data."""
+    kind = part.get("type")
+    if kind == "tool":
+        return _tool(part, room)
+    found: Record = {"type": kind}
+    if kind == "text" or (kind == "reasoning" and room is not None):
+        found["text"] = string(part.get("text"))[: None if room else BRIEF_TEXT]
+    if kind == "file":
+        found |= _mime(part)
+    keys = _OF_PART.get(kind, ()) if isinstance(kind, str) else ()
+    return found | {key: part[key] for key in keys if part.get(key) is not None}
+
+
+def _tool(part: Record, room: Room | None) -> Record:
+    """A call, and what it gave. What was never given is left out, not empty."""
+    state = as_dict(part.get("state"))
+    call: Record = {"type": "tool", "tool": part.get("tool", part.get("name"))}
+    kept = call["state"] = {"status": state.get("status")}
+    if room is None:
+        return call
+    call["callID"] = part.get("callID", part.get("id"))
+    call["time"] = {"pruned": as_dict(part.get("time")).get("pruned")}
+    error, told = state.get("error"), as_dict(state.get("metadata"))
+    error = error.get("message") if isinstance(error, dict) else error  # version 2: an object
+    kept["input"] = state.get("input")
+    kept["time"] = {"compacted": as_dict(state.get("time")).get("compacted")}
+    if isinstance(state.get("output"), str):
+        kept["output"] = room.cut(state["output"])
+    if isinstance(error, str):
+        kept["error"] = error[:ERROR]
+    if told.get("interrupted") is True and isinstance(told.get("output"), str):
+        kept["metadata"] = {"interrupted": True, "output": room.cut(told["output"])}
+    if isinstance(state.get("content"), list):
+        kept["content"] = list(_contents(state["content"], room))
+    if isinstance(state.get("attachments"), list):
+        kept["attachments"] = [_mime(as_dict(one)) for one in state["attachments"]]
+    return call
+
+
+def _contents(content: list[Any], room: Room) -> Iterator[Record]:
+    """What a tool of version 2 gave: its texts, together as long as an output, and its files."""
+    left = OUTPUT
+    for one in map(as_dict, content):
+        if isinstance(one.get("text"), str):
+            text = room.cut(one["text"], left)
+            left -= len(text)
+            if text:
+                yield {"type": "text", "text": text}
+        else:
+            yield {"type": "file"} | _mime(one)
+
+
+def _mime(file: Record) -> Record:
+    return {"mime": file["mime"][:MIME]} if isinstance(file.get("mime"), str) else {}

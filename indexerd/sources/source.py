@@ -7,12 +7,16 @@ a `Read` says otherwise; an offset need not be a position in a file.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from indexerd.sources import opencode_db, opencode_tree, zst
 from indexerd.sources import tail as plain
-from indexerd.sources.cursor import Cursor, Look
+from indexerd.sources.cursor import Cursor, Look, Verdict
+from indexerd.sources.lines import Block
 from indexerd.sources.tail import Read
 
 
@@ -34,34 +38,37 @@ class Tailing(Protocol):
         ...
 
 
-class Source(Protocol):
+@dataclass(frozen=True, slots=True)
+class Source:
     """One kind of storage."""
 
-    def look(self, path: str) -> Look | None:
-        """What tells a changed session from an unchanged one; None where there is none."""
-        ...
-
-    def tail(self, cursor: Cursor | None = None) -> Tailing:
-        """A reading position."""
-        ...
-
-    def lines(self, path: str) -> AbstractContextManager[Lines]:
-        """Open a session to read single lines; SessionUnreadableError when that fails."""
-        ...
+    look: Callable[[str], Look | None]  # what tells a changed session; None where there is none
+    tail: Callable[[], Tailing]
+    lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
 
 
-class _Plain:
-    """A file to which lines are appended."""
+class _Whole:
+    """The reading position in a session that is read whole whenever its signature is another."""
 
-    look = staticmethod(plain.look)
-    tail = staticmethod(plain.Tail)
-    lines = staticmethod(plain.lines_of)
+    def __init__(
+        self, load: Callable[[str, Cursor | None], tuple[Look, Sequence[Block] | None]]
+    ) -> None:
+        self._load = load
+        self.cursor: Cursor | None = None
+
+    def read(self, path: str) -> Read:
+        now, lines = self._load(path, self.cursor)
+        if lines is None:
+            return Read(Verdict.SAME)
+        self.cursor = Cursor(now.dev, now.ino, now.size, now.mtime_ns, 0, 0, b"", b"")
+        size = sum(len(one.data) for one in lines)
+        return Read(Verdict.CONTINUE, lines, bytes=size, whole=True)
 
 
-PLAIN: Source = _Plain()
-ZST: Source = zst
-DATABASE: Source = opencode_db
-TREE: Source = opencode_tree
+PLAIN = Source(plain.look, plain.Tail, plain.lines_of)
+ZST = Source(zst.look, zst.ZstTail, zst.lines)
+DATABASE = Source(opencode_db.look, partial(_Whole, opencode_db.load), opencode_db.lines)
+TREE = Source(opencode_tree.look, partial(_Whole, opencode_tree.load), opencode_tree.lines)
 
 
 def source_of(agent: str, path: str) -> Source:

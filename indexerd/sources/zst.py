@@ -21,7 +21,7 @@ from indexerd.sources.cursor import Cursor, Verdict, is_same
 from indexerd.sources.lines import Block, LineBuffer
 from indexerd.sources.tail import CHUNK, Read, look, look_of, opened, unreadable
 
-__all__ = ["lines", "look", "tail"]
+__all__ = ["ZstTail", "lines", "look"]
 
 TOTAL_MAX = 1 << 30  # decompressed bytes of one session
 WINDOW_MAX = 1 << 26  # what the decoder may have to hold; codex's own files need 2 MiB
@@ -48,9 +48,6 @@ class ZstTail:
             _Stream(fd)  # raises where there is no decoder
         self.cursor = Cursor(now.dev, now.ino, now.size, now.mtime_ns, 0, 0, b"", b"")
         return Read(Verdict.CONTINUE, _blocks(path), bytes=now.size, whole=True)
-
-
-tail = ZstTail
 
 
 def _blocks(path: str) -> Iterator[Block | Oversize]:

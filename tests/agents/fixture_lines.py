@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from indexerd.sources.lines import Block
-from indexerd.sources.opencode_db import Database, tail
+from indexerd.sources.opencode_db import Database
+from indexerd.sources.source import DATABASE
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 FOLDERS = {
@@ -34,6 +35,6 @@ def _stored_lines() -> Iterator[bytes]:
     with tempfile.TemporaryDirectory() as copy:
         database = shutil.copy(FIXTURES / "real/opencode/opencode.db", copy)
         for session in Database(database).sessions():
-            for block in tail().read(session.path).lines:
+            for block in DATABASE.tail().read(session.path).lines:
                 if isinstance(block, Block):
                     yield from block.data.splitlines(keepends=True)

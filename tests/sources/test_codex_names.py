@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -12,11 +11,8 @@ from typing import Any
 
 import pytest
 
-from indexerd.sources import foreign_db
 from indexerd.sources.codex_names import Names
-from tests.agents.codex_files import SHARED
 
-REAL = SHARED / "real"
 EARLY, LATE = 1_772_355_600_000, 1_772_442_000_000  # 2026-03-01 and -02, 09:00
 
 
@@ -80,8 +76,8 @@ def test_a_torn_line_waits_and_a_damaged_one_is_passed_over(tmp_path: Path) -> N
             (whole[30:] + "\n" + '{"id":"b","thread_name":"?"}\n').encode().replace(b"?", b"\xff")
         )
         file.write(b'{"id":"c","thread_name":' + b"[" * 100_000 + b"\n")
-    assert names.refresh() == {"a"}
-    assert names.name("a") == "whole"
+    assert names.refresh() == {"a", "b"}
+    assert (names.name("a"), names.name("b")) == ("whole", "\ufffd")
 
 
 def test_a_rewritten_or_removed_index_is_read_anew(tmp_path: Path) -> None:
@@ -125,21 +121,19 @@ def test_a_home_that_is_away_takes_no_name_back(tmp_path: Path) -> None:
 
 
 def test_names_in_the_database_are_seen_as_they_are_written(tmp_path: Path) -> None:
-    """S3.3: also while they stand in the write-ahead log alone; the path is a hint."""
+    """S3.3: also while they stand in the write-ahead log alone."""
     names = Names(str(tmp_path))
     with database(tmp_path) as db:
-        put(db, id="a", name="first", rollout_path="/s/a.jsonl", title="t", updated_at_ms=EARLY)
-        put(db, id="b", rollout_path="relative", title="t", updated_at_ms=EARLY)
+        put(db, id="a", name="first", title="t", updated_at_ms=EARLY)
+        put(db, id="b", title="t", updated_at_ms=EARLY)
         assert names.refresh() == {"a"}
         assert (names.name("a"), names.name("b")) == ("first", None)
-        assert (names.rollout("a"), names.rollout("b")) == ("/s/a.jsonl", None)
-        put(db, id="a", name="second", rollout_path="/s/z.jsonl", title="t", updated_at_ms=LATE)
+        put(db, id="a", name="second", title="t", updated_at_ms=LATE)
         assert names.refresh() == {"a"}
-        assert (names.name("a"), names.rollout("a")) == ("second", "/s/z.jsonl")
+        assert names.name("a") == "second"
     for file in tmp_path.glob("state_5*"):
         file.unlink()
     assert names.refresh() == {"a"}
-    assert names.rollout("a") is None
 
 
 def test_what_was_written_later_wins(tmp_path: Path) -> None:
@@ -190,13 +184,8 @@ def test_nothing_is_opened_while_nothing_changed(
         put(db, id="b", name="two", updated_at_ms=EARLY)
         names = Names(str(tmp_path))
         assert names.refresh() == {"a", "b"}
-        monkeypatch.setattr(foreign_db, "reading", _never)
-        monkeypatch.setattr("indexerd.sources.tail.opened", _never)
+        monkeypatch.delattr("indexerd.sources.codex_names._read")
         assert names.refresh() == set()
-
-
-def _never(*_: object) -> None:
-    raise AssertionError("opened")
 
 
 def test_what_cannot_be_read_leaves_what_was_known(tmp_path: Path) -> None:
@@ -217,23 +206,3 @@ def test_what_cannot_be_read_leaves_what_was_known(tmp_path: Path) -> None:
         db.commit()
     assert names.refresh() == {"a"}
     assert Names(str(tmp_path / "missing")).refresh() == set()
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize("agent", ["codex", "codex-0.120.0"])
-def test_real_names_are_what_was_set(agent: str, tmp_path: Path) -> None:
-    """S3.3: what the driver called its threads; a fork inherits, and nothing is written."""
-    if not REAL.is_dir():
-        pytest.skip("the shared fixtures are not beside this checkout")
-    for file in (REAL / agent).glob("s*_*.*"):
-        shutil.copy(file, tmp_path / file.name)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    names = Names(str(tmp_path))
-    names.refresh()
-    for row in json.loads((REAL / "truth.json").read_text()):
-        if row["agent"] == agent and row.get("file"):
-            thread = row["file"][-42:].removesuffix(".jsonl")
-            wanted = "Forecast cache design" if row["label"] == "fork_full" else row.get("name")
-            assert names.name(thread) == wanted
-            assert thread in (names.rollout(thread) or thread)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -3,20 +3,64 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from indexerd.agents.opencode import read
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources import opencode_db
-from indexerd.sources.opencode_db import Database, lines
-from indexerd.sources.opencode_lines import BRIEF_TEXT
-from indexerd.sources.source import Source
+from indexerd.events import Entry, ToolResult
+from indexerd.sources.cursor import Look, Verdict
+from indexerd.sources.lines import Block
+from indexerd.sources.opencode_db import Database, look
+from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT, OUTPUTS
+from indexerd.sources.scan import Found
+from indexerd.sources.source import DATABASE
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, START, Rows
-from tests.sources.opencode_reading import SHARED, in_full, offsets, rendered, sides, two
 
-SOURCE: Source = opencode_db
+SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
+PICTURE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "Z" * 9000}
+
+
+def rendered(path: str) -> list[dict[str, Any]]:
+    """A session's lines, parsed."""
+    found = DATABASE.tail().read(path)
+    assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
+    return [json.loads(one.data) for one in found.lines if isinstance(one, Block)]
+
+
+def offsets(path: str) -> list[int]:
+    """Where a session's lines stand."""
+    return [one.offset for one in DATABASE.tail().read(path).lines]
+
+
+def in_full(path: str) -> list[dict[str, Any]]:
+    """A session's lines in full, parsed."""
+    with DATABASE.lines(path) as held:
+        return [json.loads(held.at(offset, 1)) for offset in offsets(path)]
+
+
+def sides(found: list[Found]) -> dict[str, Look]:
+    """A listing by session id."""
+    return {one.path.rpartition("/")[2]: Look(*one[1:]) for one in found}
+
+
+def two(path: Path, schema: str = SCHEMA) -> Rows:
+    """A database of two sessions, each a prompt and an answer."""
+    rows = Rows(path, schema)
+    for name in ("ses_a", "ses_b"):
+        rows.session(name)
+        rows.said(name, f"msg_{name}_1", "user", "hello")
+        rows.said(name, f"msg_{name}_2", "assistant", "hi")
+    return rows
 
 
 # -- what is read --------------------------------------------------------------------------------
@@ -53,76 +97,42 @@ def test_messages_come_in_the_order_of_their_time(tmp_path: Path) -> None:
     assert [one["id"] for one in in_full(path)[1:]] == ["msg_ffe", "msg_a", "msg_b", "msg_000"]
 
 
-def worked(path: Path, *, status: str = "completed") -> tuple[Rows, str]:
-    """A session in which a tool was used, and then something else was asked."""
-    rows = Rows(path)
-    place = rows.session("ses_a")
+def test_a_scan_sees_little_and_a_reader_all(tmp_path: Path) -> None:
+    """The brief form is cut, the full one has every text and input; a revert hides in both."""
+    rows = Rows(tmp_path / "opencode.db")
+    path = rows.session("ses_a")
     rows.said("ses_a", "msg_1", "user", "x" * 5000)
-    rows.message(
-        "ses_a",
-        "msg_2",
-        "assistant",
-        modelID="m-1",
-        cost=0.5,
-        tokens={"input": 3},
-        finish="tool-calls",
-        summary={"diffs": ["d" * 900]},
-    )
-    state = {
-        "status": status,
-        "input": {"filePath": "/a", "content": "c" * 9000},
-        "output": "o" * 52_000,
-        "metadata": {"sessionId": "ses_c", "preview": "p" * 9000},
-    }
+    rows.message("ses_a", "msg_2", "assistant", finish="tool-calls", summary={"diffs": ["d"]})
+    given = {"filePath": "/a", "content": "c" * 9000}
+    state = {"status": "running", "input": given, "output": "o" * 52_000, "metadata": {"x": "p"}}
     rows.part("ses_a", "msg_2", "prt_2a", type="text", text="y" * 5000)
     rows.part("ses_a", "msg_2", "prt_2b", type="tool", tool="write", callID="c1", state=state)
-    rows.part("ses_a", "msg_2", "prt_2c", type="file", mime="image/png", url="data:" + "z" * 9000)
-    return rows, place
-
-
-def test_a_skim_sees_little_and_a_reader_all(tmp_path: Path) -> None:
-    """Two reads: the brief form is cut, the full one has every text and input."""
-    rows, path = worked(tmp_path / "opencode.db")
+    rows.part("ses_a", "msg_2", "prt_2c", **PICTURE)
     _, prompt, answer = rendered(path)
     assert prompt["parts"] == [{"type": "text", "text": "x" * BRIEF_TEXT}]
+    picture = {"type": "file", "mime": "image/png"}
     assert answer["parts"] == [
         {"type": "text", "text": "y" * BRIEF_TEXT},
-        {"type": "tool", "tool": "write", "state": {"status": "completed"}},
-        {"type": "file"},
+        {"type": "tool", "tool": "write", "state": {"status": "running"}},
+        picture,
     ]
-    assert (answer["role"], answer["finish"], answer["error"]) == ("assistant", "tool-calls", None)
-    assert "summary" not in answer
+    assert (answer["finish"], "error" in answer, "summary" in answer) == (
+        "tool-calls",
+        False,
+        False,
+    )
 
     _, prompt, answer = in_full(path)
     assert prompt["parts"] == [{"type": "text", "text": "x" * 5000}]
-    assert [one["type"] for one in answer["parts"]] == ["text", "tool", "file"]
-    assert answer["parts"][0]["text"] == "y" * 5000
-    call = answer["parts"][1]
-    assert (call["tool"], call["callID"]) == ("write", "c1")
-    assert call["state"]["input"] == {"filePath": "/a", "content": "c" * 9000}
-    assert call["state"]["output"] == "o" * 52_000
-    assert call["state"]["metadata"] == {"sessionId": "ses_c"}
-    assert answer["parts"][2] == {"type": "file", "mime": "image/png"}
-    assert (answer["modelID"], answer["cost"], answer["tokens"]) == ("m-1", 0.5, {"input": 3})
+    text, call, file = answer["parts"]
+    assert (text["text"], call["callID"], file) == ("y" * 5000, "c1", picture)
+    assert (call["state"]["input"], call["state"]["output"]) == (given, "o" * 52_000)
 
-    rows.said("ses_a", "msg_3", "user", "and now")  # the answer is an old one then
-    assert rendered(path)[2]["parts"] == []
-    assert len(in_full(path)[2]["parts"]) == 3
-
-
-def test_an_open_turn_shows_its_tools(tmp_path: Path) -> None:
-    """formats.md 4.3: pending, running, completed: the newest answer's tools are seen."""
-    _, path = worked(tmp_path / "opencode.db", status="running")
-    assert rendered(path)[2]["parts"][1]["state"] == {"status": "running"}
-
-
-def test_what_a_revert_hides_within_a_message_is_left_out(tmp_path: Path) -> None:
-    """formats.md 4.5: with partID, the parts from that one on are hidden, in both forms."""
-    rows, path = worked(tmp_path / "opencode.db")
-    revert = json.dumps({"messageID": "msg_2", "partID": "prt_2b"})
-    rows.run("UPDATE session SET revert = ?", revert)
+    rows.run("UPDATE session SET revert = ?", '{"messageID": "msg_2", "partID": "prt_2b"}')
     for form in (rendered, in_full):
         assert [one["type"] for one in form(path)[2]["parts"]] == ["text"]
+    rows.said("ses_a", "msg_3", "user", "and now")  # the answer is an old one then
+    assert rendered(path)[2]["parts"] == []
 
 
 def test_an_answer_that_hangs_on_its_question_comes_with_it(tmp_path: Path) -> None:
@@ -135,7 +145,6 @@ def test_an_answer_that_hangs_on_its_question_comes_with_it(tmp_path: Path) -> N
     answer = in_full(path)[2]
     assert answer["parent"] == [{"type": "compaction", "tail_start_id": "msg_0"}]
     assert answer["child"] is True
-    assert "parent" not in in_full(path)[1]
 
 
 def test_a_message_that_is_gone_says_so(tmp_path: Path) -> None:
@@ -143,17 +152,12 @@ def test_a_message_that_is_gone_says_so(tmp_path: Path) -> None:
     rows = two(tmp_path / "opencode.db")
     path = f"{rows.path}/ses_a"
     _, first, second = offsets(path)
-    with lines(path) as held:
-        assert json.loads(held.at(second, 5))["id"] == "msg_ses_a_2"
     rows.run("DELETE FROM message WHERE id = 'msg_ses_a_2'")
-    with lines(path) as held:
+    with DATABASE.lines(path) as held:
         assert json.loads(held.at(first, 5))["id"] == "msg_ses_a_1"
         for gone in (second, offsets(f"{rows.path}/ses_b")[1], 1 << 40):
             with pytest.raises(SessionUnreadableError, match="gone"):
                 held.at(gone, 5)
-
-
-# -- version 2 -----------------------------------------------------------------------------------
 
 
 def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
@@ -168,63 +172,322 @@ def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
     rows.row_2("ses_a", "m2", "compaction", 5, summary="S", status="completed", recent="R")
     said = rendered(path)
     assert [said[0][key] for key in ("schema", "title", "forkID")] == [2, "", "ses_b"]
-    assert [(one["id"], one["role"]) for one in said[1:]] == [
-        ("m1", "user"),
-        ("m2", "compaction"),
-        ("m0", "assistant"),
-    ]
+    kinds = [("m1", "user"), ("m2", "compaction"), ("m0", "assistant")]
+    assert [(one["id"], one["role"]) for one in said[1:]] == kinds
     assert said[1]["parts"] == [{"type": "text", "text": "p" * BRIEF_TEXT}, {"type": "file"}]
-    assert said[3]["parts"] == [
-        {"type": "tool", "tool": "write", "state": {"status": "running"}},
-        {"type": "text", "text": "t"},
-    ]
+    assert [one["type"] for one in said[3]["parts"]] == ["tool", "text"]
     _, prompt, summary, answer = in_full(path)
-    assert prompt["parts"] == [
-        {"type": "text", "text": "p" * 5000},
-        {"type": "file", "name": "f.txt"},
-    ]
+    assert prompt["parts"][0]["text"] == "p" * 5000
     assert (summary["parts"], summary["recent"]) == ([{"type": "text", "text": "S"}], "R")
     assert answer["parts"][0]["callID"] == "c1"
-    assert sides(Database(str(rows.path)).sessions()).keys() == {"ses_a", "ses_b"}
-    assert rendered(f"{rows.path}/ses_b")[0]["schema"] == 1
-
-
-def test_changes_of_version_2_are_told(tmp_path: Path) -> None:
-    """A row inserted, updated or removed in session_message, and nothing in the older copy."""
-    rows = two(tmp_path / "opencode.db", SCHEMA + SCHEMA_2)
-    rows.session_2("ses_a")
-    rows.row_2("ses_a", "m1", "user", 1, text="one")
     base = Database(str(rows.path))
-    base.sessions()
-    for change in (
-        "UPDATE session_message SET time_updated = time_updated + 5",
-        "DELETE FROM session_message",
-        "UPDATE session_v2 SET title = 'Other'",
-    ):
-        rows.run(change)
-        assert sides(base.touched() or []).keys() == {"ses_a"}, change
+    assert sides(base.sessions()).keys() == {"ses_a", "ses_b"}
+    assert rendered(f"{rows.path}/ses_b")[0]["schema"] == 1
+    rows.run("DELETE FROM session_message WHERE id = 'm1'")
+    assert sides(base.touched()).keys() == {"ses_a"}
     rows.run("UPDATE session SET title = 'nobody reads this' WHERE id = 'ses_a'")
     assert base.touched() == []
 
 
-def test_session_message_without_seq_is_not_read(tmp_path: Path) -> None:
-    """formats.md 4.1: an intermediate schema has the table, and keeps nothing in it."""
-    schema = SCHEMA + "CREATE TABLE session_message (id TEXT, session_id TEXT, data TEXT);"
-    rows = two(tmp_path / "opencode.db", schema)
-    rows.run("INSERT INTO session_message VALUES ('m1', 'ses_a', '{}')")
-    assert [one["id"] for one in rendered(f"{rows.path}/ses_a")[1:]] == [
-        "msg_ses_a_1",
-        "msg_ses_a_2",
+# -- what tools gave -----------------------------------------------------------------------------
+
+
+def tool(status: str = "completed", *, call: str = "c1", **state: Any) -> dict[str, Any]:
+    """A tool's part of version 1."""
+    held = {"status": status, "input": {"command": "ls"}, **state}
+    return {"type": "tool", "tool": "bash", "callID": call, "state": held}
+
+
+def answered(path: Path, *parts: dict[str, Any]) -> Entry:
+    """What is read of an answer of these parts."""
+    rows = Rows(path)
+    place = rows.session("ses_a")
+    rows.message("ses_a", "msg_2", "assistant", finish="stop")
+    made = [(f"prt_{n:04}", json.dumps(one)) for n, one in enumerate(parts)]
+    with rows.writing() as db:
+        db.executemany("INSERT INTO part VALUES (?, 'msg_2', 'ses_a', 1, 1, ?)", made)
+    return entry_of(place)
+
+
+def entry_of(path: str) -> Entry:
+    """The newest message of a session in full."""
+    with DATABASE.lines(path) as held:
+        line = held.at(offsets(path)[-1], 1)
+    assert b"ZZZ" not in line
+    return read(line, "")
+
+
+def test_outputs_are_as_long_as_opencode_keeps_them(tmp_path: Path) -> None:
+    """formats.md 4.6: cut within bounds, cleared, aborted; of files only their kind is kept."""
+    told = {"interrupted": True, "output": "h" * (OUTPUT + 1), "exit": None}
+    entry = answered(
+        tmp_path / "opencode.db",
+        tool(output="m" * (OUTPUT + 1), attachments=[PICTURE, {"mime": 7}, None]),
+        tool("error", error="e" * (ERROR + 1)),
+        tool(output="old", time={"compacted": 1_795_000_000_000}, attachments=[PICTURE]),
+        tool("error", call="c2", error="aborted", metadata=told),
+        tool("error", call="c3", error="aborted", metadata=told | {"interrupted": False}),
+        tool("running", call="c4"),
+    )
+    assert entry.results == (
+        ToolResult("c1", "bash", "m" * OUTPUT),
+        ToolResult("c1", "bash", "e" * ERROR),
+        ToolResult("c1", "bash", "old", cleared=True),
+        ToolResult("c2", "bash", "h" * OUTPUT),
+        ToolResult("c3", "bash", "aborted"),
+    )
+    assert entry.failed == ("c1", "c2", "c3")
+    assert entry.images == 1
+
+
+def test_results_of_version_2(tmp_path: Path) -> None:
+    """formats.md 4.8: a result in pieces, an error that is an object, `pruned` beside the state."""
+
+    def call(status: str, name: str, pruned: Any = None, **state: Any) -> dict[str, Any]:
+        held = {"status": status, "input": {}, **state}
+        when = {"created": 1, "pruned": pruned}
+        return {"type": "tool", "id": name, "name": "read", "time": when, "state": held}
+
+    pieces = [{"type": "text", "text": "one"}, PICTURE, None, {"type": "text", "text": "two"}]
+    long = [{"type": "text", "text": "l" * 40_000}] * 3
+    rows = Rows(tmp_path / "opencode.db", SCHEMA_2)
+    path = rows.session_2("ses_a")
+    content = [
+        call("completed", "c1", content=pieces, structured={"diff": "d" * 9000}),
+        call("completed", "c2", pruned=1_795_000_000_000, content=pieces),
+        call("error", "c3", content=pieces, error={"type": "unknown", "message": "no"}),
+        call("completed", "c4", content=long),
+        call("running", "c5", content=pieces),
     ]
+    rows.row_2("ses_a", "msg_1", "assistant", 1, content=content, finish="stop")
+    entry = entry_of(path)
+    assert entry.results == (
+        ToolResult("c1", "read", "one\ntwo"),
+        ToolResult("c2", "read", "one\ntwo", cleared=True),
+        ToolResult("c3", "read", "no"),
+        ToolResult("c4", "read", "l" * 40_000 + "\n" + "l" * (OUTPUT - 40_000)),
+    )
+    assert entry.images == 3  # of c1, c3 and c5: the model sees no more of c2
+
+
+def test_all_outputs_of_a_message_have_one_bound(tmp_path: Path) -> None:
+    """One message may hold many outputs; beyond the bound calls stay, without their output."""
+    count = OUTPUTS // OUTPUT + 20
+    entry = answered(tmp_path / "opencode.db", *[tool(output="o" * OUTPUT)] * count)
+    assert len(entry.results) == len(entry.tools) == count
+    assert sum(len(one.text) for one in entry.results) == OUTPUTS
+
+
+# -- what tells a changed session ----------------------------------------------------------------
+
+
+CHANGES: dict[str, Callable[[Rows], None]] = {
+    "title": lambda one: one.run("UPDATE session SET title = 'New' WHERE id = 'ses_a'"),
+    "archived": lambda one: one.run("UPDATE session SET time_archived = 7 WHERE id = 'ses_a'"),
+    "revert": lambda one: one.run(
+        """UPDATE session SET revert = '{"messageID": "msg_ses_a_1"}' WHERE id = 'ses_a'"""
+    ),
+    "message added": lambda one: one.said("ses_a", "msg_new", "user", "more"),
+    "message changed": lambda one: one.run(
+        "UPDATE message SET time_updated = time_updated + 1 WHERE id = 'msg_ses_a_1'"
+    ),
+    "message deleted": lambda one: one.run("DELETE FROM message WHERE id = 'msg_ses_a_1'"),
+    "part added": lambda one: one.part("ses_a", "msg_ses_a_2", "prt_new", type="patch"),
+    "part changed": lambda one: one.run(
+        "UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_msg_ses_a_1'"
+    ),
+    "part deleted": lambda one: one.run("DELETE FROM part WHERE id = 'prt_msg_ses_a_1'"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_every_change_is_seen_and_no_other_session_is(tmp_path: Path, change: str) -> None:
+    """Inserted, updated, deleted, hidden: the signature of that one differs."""
+    rows = two(tmp_path / "opencode.db")
+    base = Database(str(rows.path))
+    before = sides(base.sessions())
+    assert base.touched() == []
+    position = DATABASE.tail()
+    assert position.read(f"{rows.path}/ses_a").verdict is Verdict.CONTINUE
+    assert position.read(f"{rows.path}/ses_a").verdict is Verdict.SAME
+
+    CHANGES[change](rows)
+
+    touched = base.touched()
+    assert list(sides(touched)) == ["ses_a"]
+    after = sides(Database(str(rows.path)).sessions())
+    assert sides(touched)["ses_a"] == after["ses_a"] != before["ses_a"]
+    assert after["ses_b"] == before["ses_b"]
+    assert after["ses_a"].ino == before["ses_a"].ino != before["ses_b"].ino
+    assert look(f"{rows.path}/ses_a") == after["ses_a"]
+    assert sides(base.sessions()) == after
+    assert base.touched() == []
+    assert position.read(f"{rows.path}/ses_a").verdict is Verdict.CONTINUE
+
+
+def test_a_session_is_as_old_as_its_newest_row(tmp_path: Path) -> None:
+    """formats.md 4.3: its own time_updated says nothing of its messages and parts."""
+    rows = two(tmp_path / "opencode.db")
+    rows.run("UPDATE part SET time_updated = ? WHERE id = 'prt_msg_ses_a_1'", START + 5000)
+    assert sides(Database(str(rows.path)).sessions())["ses_a"].mtime_ns == (START + 5000) * 10**6
+    rows.run("UPDATE message SET time_updated = ? WHERE id = 'msg_ses_a_1'", START + 6000)
+    rows.run("UPDATE session SET time_updated = ? WHERE id = 'ses_b'", START + 7000)
+    found = sides(Database(str(rows.path)).sessions())
+    assert found["ses_a"].mtime_ns == (START + 6000) * 10**6
+    assert found["ses_b"].mtime_ns == (START + 7000) * 10**6
+
+
+def test_what_is_gone_is_gone(tmp_path: Path) -> None:
+    """F18: a session, the database; another one in its place is read anew."""
+    rows = two(tmp_path / "opencode.db")
+    base = Database(str(rows.path))
+    before = sides(base.sessions())
+    rows.run("DELETE FROM session WHERE id = 'ses_a'")
+    assert sides(base.sessions()).keys() == {"ses_b"}
+    assert look(f"{rows.path}/ses_a") is None
+    with pytest.raises(FileNotFoundError):
+        DATABASE.tail().read(f"{rows.path}/ses_a")
+    with pytest.raises(SessionUnreadableError), DATABASE.lines(f"{rows.path}/ses_a"):
+        pass
+    shutil.copy(rows.path, tmp_path / "copy")
+    os.replace(tmp_path / "copy", rows.path)
+    assert sides(base.touched())["ses_b"].ino != before["ses_b"].ino
+    rows.path.unlink()
+    for ask in (base.sessions, base.touched):
+        with pytest.raises(FileNotFoundError):
+            ask()
+
+
+def test_an_idle_database_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs a stat, unless it was written just before it was looked at."""
+    rows = two(tmp_path / "opencode.db")
+    base = Database(str(rows.path))
+    before = base.sessions()
+    stamp = rows.path.stat()
+    rows.run("UPDATE session SET title = 'A tit1e' WHERE id = 'ses_a'")
+    os.utime(rows.path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert base.sessions() != before
+    os.utime(rows.path, (1, 1))
+    listed = base.sessions()
+    monkeypatch.delattr("indexerd.sources.opencode_db.reading")
+    assert base.sessions() == listed
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("version", "messages"), [("v1", 19), ("v2", 7)])
-def test_public_databases(tmp_path: Path, version: str, messages: int) -> None:
-    """The two schemas as others drew them."""
-    source = SHARED / "public" / "opencode" / "synthetic" / version / "opencode.db"
-    if not source.is_file():
+@pytest.mark.parametrize(
+    ("source", "sessions", "messages"),
+    [("real/opencode", 13, 0), ("public/opencode/synthetic/v1", 0, 19),
+     ("public/opencode/synthetic/v2", 0, 7)],
+)  # fmt: skip
+def test_databases_of_others(tmp_path: Path, source: str, sessions: int, messages: int) -> None:
+    """S3.9: as the client left it, most of it in the -wal; and both schemas as others drew them."""
+    if not (SHARED / source).is_dir():
         pytest.skip("the shared fixtures are not beside this checkout")
-    path = shutil.copy(source, tmp_path)
-    found = Database(str(path)).sessions()
-    assert sum(len(rendered(one.path)) - 1 for one in found) == messages
+    for file in (SHARED / source).glob("opencode.db*"):
+        shutil.copy(file, tmp_path)
+    listed = Database(str(tmp_path / "opencode.db")).sessions()
+    said = 0
+    for one in listed:
+        assert look(one.path) == Look(*one[1:])
+        lines = rendered(one.path)
+        assert lines[0]["id"] == one.path.rpartition("/")[2]
+        assert [line["id"] for line in lines] == [line["id"] for line in in_full(one.path)]
+        said += len(lines) - 1
+    assert len(listed) == sessions or said == messages
+
+
+# -- where it is not as it should be -------------------------------------------------------------
+
+
+def test_a_schema_that_is_not_known_is_an_error_and_none_is_not(tmp_path: Path) -> None:
+    """S3.9: it disables this database; the client creates the file before the tables."""
+    path = tmp_path / "opencode.db"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        assert Database(str(path)).sessions() == []
+        db.execute("CREATE TABLE session (id TEXT)")
+    with pytest.raises(SessionUnreadableError, match="schema"):
+        Database(str(path)).sessions()
+    assert look(f"{path}/ses_a") is None
+
+
+def test_columns_that_a_release_does_not_have_are_done_without(tmp_path: Path) -> None:
+    """formats.md 4.3: columns vary; a directory can stand with the project alone."""
+    path = tmp_path / "opencode.db"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.executescript(SCHEMA.replace("CREATE TABLE session", "CREATE TABLE gone", 1))
+        db.execute("CREATE TABLE session (id TEXT, project_id TEXT, directory TEXT)")
+        db.execute("INSERT INTO project VALUES ('p', '/work/tree'), ('global', '/')")
+        db.execute("INSERT INTO session VALUES ('ses_a', 'p', ''), ('ses_b', 'global', '')")
+    first = rendered(f"{path}/ses_a")[0]
+    assert (first["directory"], first["title"], first["time"]["created"]) == ("/work/tree", "", 0)
+    assert rendered(f"{path}/ses_b")[0]["directory"] == ""
+
+
+def test_ids_that_cannot_be_part_of_a_path_are_not_listed(tmp_path: Path) -> None:
+    """X1: an id is what the form allows, or its session does not exist for us."""
+    rows = two(tmp_path / "opencode.db")
+    for bad in ("../up", "a/b", "", "x" * 200, "a\nb"):
+        rows.session(bad)
+    assert sides(Database(str(rows.path)).sessions()).keys() == {"ses_a", "ses_b"}
+
+
+@pytest.mark.parametrize("half", [b"\xff", b"\\ud83d", b"\xed\xa0\xbd"])
+def test_texts_that_are_no_utf8_are_read(tmp_path: Path, half: bytes) -> None:
+    """F7: what cannot be decoded becomes U+FFFD; the message and its other texts stay."""
+    rows = two(tmp_path / "opencode.db")
+    data = b'{"type": "text", "text": "cut ' + half + b'"}'
+    rows.run("UPDATE part SET data = CAST(? AS TEXT) WHERE id = 'prt_msg_ses_a_1'", data)
+    for form in (rendered, in_full):
+        text = form(f"{rows.path}/ses_a")[1]["parts"][0]["text"]
+        assert text.rstrip("\ufffd") == "cut " != text
+
+
+KEYS = [
+    "role",
+    "time",
+    "finish",
+    "error",
+    "summary",
+    "parentID",
+    "text",
+    "type",
+    "state",
+    "content",
+]
+KEYS += ["files", "tool", "synthetic", "tokens", "model", "created", "output", "metadata"]
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+WRITTEN = VALUES.map(lambda held: json.dumps(held).encode())
+ODD = st.binary(max_size=60) | WRITTEN | WRITTEN.map(lambda data: data.replace(b"e", b"\xff"))
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(ODD, ODD), min_size=1, max_size=5))
+def test_nothing_that_a_record_holds_raises(
+    tmp_path_factory: pytest.TempPathFactory, records: list[tuple[bytes, bytes]]
+) -> None:
+    """F4: whatever stands in `data`, every message has its line, in both forms."""
+    rows = Rows(tmp_path_factory.mktemp("odd") / "opencode.db", SCHEMA + SCHEMA_2)
+    one, second = rows.session("ses_a"), rows.session_2("ses_b")
+    with rows.writing() as db:
+        for n, (message, part) in enumerate(records):
+            at = (1, "soon", -5)[n % 3]
+            db.execute(
+                "INSERT INTO message VALUES (?, 'ses_a', ?, ?, ?)", (f"m{n}", at, at, message)
+            )
+            tool = b'{"type": "tool", "state": %s}' % part
+            for key, data in ((f"p{n}", part), (f"t{n}", tool)):
+                row = (key, f"m{n}", data)
+                db.execute("INSERT INTO part VALUES (?, ?, 'ses_a', 1, 1, ?)", row)
+            db.execute(
+                "INSERT INTO session_message VALUES (?, 'ses_b', ?, ?, 1, 1, ?)",
+                (f"s{n}", ("user", "assistant")[n % 2], n, message),
+            )
+    for path in (one, second):
+        assert len(rendered(path)) == len(in_full(path)) == len(records) + 1

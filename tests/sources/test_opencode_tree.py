@@ -11,15 +11,12 @@ from typing import Any
 import pytest
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources import opencode_tree
 from indexerd.sources.cursor import Look, Verdict
 from indexerd.sources.lines import Block
 from indexerd.sources.opencode_lines import BRIEF_TEXT
-from indexerd.sources.opencode_tree import Tree, lines, look, tail
-from indexerd.sources.source import Source
+from indexerd.sources.opencode_tree import Tree, lines, look
+from indexerd.sources.source import TREE
 
-PUBLIC = Path(__file__).parents[3] / "shared" / "fixtures" / "public" / "opencode"
-SOURCE: Source = opencode_tree
 START = 1_730_000_000_000
 
 
@@ -73,7 +70,7 @@ def path_of(storage: Storage, name: str = "ses_a") -> str:
 
 def rendered(path: str) -> list[dict[str, Any]]:
     """A session's lines, parsed."""
-    found = tail().read(path)
+    found = TREE.tail().read(path)
     assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
     return [json.loads(one.data) for one in found.lines if isinstance(one, Block)]
 
@@ -81,7 +78,7 @@ def rendered(path: str) -> list[dict[str, Any]]:
 def in_full(path: str) -> list[dict[str, Any]]:
     """A session's lines in full, parsed."""
     with lines(path) as held:
-        return [json.loads(held.at(one.offset, 1)) for one in tail().read(path).lines]
+        return [json.loads(held.at(one.offset, 1)) for one in TREE.tail().read(path).lines]
 
 
 # -- what is read --------------------------------------------------------------------------------
@@ -142,33 +139,6 @@ def test_an_answer_that_hangs_on_its_question_comes_with_it(storage: Storage) ->
     ]
 
 
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("tree", "sessions"),
-    [
-        ("storage_v2", {"small": ["Hello"], "large": ["Step 1", "Step 2"]}),
-        ("storage_legacy", {"drift": ["Open README"]}),
-    ],
-)
-def test_public_trees(tmp_path: Path, tree: str, sessions: dict[str, list[str]]) -> None:
-    """Trees that drifted: other prefixes, parts by inner ids, or all in one directory."""
-    source = PUBLIC / "agent-sessions" / tree
-    if not source.is_dir():
-        pytest.skip("the shared fixtures are not beside this checkout")
-    root = shutil.copytree(source, tmp_path / "storage")
-    found = {}
-    for one in Tree(str(root)).sessions():
-        first, *said = rendered(one.path)
-        prompts = [message for message in said if message["role"] == "user"]
-        found[first["id"].removeprefix("ses_s_stage0_")] = [
-            part["text"] for prompt in prompts for part in prompt["parts"]
-        ]
-        assert [len(message["parts"]) > 0 for message in in_full(one.path)[1:]] == [True] * len(
-            said
-        )
-    assert found == sessions
-
-
 # -- what tells a changed session ----------------------------------------------------------------
 
 
@@ -193,11 +163,9 @@ def test_every_change_is_told_and_no_other_session_is(storage: Storage, change: 
     tree, path = Tree(str(storage.root)), path_of(storage)
     before = {one.path: one for one in tree.sessions()}
     assert len(before) == 2
-    position = tail()
+    position = TREE.tail()
     assert position.read(path).verdict is Verdict.CONTINUE
     assert position.read(path).verdict is Verdict.SAME
-    again = tail(position.cursor)
-    assert again.read(path).verdict is Verdict.SAME
 
     CHANGES[change](storage)
 
@@ -237,7 +205,7 @@ def test_a_record_being_written_is_passed_over_for_now(
     path, record = path_of(storage), storage.root / f"{place}.json"
     whole = record.read_text()
     record.write_text(half)
-    position = tail()
+    position = TREE.tail()
     for _ in range(2):
         found = position.read(path)
         assert (found.verdict, len([*found.lines])) == (Verdict.CONTINUE, left)
@@ -258,7 +226,7 @@ def test_a_record_being_written_is_passed_over_for_now(
 def test_what_is_gone_is_gone(storage: Storage) -> None:
     """F18: a session, a message, the whole tree."""
     path = path_of(storage)
-    places = [one.offset for one in tail().read(path).lines]
+    places = [one.offset for one in TREE.tail().read(path).lines]
     (storage.root / "message/ses_a/msg_2.json").unlink()
     with lines(path) as held:
         assert json.loads(held.at(places[1], 1))["id"] == "msg_1"
@@ -267,7 +235,7 @@ def test_what_is_gone_is_gone(storage: Storage) -> None:
     Path(path).unlink()
     assert look(path) is None
     with pytest.raises(FileNotFoundError):
-        tail().read(path)
+        TREE.tail().read(path)
     with pytest.raises(SessionUnreadableError), lines(path):
         pass
     assert Tree(str(storage.root)).sessions() == []
