@@ -84,13 +84,6 @@ class Answers:
         """Keep the names in step with the store."""
         self.index.changed(session_id, row)
 
-    def needs_names(self, ref: object) -> bool:
-        """Whether names have to be put together to say what a reference means."""
-        if self.index.ready or not isinstance(ref, str):
-            return False
-        row = self._store.get(ref)
-        return row is None or self._is_hidden(row)
-
     def certain(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
         """The row of what is about to be changed, or used up: never that of a name nearly given.
 

@@ -92,11 +92,6 @@ class Files:
         self._keep(owner)
         return owner.state
 
-    def is_moved(self, session_id: str) -> bool:
-        """Whether another file stands in the place of a session's."""
-        owner = self.owners.get(session_id)
-        return owner is not None and not owner.stands
-
     def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
         """A session's lines, by row, open for reading; SessionUnreadableError when it is gone."""
         owner, state = self.owners.get(session_id), self.state(session_id)

@@ -85,7 +85,6 @@ class Library:
             self.reread,
             secrets=self._secrets,
             show=self._show,
-            moved=self.files.is_moved,
         )
         self.scanned: ScanResult | None = None
         self.changed = 0  # counts up wherever `problems` of files may be others than before

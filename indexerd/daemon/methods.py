@@ -62,7 +62,6 @@ Handler = Callable[[Any], Any]
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
 _AT_ONCE = frozenset({"hello", "status", "subscribe"})
-_BY_NAME = frozenset({"resolve", "complete"})
 
 # Methods whose handler is imported when it is first asked for: module, attribute, its method.
 LATE = {
@@ -299,31 +298,18 @@ class Api:
         if method not in methods.METHODS:
             return wire.unknown_method(request)
         asked = methods.asked(method, request.params)
-        if method in _AT_ONCE or (self._pipeline.scanned.is_set() and not self._waits(request)):
+        if method in _AT_ONCE or self._pipeline.scanned.is_set():
             return self._answer(method, asked, peer)
-        return self._soon(request, asked, peer)
+        return self._soon(method, asked, peer)
 
-    def _waits(self, request: wire.Request) -> bool:
-        """Whether names have to be put together first, which takes a moment."""
-        if self._answers.index.ready:
-            return False
-        asked = request.params
-        return (
-            request.method in _BY_NAME
-            or (request.method == "expand" and "@@" in str(asked.get("text")))
-            or any(self._answers.needs_names(asked.get(key)) for key in ("ref", "session"))
-        )
-
-    async def _soon(self, request: wire.Request, asked: Params, peer: Peer) -> Any:
-        """Wait a little for the first scan, and for names, then answer with what is known."""
+    async def _soon(self, method: str, asked: Params, peer: Peer) -> Any:
+        """Wait a little for the first scan, then answer with what is known."""
         try:
             async with asyncio.timeout(FIRST_SCAN_PATIENCE):
                 await self._pipeline.scanned.wait()
         except TimeoutError:
             pass
-        if self._waits(request):
-            await self._answers.index.prepare()
-        found = self._answer(request.method, asked, peer)
+        found = self._answer(method, asked, peer)
         return await found if isinstance(found, Awaitable) else found
 
     def _answer(self, method: str, asked: Params, peer: Peer) -> Any:

@@ -116,10 +116,9 @@ class TextIndex:
     def open(self) -> bool:
         """Open the index that the store names, or begin one; whether it is a new one."""
         name = self.store.noted("index", "name", bytes.decode) or ""
-        found = name.startswith(f"{VERSION}-") and (self._directory / name).is_dir()
+        found = name.startswith(f"{VERSION}-") and (self._directory / name / "meta.json").is_file()
         if self._readonly:
-            if found:
-                self._take(name)
+            self._index = self._make(name) if found else None
             return False
         if self._index is not None and not self.damaged:
             return False
@@ -127,29 +126,24 @@ class TextIndex:
         if found and not self.damaged:
             try:
                 self._guarded(lambda: verify(self._directory / name))
-                self._guarded(lambda: self._take(name))
+                self._index = self._guarded(lambda: self._make(name))
             except DamagedError:
                 found = False
         if new := not found or self.damaged:
             name = _fresh_name()
-            self._index = self._guarded(lambda: self._create(name))
+            self._index = self._guarded(lambda: self._make(name))
             self.store.begin_index(name)
-            self._name, self._fresh = name, True
+        self._name, self._fresh, self.damaged = name, new, False
         self._sweep()
-        self.damaged = False
         return new
 
-    def _take(self, name: str) -> None:
-        index = tantivy.Index.open(str(self._directory / name))
+    def _make(self, name: str) -> tantivy.Index:
+        """Open an index, or begin it."""
+        path = self._directory / name
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        index = tantivy.Index(SCHEMA, path=str(path))  # as it is, if it is there
         index.register_tokenizer("words", _tokenizer())
         index.reload()
-        self._index, self._name = index, name
-
-    def _create(self, name: str) -> tantivy.Index:
-        path = self._directory / name
-        path.mkdir(mode=0o700, parents=True)
-        index = tantivy.Index(SCHEMA, path=str(path))
-        index.register_tokenizer("words", _tokenizer())
         return index
 
     def _sweep(self) -> None:
@@ -316,7 +310,7 @@ class TextIndex:
         self.commit()
         self.store.note("index", "rebuild", b"begun")  # what is dropped from now on is owed anew
         name = _fresh_name()
-        new = self._guarded(lambda: self._create(name))
+        new = self._guarded(lambda: self._make(name))
         writer = new.writer(_HEAP, 1)
         self._changed = set()
         for session_id in self.store.mark_signs().keys() | set(self.store.ids()):

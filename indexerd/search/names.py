@@ -1,34 +1,29 @@
 """Which session a reference means: the ids and names of all sessions, in memory.
 
-The order (S0.49): exact id, beginning of an id that only one session has, exact name, fuzzy name;
-never a guess. Names are compared folded: NFKC, lower case, words joined by a space, so that
+The order (S0.49): exact id, unique beginning of an id, exact name, fuzzy name; never a guess.
+Names are compared folded: NFKC, lower case, words joined by a space, so that
 `confirm-button-refactor` is "Confirm button refactor"; "C++" and "C#" are words. Of sessions with
-the same name the only live one (neither gone, archived, nor a sub-agent's) is meant.
+the same name the only live one (neither gone, archived, nor a sub-agent's) is meant. `@@…` within
+a name, which may be a first message, is no part of it.
 
 With a cwd and the scope "project" a name is looked for in three rings, the next one only where
-nothing fits in the one before: sessions in cwd and below; in directories above it (an agent that
-was started at the root of a repository); all others (S0.68). Ids mean the same everywhere, and an
-exact name anywhere stands before a fuzzy one nearby.
+nothing fits in the one before: sessions in cwd and below; in directories above it; all others
+(S0.68). Ids mean the same everywhere, and an exact name anywhere stands before a fuzzy one nearby.
 
 A fuzzy name is *meant* if its words stand in the name in their order: the same, inflected, begun
 (five letters) or mistyped; numbers are the same. Names that have all words in another order, a
 shorter beginning or another word in one's place are only *like* it, and are offered with the
 error: "Convert PNG to JPG" is not `convert-jpg-to-png`. One letter in another's place is no slip:
 "sprint" and "spring" are both words. Nor is a word that some name has as it was typed.
-
-A session that nobody named goes by its first message, and that may refer to other sessions;
-`@@…` within a name is no part of what it answers to.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
@@ -36,7 +31,7 @@ from typing import Any, Literal, NamedTuple
 from rapidfuzz import fuzz, process
 from rapidfuzz.distance import OSA
 
-from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, UsageError
+from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.search.query import indexable, is_filler
 from indexerd.store.store import Named, StateStore
@@ -482,8 +477,7 @@ def _is_inflected(word: str, other: str) -> bool:
 class NameIndex:
     """The names of a store's sessions: made when first asked for, and kept in step since.
 
-    For 10,000 sessions that takes 100 ms. A daemon does it in a thread (`prepare`); what changes
-    meanwhile is made up for.
+    For 10,000 sessions that takes 100 ms, once.
     """
 
     def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
@@ -492,44 +486,19 @@ class NameIndex:
         self._hides = hides
         self._names = Names()
         self._version = -1  # `renamed` of the store that they were made of
-        self._lock = asyncio.Lock()
-        self._changes: list[tuple[str, dict[str, Any] | None]] = []  # since they are made anew
-
-    @property
-    def ready(self) -> bool:
-        """Whether nothing has to be put together."""
-        return self._version == self._store.renamed
 
     def now(self) -> Names:
-        """Give the names; where they are not ready, this takes its time."""
-        if not self.ready:
-            self._version, self._names = self._made()
+        """Give the names."""
+        if self._version != self._store.renamed:
+            self._version = self._store.renamed
+            rows = self._store.names()
+            self._names = Names(one for one in rows if not self._hides(one.session_id))
         return self._names
-
-    async def prepare(self) -> None:
-        """Make the names in a thread; where that fails, whoever asks next is told."""
-        async with self._lock:
-            if not self.ready:
-                self._changes.clear()
-                with suppress(IndexerdError):
-                    self._version, self._names = await asyncio.to_thread(self._made)
-                    for change in self._changes:
-                        self._take(*change)
-
-    def _made(self) -> tuple[int, Names]:
-        version, rows = self._store.renamed, self._store.names()
-        return version, Names(one for one in rows if not self._hides(one.session_id))
 
     def changed(self, session_id: str, row: dict[str, Any] | None) -> None:
         """Take over a row that the store has by now; None: that it has no more."""
-        if self._lock.locked():
-            self._changes.append((session_id, row))
-        elif self._version >= 0:
-            self._take(session_id, row)
-
-    def _take(self, session_id: str, row: dict[str, Any] | None) -> None:
         if row is None:
             self._names.forget(session_id)
-        else:
+        elif self._version >= 0:
             other = row.get("metaName")
             self._names.put(known(row, (other,) if other else ()))

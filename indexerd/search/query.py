@@ -10,15 +10,14 @@ version of the index.
 Patterns (`re:`) are RE2's, which takes linear time whatever is typed. A query without one letter
 or digit (`=>`) is searched for as it stands, like a pattern.
 
-Words have other forms (cache, caches, caching; -ise and -ize, -our and -or): endings of English,
-and the commonest of German and French. They are asked for only after the words as typed.
+Words have other forms (cache, caches, caching): endings of English, and the commonest of German
+and French. They are asked for only after the words as typed.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -102,18 +101,22 @@ def _folded(char: str) -> str:
 
 
 class Term:
-    """A word or phrase of a query. `open_end`: it may be the beginning of a word."""
+    """A word or phrase of a query. `begins`: words that begin so may be meant."""
 
     def __init__(self, text: str, *, open_end: bool = False, inflect: bool = False) -> None:
         self.words = words_of(text)
-        self.begun = self.words[0] if open_end and len(self.words) == 1 else None
-        self.stems = stems_of(self.words[0]) if inflect and len(self.words) == 1 else ()
+        single = self.words[0] if len(self.words) == 1 else ""
+        self._begun = single if open_end else ""
+        self._stem = _stem(single) if inflect and len(single) >= _STEM_MIN else ""
+        self.begins = tuple(filter(None, (self._begun, self._stem)))
 
     def takes(self, word: str) -> bool:
         """Say whether a folded word is the term, one of its forms, or one of a phrase's words."""
-        if word in self.words or (self.begun and word.startswith(self.begun)):
+        if word in self.words or (self._begun and word.startswith(self._begun)):
             return True
-        return any(word.startswith(one) and _is_ending(word[len(one) :], one) for one in self.stems)
+        rest = word.removeprefix(self._stem)
+        is_form = rest in _ENDED or (rest[:1] == self._stem[-1:] and rest[1:] in _ENDED)
+        return is_form and bool(self._stem) and word.startswith(self._stem)
 
 
 class Finder:
@@ -121,7 +124,7 @@ class Finder:
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._terms = terms
-        self._begins = tuple({one for term in terms for one in (*term.words, *term.stems)})
+        self._begins = tuple({one for term in terms for one in (*term.words, *term.begins)})
         either = "|".join(map(re.escape, self._begins))
         self._regex = re.compile(rf"(?<![^\W_])(?:{either})[^\W_]*")
 
@@ -129,33 +132,25 @@ class Finder:
         """Find places of words: from, to, and which term has the word."""
         spaced = folded.isascii() or not _ANY_UNSPACED.search(folded)
         for found in (self._regex if spaced else _ANY_WORD).finditer(folded):
-            if not found[0].startswith(self._begins):
-                continue
             for n, term in enumerate(self._terms):
                 if term.takes(found[0]):
                     yield *found.span(), n
 
-    def counts(self, text: str) -> list[int]:
-        """Count each term in `text`; of a phrase its rarest word."""
+    def terms_in(self, text: str) -> set[int]:
+        """Say which of the terms `text` has; of a phrase all words."""
         folded = fold(text)
-        words = Counter((n, folded[lo:hi]) for lo, hi, n in self._found(folded))
-        return [
-            min(words[n, one] for one in term.words)
-            if len(term.words) > 1
-            else sum(many for (which, _), many in words.items() if which == n)
-            for n, term in enumerate(self._terms)
-        ]
+        found = {(n, folded[lo:hi]) for lo, hi, n in self._found(folded)}
+        there = {n for n, _ in found}
+        return {n for n in there if all((n, one) in found for one in self._terms[n].words[1:])}
 
     def snippet(self, text: str) -> str:
         """Cut at most SNIPPET_MAX characters around the best place, found words in « »."""
         spans: list[tuple[int, int, int]] = []
         for lo, hi, n in islice(self._found(fold(text)), _SPANS_MAX * len(self._terms)):
-            typed = self._terms[n].begun
-            end = min(hi, lo + len(typed)) if typed and fold(text[lo:hi]).startswith(typed) else hi
             if spans and spans[-1][1] == lo:  # words that no space parts
-                spans[-1] = (spans[-1][0], end, n)
+                spans[-1] = (spans[-1][0], hi, n)
             else:
-                spans.append((lo, end, n))
+                spans.append((lo, hi, n))
         return excerpt(text, spans)
 
 
@@ -292,7 +287,6 @@ _STEM_MIN, _CUT_STEM_MIN = 3, 4  # letters of a stem; where a vowel or a double 
 _ENDINGS = re.findall(r"\w+", "ungen ings ing ung ers ied ies ed er es en em ly s e y")
 _MORE = re.findall(r"\w+", "ion ions ation ations ment ments d n t te ten al able")
 _ENDED = {"", *_ENDINGS, *_MORE}
-_TWO_WAYS = (("is", "iz"), ("iz", "is"), ("our", "or"), ("or", "our"))
 
 
 def is_filler(word: str) -> bool:
@@ -300,18 +294,8 @@ def is_filler(word: str) -> bool:
     return re.sub(r"\W", "", word.lower()) in _FILLERS
 
 
-def stems_of(word: str) -> tuple[str, ...]:
-    """Give the beginnings that a folded word shares with its other forms."""
-    if not word.isalpha() or len(word) < _STEM_MIN:
-        return ()
-    stem = _stem(word)
-    for one, other in _TWO_WAYS:
-        if stem.endswith(one) and len(stem) > _CUT_STEM_MIN:
-            return stem, stem.removesuffix(one) + other
-    return (stem,)
-
-
 def _stem(word: str) -> str:
+    """Cut off an ending: the beginning that a folded word shares with its other forms."""
     for ending in _ENDINGS:
         rest = word.removesuffix(ending)
         if rest == word or len(rest) < _STEM_MIN:
@@ -321,7 +305,3 @@ def _stem(word: str) -> str:
         doubled = rest[-1] == rest[-2] and rest[-1] not in "aeoufslz"
         return rest[:-1] if doubled and len(rest) >= _CUT_STEM_MIN else rest
     return word
-
-
-def _is_ending(rest: str, stem: str) -> bool:
-    return rest in _ENDED or (rest[:1] == stem[-1] and rest[1:] in _ENDED)

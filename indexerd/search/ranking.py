@@ -176,7 +176,7 @@ class _Search:
     def _all_words(self, asked: Asked) -> None:
         exact, wide = asked.as_terms(), asked.as_terms(widen=True)
         self._places(exact, 1.0)
-        if not self._enough() and any(one.begun or one.stems for one in wide):
+        if not self._enough() and any(one.begins for one in wide):
             self._places(wide, _BEGUN)
         if not self._enough() and len(wide) > 1:
             self._any_words(wide, all_of_them=True)
@@ -187,20 +187,22 @@ class _Search:
 
     def _places(self, terms: Sequence[Term], worth: float) -> None:
         """Find places that have all words; ids, files and directories where others are too few."""
-        finder, rarity = Finder(terms), [self._rarity(one) for one in terms]
-        total = sum(rarity)
+        finder, total = Finder(terms), sum(map(self._rarity, terms))
         for names in (_TEXTS, _MESSAGE, _PLACES):
             if names is _PLACES and self._enough():
                 return
             query = both(*(self._in(names, one) for one in terms))
             for score, session_id, document in self._best(self._limit + _MORE, query):
                 for place in _fields(session_id, document):
-                    if place.field == "message":
+                    if place.field not in names:
+                        continue
+                    if names is _MESSAGE:
                         fits = min(1.0, score / (_K1 + 1) / total)
-                    elif place.field not in names or not all(counts := finder.counts(place.read)):
+                    elif len(finder.terms_in(place.read)) < len(terms):
                         continue
                     else:
-                        fits = 0.5 if names is _PLACES else _fit(counts, place.text, rarity) / total
+                        length = _K1 * (1 - _B + _B * len(place.text) / _AVERAGE)
+                        fits = 0.5 if names is _PLACES else 1 / (1 + length)
                     self._add(place, finder.snippet, worth * (1 + fits) / 2)
                     break
 
@@ -213,7 +215,7 @@ class _Search:
         query = either(self._in(tuple(WEIGHTS), one) for one in terms)
         for _, session_id, document in self._best(_GATHERED, query, one_a_session=False):
             for place in _fields(session_id, document):
-                there = [n for n, many in enumerate(finder.counts(place.read)) if many]
+                there = finder.terms_in(place.read)
                 terms_of.setdefault(session_id, set()).update(there)
                 held = (sum(rarity[n] for n in there) / total, WEIGHTS[place.field], place)
                 best[session_id] = max(best.get(session_id, held), held, key=lambda one: one[:2])
@@ -258,7 +260,7 @@ class _Search:
                 queries.append(Query.phrase_query(SCHEMA, name, [*one.words]))
                 continue
             words = dict.fromkeys(one.words)
-            for begin in (*one.stems, *([one.begun] if one.begun else [])):
+            for begin in one.begins:
                 many = self._searcher.terms_with_prefix(name, begin, limit=_FORMS_MAX)
                 words |= dict.fromkeys(word for word, _ in many if one.takes(word))
             queries += [term(name, word) for word in words]
@@ -321,15 +323,12 @@ class _Search:
                     return
 
     def _stored(self, kind: str, ids: Sequence[str]) -> Iterator[_Place]:
-        """Give every text of a kind of some sessions, in their order; of each the newest first."""
+        """Give every text of a kind of some sessions."""
         query = both(Query.term_set_query(SCHEMA, "session", ids), term("kind", kind))
         found = self._searcher.search(query, max(1, self._searcher.num_docs), count=False).hits
         self._meet(ids)
-        documents = [self._searcher.doc(at) for _, at in found]
-        owned = [(str(one.get_first("session")), one) for one in documents]
-        order = {one: n for n, one in enumerate(ids)}
-        owned.sort(key=lambda one: (order[one[0]], -(one[1].get_first("row") or 0)))
-        for session_id, document in owned:
+        for document in (self._searcher.doc(at) for _, at in found):
+            session_id = str(document.get_first("session"))
             if session_id in self._sessions:
                 yield from _fields(session_id, document)
 
@@ -388,12 +387,6 @@ class _Search:
                 "snippet": place.snippet(_best_line(place)),
                 "score": round(place.score * worth, 4),
             } | place.more
-
-
-def _fit(counts: Sequence[int], text: str, rarity: Sequence[float]) -> float:
-    """Say how well a field fits, by BM25."""
-    length = _K1 * (1 - _B + _B * len(text) / _AVERAGE)
-    return sum(w * n / (n + length) for w, n in zip(rarity, counts, strict=True))
 
 
 def _fields(session_id: str, document: Document) -> Iterator[_Place]:

@@ -101,12 +101,10 @@ class Texts:
         *,
         secrets: OwnSecrets,
         show: Callable[[Iterable[str]], object] = list,
-        moved: Callable[[str], bool] = lambda _session_id: False,
     ) -> None:
         """`publish` puts a session's facts into its row; `reread` parses all its lines anew.
 
-        `show` makes rows anew; `moved` says whether another file stands in the place of a
-        session's by now.
+        `show` makes rows anew.
         """
         self._files = files
         self._index = index
@@ -115,10 +113,9 @@ class Texts:
         self._reread = reread
         self._secrets = secrets
         self._show = show
-        self._moved = moved
         self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
         self._read: dict[str, None] = {}  # sessions that are read, and not committed
-        self._missed: dict[str, None] = {}  # sessions that could not be read, or another file was
+        self._missed: dict[str, None] = {}  # sessions that could not be read
         self._pass = 0  # the first so many of the unread: the others came since it began
         self._committed = 0.0  # when, on the monotonic clock
         self._stale: list[str] = []  # rows that were made under other patterns
@@ -257,9 +254,7 @@ class Texts:
             self._missed[session_id] = None
             return True
         except ValueError:  # a line was not what it looked like: once more, parsing them all
-            return self._is_elsewhere(session_id) or not self._reread(session_id)
-        if self._is_elsewhere(session_id):
-            return True
+            return not self._reread(session_id)
         since, held.words = held.words, max(held.words, part.end)
         held.rows, held.seal = part.end, _seal(state, path, part.end)
         held.last = state.id(held.words - 1) if held.words else ""
@@ -273,13 +268,6 @@ class Texts:
             if facts is not None:
                 self._publish(session_id, facts)
         return part.last
-
-    def _is_elsewhere(self, session_id: str) -> bool:
-        """Whether these may be another file's words: then the session is read another time."""
-        if self._moved(session_id):
-            self._missed[session_id] = None
-            return True
-        return False
 
     def _take_in(
         self,

@@ -1,65 +1,91 @@
-"""core/names: which session a reference means, and never another one."""
+"""Which session a reference means, and that it is never another one."""
 
 from __future__ import annotations
 
+import re
+import uuid
+from heapq import nlargest
+from typing import Any
+
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError, UsageError
-from indexerd.search.names import known
+from indexerd.search.names import Names, Scope, folded
+from indexerd.search.names import _ring as ring_of
 from indexerd.store.store import Named
 from indexerd.times import iso_of_ms
-from tests.search.names_known import (
-    BESIDE,
-    BUTTON,
-    FEW,
-    HERE,
-    LOGIN,
-    PHASE_2,
-    PHASE_3,
-    index,
-    session,
+
+NOW_MS = 1_780_000_000_000
+HERE, BESIDE, ABOVE = "/home/user/src/shop", "/home/user/src/shop-2", "/home/user/src"
+
+
+def session(
+    n: int,
+    name: str,
+    *others: str,
+    cwd: str = HERE,
+    ago: float = 0.0,
+    live: bool = True,
+    named: bool = True,
+) -> Named:
+    """A session; `ago` in seconds."""
+    session_id = str(uuid.uuid5(uuid.NAMESPACE_URL, str(n)))
+    modified = NOW_MS - round(ago * 1000)
+    return Named(session_id, name, (name, *others), cwd, modified, named, live)
+
+
+def index(*rows: Named) -> Names:
+    """The index of some sessions."""
+    return Names(rows)
+
+
+BUTTON = session(1, "Confirm button refactor")
+LOGIN = session(2, "Fix login bug after OAuth upgrade", ago=60)
+PHASE_2 = session(3, "Phase 2 parser rewrite", ago=120)
+PHASE_3 = session(4, "Phase 3 parser rewrite", ago=180)
+FEW = (BUTTON, LOGIN, PHASE_2, PHASE_3)
+
+
+def slug(name: str) -> str:
+    """A name as people write it behind `@@`."""
+    return "-".join(re.findall(r"[^\W_]+", name.lower()))
+
+
+def candidates(names: Names, ref: str, **more: Any) -> list[str]:
+    """The names that the error offers; none where nothing is near."""
+    with pytest.raises((AmbiguousError, NotFoundError)) as raised:
+        names.resolve(ref, **more)
+    found = raised.value
+    return [one["name"] for one in found.candidates] if isinstance(found, AmbiguousError) else []
+
+
+# -- ids and exact names ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ref", "how"),
+    [
+        (BUTTON.session_id, "id"),
+        (f"  {BUTTON.session_id.upper()}\n", "id"),
+        (BUTTON.session_id[:6].upper(), "prefix"),
+        ("CONFIRM BUTTON REFACTOR", "name"),
+        ("confirm-button-refactor", "name"),
+        ("  Confirm_button  refactor ", "name"),
+        ("Ｃonfirm button refactor", "name"),  # noqa: RUF001 - full-width on purpose: NFKC
+        ("Its former name", "name"),
+    ],
 )
-
-
-def test_an_id_is_found_whatever_its_case() -> None:
-    """S0.47, S0.49: ids come first, and their case does not count."""
-    for ref in (BUTTON.session_id, BUTTON.session_id.upper(), f"  {BUTTON.session_id}\n"):
-        match = index(*FEW).resolve(ref)
-        assert (match.session_id, match.how, match.score) == (BUTTON.session_id, "id", None)
-
-
-def test_ids_that_differ_in_case_only_stay_apart() -> None:
-    """Two such ids are two sessions: the exact one is meant, and neither by a third spelling."""
-    one = session(1, "One")._replace(session_id="ses_abcDEF")
-    other = session(2, "Other")._replace(session_id="ses_ABCdef")
-    names = index(one, other)
-    assert names.resolve("ses_abcDEF").session_id == "ses_abcDEF"
-    assert names.resolve("ses_ABCdef").session_id == "ses_ABCdef"
-    with pytest.raises(AmbiguousError):
-        names.resolve("SES_ABCDEF")
-
-
-def test_a_unique_prefix_of_six_characters_is_enough() -> None:
-    """S1.44: a unique prefix of an id resolves; a shorter one is no prefix at all."""
-    names = index(*FEW)
-    match = names.resolve(BUTTON.session_id[:6].upper())
-    assert (match.session_id, match.how) == (BUTTON.session_id, "prefix")
-    with pytest.raises(NotFoundError):
-        names.resolve(BUTTON.session_id[:5])
-
-
-def test_an_ambiguous_prefix_lists_its_sessions() -> None:
-    """S10: a prefix of several ids is an error that names them."""
-    rows = [session(n, f"Name {n}", ago=n)._replace(session_id=f"019a8b3c-{n}") for n in range(3)]
-    with pytest.raises(AmbiguousError) as raised:
-        index(*rows).resolve("019a8b3c")
-    ids = [one["sessionId"] for one in raised.value.candidates]
-    assert ids == [row.session_id for row in rows]
+def test_ids_their_beginnings_and_names_are_found(ref: str, how: str) -> None:
+    """S0.47, S0.48, S0.49: in any case; names as slugs, too, and every name of a session."""
+    names = index(BUTTON._replace(aliases=(BUTTON.name, "Its former name")), *FEW[1:])
+    assert names.resolve(ref) == (BUTTON.session_id, how, None)
 
 
 def test_a_prefix_is_unique_in_the_whole_store_or_ambiguous() -> None:
     """S0.49, S1.44: no project and no asking session settles what several ids begin with."""
-    where = (BESIDE, HERE, "/home/user/src")
+    where = (BESIDE, HERE, ABOVE)
     rows = [
         session(n, f"Name {n}", cwd=cwd)._replace(session_id=f"019a8b3c-{n}")
         for n, cwd in enumerate(where)
@@ -72,101 +98,117 @@ def test_a_prefix_is_unique_in_the_whole_store_or_ambiguous() -> None:
         ids = [one["sessionId"] for one in raised.value.candidates]
         assert ids == [row.session_id for row in order]
     assert names.resolve("019a8b3c-2", cwd=HERE).session_id == above.session_id
+    with pytest.raises(NotFoundError):
+        names.resolve("019a8")
+
+
+UNKNOWN = (
+    "3f2a9c11-1111-4222-8333-444455556666",
+    "3f2a9c11111142228333444455556666",
+    "ses_e000b6961ffeT7Tnu9xbOOY8iN",
+    "agent-a17f3c5d9",
+)
+
+
+@pytest.mark.parametrize("ref", UNKNOWN)
+@pytest.mark.parametrize("name", ["{}", "continue session {} please", "{}x"])
+@pytest.mark.parametrize("scope", ["project", "all"])
+def test_an_id_that_no_session_has_is_no_name(ref: str, name: str, scope: Scope) -> None:
+    """S4.26: a session that speaks of another one is never taken for it, nor offered."""
+    names = index(session(1, name.format(ref)), session(2, "Else"))
+    for fuzzy in (True, False):
+        with pytest.raises(NotFoundError):
+            names.resolve(ref, cwd=HERE, scope=scope, fuzzy=fuzzy)
+    names.put(session(3, "Theirs")._replace(session_id=ref))
+    assert names.resolve(ref) == (ref, "id", None)
 
 
 @pytest.mark.parametrize(
-    "ref",
+    "name",
     [
-        "Confirm button refactor",
-        "CONFIRM BUTTON REFACTOR",
-        "confirm-button-refactor",
-        "confirm_button_refactor",
-        "  Confirm  button refactor ",
-        "Ｃonfirm button refactor",  # noqa: RUF001 - full-width on purpose: NFKC
+        *("ses notes of the week", "Agent deadbeef", "da39a3ee5e6b4b0d3255bfef95601890afd80709"),
+        *("2026-11-21 10:00:00", "in", "12", "C++", "???"),
     ],
 )
-def test_a_name_is_found_in_every_spelling_of_it(ref: str) -> None:
-    """S0.48: a name resolves without regard to case, also as a slug."""
-    match = index(*FEW).resolve(ref)
-    assert (match.session_id, match.how) == (BUTTON.session_id, "name")
+def test_a_name_that_looks_like_something_else_stays_a_name(name: str) -> None:
+    """S0.48: dates and commits are no ids of any agent's making; a whole name is enough."""
+    names = index(session(1, name), session(2, "Fix in 12 now"), session(3, "!!!"))
+    for ref in (name, slug(name) or name) if name != "C++" else (name,):
+        assert names.resolve(ref).how == "name"
 
 
-def test_every_alias_is_a_name() -> None:
-    """The user's title, the generated name and the agent's own title all resolve."""
-    row = session(9, "My title", "Generated name", "Agent title")
-    for ref in row.aliases:
-        assert index(row, *FEW).resolve(ref).session_id == row.session_id
-
-
-def test_names_without_letters_are_names() -> None:
-    """A name of signs resolves as it stands, and does not stand for all others of that kind."""
-    names = index(session(1, "???"), session(2, "!!!"))
-    assert names.resolve("???").session_id == session(1, "").session_id
-    with pytest.raises(NotFoundError):
-        names.resolve("...")
-
-
-def test_two_sessions_of_one_name_are_ambiguous() -> None:
+def test_of_sessions_of_one_name_the_only_live_one_is_meant() -> None:
     """S0.49: never a silent pick, not even of the newer one; the newest is listed first."""
     rows = (session(1, "Fix tests", ago=50), session(2, "fix tests", ago=5))
     with pytest.raises(AmbiguousError) as raised:
         index(*rows).resolve("Fix tests")
+    own = ("sessionId", "name", "cwd", "modifiedAt")
     assert raised.value.candidates == [
-        {
-            "sessionId": row.session_id,
-            "name": row.name,
-            "cwd": HERE,
-            "modifiedAt": iso_of_ms(row.modified),
-        }
-        for row in reversed(rows)
+        dict(zip(own, (one.session_id, one.name, HERE, iso_of_ms(one.modified)), strict=True))
+        for one in reversed(rows)
     ]
-
-
-def test_the_only_live_session_of_a_name_is_meant() -> None:
-    """A session that is gone or archived resolves, but does not make a live one ambiguous."""
-    gone, live = session(1, "Fix tests", live=False), session(2, "Fix tests")
-    assert index(gone, live).resolve("fix tests").session_id == live.session_id
+    gone = rows[0]._replace(live=False)
+    assert index(gone, rows[1]).resolve("fix tests").session_id == rows[1].session_id
     assert index(gone).resolve("fix tests").session_id == gone.session_id
-    with pytest.raises(AmbiguousError):
-        index(gone, session(3, "Fix tests", live=False)).resolve("fix tests")
+    assert len(candidates(index(*(session(n, "A") for n in range(300))), "a")) == 10
 
 
 @pytest.mark.parametrize(
-    ("ref", "meant"),
+    "ref",
+    ["", " \n", "a\0b", "\x1b[31m", "\ud800", "x" * 10_240, "／etc", "%", "\ufdfa" * 500],  # noqa: RUF001
+)
+def test_hostile_references_give_typed_errors(ref: str) -> None:
+    """S10: whatever a reference is made of, the answer is one of our own errors."""
+    for names in (index(), index(*FEW)):
+        with pytest.raises(AskError) as raised:
+            names.resolve(ref, cwd=HERE)
+        no_reference = not ref.strip() or len(ref) > 512 or ref[:1] in "a\x1b\ud800"
+        assert isinstance(raised.value, UsageError) is no_reference
+
+
+# -- names nearly given ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ref", "name"),
     [
-        ("confirm buton refactor", BUTTON),
-        ("cofirm button refactro", BUTTON),
-        ("confirmbutton refactor", BUTTON),
-        ("confirm but ton refactor", BUTTON),
-        ("button", BUTTON),
-        ("refac", BUTTON),
-        ("button refactor", BUTTON),
-        ("confrim-button", BUTTON),
-        ("login bug", LOGIN),
-        ("oauth-upgrade", LOGIN),
-        ("phase 2 parsr", PHASE_2),
-        ("phase-3", PHASE_3),
+        ("confirm buton refactor", BUTTON.name),
+        ("cofirm button refactro", BUTTON.name),
+        ("confirmbutton refactor", BUTTON.name),
+        ("confirm but ton refactor", BUTTON.name),
+        ("button", BUTTON.name),
+        ("refac", BUTTON.name),
+        ("confrim-button", BUTTON.name),
+        ("oauth-upgrade", LOGIN.name),
+        ("phase 2 parsr", PHASE_2.name),
+        ("phase-3", PHASE_3.name),
+        ("fix-issue-123", "Fix issue #123"),
+        ("nightly back up", "Nightly backup of the shop"),
+        ("nightly backup", "Nightly back up of the shop"),
+        ("kubernetes 1.33", "Kubernetes upgrade to 1.33"),
+        ("python 3.12 wheels", "Python3.12 wheels of the parser"),
+        ("login tests", "Login test of the app"),
+        ("plan the sprints", "Planning the sprint of may"),
+        ("recieve webhooks", "Receive webhook events"),
+        ("東京旅行", "家族の東京旅行の計画"),
+        ("сбой входа", "Сбой при входа в систему"),
     ],
 )
-def test_a_unique_near_name_is_found(ref: str, meant: Named) -> None:
-    """S0.49: a part of a name, or one with slips, resolves where only one session fits."""
-    match = index(*FEW).resolve(ref)
-    assert (match.session_id, match.how) == (meant.session_id, "fuzzy")
-    assert match.score is not None
-    assert 0 < match.score <= 1
+def test_what_can_mean_nothing_else_is_found(ref: str, name: str) -> None:
+    """S0.48, S0.49: a part of a name, or one with slips, where only one session fits."""
+    names = index(session(8, name), *(one for one in FEW if one.name != name))
+    match = names.resolve(ref)
+    assert match.session_id == session(8, "").session_id
+    assert match.how == "name" or 0 < (match.score or 0) <= 1
+    if match.how == "fuzzy":
+        assert candidates(names, ref, fuzzy=False) == [name]
 
 
 @pytest.mark.parametrize(
     "ref",
     [
-        "fixture",
-        "phase 4 parser rewrite",
-        "phase 22",
-        "confirm button design",
-        "logout",
-        "upgrade of everything",
-        "zzzzzzzz",
-        "parser rewrite for phase",
+        *("fixture", "phase 4 parser rewrite", "phase 22", "confirm button design", "logout"),
+        *("upgrade of everything", "zzzzzzzz", "parser rewrite for phase"),
     ],
 )
 def test_a_reference_that_no_name_accounts_for_means_nothing(ref: str) -> None:
@@ -175,23 +217,78 @@ def test_a_reference_that_no_name_accounts_for_means_nothing(ref: str) -> None:
         index(*FEW).resolve(ref)
 
 
-def test_several_near_names_are_ambiguous() -> None:
-    """S0.49: several fuzzy hits give an error with candidates, best first, with scores."""
+def test_several_near_names_are_ambiguous_unless_one_is_nearly_whole() -> None:
+    """S0.49: the candidates come best first, with scores."""
     with pytest.raises(AmbiguousError) as raised:
         index(*FEW).resolve("parser rewrite")
-    candidates = raised.value.candidates
-    assert {one["sessionId"] for one in candidates} == {PHASE_2.session_id, PHASE_3.session_id}
-    scores = [one["score"] for one in candidates]
-    assert scores == sorted(scores, reverse=True)
-
-
-def test_of_several_near_names_the_nearly_whole_one_is_meant() -> None:
-    """A mistyped whole name is not made ambiguous by longer names that begin like it."""
+    scores = {one["sessionId"]: one["score"] for one in raised.value.candidates}
+    assert scores.keys() == {PHASE_2.session_id, PHASE_3.session_id}
+    assert [*scores.values()] == sorted(scores.values(), reverse=True)
     longer = session(7, "Confirm button refactor of the checkout dialogs")
-    match = index(BUTTON, longer).resolve("confirm buttn refactor")
-    assert match.session_id == BUTTON.session_id
-    with pytest.raises(AmbiguousError):
-        index(BUTTON, longer).resolve("confirm button")
+    names = index(BUTTON, longer)
+    assert names.resolve("confirm buttn refactor").session_id == BUTTON.session_id
+    assert len(candidates(names, "confirm button")) == 2
+
+
+NEVER_EACH_OTHER = [
+    ("Convert JPG to PNG", "Convert PNG to JPG"),
+    ("Release 2025-01-10", "Release 2025-10-01"),
+    ("Release 2025", "Release 2025-10-01"),
+    ("Upgrade to 1.2", "Upgrade to 1.2.3"),
+    ("Upgrade to 1.11", "Upgrade to 11.1"),
+    ("Sprint 12 planning", "Sprint 1 2 planning"),
+    ("Crash of issue 123", "Crash of issue 1234"),
+    ("Api v2 errors", "Api v3 errors"),
+    ("Export users from CSV", "Import users from CSV"),
+    ("Decrease timeout", "Increase timeout"),
+    ("Unconfirm button refactor", "Confirm button refactor"),
+    ("Rerender the list", "Render the list"),
+    ("Macroservice layout", "Microservice layout"),
+    ("Hypertension notes", "Hypotension notes"),
+    ("Enable dark mode", "Disable dark mode"),
+    ("Thursday standup", "Tuesday standup"),
+    ("Spring planning", "Sprint planning"),
+    ("Deploy with docker", "Deploy without docker"),
+    ("Server migration", "Serverless migration"),
+    ("Deploy on friday", "Do not deploy on friday"),
+    ("Author page crash", "Auth page crash"),
+    ("New page", "EventBus page"),
+    ("Transition of states", "Translation of states"),
+    ("Полный отчёт", "Неполный отчёт"),
+    ("完成の機能", "未完成の機能"),
+    ("C parser", "C++ parser"),
+    ("C# parser", "C++ parser"),
+]
+
+
+@pytest.mark.parametrize("pair", NEVER_EACH_OTHER, ids=lambda pair: slug(pair[0]))
+def test_a_name_is_never_its_near_opposite(pair: tuple[str, str]) -> None:
+    """S0.49: in both directions, as a slug and as written, with one candidate and with both."""
+    for meant, there in (pair, pair[::-1]):
+        one, other = session(1, meant), session(2, there)
+        for ref in (meant, meant.upper(), *([] if "C" in meant[0] else [slug(meant)])):
+            assert set(candidates(index(other), ref)) <= {there}
+            assert set(candidates(index(other), ref, cwd=HERE)) <= {there}
+            assert index(one, other).resolve(ref).session_id == one.session_id
+
+
+@pytest.mark.parametrize(
+    ("ref", "name"),
+    [
+        ("convert-jpg-to-png", "Convert PNG to JPG"),
+        ("refactor-confirm-button", "Confirm button refactor"),
+        ("in", "Fix memory leak in worker"),
+        ("12", "Sprint 12 planning"),
+        ("to the", "Port to the new runner"),
+    ],
+)
+def test_the_only_near_name_is_offered_and_not_taken(ref: str, name: str) -> None:
+    """S0.49: likeness that is not enough becomes a candidate, wherever its project is."""
+    for cwd in (HERE, BESIDE):
+        names = index(session(1, name, cwd=cwd), session(2, "Something else"))
+        with pytest.raises(AmbiguousError, match="did you mean this one") as raised:
+            names.resolve(ref, cwd=HERE)
+        assert [(one["name"], one["cwd"]) for one in raised.value.candidates] == [(name, cwd)]
 
 
 def test_a_word_of_another_name_is_no_slip() -> None:
@@ -199,28 +296,36 @@ def test_a_word_of_another_name_is_no_slip() -> None:
     names = index(session(1, "Debug auth"), session(2, "OAuth rate chart"))
     with pytest.raises(NotFoundError):
         names.resolve("debug oauth")
-    names = index(session(1, "Debug oauth flow"), session(2, "Auth rate chart"))
-    with pytest.raises(NotFoundError):
-        names.resolve("debug auth")
 
 
-def test_a_number_does_not_stand_for_one_that_it_begins() -> None:
-    """Numbers must be the same as a whole: issue 123 is not issue 1234."""
-    names = index(session(1, "Crash of issue 1234"))
-    with pytest.raises(NotFoundError):
-        names.resolve("issue 123")
-    assert names.resolve("issue 1234").how == "fuzzy"
+VOCABULARY = """
+    import export increase decrease enable disable confirm unconfirm load unload upload png jpg
+    to from csv users in 1 2 10 01 12 2025 v1 v2 macro micro test text form from timeout render
+    rerender not with without server serverless first last thursday tuesday sprint spring
+"""
+WORDS = st.sampled_from(VOCABULARY.split())
+NAMES = st.lists(WORDS, min_size=1, max_size=5)
 
 
-def test_at_most_ten_candidates_are_listed() -> None:
-    """An ambiguous reference never answers with hundreds of sessions."""
-    rows = [session(n, f"Fix the build {n} times") for n in range(300)]
-    with pytest.raises(AmbiguousError) as raised:
-        index(*rows).resolve("fix the build")
-    assert len(raised.value.candidates) == 10
+@settings(deadline=None, max_examples=300)
+@given(NAMES, st.data())
+def test_the_slug_of_a_name_never_means_another_one(there: list[str], data: st.DataObject) -> None:
+    """S0.49: opposites, numbers and other orders of words: with only the other there, an error."""
+    changed = [*there]
+    changed[data.draw(st.integers(0, len(there) - 1))] = data.draw(WORDS)
+    written = data.draw(
+        NAMES | st.permutations(there) | st.permutations(changed) | st.just(changed)
+    )
+    rest = iter(there)
+    assume(not all(word in rest for word in written))  # which is a part of it
+    assume("".join(written) != "".join(there))
+    names = index(session(1, " ".join(there), cwd=data.draw(st.sampled_from((HERE, BESIDE)))))
+    for ref in (slug(" ".join(written)), " ".join(written)):
+        with pytest.raises(AskError):
+            names.resolve(ref, cwd=data.draw(st.sampled_from((HERE, None))))
 
 
-ABOVE = "/home/user/src"
+# -- projects, and sessions that speak of others ---------------------------------------------
 
 
 @pytest.mark.parametrize("ref", ["fix tests", "fix-tests", "fix testss"])
@@ -231,87 +336,157 @@ def test_the_project_comes_first(ref: str) -> None:
     beside = session(3, "Fix tests", cwd=BESIDE)
     for rows in ((below, above, beside), (above, beside), (beside,)):
         assert index(*rows).resolve(ref, cwd=HERE).session_id == rows[0].session_id
+    for where in ({"cwd": HERE, "scope": "all"}, {"cwd": None}):
+        assert len(candidates(index(below, beside), ref, **where)) == 2
+    twins = index(below, session(4, "Fix tests"), beside)
+    assert len(candidates(twins, ref, cwd=HERE)) == 2  # which is not settled elsewhere
 
 
-def test_every_project_is_asked_at_once_when_told_to() -> None:
-    """S0.68: with scope "all", or without a directory, no project comes first."""
-    names = index(session(1, "Fix tests"), session(2, "Fix tests", cwd=BESIDE))
-    for arguments in ({"cwd": HERE, "scope": "all"}, {"cwd": None}):
-        with pytest.raises(AmbiguousError):
-            names.resolve("fix tests", **arguments)
-
-
-def test_an_ambiguity_nearby_is_not_settled_elsewhere() -> None:
-    """Others are asked only when nothing nearby fits; two that fit do fit."""
-    names = index(
-        session(1, "Fix tests"), session(2, "Fix tests"), session(3, "Fix tests", cwd=BESIDE)
-    )
-    with pytest.raises(AmbiguousError) as raised:
-        names.resolve("fix tests", cwd=HERE)
-    assert {one["cwd"] for one in raised.value.candidates} == {HERE}
-
-
-def test_ids_and_exact_names_elsewhere_stand_before_likeness_nearby() -> None:
+def test_exact_names_elsewhere_stand_before_likeness_nearby() -> None:
     """S0.49: id, exact name, fuzzy: in this order, wherever they are."""
     near, far = session(1, "Auth refactor notes"), session(2, "Auth refactor", cwd=BESIDE)
     names = index(near, far)
     assert names.resolve("auth refactor", cwd=HERE).session_id == far.session_id
-    assert names.resolve(far.session_id, cwd=HERE).session_id == far.session_id
     assert names.resolve("auth refac", cwd=HERE).session_id == near.session_id
 
 
-def test_a_directory_of_signs_is_a_directory() -> None:
-    """Project directories are compared word by word, the root and empty ones included."""
-    names = index(session(1, "Fix tests", cwd="/"), session(2, "Fix tests", cwd=""))
-    assert names.resolve("fix tests", cwd="/srv/100%_x").session_id == session(1, "").session_id
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "please look at @@confirm-button and tell me what was decided",
+        "@@Confirm-Button-Refactor: what was decided?",
+        '@@"Confirm button re',
+        f"continue @@{BUTTON.session_id} and its @@confirm-button~1, please",
+    ],
+)
+@pytest.mark.parametrize("ref", ["confirm button refactor", "confrim-buton", "button"])
+def test_a_prompt_that_refers_to_a_session_is_not_that_session(prompt: str, ref: str) -> None:
+    """S0.49: a reference in a session's first message is no part of what it answers to."""
+    later = [session(20 + n, prompt, ago=-60 * n, named=False) for n in range(3)]
+    names = index(BUTTON, *later)
+    assert names.resolve(ref, cwd=HERE).session_id == BUTTON.session_id
+    with pytest.raises(NotFoundError):
+        index(later[0]).resolve(ref)
+    if "tell me" in prompt:  # the other words are its own
+        assert index(later[0]).resolve("tell me what was decided").how == "fuzzy"
 
 
-HOSTILE = [
-    "",
-    " \n",
-    "a\0b",
-    "\x1b[31m",
-    "\ud800",
-    "x" * 10_240,
-    "../../etc/passwd",
-    "／etc／passwd",  # noqa: RUF001 - U+FF0F on purpose
-    "..",
-    "/",
-    "%",
-    "' OR 1=1 --",
-    "\ufdfa" * 500,
-]
+def test_the_session_that_asks_is_not_what_it_asks_for() -> None:
+    """A session whose own first words are the name it asks for is passed over, but by its id."""
+    asking = session(23, "Confirm button refactor", named=False)
+    names = index(BUTTON, PHASE_2, asking)
+    for ref in ("confirm button refactor", "confirm-buton-refactor", "confirm-button"):
+        assert len(candidates(names, ref)) == 2
+        for where in (None, HERE):
+            found = names.resolve(ref, cwd=where, exclude=asking.session_id)
+            assert found.session_id == BUTTON.session_id
+    assert names.resolve(asking.session_id, exclude=asking.session_id).how == "id"
+    with pytest.raises(NotFoundError):
+        names.resolve(asking.session_id[:8], exclude=asking.session_id)
 
 
-@pytest.mark.parametrize("ref", HOSTILE)
-def test_hostile_references_give_typed_errors(ref: str) -> None:
-    """S10: whatever a reference is made of, the answer is one of our own errors."""
-    for names in (index(), index(*FEW)):
-        with pytest.raises(AskError):
-            names.resolve(ref, cwd=HERE)
+def test_a_named_session_among_first_messages_is_never_mistaken() -> None:
+    """S0.49: unnamed sessions share its words: the whole name or an error, no other one."""
+    chatter = [
+        "make the confirm button green",
+        "confirm button refactor, part two please",
+        "why is there a confirm button at all",
+        "can you refactor our button component",
+        "confirm before refactor",
+        "Refactor: button, confirm, cancel",
+        "button refactor",
+    ]
+    rows = [session(30 + n, text, named=False, ago=-n) for n, text in enumerate(chatter)]
+    names = index(BUTTON, *rows)
+    for ref in ("Confirm button refactor", "confirm-button-refactor", "confirm-buton-refactor"):
+        assert names.resolve(ref).session_id == BUTTON.session_id
+    for ref in ("confirm", "button", "refactor", "confirm refactor", "refactor button confirm"):
+        with pytest.raises(AmbiguousError):
+            names.resolve(ref)
 
 
-@pytest.mark.parametrize("ref", ["", "a\0b", "\ud800", "x" * 10_240])
-def test_what_cannot_be_a_reference_is_a_usage_error(ref: str) -> None:
-    """S10: what no session could be called is told from what no session is called."""
-    with pytest.raises(UsageError):
-        index(*FEW).resolve(ref)
+# -- as sessions come and go; completions ----------------------------------------------------
+
+TEXTS = st.sampled_from(
+    ("Fix login", "fix log-in bug", "Add C++", "++ --", "検索 機能", "login", "Log", "a b c", "")
+)
+PLACES = st.sampled_from(("/w", "/w/a", "/w/a/b", "/x", ""))
+PREFIXES = st.sampled_from(
+    ("", "fix", "fi", "fix l", "log in", "log", "++", "検", "c", "s1", "b c")
+)
+ROWS = st.builds(
+    lambda n, text, cwd, at, live: Named(f"s{n}", text, (text,), cwd, at, named=True, live=live),
+    *(st.integers(0, 9), TEXTS, PLACES, st.integers(1, 5), st.booleans()),
+)
+STEPS = st.lists(ROWS | st.integers(0, 9) | st.tuples(PREFIXES, PLACES), max_size=30)
 
 
-def test_a_row_becomes_what_the_index_holds() -> None:
-    """Rows of interfaces.md section 5 are understood, with what may be missing in them."""
-    row = {
-        "sessionId": "a",
-        "name": "Title",
-        "nameSource": "user",
-        "agentTitle": "Agent's",
-        "cwd": "/x",
-        "modifiedAt": "2026-01-02T03:04:05.678Z",
-        "gone": True,
-    }
-    found = known(row, ["Meta", "Title"])
-    assert found.aliases == ("Title", "Agent's", "Meta")
-    assert (found.named, found.live) == (True, False)
-    assert iso_of_ms(found.modified) == row["modifiedAt"]
-    bare = known({"sessionId": "b"})
-    assert bare == Named("b", "", (), "", 0, named=False, live=True)
+def obvious(rows: list[Named], prefix: str, cwd: str, limit: int) -> list[str]:
+    """By looking at each; of one time the order is open."""
+    key = folded(prefix)
+
+    def fits(row: Named) -> bool:
+        begun = any(f" {folded(one)}".find(f" {key}") >= 0 for one in row.aliases)
+        return not prefix or row.session_id.startswith(prefix) or begun
+
+    found = [row for row in rows if row.live and fits(row)]
+    if cwd and found:
+        nearest = min(ring_of(cwd, row.cwd) for row in found)
+        found = [row for row in found if ring_of(cwd, row.cwd) == nearest]
+    return nlargest(limit, (str(row.modified) for row in found))
+
+
+def answer(names: Names, ref: str) -> Any:
+    """What is said, errors included, in a form that can be compared."""
+    try:
+        return names.resolve(ref, cwd="/w")
+    except AmbiguousError as error:
+        return sorted(one["sessionId"] for one in error.candidates)
+    except AskError as error:
+        return type(error)
+
+
+@settings(deadline=None)
+@given(STEPS, st.sampled_from((1, 2, 20)))
+def test_names_that_grew_answer_like_names_made_anew(
+    steps: list[Named | int | tuple[str, str]], limit: int
+) -> None:
+    """S0.59, S0.68: completions, too, are the newest of the nearest ring."""
+    names, rows = Names(), dict[str, Named]()
+    for step in [*steps, ("", ""), ("log", "/w/a")]:
+        if isinstance(step, Named):
+            names.put(step)
+            rows[step.session_id] = step
+        elif isinstance(step, int):
+            names.forget(f"s{step}")
+            rows.pop(f"s{step}", None)
+        else:
+            prefix, cwd = step
+            items = names.complete(prefix, cwd=cwd or None, limit=limit, now=0)
+            held = [rows[one["sessionId"]] for one in items]
+            assert len({one.session_id for one in held}) == len(held)
+            assert [str(one.modified) for one in held] == obvious(
+                [*rows.values()], prefix, cwd, limit
+            )
+    fresh = Names(rows.values())
+    assert len(names) == len(fresh) == len(rows)
+    for ref in ("fix login", "fix-logn", "c++", "bug", *(one.name for one in rows.values())):
+        assert answer(names, ref) == answer(fresh, ref)
+
+
+@pytest.mark.parametrize(
+    ("ago", "age"),
+    [
+        *((-500, "now"), (59, "now"), (60, "1m"), (3600, "1h"), (86_400, "1d")),
+        (7 * 86_400, iso_of_ms(NOW_MS - 7 * 86_400_000)[:10]),
+    ],
+)
+def test_a_completion_says_what_to_show_and_insert(ago: float, age: str) -> None:
+    """S0.59: label, age, whether it was named, and the text to insert."""
+    row = session(1, "A very long name\n" * 9, ago=ago, named=False)
+    (found,) = index(row, LOGIN).complete(now=NOW_MS / 1000, exclude=LOGIN.session_id)
+    label = found.pop("label")
+    own = {"sessionId": row.session_id, "insert": f"@@{row.session_id} "}
+    assert found == {**own, "age": age, "named": False}
+    assert len(label) <= 60
+    assert "\n" not in label

@@ -1,4 +1,4 @@
-"""service/texts: words and deeds are those of a reading from scratch, after any leaf move."""
+"""Words and deeds are those of a reading from scratch, after any leaf move."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from indexerd.agents import claude
 from indexerd.events import Header, Kind, Turn, code
@@ -23,12 +22,6 @@ from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from tests.store.rows import scratch
-
-
-def stamp(second: int) -> str:
-    """A time of the session."""
-    return f"2026-01-01T00:00:{second:02}.000Z"
-
 
 CODES = {
     "user": code(Kind.USER, message=True),
@@ -43,16 +36,13 @@ class Session:
     def __init__(self) -> None:
         self.data = bytearray()
         self.tree = SessionState("/s.jsonl")
-        self.tree.header = Header("s1", "/w", stamp(0), 1)
-        self.changes: dict[str, Any] = {}
+        self.tree.header = Header("s1", "/w", "2026-01-01T00:00:00.000Z", 1)
         self.read = 0
-        self.owners: dict[str, Any] = {}  # no file is moved
 
     def turn(
         self,
         parent: str | None,
         role: str = "assistant",
-        at: int = 0,
         name: str = "",
         beside: int = 0,
     ) -> str:
@@ -81,7 +71,12 @@ class Session:
             content[0] = {"type": "tool_result", "tool_use_id": parent, "is_error": True}
             content[0]["content"] = "r" * beside
         kind = message["role"]
-        held = {"type": kind, "uuid": name, "timestamp": stamp(at), "message": message}
+        held = {
+            "type": kind,
+            "uuid": name,
+            "timestamp": "2026-01-01T00:00:00.000Z",
+            "message": message,
+        }
         line = json.dumps(held, separators=(",", ":")).encode() + b"\n"
         above = parent or None
         self.tree.add(name, above, CODES[role], len(self.data), len(line) - 1)
@@ -92,7 +87,7 @@ class Session:
         """Its card."""
         made = info_of(self.tree, agent="claude", path="/s.jsonl", mtime_ms=0, since=None)
         assert made is not None
-        return replace(made, **self.changes)
+        return made
 
     def state(self, _session_id: str) -> SessionState:
         """Its tree."""
@@ -207,17 +202,6 @@ def _is_stored(index: TextIndex, word: str) -> bool:
     return bool(search(index, f'"{word}"').hits)
 
 
-def test_what_was_undone_and_done_again_is_there_again(held: Session, watch: Watch) -> None:
-    """After a redo the facts are those of before the undo."""
-    names = [held.turn(held.tree.leaf_id) for _ in range(5)]
-    before = watch.all_read()
-    held.tree.move_leaf(names[1])
-    assert watch.all_read().files_modified == ["/w/e0", "/w/e1"]
-    held.tree.move_leaf(names[-1])
-    assert watch.all_read() == before
-    assert [*before.tokens.values()] == [5, 10, 0, 0]
-
-
 def test_a_step_holds_no_more_than_it_needs(held: Session, watch: Watch) -> None:
     """A: what was thought, given to tools and given back by them is not held until a step ends."""
     size, count = 100_000, 60
@@ -243,38 +227,3 @@ def test_a_session_that_grows_is_read_once(held: Session, watch: Watch) -> None:
         held.turn(held.tree.leaf_id, "user")
         watch.all_read(limit)
     assert held.read == 22
-
-
-def test_a_long_session_with_repeated_ids_is_read_to_its_end(held: Session, watch: Watch) -> None:
-    """S1.7: in portions that are smaller than its path."""
-    for _ in range(12):
-        held.turn(held.tree.leaf_id)
-    held.turn(held.tree.leaf_id, name="e3")
-    assert not held.tree.orderly
-    assert watch.all_read(limit=3) == held.afresh()
-
-
-@pytest.mark.parametrize(
-    ("relation", "own"),
-    [
-        ({}, False),
-        ({"parent": "/p.jsonl"}, True),
-        ({"parent_id": "p"}, True),
-        ({"first": "u"}, True),
-    ],
-)
-def test_a_fork_does_not_pay_for_what_it_copied(
-    held: Session, watch: Watch, relation: dict[str, str], *, own: bool
-) -> None:
-    """S1.17: tokens, files and tools are of entries since its birth."""
-    for second in (1, 2, 30):
-        held.turn(held.tree.leaf_id, at=second)
-    born = held.card("s1").born_ms + 10_000
-    assert [*watch.all_read().tokens.values()] == [3, 6, 0, 0]
-
-    held.changes = {"born_ms": born, **relation}
-    found = watch.all_read()
-
-    assert [*found.tokens.values()] == ([1, 2, 0, 0] if own else [3, 6, 0, 0])
-    assert found.files_modified == (["/w/e2"] if own else ["/w/e0", "/w/e1", "/w/e2"])
-    assert found.tools_used == {"Edit": 1 if own else 3}
