@@ -164,9 +164,3 @@ def test_secrets_stay_unless_they_are_to_go(home: Exported, form: str) -> None:
     kept = home.run("--format", form, "--redact").stdout
     assert "A1b2C3d4" not in kept
     assert "redacted:anthropic-key" in kept
-
-
-def test_help_says_what_is_given_away() -> None:
-    """Nothing is redacted by itself, and the help says so."""
-    told = CliRunner().invoke(export, ["--help"]).stdout
-    assert "Nothing is redacted unless you say --redact" in told

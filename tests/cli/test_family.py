@@ -14,8 +14,7 @@ from indexerd.cli.printing import PREFIX_MAX
 from indexerd.cli.sessions import family
 from indexerd.daemon.answers import Answers
 from tests.cli.home import HOSTILE
-from tests.e2e.clients import ClaudeSession
-from tests.e2e.world import World, until
+from tests.e2e.world import World
 from tests.store.rows import fill, row, texts
 
 
@@ -108,27 +107,3 @@ def test_programs_get_the_methods_result(world: World) -> None:
     expected = answers.family_of(answers.row("b"))
     index.store.close()
     assert json.loads(ran("b", as_json=True).stdout) == expected
-
-
-def test_the_daemon_says_the_same_and_follows(world: World) -> None:
-    """S1.16: a fork is a member as soon as it is met, and forked once its origin goes on."""
-    origin = ClaudeSession(world.root / "home")
-    origin.turn("The first prompt.")
-    fork = origin.fork()
-    fork.turn("Only here.")
-
-    def hows() -> list[str]:
-        found = world.run("--json", "family", fork.id)
-        return [one["relation"] for one in found["members"]]
-
-    def told(*wanted: str) -> bool:
-        found = world.call("family", ref=fork.id)
-        return [one["relation"] for one in found["members"]] == [*wanted]
-
-    with world.daemon():
-        until(lambda: world.row(fork.id), "the session")
-        until(lambda: told("root", "resumed"), "the family")
-        assert hows() == ["root", "resumed"]
-        origin.turn("And on.")
-        until(lambda: told("root", "fork"), "the fork")
-    assert hows() == ["root", "fork"]

@@ -139,13 +139,3 @@ def test_other_forms_are_left_to_the_full_command(home: Home) -> None:
     assert home.ix("complete", "--limit", "1").stdout.count("\n") == 1
     assert home.ix("resolve", "tune", "loop").returncode == 2
     assert "Usage: indexerd resolve" in home.ix("resolve", "--help").stdout
-
-
-def test_the_modules_of_hooks_need_no_more_by_themselves() -> None:
-    """Importing the client alone brings neither typing nor json nor pathlib."""
-    script = "import sys, indexerd.client; print(*sorted(sys.modules))"
-    done = subprocess.run(
-        [INDEXERD[0], "-S", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    loaded = set(done.stdout.split())
-    assert loaded & {"typing", "json", "pathlib", "re", "asyncio"} == set()

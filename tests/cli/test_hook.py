@@ -6,7 +6,6 @@ import json
 import shlex
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -321,31 +320,3 @@ def test_half_characters_do_not_reach_the_agent(fake: Fake) -> None:
     fake.answers["expand"] = {"references": [], "messages": [{"content": "half \ud83d"}]}
     said = run(fake.path, json.dumps(prompt("@@cache \udc00")).encode())
     assert json.loads(said)["hookSpecificOutput"]["additionalContext"] == "half ?"
-
-
-def test_a_plain_prompt_imports_next_to_nothing() -> None:
-    """What is imported for every prompt of every day: no JSON, no pathlib, and little of ours."""
-    script = "import io, sys; sys.stdin = io.TextIOWrapper(io.BytesIO(b'{}'))\n"
-    script += "from indexerd.cli.hook import answer_hook as run\nbefore = set(sys.modules)\n"
-    script += "assert run(['claude']) == 0\n"
-    script += (
-        "assert set(sys.modules) == before\nassert not {'json', 'pathlib', 'click'} & before\n"
-    )
-    script += "ours = {one for one in before if one.startswith('indexerd.')}\n"
-    script += "assert ours <= {f'indexerd.{one}' for one in sys.argv[1:]}, ours\n"
-    subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            script,
-            "cli",
-            "cli.backend",
-            "cli.hook",
-            "client",
-            "errors",
-            "sockets",
-        ],
-        cwd=Path(__file__).parents[2],
-        timeout=30,
-        check=True,
-    )

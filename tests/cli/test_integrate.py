@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 
 from indexerd.cli import serve
-from indexerd.integrations.agent_settings import is_hook_command
-from indexerd.integrations.install import hook_command
 from tests.cli.integrated import SETTINGS, STATE, TOML, Machine
 
 
@@ -182,24 +180,6 @@ def test_every_agent_gets_the_instructions(machine: Machine, agent: str, place: 
     assert skill.read_text() == edited
 
 
-def test_directories_that_were_made_go(machine: Machine) -> None:
-    """What was not there before is not there afterwards; one that a user has used since stays."""
-    extensions, plugins = machine.extension.parents[1], machine.plugin.parent
-    for directory in (extensions, plugins, plugins.parent):
-        directory.rmdir()
-    (machine.home / ".local/share/opencode").mkdir(parents=True)
-    before = machine.tree()
-    for agent in ("pi", "opencode"):
-        machine.did(agent)
-        assert set(machine.did(agent).values()) == {"unchanged"}
-        machine.did(agent, "--remove")
-    assert machine.tree() == before
-    machine.did("pi")
-    (extensions / "mine.ts").write_text("mine")
-    machine.did("pi", "--remove")
-    assert [one.name for one in extensions.iterdir()] == ["mine.ts"]
-
-
 def test_the_other_place_of_claudes(machine: Machine) -> None:
     """`~/.config/claude` is a root as well (interfaces §1), where `~/.claude` is not there."""
     (machine.home / ".config/claude").mkdir()
@@ -237,24 +217,3 @@ def test_the_program_is_that_of_this_installation(
     assert serve.program() == (sys.executable, "-P", "-m", "indexerd")
     own = _script(tmp_path / "venv/bin/indexerd")
     assert serve.program() == (str(own),)
-
-
-def test_a_projects_own_package_is_not_run(machine: Machine) -> None:
-    """Without a script: an agent that works in a directory with an `indexerd/` runs ours."""
-    project = machine.home / "project"
-    (project / "indexerd").mkdir(parents=True)
-    (project / "indexerd/__init__.py").write_text("")
-    (project / "indexerd/__main__.py").write_text("print('not ours')\n")
-    words = [sys.executable, "-P", "-m", "indexerd"]
-    line = hook_command("claude", words)
-    assert is_hook_command("claude", line)
-    done = subprocess.run(
-        ["sh", "-c", line],
-        input=b'{"hook_event_name": "UserPromptSubmit", "prompt": "@@x"}',
-        env=machine.env | {"INDEXERD_SOCKET": "/nonexistent", "PYTHONPATH": os.getcwd()},
-        cwd=project,
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

@@ -72,46 +72,6 @@ PLACES = {
     "codex": ".codex/skills/indexerd/SKILL.md",
     "opencode": ".config/opencode/skills/indexerd/SKILL.md",
 }
-OWN_PLACES = [
-    *PLACES.items(),
-    ("pi", ".pi/agent/extensions/indexerd/index.ts"),
-    ("opencode", ".config/opencode/plugins/indexerd.js"),
-]
-
-
-def untouched(path: Path) -> tuple[int, ...]:
-    """What a write, a copy or a rename would change; reading a file may change its atime."""
-    now = path.lstat()
-    return now.st_ino, now.st_mode, now.st_size, now.st_mtime_ns, now.st_ctime_ns
-
-
-@pytest.mark.parametrize(("agent", "place"), OWN_PLACES)
-@pytest.mark.parametrize("what", ["file", "directory"])
-def test_what_is_not_ours_keeps_nothing_from_being_removed(
-    machine: Machine, agent: str, place: str, what: str
-) -> None:
-    """The user's own file in the place of ours stays, and its line says so; the rest goes."""
-    before = machine.tree()
-    for force in ((), ("--force",)):
-        machine.did(agent)
-        path = machine.home / place
-        path.unlink()
-        if what == "file":
-            path.write_text("---\nname: indexerd\ndescription: mine\n---\nMine.\n")
-        else:
-            path.mkdir()
-        mine = untouched(path)
-        done = machine.did(agent, "--remove", *force)
-        assert done.pop(place) == "kept: not ours"
-        assert set(done.values()) == {"removed"}
-        assert untouched(path) == mine
-        left = machine.tree()
-        assert {name: left.get(name) for name in before} == before
-        assert {*left} - {*before} <= {place, *map(str, Path(place).parents)}
-        if what == "file":
-            path.unlink()
-        else:
-            path.rmdir()
 
 
 @pytest.mark.parametrize("agent", PLACES)

@@ -15,14 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from mcp import Client
-from mcp.server.lowlevel import Server
 from mcp_types import CallToolResult, Implementation
 
 from indexerd.mcp.daemon import DaemonAccess
 from indexerd.mcp.server import session_server
 from indexerd.paths import places
 from indexerd.privacy.sanitize import harmless
-from tests.mcp.mcp_long import long_answers
 
 ID = "0190aaaa-0000-7000-8000-000000000001"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -85,7 +83,6 @@ class Daemon:
         self.path = path
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.rows = [row()]
-        self.desks: dict[Any, DaemonAccess] = {}
         self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "hello": lambda params: {"settings": {"queryTimeoutSeconds": 30.0}},
             "get": lambda params: {
@@ -120,7 +117,7 @@ class Daemon:
                 "warnings": [],
             },
             "get_relevant_context": lambda params: {"text": "{}", "context": {"files": [HOSTILE]}},
-            **long_answers(ID, HOSTILE),
+            **long_answers(),
         }
 
     def params(self, method: str) -> list[dict[str, Any]]:
@@ -160,6 +157,35 @@ class Daemon:
                 self.path.unlink()
 
 
+def long_answers() -> dict[str, Callable[[dict[str, Any]], Any]]:
+    """What is said of long sessions, in the socket's own shapes; every text is hostile."""
+    usage = {"inputTokens": 10, "costUsd": 0.01, "model": "m/x"}
+    segment = {"content": HOSTILE, "key_decisions": [HOSTILE], "files_modified": [HOSTILE]}
+    segments = [segment | {"covering_messages": [at, at + 9]} for at in (0, 10)]
+    recent = [
+        {"n": n, "role": "user", "text": f"{n}: {HOSTILE}", "entryId": f"e{n}", "at": "2026"}
+        for n in range(20, 30)
+    ]
+    details = {"readFiles": [HOSTILE], "modifiedFiles": ["/w/a.py"]}
+    summed = {"sessionId": ID, "summary": HOSTILE, "details": details, "usage": usage, "notes": []}
+    tip = {"leafId": "e9", "entries": 3, "lastActivity": "2026", "active": True, "gist": HOSTILE}
+    return {
+        "history": lambda params: {
+            "sessionId": ID,
+            "leafId": "e30",
+            "segments": segments,
+            "recent": recent,
+            "fullMessageCount": 30,
+            "foldedMessages": 20,
+        },
+        "stats": lambda params: {"sessionId": ID, "contextTokens": 9, "warnings": [HOSTILE]},
+        "compact": lambda params: summed | {"replacementHistory": [{"text": HOSTILE}]},
+        "branch_summary": lambda params: summed | {"leafId": params["leaf"]},
+        "digest": lambda params: summed | {"segment": segments[0], "decisions": [HOSTILE]},
+        "branches": lambda params: {"sessionId": ID, "leafId": "e9", "tips": [tip]},
+    }
+
+
 def hit() -> dict[str, Any]:
     """A hit in a message."""
     found = {"sessionId": ID, "name": HOSTILE, "field": "message", "snippet": HOSTILE}
@@ -168,38 +194,17 @@ def hit() -> dict[str, Any]:
 
 def nodes(count: int, text: str = HOSTILE) -> list[dict[str, Any]]:
     """Nodes of a tree."""
+    node = {"depth": 0, "type": "message", "role": "user", "label": HOSTILE, "text": text}
     return [
-        {
-            "id": f"e{n}",
-            "parentId": f"e{n - 1}" if n else None,
-            "ordinal": n,
-            "depth": n,
-            "type": "message",
-            "role": "user",
-            "label": HOSTILE,
-            "text": text,
-            "timestamp": "2026-11-21T10:00:00.000Z",
-            "active": True,
-        }
+        node | {"id": f"e{n}", "parentId": f"e{n - 1}" if n else None, "active": True}
         for n in range(count)
     ]
 
 
-def desk(
-    daemon: Daemon,
-    cwd: str | None = "/w",
-    **env: str,
-) -> DaemonAccess:
-    """A desk before this daemon, in a home without configuration; the same one if asked again."""
-    key = (cwd, *sorted(env.items()))
-    if key in daemon.desks:
-        return daemon.desks[key]
+def desk(daemon: Daemon, cwd: str | None = "/w", **env: str) -> DaemonAccess:
+    """The way to this daemon, from a home without configuration."""
     home = {"HOME": str(daemon.path.parent), "INDEXERD_SOCKET": str(daemon.path)} | env
-    made = daemon.desks[key] = DaemonAccess(places(home), home, cwd=cwd)
-    return made
-
-
-_SERVERS: dict[int, tuple[DaemonAccess, Server[Any]]] = {}  # by desk, which has no hash of its own
+    return DaemonAccess(places(home), home, cwd=cwd)
 
 
 def talk(
@@ -212,10 +217,7 @@ def talk(
 
     async def run() -> Any:
         info = Implementation(name=host, version="1")
-        if id(where) not in _SERVERS:  # to make one takes longer than most scenes
-            _SERVERS[id(where)] = (where, session_server(where))
-        server = _SERVERS[id(where)][1]
-        async with Client(server, client_info=info, mode=mode) as client:
+        async with Client(session_server(where), client_info=info, mode=mode) as client:
             return await scene(client)
 
     return asyncio.run(run())
@@ -252,15 +254,8 @@ def strings(value: Any) -> Iterator[str]:
             yield from strings(one)
 
 
-EXACT = {
-    "cwd",
-    "gitBranch",
-    "parentSessionFile",
-    "filesModified",
-    "filesRead",
-    "context",
-    "setName",
-}
+EXACT = {"cwd", "gitBranch", "parentSessionFile", "filesModified", "filesRead"}
+EXACT |= {"context", "setName"}
 
 
 def said(value: Any, *, exact: bool = False) -> Any:

@@ -32,24 +32,7 @@ from tests.mcp.mcp_world import (
     text_of,
 )
 
-TOOLS = {
-    "search_sessions",
-    "list_sessions",
-    "get_session",
-    "query_session",
-    "resolve_session",
-    "expand_references",
-    "get_tree",
-    "set_relevant_context",
-    "get_relevant_context",
-    "resume_command",
-    "list_branches",
-    "session_history",
-    "session_stats",
-    "compact_session",
-    "summarize_branch",
-    "digest_session",
-}
+TOOLS = set(ARGUMENTS)
 WRITE = {"set_relevant_context", "summarize_branch", "digest_session"}
 SUM = {"compact_session", "summarize_branch", "digest_session"}
 ASK_MODELS = {"query_session", "expand_references"} | SUM
@@ -158,7 +141,7 @@ def test_paths_are_exact_in_data_and_harmless_in_text(daemon: Daemon) -> None:
     """
     shown = [escape_path(one) for one in ODD]
     daemon.rows = [row(cwd=ODD[3], filesModified=ODD, filesRead=ODD, gitBranch="a<b>@@c")]
-    daemon.answers["get_relevant_context"] = lambda params: {"context": {"a<b>": ODD}}
+    daemon.answers["get_relevant_context"] = lambda params: {"context": {"a<b>": ODD, "k": [KEY]}}
     with daemon.running():
         session = call(desk(daemon), "get_session", session=ID)
         context = call(desk(daemon), "get_relevant_context", session=ID)
@@ -167,18 +150,11 @@ def test_paths_are_exact_in_data_and_harmless_in_text(daemon: Daemon) -> None:
     assert data["cwd"] == ODD[3]
     assert data["gitBranch"] == "a<b>@@c"
     assert json.loads(text_of(session))["filesRead"] == [harmless(one) for one in shown]
-    assert context.structured_content["context"] == {"a<b>": shown}
+    assert context.structured_content["context"] == {"a<b>": shown, "k": ["[redacted:aws-key-id]"]}
+    assert KEY not in context.model_dump_json()
     for found in (text_of(context), text_of(session)):
         assert not [bad for bad in ("@@", "a<b>", "[INST]", "\u202e", "\x1b") if bad in found]
-    assert json.loads(text_of(context))["context"] == {"a&lt;b>": [harmless(one) for one in shown]}
-
-
-def test_a_secret_in_a_path_stays_secret(daemon: Daemon) -> None:
-    """Exact is exact but for secrets: those leave no channel."""
-    daemon.answers["get_relevant_context"] = lambda params: {"context": {"files": [f"/w/{KEY}"]}}
-    with daemon.running():
-        found = call(desk(daemon), "get_relevant_context", session=ID)
-    assert KEY not in found.model_dump_json()
+    assert json.loads(text_of(context))["context"]["a&lt;b>"] == [harmless(one) for one in shown]
 
 
 def test_a_resource_quotes_a_hostile_summary(daemon: Daemon) -> None:
