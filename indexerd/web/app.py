@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -46,8 +45,6 @@ from indexerd.web.pages import answer, asset, changed, live_page, problem
 PING_SECONDS = 15
 SEND_SECONDS = 60.0  # for a page to take an event; it is cut off then, and comes back by itself
 AT_ONCE = 2  # sessions that are read
-REF_MAX = 400  # characters of what may name a session
-BODY_MAX = 64 * 1024  # bytes
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
 # What a page may change: the daemon's method, and the fields that it sends.
 _ACTS = {
@@ -89,7 +86,7 @@ def make_app(daemon: Daemon, auth: Auth) -> Starlette:
             *(Route(f"/s/{{id}}/{name}", sessions.act, methods=["POST"]) for name in _ACTS),
         ],
         middleware=[Middleware(auth.protect)],
-        exception_handlers={IndexerdError: _own_error, HTTPException: _http_error},
+        exception_handlers={IndexerdError: _own_error},
         lifespan=lifespan,
     )
 
@@ -108,14 +105,6 @@ async def _own_error(request: Request, error: Exception) -> Response:
     return problem(request, error)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    if not isinstance(error, HTTPException) or error.status_code == 404:  # noqa: PLR2004 - HTTP's
-        return problem(request, NotFoundError("there is no such page"))
-    refused = problem(request, UsageError("this cannot be asked here", hint=""), error.status_code)
-    refused.headers.update(error.headers or {})  # above all what is allowed instead
-    return refused
-
-
 class Sessions:
     """The answers about single sessions."""
 
@@ -129,8 +118,6 @@ class Sessions:
     async def page(self, request: Request) -> Response:
         """The page of a session, or the way to it from another of its names."""
         ref, number = request.path_params["id"], self._daemon.count
-        if len(ref) > REF_MAX:
-            raise NotFoundError("no session has such a name")
         stored = await self._daemon.read("get", {"ref": ref})
         session_id = stored["session"]["sessionId"]
         if session_id != ref:
@@ -238,13 +225,8 @@ def _is_item(value: object) -> bool:
 
 async def _fields(request: Request, known: set[str]) -> dict[str, Any]:
     """The object that a request holds, a blank text as null; UsageError for anything else."""
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_MAX:
-            raise UsageError(f"a change has at most {BODY_MAX} bytes")
     try:
-        fields = json.loads(body or b"{}")
+        fields = json.loads(await request.body() or b"{}")
     except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict) or fields.keys() - known:

@@ -33,7 +33,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from indexerd.disk import write_atomically
 from indexerd.errors import AccessError, UsageError
-from indexerd.web.pages import problem
+from indexerd.web.pages import problem, render
 
 TOKEN_SECONDS = 300
 COOKIE_SECONDS = 30 * 86_400  # at most, should one server live so long
@@ -52,18 +52,6 @@ _HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _AGAIN = "run `indexerd web` again, and follow the address that it gives"
-_PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'">
-<meta name="referrer" content="no-referrer">
-<meta http-equiv="refresh" content="0; url={0}">
-<title>indexerd</title>
-</head>
-<body><p><a href="{0}">Open the web view</a></p></body>
-</html>
-"""
 
 
 def login_link(state_dir: Path, url: str, path: str = "/") -> str:
@@ -100,7 +88,7 @@ def _token_file(state_dir: Path, url: str, token: str) -> Path:
 def open_page(state_dir: Path, address: str) -> Path:
     """Write the page that leads a browser to an address."""
     path = state_dir / OPEN_PAGE
-    write_atomically(path, _PAGE.format(escape(address)).encode("utf-8", "replace"))
+    write_atomically(path, bytes(render("open.html", address=address).body))
     return path
 
 

@@ -24,10 +24,13 @@ from indexerd.errors import AccessError, AmbiguousError, IndexerdError, NotFound
 from indexerd.web.document import to_json
 from indexerd.web.export import PARTS, content_hash, read_static, session_page
 
-LIVE = "live-page.js"  # one script of these parts, so that a page waits for one answer
-LIVE_PARTS = (*PARTS, "family.js", "acts.js", "panel.js", "session.js", "live.js")
+LIVE, HOME = "live-page.js", "home.js"
+BUNDLES = {  # one script of several parts, so that a page waits for one answer
+    LIVE: (*PARTS, "stream.js", "family.js", "acts.js", "panel.js", "session.js", "live.js"),
+    HOME: ("words.js", "stream.js", "home.js"),
+}
 MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-FILES = frozenset({"view.css", "home.css", "home.js", "favicon.svg", LIVE})
+FILES = frozenset({"view.css", "home.css", "favicon.svg", *BUNDLES})
 _STATUS = ((NotFoundError, 404), (AmbiguousError, 404), (AccessError, 403), (UsageError, 400))
 _PASSING = ("nodes", "exportedAt", "number")  # not among what makes a version
 
@@ -48,7 +51,7 @@ def asset(name: str) -> Asset:
     """A file of the list. KeyError for any other name."""
     if name not in FILES:
         raise KeyError(name)
-    body = "\n".join(map(read_static, LIVE_PARTS if name == LIVE else (name,)))
+    body = "\n".join(map(read_static, BUNDLES.get(name, (name,))))
     version = hashlib.sha256(body.encode()).hexdigest()[:16]
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
     return Asset(body, media_type, version, f"/static/{name}?v={version}", content_hash(body))

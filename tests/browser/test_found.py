@@ -209,7 +209,7 @@ def test_a_page_of_a_view_that_was_started_anew_asks_no_more(home: Served, tabs:
 
     tabs.forgive("403")
     page.route("**/document*", refuse)
-    page.route("**/events", refuse)
+    page.route("**/events*", refuse)
     page.evaluate("indexerd.live.refresh()")
     expect(page.locator("#down")).to_contain_text("before the view was started again")
     count = len(asked)
@@ -218,7 +218,7 @@ def test_a_page_of_a_view_that_was_started_anew_asks_no_more(home: Served, tabs:
     page.clock.fast_forward("03:00")  # longer than any pause between two requests
     assert len(asked) == count
     page.unroute("**/document*")
-    page.unroute("**/events")
+    page.unroute("**/events*")
     session.say("i", "h", "user", "And the lock?", at=9)
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
     expect(page.locator("#path")).to_contain_text("And the lock?")

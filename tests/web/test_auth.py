@@ -102,23 +102,6 @@ def test_who_may_read(tmp_path: Path, headers: dict[str, str], status: int) -> N
     assert asker.get("/", headers=headers | {"Cookie": cookie}).status_code == status
 
 
-OURS = {"Origin": URL, "Content-Type": "application/json"}
-
-
-@pytest.mark.parametrize(("headers", "status"), [
-    (OURS | {"Content-Type": "application/json; charset=utf-8"}, 200),
-    (OURS | {"Content-Type": "text/plain"}, 415),
-    (OURS | {"Origin": "null"}, 403),
-    (OURS | {"Origin": f"{URL}1"}, 403),
-    ({"Content-Type": "application/json"}, 403),
-    (OURS | CROSS, 403),
-])  # fmt: skip
-def test_who_may_change(tmp_path: Path, headers: dict[str, str], status: int) -> None:
-    """Our own pages, with JSON; and nobody without the cookie."""
-    assert admitted(tmp_path).post("/", content="{}", headers=headers).status_code == status
-    assert client(tmp_path).post("/", content="{}", headers=headers).status_code in (403, 415)
-
-
 def test_who_was_led_here_by_another_page_comes_again_as_from_ours(tmp_path: Path) -> None:
     """A strict cookie was not sent: the browser is to load the address once more."""
     assert client(tmp_path).get("/a?token=old&token=er", headers=CROSS).status_code == 403

@@ -111,16 +111,6 @@ def test_secrets_go_where_that_was_asked_for(form: str) -> None:
     assert "A1b2C3d4" not in kept
 
 
-def test_people_get_what_shows_and_programs_everything() -> None:
-    """Escape sequences and invisible characters are in the JSON alone, escaped."""
-    data = session(said("a", None, "user", "re\x1b[31md \u202eteam\r\n  two"))
-    assert texts(exported(taken(data), PROGRAM)) == ["re\x1b[31md \u202eteam\r\n  two"]
-    meta = {"name": "x", "summary": "ol\u202ed"}
-    found = exported(taken(data), Wish(), meta=meta)
-    assert texts(found) == ["red team\n  two"]
-    assert found["meta"]["summary"] == "old"
-
-
 def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
     """A segment that holds on the path has its places; one of another branch is left out."""
     held = Segment(id="x", covering=(0, 2), content="- Left.", model="m", leaf_id="c")
@@ -135,13 +125,6 @@ def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
     broken = exported(taken(data, tmp_path), Wish())
     assert broken["digests"] == []
     assert len(broken["warnings"]) == 1
-
-
-def test_lines_that_are_lost_are_told_of() -> None:
-    """F8: an entry whose line is too long to be read keeps its place, and is counted."""
-    found = exported(taken(session(*TALK), lost=1), Wish())
-    assert texts(found)[:2] == ["Where to?", ""]
-    assert found["warnings"] == ["1 entry is too long to be read"]
 
 
 def test_a_gist_holds_no_half_of_a_secret() -> None:

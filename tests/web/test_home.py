@@ -70,34 +70,19 @@ def test_filters_can_be_typed(q: str, expected: tuple[str, ...]) -> None:
     assert (found.q, found.agent, found.project, found.since) == expected
 
 
-def row(ago: timedelta = timedelta(minutes=3, seconds=1), **fields: Any) -> dict[str, Any]:
-    """A row of a session last used so long ago."""
-    return {
-        "sessionId": "s1",
-        "agent": "pi",
-        "name": "Fix the cursor",
-        "state": "idle",
-        "modifiedAt": (datetime.now(UTC) - ago).isoformat(),
-    } | fields
-
-
 def test_a_line_has_what_one_asks_of_a_session() -> None:
     """State, gist, files, how far the summary is behind, and how to go on."""
-    found = home.line(
-        row(
-            description="Compared as pairs.",
-            indexed=True,
-            newUserMessages=1,
-            filesModified=[f"/w/{at}.py" for at in range(6)],
-            resume="pi --session s1",
-            subagent=True,
-        )
-    )
-    assert (found["href"], found["moment"]["ago"], found["state"]) == ("/s/s1", "3 min ago", "idle")
-    assert (found["gist"], found["behind"]) == ("Compared as pairs.", "1 message behind")
+    stamp = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    row = {"sessionId": "s1", "name": "Fix it", "state": "active", "modifiedAt": stamp}
+    more: dict[str, Any] = {"indexed": True, "newUserMessages": 1, "resume": "pi --session s1"}
+    found = home.line(row | more | {"filesModified": [f"/w/{at}.py" for at in range(6)]})
+    assert (found["href"], found["moment"]["ago"]) == ("/s/s1", "1 h ago")
+    assert (found["state"], found["behind"]) == ("unfinished", "1 message behind")
     assert [name for name, _ in found["files"]] == ["0.py", "1.py", "2.py", "3.py"]
-    assert (found["touched"], found["more_files"], found["marks"]) == ("changed", 2, ["sub-agent"])
+    assert (found["touched"], found["more_files"]) == ("changed", 2)
+    assert home.line(row | {"filesRead": ["/a"]})["more_files"] == 0
     assert found["resume"] == "pi --session s1"
+    assert home.line(row | {"resume": "pi \u202e"})["resume"] == ""
 
 
 def test_days_are_those_of_the_calendar() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.events import TURN_SHIFT, Entry, Kind, ToolCall, ToolResult, Turn
+from indexerd.events import TURN_SHIFT, Entry, Turn
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.web import story as core
 from indexerd.web.story import Beat, Node, Story, kept_rows, node_of, story_of
@@ -128,17 +128,6 @@ def test_a_chain_stays_flat_and_only_a_fork_goes_deeper() -> None:
     assert path(story, 3) == ["a", "b", "c", "d"]
 
 
-def test_what_nobody_said_anything_below_is_no_branch() -> None:
-    """Results beside the next call do not split the story; they stand in the work there."""
-    entries = (
-        said("a", None, "user", "Go."),
-        said("b", "a", "assistant", "", content=[call("bash", "1", command="ls")]),
-        said("c", "b", "assistant", "Done."),
-        said("d", "b", "toolResult", "x", toolCallId="1", at=9),
-    )
-    assert shape(told(*entries, leaf="c")) == [("ask", 0, ["a"]), ("work", 0, ["b", "d", "c"])]
-
-
 def test_labels_and_what_is_hidden() -> None:
     """S1.31, S1.32: labelled entries are named by their beat; a hidden message tells it nothing."""
     entries = (
@@ -153,31 +142,6 @@ def test_labels_and_what_is_hidden() -> None:
     assert [story.nodes[place].label for place in story.beats[-1].labels] == ["here"]
     settings_alone = told(entry("model_change", "m", None, provider="p", modelId="q"))
     assert [beat.quiet for beat in settings_alone.beats] == [True]
-
-
-def test_the_texts_of_an_entry_share_its_room() -> None:
-    """What was said comes first, then results and calls; what was cut says how long it was."""
-    result = ToolResult(call="1", text="r" * 90)
-    one = Entry(
-        id="x", kind=Kind.ASSISTANT, type="message", role="assistant", timestamp="",
-        texts=("a" * 50,), tools=(ToolCall("bash", "ls " * 100, id="1"),), results=(result,),
-        thinking=("t" * 90,),
-    )  # fmt: skip
-    found = node(one, 100)
-    assert (len(found.text), found.length, found.results) == (50, 0, (("bash", "r" * 50),))
-    assert (found.calls, found.thinking) == ((("bash", ""),), "")
-    asked = Entry(
-        id="z", kind=Kind.CALL, type="x", role=None, timestamp="",
-        tools=(ToolCall("todo", arguments={"title": "Tidy", "done": False, "more": [1]}),),
-    )  # fmt: skip
-    shown = node(asked, 100)
-    assert shown.calls == (("todo", "title: Tidy, done: False"),)
-    less = node(one, 20, Turn.FAILED)
-    assert (less.text, less.length, less.failed) == ("a" * 20, 50, 1)
-    named: dict[str, str] = {}
-    node(one, 9, names=named)
-    gave = Entry(id="y", kind=Kind.TOOL, type="user", role="user", timestamp="", results=(result,))
-    assert node(gave, 9, names=named).tool == "bash"
 
 
 @st.composite

@@ -6,9 +6,6 @@
 // by data-key, and what is looked at stays where it is. While somebody types, points or selects,
 // news wait. A search is one step of the browser's history, however long it is typed at; to clear
 // it is to go back. Whoever comes back, to a list or from a session, is where he was.
-// What surprised us: a browser opens six connections to a server, and each stream of events is one;
-// so a page that nobody sees has none. And a server that was started anew lets nobody in: then
-// nothing is asked any more, but once when somebody looks at the page again.
 "use strict";
 (() => {
   const TYPING = 150; // milliseconds
@@ -16,9 +13,8 @@
   const GAP = 1000; // between two looks at what is new
   const SEARCH_GAP = 5000; // the same while hits are shown
   const BACK = 1000; // until a step back has been made
-  const MARKS_MAX = 500;
   const PLACES = "indexerd places", PLACES_MAX = 20;
-  const $ = (id) => document.getElementById(id);
+  const { $, copy } = indexerd.words;
   const form = $("find"), box = $("q"), said = $("said"), live = $("live"), keys = $("key-list");
 
   const lines = () => [...document.querySelectorAll("#results li[data-key]")];
@@ -95,10 +91,10 @@
   function bar(now) {
     barred = now;
     $("out").hidden = !now;
-    if (!now) return listen();
-    deafen();
+    barStream(now);
+    if (!now) return;
     show("off");
-    return say($("out").textContent);
+    say($("out").textContent);
   }
 
   function swap(page, why) {
@@ -109,7 +105,6 @@
       if (fresh && !$(id).isEqualNode(fresh)) $(id).replaceWith(document.importNode(fresh, true));
     }
     document.title = page.title;
-    marks.forEach((word, session) => mark(session, word));
     refocus(focus);
     const kept = before.find(([key]) => withKey(key));
     if (kept) scrollBy(0, top(withKey(kept[0])) - kept[1]);
@@ -203,35 +198,12 @@
 
   // -- what happens ---------------------------------------------------------------------------
 
-  const marks = new Map(); // what is being done with sessions
-  const STEPS = {
-    "index.started": "indexing", "index.retry": "indexing",
-    "index.succeeded": "", "index.failed": "indexing failed",
-  };
-  let stream = null, known = document.body.dataset.number; // the last event that is in the page
   let timer = 0, wanted = false, looked = -GAP, moved = -CALM, held = false;
 
-  function mark(session, word) {
-    for (const line of lines()) {
-      const state = line.querySelector(".state");
-      if (line.dataset.session !== session || !word || !state) continue;
-      state.textContent = word;
-      state.className = word === "indexing" ? "state indexing" : "state failed";
-    }
-  }
-
-  function hear(event) {
-    const { event: name, sessionId: session } = event;
-    const turned = name === "daemon" && event.up !== (live.dataset.up === "1");
-    if (name === "daemon") show(event.up ? "up" : "down");
-    if (turned || name === "lost") marks.clear();
-    if (session && Object.hasOwn(STEPS, name)) {
-      marks.delete(session);
-      if (STEPS[name]) marks.set(session, STEPS[name]);
-      if (marks.size > MARKS_MAX) marks.delete(marks.keys().next().value);
-      mark(session, STEPS[name]);
-    }
-    if (turned || /^(session|index|status)\.|^lost$/.test(name)) soon();
+  function heard({ event, up }) {
+    const turned = event === "daemon" && up !== (live.dataset.up === "1");
+    if (event === "daemon") show(up ? "up" : "down");
+    if (turned || /^(session|index|status)\.|^lost$/.test(event)) soon();
   }
 
   function show(state) {
@@ -239,28 +211,6 @@
     if (live.textContent !== word) live.textContent = word;
     live.dataset.up = state === "up" ? "1" : "";
     if (state !== "off") $("down").hidden = state === "up";
-  }
-
-  function listen() {
-    if (stream || document.hidden || barred) return;
-    const mine = stream = new EventSource(`/events?after=${known}`);
-    mine.onmessage = (message) => {
-      known = message.lastEventId;
-      const event = JSON.parse(message.data);
-      if (event && typeof event.event === "string") hear(event);
-    };
-    mine.onerror = () => {
-      show("off");
-      if (mine.readyState !== EventSource.CLOSED || mine !== stream) return;
-      stream = null; // refused: the browser does not try again by itself
-      setTimeout(listen, 10000);
-      soon(); // the page's own answer says whether it is this browser that is refused
-    };
-  }
-
-  function deafen() {
-    if (stream) stream.close();
-    stream = null;
   }
 
   // Somebody typing, pointing or selecting is not to have the page move under their hands.
@@ -295,15 +245,8 @@
   });
   on(["pointerdown"], () => { held = true; });
   on(["pointerup", "pointercancel", "blur"], () => { held = false; });
-  addEventListener("visibilitychange", () => {
-    if (document.hidden) return deafen();
-    if (barred) return load("news");
-    listen();
-    return soon();
-  });
-  for (const work of [leave, deafen]) addEventListener("pagehide", work);
+  addEventListener("pagehide", leave);
   addEventListener("pageshow", ({ persisted }) => {
-    listen();
     const [way] = performance.getEntriesByType("navigation");
     if (!persisted && (!way || way.type !== "back_forward")) return;
     if (!searching) fill();
@@ -313,40 +256,21 @@
   });
   setInterval(soon, 60000); // "3 min ago" grows old as well
 
-  // -- copying --------------------------------------------------------------------------------
+  // -- copying, keys --------------------------------------------------------------------------
 
-  async function copy(button) {
-    const text = button.dataset.copy;
-    let done = true;
-    try {
-      await navigator.clipboard.writeText(text);
-    } catch {
-      done = copyBySelection(text);
-    }
+  async function take(button) {
+    const text = button.dataset.copy, done = await copy(text);
     say(done ? "Resume command copied" : `Could not copy. The command is: ${text}`);
     button.firstChild.data = done ? "Copied" : "Not copied";
     setTimeout(() => { button.firstChild.data = "Copy resume"; }, 1600);
-  }
-
-  function copyBySelection(text) {
-    const active = document.activeElement, area = document.createElement("textarea");
-    Object.assign(area, { value: text, className: "unseen" });
-    document.body.append(area);
-    area.select();
-    const done = document.execCommand("copy");
-    area.remove();
-    active.focus({ preventScroll: true });
-    return done;
   }
 
   addEventListener("click", (event) => {
     const line = event.target.closest("#results li[data-key]");
     if (line) last = line.dataset.key; // not every browser focuses what is clicked
     const button = event.target.closest("button.copy");
-    if (button) copy(button);
+    if (button) take(button);
   });
-
-  // -- keys -----------------------------------------------------------------------------------
 
   function move(by) {
     const all = lines(), own = ownLine() || withKey(last);
@@ -358,7 +282,7 @@
 
   function yank() {
     const own = ownLine() || withKey(last), button = own && own.querySelector("button.copy");
-    if (button) copy(button);
+    if (button) take(button);
   }
 
   const ACTS = {
@@ -397,5 +321,12 @@
 
   $("help").hidden = false;
   $("help").addEventListener("click", () => keys.showModal());
-  listen();
+  const barStream = indexerd.stream(document.body.dataset.number, {
+    heard,
+    broken(refused) { // the page's own answer says whether it is this browser that is refused
+      show("off");
+      if (refused) soon();
+    },
+    seen: () => (barred ? load("news") : soon()),
+  });
 })();

@@ -16,7 +16,7 @@
   const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
   const end = el("div", "end");
   let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE, failures = 0, took = 0;
-  let up = true, toldUp = false, indexing = false, locked = false;
+  let up = true, toldUp = false, indexing = false, locked = false, bar = null;
 
   // -- what is new ----------------------------------------------------------------------------
 
@@ -56,7 +56,7 @@
   // comes back to the page, who may have opened the new link beside it.
   function lock() {
     locked = true;
-    deafen();
+    bar(true);
     complain("This page's link is from before the view was started again: run `indexerd web`, " +
       "open the link that it gives, and load this page anew.");
   }
@@ -112,36 +112,6 @@
 
   // -- events ---------------------------------------------------------------------------------
 
-  let source = null, tries = 0, known = story.doc.number; // the last event that is in the page
-
-  // A browser has six connections to one server, and each listening page holds one.
-  function deafen() {
-    if (source) source.close();
-    source = null;
-  }
-
-  function listen() {
-    if (source || locked || document.hidden) return;
-    source = new EventSource(`/events?after=${known}`);
-    source.onopen = () => { tries = 0; };
-    source.onmessage = ({ data, lastEventId }) => {
-      known = lastEventId;
-      try {
-        heard(JSON.parse(data));
-      } catch {
-        refresh(); // whatever it was
-      }
-    };
-    source.onerror = () => {
-      tries++;
-      if (tries > 1) refresh(); // the view itself may be gone: that says so
-      if (!source || source.readyState !== EventSource.CLOSED) return; // the browser tries again
-      source = null;
-      refresh(); // it may say why
-      setTimeout(listen, Math.min(LONGEST, PAUSE * 2 ** Math.min(tries, 10)));
-    };
-  }
-
   function heard({ event, sessionId, up: now }) {
     if (event === "daemon") {
       const back = now && !up;
@@ -171,15 +141,6 @@
     refresh();
   }
 
-  document.addEventListener("visibilitychange", () => {
-    if (document.hidden) return deafen();
-    locked = false;
-    listen();
-    return refresh();
-  });
-  addEventListener("pagehide", deafen);
-  addEventListener("pageshow", listen);
-
   // -- the page -------------------------------------------------------------------------------
 
   down.append(el("span"), " ", el("span"));
@@ -199,6 +160,14 @@
   indexerd.live = { refresh };
   tell();
   setInterval(state, 60_000); // a turn grows old while nothing happens
+  bar = indexerd.stream(story.doc.number, {
+    heard,
+    broken: (refused, tries) => { if (refused || tries > 1) refresh(); }, // the view itself may be gone
+    seen() {
+      locked = false;
+      bar(false);
+      refresh();
+    },
+  });
   if (story.doc.problem) refresh();
-  listen();
 })((window.indexerd ||= {}));

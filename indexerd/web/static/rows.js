@@ -5,7 +5,7 @@
 // looks as another did, so that what is drawn already need not be drawn again.
 ((indexerd) => {
   "use strict";
-  const { count, short, span } = indexerd.words;
+  const { count, el, short, span } = indexerd.words;
   const { story } = indexerd;
   const BOOKS = new Set(["setting", "label", "name"]);
   const LABELS = 3; // of a closed branch that are named
@@ -60,21 +60,7 @@
     return text;
   }
 
-  let last = { nodes: null, words: [], hits: [] };
-
-  function hits(words) { // every word occurs; who types on looks through what was found so far
-    const { nodes } = story;
-    const narrower = last.nodes === nodes && last.words.length &&
-      last.words.every((old) => words.some((word) => word.includes(old)));
-    const among = narrower ? last.hits : nodes.keys();
-    const found = [];
-    for (const place of among) {
-      const text = searched(nodes[place]);
-      if (words.every((word) => text.includes(word))) found.push(place);
-    }
-    last = { nodes, words, hits: found };
-    return found;
-  }
+  const has = (place, sought) => sought.every((word) => searched(story.nodes[place]).includes(word));
 
   function around(node, word) { // what stands about a word that was searched for
     for (const text of [node.text, called(node), ...aside(node)]) {
@@ -100,8 +86,8 @@
   function flat(mode, sought) {
     const { beats, beatOf, nodes } = story;
     const list = [];
-    for (const place of sought.length ? hits(sought) : nodes.keys()) {
-      if (!takes(place, mode, sought.length > 0)) continue;
+    for (const place of nodes.keys()) {
+      if (!takes(place, mode, sought.length > 0) || !has(place, sought)) continue;
       list.push(entry(place, beats[beatOf[place]].depth + 1, sought[0]));
     }
     return list;
@@ -215,6 +201,12 @@
     return Math.min(12, Math.round(weight * 2));
   }
 
+  function bar(beat) {
+    const one = el("span", "bar");
+    one.style.setProperty("--work", size(beat));
+    return one;
+  }
+
   // -- what others need -----------------------------------------------------------------------
 
   function rowsOf(mode, sought) {
@@ -243,5 +235,5 @@
     return changed;
   }
 
-  indexerd.rows = { BOOKS, opened, who, key, line, words, rowsOf, amount, size, same, reveal };
+  indexerd.rows = { BOOKS, opened, who, key, line, words, rowsOf, amount, bar, same, reveal };
 })((window.indexerd ||= {}));

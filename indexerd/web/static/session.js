@@ -122,7 +122,10 @@
     tree.search();
   }
 
-  const resume = () => story.doc.session.resume && copy(story.doc.session.resume);
+  async function resume() {
+    const text = story.doc.session.resume;
+    if (text) say(await copy(text) ? `Copied: ${text}` : `The browser does not let a page copy: ${text}`);
+  }
 
   function reading() { // the entry meant, where it is in sight; else what stands at the top
     const meant = document.querySelector("#path .aim");

@@ -5,10 +5,10 @@
 // reader opened stays open, and nothing above the change is laid out again.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, when, sync, slices, settle, Parts, Place } = indexerd.words;
+  const { $, el, digits, count, when, sync, settle, Parts, Place } = indexerd.words;
   const { prose, pre } = indexerd.prose;
   const { story } = indexerd;
-  const { BOOKS, who, line, amount, size } = indexerd.rows;
+  const { BOOKS, who, line, amount, bar } = indexerd.rows;
   const CHUNK = 12; // items that are filled in at once
   const MOST = 1200; // items up to which all are filled in in the end
   const LISTED = 20; // decisions, and files, of a digest
@@ -207,8 +207,7 @@
       thoughts += node.thinking ? 1 : 0;
     }
     const words = amount({ calls, first: 1, last: item.nodes.length });
-    const summary = el("summary", "", el("span", `bar w${size({ calls })}`),
-      words + (thoughts ? `, ${count(thoughts, "thought")}` : ""));
+    const summary = el("summary", "", bar({ calls }), words + (thoughts ? `, ${count(thoughts, "thought")}` : ""));
     if (failed) summary.append(el("span", "bad", `${failed} failed`));
     return summary;
   }
@@ -287,26 +286,16 @@
     return last.items.findLast((one) => top(one.box) <= edge) || null;
   }
 
-  function foldAll() { // open all work of the path, or close it; what is in sight first
+  function foldAll() { // open all work of the path, or close it
     unfolded = !unfolded;
-    const seen = atTop(0), all = [...items.values()].filter((item) => item.places && item.box);
-    const from = Math.max(0, all.findIndex((item) => item === seen || (seen && item.nodes[0].ordinal >= seen.nodes[0].ordinal)));
-    const queue = [...all.slice(from), ...all.slice(0, from)];
-    const wish = unfolded;
-    let at = 0;
-    const set = (item) => {
-      item.box.open = wish;
-      if (wish) unfold(item, item.box); // now, not when the browser tells of it
-      const there = spots.get(item.places[0]);
-      if (there) parts.settle(there.chunk.part);
-    };
-    const next = () => {
-      const item = wish === unfolded && queue[at++];
-      if (item) keep(() => set(item));
-      return item && at < queue.length;
-    };
-    keep(() => queue.splice(0, 8).forEach(set));
-    slices(next);
+    keep(() => {
+      for (const item of items.values()) {
+        if (!item.places || !item.box) continue;
+        item.box.open = unfolded;
+        if (unfolded) unfold(item, item.box); // now, not when the browser tells of it
+        parts.settle(spots.get(item.places[0]).chunk.part);
+      }
+    });
     return unfolded;
   }
 

@@ -6,7 +6,7 @@
   "use strict";
   const { $, el, digits, count, sync, Parts, Place } = indexerd.words;
   const { story } = indexerd;
-  const { opened, who, key, words, rowsOf, size, same } = indexerd.rows;
+  const { opened, who, key, words, rowsOf, bar, same } = indexerd.rows;
   const BLOCK = 40; // rows that a browser lays out at once
   const MOST = 2000; // rows up to which all are drawn in the end
   const DEPTH = 12; // levels that are moved in
@@ -27,7 +27,8 @@
     if (row.box) return row.box;
     const { node, beat, type } = row;
     const name = type === "entry" && node.kind === "user" ? "ask" : type;
-    const one = el("div", `row ${name} d${Math.min(row.level - 1, DEPTH)}${row.active ? " active" : ""}`);
+    const one = el("div", `row ${name}${row.active ? " active" : ""}`);
+    one.style.setProperty("--level", Math.min(row.level - 1, DEPTH));
     one.setAttribute("role", "treeitem");
     one.setAttribute("aria-level", row.level);
     if (row.open !== undefined) {
@@ -36,7 +37,7 @@
       twist.setAttribute("aria-hidden", "true");
       one.append(twist);
     }
-    if (beat) one.append(el("span", `bar w${size(beat)}`));
+    if (beat) one.append(bar(beat));
     const label = type === "branch" ? row.labels : beat ? "" : node.label;
     if (label) one.append(el("span", "label", label));
     const said = el("span", "words");

@@ -80,21 +80,20 @@
     told = setTimeout(() => { $("told").textContent = ""; }, 5000);
   }
 
-  async function copy(text) {
+  async function copy(text) { // whether the browser lets a page do so
     try {
       await navigator.clipboard.writeText(text);
+      return true;
     } catch {
-      const held = el("textarea", "unseen");
+      const held = el("textarea", "unseen"), before = document.activeElement;
       held.value = text;
-      const before = document.activeElement;
       document.body.append(held);
       held.select();
       const done = document.execCommand("copy");
       held.remove();
-      if (before) before.focus();
-      if (!done) return say(`The browser does not let a page copy: ${text}`);
+      before?.focus({ preventScroll: true });
+      return done;
     }
-    return say(`Copied: ${text}`);
   }
 
   // -- scrolling ------------------------------------------------------------------------------
@@ -130,17 +129,6 @@
       if (one === at) at = at.nextSibling;
       else parent.insertBefore(one, at);
     }
-  }
-
-  // Do a little whenever the browser has nothing else to do, until `more` says that all is done.
-  function slices(more) {
-    const go = (deadline) => {
-      const end = performance.now() + Math.min(8, deadline ? deadline.timeRemaining() : 4);
-      let left = true;
-      do left = more(); while (left && performance.now() < end);
-      if (left) idle(go);
-    };
-    idle(go);
   }
 
   // Keep something where it stands on the screen while `work` is done. What it would be off by, as
@@ -234,17 +222,18 @@
     fill(total) { // the rest of a list of so many things, later
       if (this.busy || total > this.most) return;
       this.busy = true;
-      setTimeout(slices, AFTER, () => {
+      const go = () => {
         const [part] = this.waiting;
         if (part) this.keep(() => this.draw(part));
         this.busy = this.waiting.size > 0;
-        return this.busy;
-      });
+        if (this.busy) idle(go);
+      };
+      setTimeout(idle, AFTER, go);
     }
   }
 
   indexerd.words = {
     $, el, button, digits, count, when, moment, zone, dollars, short, base, span, solid, pieces, say, copy, sync,
-    slices, settle, idle, Parts, Place,
+    settle, idle, Parts, Place,
   };
 })((window.indexerd ||= {}));
