@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from indexerd.paths import Places
     from indexerd.settings import Loaded
 
-TIMEOUT = 30.0  # seconds for an answer
+SECONDS = 30.0  # for an answer
+MODEL_SECONDS = 600.0  # for one that may take several calls of a model
 QUICK = 10.0  # for one that an agent waits for
-STORED = "answering from what is stored"
 INTERRUPTED = 130
-READING = "reading the session itself"
+_ASK_MODELS = ("index", "digest", "compact", "branch_summary")
 
 
 class App:
@@ -79,32 +79,29 @@ class App:
             )
         return self._local
 
-    def ask(self, method: str, params: Mapping[str, Any], seconds: float | None = None) -> Any:
-        """The daemon's answer; params that are None are left out."""
-        return call_once(socket_path(os.environ), method, _given(params), seconds or TIMEOUT)
-
-    def read(
+    def call(
         self,
         method: str,
         params: Mapping[str, Any],
-        *,
         seconds: float | None = None,
+        *,
         question: bool = False,
-        note: str = STORED,
     ) -> Any:
-        """The daemon's answer, or this process's; `note` tells the user what that means."""
+        """The daemon's answer, or, with a note on stderr, this process's."""
+        given = {key: value for key, value in params.items() if value is not None}
+        seconds = seconds or (MODEL_SECONDS if method in _ASK_MODELS else SECONDS)
         try:
-            if question:
-                seconds = question_seconds(seconds or TIMEOUT)
-            return self.ask(method, params, seconds)
+            if question or method == "query_session":
+                seconds = question_seconds(seconds)
+            return call_once(socket_path(os.environ), method, given, seconds)
         except DaemonDownError:
+            from indexerd.protocol.methods import METHODS
+
+            if METHODS[method].needs_daemon:
+                raise
             if self._local is None:
-                aside(f"indexerd: no daemon runs; {note}")
-            return self.local().call(method, _given(params))
-
-
-def _given(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in params.items() if value is not None}
+                aside("indexerd: no daemon runs; answering from what is stored")
+            return self.local().call(method, given)
 
 
 def question_seconds(seconds: float) -> float:

@@ -12,8 +12,8 @@ from typing import Any
 import click
 
 from indexerd.cli import printing as render
-from indexerd.cli.backend import READING, aside, safe
-from indexerd.cli.main import FOCUS, MODEL_SECONDS, REF, argument, flag, leaf, method, option
+from indexerd.cli.backend import aside, safe
+from indexerd.cli.main import FOCUS, REF, argument, flag, leaf, method, option
 
 RECENT_SHOWN = 10  # messages that `history` shows, unless all are asked for
 _SOURCES = {"settings": "as configured", "agent": "by its agent", "list": "as listed"}
@@ -26,7 +26,6 @@ _SPENT |= {"cacheReadTokens": "from cache", "cacheWriteTokens": "to cache"}
     REF,
     flag("--full", "Summaries and messages whole, and all of them."),
     leaf("The history of the path to another entry."),
-    note=READING,
 )
 def history(found: Any) -> Iterator[str]:
     """Show what a session came to: its digests, and the messages after them."""
@@ -53,7 +52,7 @@ def history(found: Any) -> Iterator[str]:
     yield f"{found['fullMessageCount']} messages, {found['foldedMessages']} of them summed up"
 
 
-@method("digest", REF, daemon=True, seconds=MODEL_SECONDS)
+@method("digest", REF)
 def digest(found: Any) -> Iterator[str]:
     """Sum up what no digest of a session covers yet, but for its newest messages."""
     segment, short = found["segment"], found.get("compression")
@@ -98,8 +97,6 @@ def digest(found: Any) -> Iterator[str]:
         type=int,
         metavar="TOKENS",
     ),
-    seconds=MODEL_SECONDS,
-    note=READING,
 )
 def compact(found: Any) -> Iterator[str]:
     """Sum up a session so that it can go on elsewhere. Nothing in it is changed."""
@@ -128,15 +125,13 @@ def compact(found: Any) -> Iterator[str]:
     argument("leaf"),
     FOCUS,
     flag("--replace", "replaceInstructions", "The instructions take the place of ours."),
-    daemon=True,
-    seconds=MODEL_SECONDS,
 )
 def branch_summary(found: Any) -> Iterator[str]:
     """Sum up a branch that was left, by its last entry; `branches` shows it from then on."""
     return render.paragraph(found["summary"], "  ")
 
 
-@method("stats", REF, note=READING)
+@method("stats", REF)
 def stats(found: Any) -> Iterator[str]:
     """Show how full a session's context is, and what the session came to so far."""
     from indexerd.models.prices import format_usd

@@ -63,7 +63,7 @@ def _checks(app: App) -> Iterator[Check]:
     yield from _stores(loaded.settings)
     yield from _models(loaded.settings)
     try:
-        status = app.ask("status", {}, 5.0)
+        status = app.call("status", {}, 5.0)
         found, state = f"{status['state']}, {status['sessions']} sessions", status["state"]
         yield Check("daemon", "ok" if state == "ok" else "note", found, "indexerd status")
     except IndexerdError as bad:

@@ -93,10 +93,7 @@ def _answer(app: App, name: str, word: str | None, options: dict[str, Any]) -> i
         options["cwd"] = project(options.get("cwd"))
         return expand(app, "-" if word is None else word, options, inline=inline)
     params = {_WORDS[name]: word or "", "cwd": project(), **options}
-    if name == "resume-context":
-        found = app.ask("resume_context", params, QUICK)
-    else:
-        found = app.read(name, params, seconds=QUICK)
+    found = app.call(name.replace("-", "_"), params, QUICK)
     if app.json:
         put([json_text(found)])
     elif name == "resume-context":
@@ -117,7 +114,7 @@ def expand(app: App, word: str, params: Mapping[str, Any], *, inline: bool) -> i
         after = text.partition("@@")[2]
         question = "?" in after or not after.isascii()
         try:
-            found = app.read("expand", {**params, "text": text}, seconds=QUICK, question=question)
+            found = app.call("expand", {**params, "text": text}, QUICK, question=question)
         except IndexerdError as bad:
             if app.json:
                 raise

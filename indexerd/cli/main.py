@@ -17,13 +17,11 @@ from typing import Any, Literal
 import click
 
 from indexerd import __version__
-from indexerd.cli.backend import INTERRUPTED, STORED, App, complain, json_text, project, put
+from indexerd.cli.backend import INTERRUPTED, App, complain, json_text, project, put
 from indexerd.errors import AccessError, IndexerdError, UsageError
 
 Work = Callable[..., Any]
 Declare = Callable[[Work], Work]
-
-MODEL_SECONDS = 600.0  # for an answer that may take several calls of a model
 
 argument = click.argument
 REF = argument("ref")
@@ -105,15 +103,8 @@ def _camel(name: str) -> str:
     return head + "".join(map(str.title, rest))
 
 
-def method(
-    name: str,
-    *declared: Declare,
-    daemon: bool = False,
-    seconds: float | None = None,
-    question: bool = False,
-    note: str = STORED,
-) -> Callable[[Work], click.Command]:
-    """Make a command of a method; `daemon`: it cannot be answered without one."""
+def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
+    """Make a command of a method, which prints the lines made of its answer."""
 
     def made(lines: Work) -> click.Command:
         @wraps(lines)
@@ -121,11 +112,7 @@ def method(
             params = {_camel(key): one for key, one in given.items() if one is not False}
             if "ref" in params or "session" in params:
                 params.setdefault("cwd", project())
-            app = current()
-            if daemon:
-                found = app.ask(name, params, seconds)
-            else:
-                found = app.read(name, params, seconds=seconds, question=question, note=note)
+            found = current().call(name, params)
             return None if as_json(found) else lines(found)
 
         return command(*declared)(run)

@@ -41,8 +41,6 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
         "question", nargs=-1, required=True, callback=lambda _c, _p, words: " ".join(words)
     ),
     cli.leaf(),
-    question=True,
-    note="looking through the session itself, without a language model",
 )
 def ask(found: Any) -> Iterator[str]:
     """Ask one past session a question."""
@@ -65,7 +63,6 @@ def ask(found: Any) -> Iterator[str]:
         "items", nargs=-1, metavar="[ITEM]...", callback=lambda _c, _p, items: list(items)
     ),
     cli.flag("--merge", "mode", "Add to the set, instead of replacing it.", value="merge"),
-    daemon=True,
 )
 def context_set(found: Any) -> str:
     """Note what a session works with: files, applet, endpoints, ports, or a set of your own.
@@ -102,7 +99,6 @@ def context_get(found: Any) -> Iterator[str]:
     cli.option(
         "--resume-id", "resumeId", "Names this resume: its block is given once.", metavar="ID"
     ),
-    daemon=True,
 )
 def resume_context(found: Any) -> None:
     """Print the block for the first message after a resume; nothing the next time."""

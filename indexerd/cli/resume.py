@@ -25,14 +25,14 @@ EXEC = flag("--exec", "run", "Run it, in the session's directory.")
 @command(REF, EXEC)
 def resume(ref: str, *, run: bool) -> list[str]:
     """Print the command that opens a session again, of its own agent; --exec runs it."""
-    row = current().read("get", {"ref": ref, "cwd": project()})["session"]
+    row = current().call("get", {"ref": ref, "cwd": project()})["session"]
     return list(_opened(row, run=run))[1:]
 
 
 @command(near("Of this directory and below, not the current one."), AGENT, EXEC)
 def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterator[str]:
     """Print the newest session of a project, and the command that opens it again."""
-    rows = current().read("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
+    rows = current().call("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
     if not rows:
         what = f"no session of {agent}'s" if agent else "no session"
         raise NotFoundError(f"{what} in {render.exact(cwd or 'any project')}")

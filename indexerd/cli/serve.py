@@ -160,7 +160,7 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
 
     app, path = current(), "/"
     if ref is not None:
-        found = app.read("resolve", {"ref": ref, "cwd": project()})
+        found = app.call("resolve", {"ref": ref, "cwd": project()})
         path = f"/s/{quote(found['sessionId'], safe='')}"
     ready = partial(_ready, app, path, opening=not no_open)
     if beside_daemon:
@@ -191,7 +191,7 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
         import webbrowser
 
         page = open_page(state_dir, link).as_uri()
-        opener = threading.Thread(target=webbrowser.open, args=(page,), daemon=True)
+        opener = threading.Thread(target=webbrowser.open, args=(page,))
         opener.start()
         if not own:
             opener.join()  # else not: a browser that stays needs an answer from us

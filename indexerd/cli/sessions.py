@@ -58,7 +58,7 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
     params["cwd"] = params["cwd"] or (None if everywhere else project())
     rows: list[Any] = []
     while True:  # one page after the other
-        found = cli.current().read("list", params | {"limit": min(limit - len(rows), _PAGE)})
+        found = cli.current().call("list", params | {"limit": min(limit - len(rows), _PAGE)})
         rows += found["sessions"]
         params["cursor"] = found.get("nextCursor")
         if len(rows) >= limit or not params["cursor"]:
@@ -100,7 +100,7 @@ def _mark(row: dict[str, Any]) -> str:
 )
 def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     """Show one session: metadata and facts."""
-    found = cli.current().read("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
+    found = cli.current().call("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
     if cli.as_json(found):
         return
     if as_sent:
@@ -207,7 +207,7 @@ def family(found: Any) -> Iterator[str]:
         aside(f"{found['more']} more; the nearest are shown")
 
 
-@cli.method("status", daemon=True)
+@cli.method("status")
 def status(found: Any) -> Iterator[str]:
     """Show the daemon, its watches, queue, budget and problems."""
     budget, watches, pending = found["budget"], found["watches"], found.get("textPending")
@@ -246,7 +246,7 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     params: dict[str, Any] = {"ref": ref, "force": force, "wait": wait, "cwd": project()}
     if everything:
         params = {"all": True, "dryRun": dry_run}
-    found = cli.current().ask("index", params, cli.MODEL_SECONDS)
+    found = cli.current().call("index", params)
     if cli.as_json(found):
         return ""
     if not everything:
@@ -259,7 +259,7 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     return f"{found['sessions']} sessions, {needs}, {price}; nothing was sent"
 
 
-@cli.method("update", cli.REF, cli.argument("title"), daemon=True)
+@cli.method("update", cli.REF, cli.argument("title"))
 def rename(row: Any) -> list[str]:
     """Give a session a title of your own; an empty one takes it back."""
     return lines(row)
@@ -279,18 +279,18 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
     if undo and (yes or transcript):
         raise UsageError("--undo stands alone")
     params: dict[str, Any] = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
-    ask = cli.current().ask
+    call = cli.current().call
     if undo:
-        found = ask("purge", {**params, "undo": True})
+        found = call("purge", {**params, "undo": True})
         if not cli.as_json(found):
             put([f"{safe(found['sessionId'])} is read again"])
         return 0
-    planned = ask("purge", {**params, "dryRun": True})
+    planned = call("purge", {**params, "dryRun": True})
     if not yes and not _confirmed(planned, transcript=transcript):
         aside("nothing was removed")
         return 1
     # By its id: the word may mean another session by now.
-    found = ask("purge", {**params, "ref": planned["sessionId"]})
+    found = call("purge", {**params, "ref": planned["sessionId"]})
     if not cli.as_json(found):
         put(map(render.exact, found["removed"]))
         aside(f"forgotten: {safe(found['sessionId'])}")

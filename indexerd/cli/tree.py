@@ -17,7 +17,7 @@ import click
 
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
-from indexerd.cli.backend import READING, App, aside, project, put, safe
+from indexerd.cli.backend import App, aside, project, put, safe
 from indexerd.errors import UsageError
 
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
@@ -56,7 +56,6 @@ def _output(text: str) -> Any:
     ),
     cli.option("--search", "Only entries that have all these words.", metavar="WORDS"),
     cli.leaf(),
-    note=READING,
 )
 def tree(found: Any) -> Iterator[str]:
     """Show a session's tree: every branch, with labels; `*` marks the current path."""
@@ -69,9 +68,7 @@ def tree(found: Any) -> Iterator[str]:
         aside(f"indexerd: {safe(warning)}")
 
 
-@cli.method(
-    "path", cli.REF, cli.leaf("The path to another entry than the current one."), note=READING
-)
+@cli.method("path", cli.REF, cli.leaf("The path to another entry than the current one."))
 def path(found: Any) -> Iterator[str]:
     """List the entries from the root to the leaf."""
     entries = [entry for entry in found["entries"] if entry.get("display", True)]
@@ -92,7 +89,7 @@ def _entries(entries: list[dict[str, Any]], before: Iterable[str]) -> Iterator[s
         aside("no entries")
 
 
-@cli.method("branches", cli.REF, note=READING)
+@cli.method("branches", cli.REF)
 def branches(found: Any) -> Iterator[str]:
     """List the branches of a session, by their last entries."""
     rows = [
@@ -126,7 +123,6 @@ def branches(found: Any) -> Iterator[str]:
         checked=_rules,
     ),
     cli.flag("--serialized", "serialize", "As one text, the way pi gives it to a model."),
-    note=READING,
 )
 def context(found: Any) -> Iterator[str]:
     """Show what the agent would hand its model."""
@@ -147,18 +143,14 @@ def context(found: Any) -> Iterator[str]:
 ENTRY = cli.argument("entry_id", metavar="ENTRY")
 
 
-@cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False), daemon=True)
+@cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False))
 def label(found: Any) -> str:
     """Label an entry of a session. Without a text, take your label back."""
     return f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()
 
 
 @cli.method(
-    "branch",
-    cli.REF,
-    cli.argument("leaf"),
-    _output("Write it there, not beside the session."),
-    daemon=True,
+    "branch", cli.REF, cli.argument("leaf"), _output("Write it there, not beside the session.")
 )
 def branch(found: Any) -> str:
     """Make a new session file of the path to an entry. Only for pi; never over another file.
@@ -208,7 +200,7 @@ def export(
         raise UsageError("a page is nothing for a terminal", hint="name a file: -o FILE.html")
     extra = compile_patterns(settings.redact.extra_patterns)
     wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
-    stored = app.read("get", {"ref": ref, "cwd": project()}, note=READING)
+    stored = app.call("get", {"ref": ref, "cwd": project()})
     row = stored["session"]
     family = app.local().answers.relatives(row) if app.places.store.exists() else {}
     with read_alone(row, settings, os.environ, app.home) as library:

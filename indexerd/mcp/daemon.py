@@ -17,13 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.client import Client
-from indexerd.errors import (
-    AmbiguousError,
-    ConfigError,
-    DaemonDownError,
-    NotFoundError,
-    UsageError,
-)
+from indexerd.errors import AmbiguousError, ConfigError, DaemonDownError, NotFoundError, UsageError
 from indexerd.mcp.rendering import DATA, Answer, Renderer
 from indexerd.paths import Places, socket_places
 from indexerd.privacy.patterns import compile_patterns

@@ -232,12 +232,6 @@ def test_other_agents_get_no_answer(fake: Fake, words: list[str]) -> None:
     assert fake.asked == []
 
 
-def test_a_byte_order_mark_is_passed_over(fake: Fake) -> None:
-    """An event may begin with one."""
-    said = run(fake.path, b"\xef\xbb\xbf" + json.dumps(prompt("as in @@cache")).encode())
-    assert "about" in said
-
-
 @pytest.mark.parametrize("end", [">/dev/full", ">&-", "2>&- >/dev/full", "| true"])
 def test_nobody_to_read_the_answer_is_no_error(fake: Fake, tmp_path: Path, end: str) -> None:
     """A full disk, a closed stream, a reader that has gone: exit 0, and not a word."""

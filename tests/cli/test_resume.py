@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,19 @@ def test_a_missing_program_is_said(home: Home, tmp_path: Path) -> None:
     broken.chmod(stat.S_IRWXU)
     error = home.json("resume", "c0ffee02", "--exec", env={"PATH": str(tmp_path)}, code=77)["error"]
     assert error["message"].startswith("pi cannot be run: ")
+
+
+def test_each_step_of_a_command_is_taken(tmp_path: Path) -> None:
+    """S3.13: variables, and a step before the agent's, as Codex has it for what is archived."""
+    shown = """sh -c 'printf "%s %s" "$A" "$PWD"'"""
+    command = f"cd {tmp_path} && A=1 true && A='x y' {shown}"
+    script = "import sys; from indexerd.cli.resume import _become\n"
+    script += "_become(sys.argv[1], {'name': 'n', 'agent': 'sh'})"
+    argv = [sys.executable, "-c", script]
+    done = subprocess.run([*argv, command], capture_output=True, text=True, check=True)
+    assert done.stdout == f"x y {tmp_path}"
+    done = subprocess.run([*argv, f"false && {shown}"], capture_output=True, check=False)
+    assert (done.returncode != 0, done.stdout) == (True, b"")
 
 
 def test_hostile_directories_do_not_reach_the_terminal(home: Home, agent: dict[str, str]) -> None:

@@ -11,16 +11,7 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 
-from tests.mcp.mcp_world import (
-    HOSTILE,
-    ID,
-    Daemon,
-    call,
-    desk,
-    error_of,
-    strings,
-    talk,
-)
+from tests.mcp.mcp_world import HOSTILE, ID, Daemon, call, desk, error_of, strings, talk
 
 
 @pytest.fixture
