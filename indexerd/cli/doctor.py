@@ -121,7 +121,7 @@ def _stores(settings: Settings) -> Iterator[Check]:
             discovery = SessionDiscovery()
             discovery.renew(here)
             found = discovery.scan(here)
-            blind = [*found.unreadable, *discovery.troubles.values()]
+            blind = [*found.unreadable, *map(str, discovery.troubles.values())]
             where = f"{len(found.files)} sessions in {', '.join(one.sessions for one in here)}"
             cure = f"cannot be read: {'; '.join(blind[:3])}" if blind else ""
             yield Check(agent, "bad" if blind else "ok", where, cure)

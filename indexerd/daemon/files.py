@@ -25,7 +25,7 @@ from indexerd.sources.forks import ForkResolver
 from indexerd.sources.quarantine import WHY, Quarantine
 from indexerd.sources.scan import Found
 from indexerd.sources.session_file import Change, SessionFile, rank
-from indexerd.sources.session_lines import SessionLines, session_lines
+from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.source import source_of
 from indexerd.sources.stores import SUFFIXES, Kind, Store
 from indexerd.sources.tail import Read
@@ -97,7 +97,7 @@ class Files:
         owner, state = self.owners.get(session_id), self.state(session_id)
         if owner is None or state is None:
             raise SessionUnreadableError("the session file is gone")
-        return session_lines(owner.agent, state, self._forks.where)
+        return SessionLines(owner.agent, state, self._forks.where)
 
     def store_of(self, path: str) -> Store | None:
         """The store that takes a path, remembered by directory: it is asked of every file."""

@@ -141,9 +141,9 @@ def _roots(pipeline: Pipeline, since: str) -> Problems:
     for root, why in scanned.refused if scanned else ():
         yield _problem("root_refused", f"{escape_path(root)}: {why}", since, "name another root")
     databases = pipeline.library.discovery.troubles
-    for path, why in list(databases.items())[:SHOWN]:
-        cure = pipeline.library.discovery.cures.get(path, _LATER)
-        yield _problem("unreadable", f"{escape_path(path)}: {why}", since, cure)
+    for path, bad in list(databases.items())[:SHOWN]:
+        cure = vars(bad).get("hint", _LATER)
+        yield _problem("unreadable", f"{escape_path(path)}: {bad}", since, cure)
     unseen = [path for path in (scanned.unreadable if scanned else ()) if path not in databases]
     for path in unseen[:SHOWN]:
         cure = "check the directory's mode and owner; it is looked at again at every scan"

@@ -43,8 +43,7 @@ from indexerd.sessions import views
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
-from indexerd.sources.session_lines import SessionLines
-from indexerd.sources.session_reader import OpenSession, row_of
+from indexerd.sources.session_reader import OpenSession, SessionLines, row_of
 from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
 from indexerd.times import iso

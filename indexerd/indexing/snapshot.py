@@ -42,7 +42,7 @@ from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.settings import Settings
-from indexerd.sources.session_lines import SessionLines
+from indexerd.sources.session_reader import SessionLines
 from indexerd.store.store import StateStore
 
 EMPTY = "no user/assistant conversation to index"

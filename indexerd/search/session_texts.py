@@ -35,7 +35,7 @@ from indexerd.search.index import TEXT_MAX, Message, TextIndex
 from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
-from indexerd.sources.session_lines import SessionLines
+from indexerd.sources.session_reader import SessionLines
 from indexerd.times import iso_ms
 
 BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait

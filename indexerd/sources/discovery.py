@@ -39,8 +39,7 @@ class SessionDiscovery:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.troubles: dict[str, str] = {}  # database -> why it cannot be read
-        self.cures: dict[str, str] = {}  # the same -> what helps, where that is known
+        self.troubles: dict[str, SessionUnreadableError] = {}  # by database: why it is not read
         self.late: set[str] = set()  # databases that were hinted at within the last PAUSE
         self._metas: frozenset[str] = frozenset()
         self._databases: dict[str, Database | Tree] = {}
@@ -56,7 +55,7 @@ class SessionDiscovery:
             for one in stores
             if one.kind is not Kind.FILES
         }
-        self.troubles = {key: why for key, why in self.troubles.items() if key in self._databases}
+        self.troubles = {key: bad for key, bad in self.troubles.items() if key in self._databases}
         roots = {one.beside for one in stores if one.agent == "codex"}
         self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
 
@@ -127,11 +126,9 @@ class SessionDiscovery:
         except FileNotFoundError:
             found = []
         except SessionUnreadableError as bad:
-            self.troubles[path] = str(bad)
-            self.cures |= {path: bad.hint} if vars(bad).get("hint") else {}
+            self.troubles[path] = bad.with_traceback(None)
             return None
         self.troubles.pop(path, None)
-        self.cures.pop(path, None)
         return found
 
     def _touched(self, path: str) -> list[Found]:

@@ -18,7 +18,6 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from indexerd.agents.lines import string
@@ -28,14 +27,14 @@ from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
 from indexerd.sources.lines import Block
 from indexerd.sources.opencode_lines import (
+    Lines,
     Message,
     Parts,
     Record,
     Session,
     brief_lines,
     decoded,
-    full_line,
-    session_line,
+    digest,
 )
 from indexerd.sources.scan import Found
 
@@ -46,20 +45,10 @@ ASKED_MAX = 400  # sessions asked for by name; all of them cost less than more n
 GRAIN_NS = 2_000_000_000  # a file written later than that before a look may change unnoticed
 
 _MS_MAX = 9_000_000_000_000  # the year 2255; in nanoseconds it still is 63 bits
-_63_BITS = (1 << 63) - 1
 _TABLES = {1: ("session", "message", "part"), 2: ("session_v2", "session_message")}
-_FIELDS = (  # of a session, in the order of `Session`
-    "id",
-    "parent_id",
-    "fork_session_id",
-    "title",
-    "directory",
-    "version",
-    "time_created",
-    "time_updated",
-    "time_archived",
-    "revert",
-)
+_TEXTS = ("id", "parent_id", "fork_session_id", "title", "directory", "version")
+_TIMES = ("time_created", "time_updated", "time_archived")
+_FIELDS = (*_TEXTS, *_TIMES, "revert")  # of a session
 
 Sums = tuple[Any, ...]  # of rows: how many, the newest time_updated, and all of these together
 
@@ -130,13 +119,8 @@ def _inode(files: Files) -> tuple[int, int]:
 def _stamp(main: tuple[int, int], facts: Facts) -> Look:
     """A session's signature, in the fields of a file's stat; 63 bits each."""
     written = max(facts.session.updated, _ms(facts.messages[1]), _ms(facts.parts[1]))
-    ino = _digest(f"{main[1]}/{facts.session.id}")
-    return Look(main[0], ino, _digest(repr(facts)), written * 1_000_000)
-
-
-def _digest(text: str) -> int:
-    found = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(found, "big") & _63_BITS
+    ino = digest(f"{main[1]}/{facts.session.id}")
+    return Look(main[0], ino, digest(repr(facts)), written * 1_000_000)
 
 
 def _ms(value: object) -> int:
@@ -186,14 +170,13 @@ class _Tables:
                 given,
             )
             sums |= {(table, key): tuple(held) for key, *held in rows}
-        found = {}
-        for key, row in self.sessions(asked).items():
-            _, messages, parts = (*_TABLES[row.schema], "")[:3]
-            if ids is None or key in ids:
-                none = (0, 0, 0)
-                of_messages = sums.get((messages, key), none)
-                found[key] = Facts(row, of_messages, sums.get((parts, key), none))
-        return found
+        return {
+            key: Facts(
+                row, *(sums.get((one, key), (0, 0, 0)) for one in (*_TABLES[row.schema], "")[1:3])
+            )
+            for key, row in self.sessions(asked).items()
+            if ids is None or key in ids
+        }
 
     def one(self, session_id: str) -> Facts:
         """One session; FileNotFoundError when it is gone."""
@@ -222,23 +205,10 @@ def _among(column: str, ids: Collection[str] | None) -> tuple[str, tuple[str, ..
 
 
 def _session(version: int, row: tuple[object, ...]) -> Session:
-    own, parent, fork, title, directory, release, *_, revert = map(string, row)
-    created, updated, archived = map(_ms, row[6:9])
-    hidden = decoded(revert.encode()) or {}
-    return Session(
-        own,
-        version,
-        parent,
-        fork,
-        title,
-        directory,
-        release,
-        created,
-        updated,
-        archived,
-        string(hidden.get("messageID")),
-        string(hidden.get("partID")),
-    )
+    hidden = decoded(string(row[-1]).encode()) or {}
+    texts, times = map(string, row[: len(_TEXTS)]), map(_ms, row[len(_TEXTS) : -1])
+    revert = (string(hidden.get(key)) for key in ("messageID", "partID"))
+    return Session._make((*texts, *times, *revert, version))
 
 
 def _messages(db: sqlite3.Connection, session: Session, place: int = 0) -> Iterator[Message]:
@@ -303,22 +273,6 @@ def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
     return reading(place, ask)
 
 
-class Lines:
-    """The messages of one session, in full, by their rowids."""
-
-    def __init__(self, db: sqlite3.Connection, session: Session) -> None:
-        self._db, self._session = db, session
-
-    def at(self, offset: int, length: int) -> bytes:  # noqa: ARG002 - a message is whole
-        """A message as it is now; SessionUnreadableError when it is there no more."""
-        if not offset:
-            return session_line(self._session)
-        message = next(_messages(self._db, self._session, offset), None)
-        if message is None:
-            raise SessionUnreadableError("the message is gone")
-        return full_line(self._session, message, _parts_of(self._db, self._session))
-
-
 @contextmanager
 def lines(path: str) -> Iterator[Lines]:
     """Open a session to read single messages; SessionUnreadableError when that fails."""
@@ -327,6 +281,7 @@ def lines(path: str) -> Iterator[Lines]:
         with opened(place) as db:
             session = _Tables(db).one(session_id).session
             db.execute("COMMIT")  # each line is read by itself: no long transaction
-            yield Lines(db, session)
+            find = lambda place: next(_messages(db, session, place), None)  # noqa: E731
+            yield Lines(session, find, _parts_of(db, session))
     except FileNotFoundError:
         raise SessionUnreadableError("the session is gone") from None

@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import msgspec
 
 from indexerd.agents.lines import as_dict, as_list, parse_object, string
+from indexerd.errors import SessionUnreadableError
 from indexerd.sources.lines import Block
 
 BRIEF_TEXT = 2_000  # characters of a part's text that a scan sees
@@ -49,17 +51,17 @@ class Session(NamedTuple):
     """What a session's own record says. Times in ms since the epoch, 0 where there is none."""
 
     id: str
+    parent_id: str
+    fork_id: str
+    title: str
+    directory: str
+    version: str
+    created: int
+    updated: int
+    archived: int
+    revert_message: str
+    revert_part: str
     schema: int = 1
-    parent_id: str = ""
-    fork_id: str = ""
-    title: str = ""
-    directory: str = ""
-    version: str = ""
-    created: int = 0
-    updated: int = 0
-    archived: int = 0
-    revert_message: str = ""
-    revert_part: str = ""
 
 
 class Message(NamedTuple):
@@ -82,6 +84,30 @@ class Room:
         kept = text[: min(limit, self._left)]
         self._left -= len(kept)
         return kept
+
+
+class Lines:
+    """The messages of one session, in full, by their places."""
+
+    def __init__(
+        self, session: Session, find: Callable[[int], Message | None], parts: Parts
+    ) -> None:
+        self._session, self._find, self._parts = session, find, parts
+
+    def at(self, offset: int, length: int) -> bytes:  # noqa: ARG002 - a message is whole
+        """A message as it is now; SessionUnreadableError when it is there no more."""
+        if not offset:
+            return session_line(self._session)
+        message = self._find(offset)
+        if message is None:
+            raise SessionUnreadableError("the message is gone")
+        return full_line(self._session, message, self._parts)
+
+
+def digest(text: str) -> int:
+    """63 bits that stand for a text."""
+    found = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(found, "big") >> 1
 
 
 def decoded(data: bytes) -> Record | None:
@@ -175,9 +201,10 @@ def _fields(message: Message, room: Room | None) -> Record:
         "providerID": model.get("providerID"),
     }
     line |= {key: value for key, value in named.items() if value and not held.get(key)}
-    if error := held.get("error"):
-        message_ = string(as_dict(as_dict(error).get("data")).get("message"))[:ERROR]
-        line["error"] = {"name": as_dict(error).get("name") or "error", "message": message_ or None}
+    if held.get("error"):
+        error = as_dict(held["error"])
+        why = string(as_dict(error.get("data")).get("message"))[:ERROR]
+        line["error"] = {"name": error.get("name") or "error", "message": why or None}
     line["parts"] = list(_inline(held, room))
     return line
 

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from hashlib import blake2b
 from typing import NamedTuple
 
 from indexerd.agents.lines import as_dict, string, time_ms
@@ -28,13 +27,13 @@ from indexerd.paths import is_session_id
 from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.lines import Block
 from indexerd.sources.opencode_lines import (
+    Lines,
     Message,
     Record,
     Session,
     brief_lines,
     decoded,
-    full_line,
-    session_line,
+    digest,
 )
 from indexerd.sources.scan import Found
 from indexerd.sources.tail import opened, unreadable
@@ -43,7 +42,6 @@ RECORD_MAX = 64 * 1024 * 1024  # bytes of one record
 TORN_SECONDS = 30  # a record that is still half written after that stays so
 NEWEST = 3  # messages whose parts are looked at for a change
 _SUFFIX = ".json"
-_63_BITS = (1 << 63) - 1
 
 
 class _File(NamedTuple):
@@ -126,18 +124,12 @@ class _Files:
         held = self.record(self._path)
         if held is None:
             return None
-        revert, times = as_dict(held.get("revert")), as_dict(held.get("time"))
-        return Session(
-            id=self._id,
-            parent_id=string(held.get("parentID")),
-            title=string(held.get("title")),
-            directory=string(held.get("directory")),
-            version=string(held.get("version")),
-            created=time_ms(times.get("created")),
-            updated=time_ms(times.get("updated")),
-            archived=time_ms(times.get("archived")),
-            revert_message=string(revert.get("messageID")),
-            revert_part=string(revert.get("partID")),
+        revert, when = as_dict(held.get("revert")), as_dict(held.get("time"))
+        texts = (string(held.get(key)) for key in ("title", "directory", "version"))
+        times = (time_ms(when.get(key)) for key in ("created", "updated", "archived"))
+        hidden = (string(revert.get(key)) for key in ("messageID", "partID"))
+        return Session._make(
+            (self._id, string(held.get("parentID")), "", *texts, *times, *hidden, 1)
         )
 
     def message(self, file: _File) -> Message | None:
@@ -182,9 +174,8 @@ def look(path: str) -> Look | None:
     if not stat.S_ISREG(own.st_mode):
         return None
     seen = list(_Files(path).stamps())
-    digest = blake2b(repr(seen).encode(), digest_size=8).digest()
     newest = max((one[0] for one in seen), default=0)
-    return Look(own.st_dev, own.st_ino, int.from_bytes(digest, "big") & _63_BITS, newest)
+    return Look(own.st_dev, own.st_ino, digest(repr(seen)), newest)
 
 
 def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
@@ -202,28 +193,15 @@ def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
     return Look(now.dev, now.ino, now.size, -1) if again else now, found
 
 
-class Lines:
-    """The messages of one session, in full, by their inodes."""
-
-    def __init__(self, files: _Files, session: Session) -> None:
-        self._files, self._session = files, session
-        self._places = {one.ino: one for one in files.messages}
-
-    def at(self, offset: int, length: int) -> bytes:  # noqa: ARG002 - a message is whole
-        """A message as it is now; SessionUnreadableError when it is there no more."""
-        if not offset:
-            return session_line(self._session)
-        file = self._places.get(offset)
-        message = self._files.message(file) if file else None
-        if message is None:
-            raise SessionUnreadableError("the message is gone")
-        return full_line(self._session, message, self._files.parts)
-
-
 @contextmanager
 def lines(path: str) -> Iterator[Lines]:
     """Open a session to read single messages; SessionUnreadableError when that fails."""
     files = _Files(path)
     if files.session is None:
         raise SessionUnreadableError("the session is gone, or being written")
-    yield Lines(files, files.session)
+    places = {one.ino: one for one in files.messages}
+
+    def find(place: int) -> Message | None:
+        return files.message(places[place]) if place in places else None
+
+    yield Lines(files.session, find, files.parts)

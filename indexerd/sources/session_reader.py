@@ -8,8 +8,9 @@ anew, parsing each line, and all is done once more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from indexerd.agents import ADAPTERS
+from indexerd.agents.base import READ_MAX
+from indexerd.agents.lines import close_truncated_json, parse_object
 from indexerd.errors import FileGoneError, NotFoundError, SessionUnreadableError
 from indexerd.events import MESSAGE, Entry, Kind
 from indexerd.models.threads import Check, stoppable
@@ -26,14 +29,93 @@ from indexerd.sessions.clipped_entries import Keep, clipped
 from indexerd.sessions.context import Read
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
-from indexerd.sources.session_lines import SessionLines
+from indexerd.sources.lines import LINE_MAX
+from indexerd.sources.source import Lines, source_of
 
 AT_ONCE = 4  # sessions that are read, or looked through, at the same time
 LARGE_AT_ONCE = 2  # of which large
 LARGE = 1_000_000  # bytes of a session, from which on it is large
 ID_SHOWN = 128  # characters of an entry's id in an error
+BRIEF = 1024 * 1024  # bytes that are kept of a line too long to be held
+PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are looked through for pictures
+# A string of 64 KiB without a space, a quote or an escape: base64, whose beginning will do.
+_PICTURE = re.compile(rb'"([^"\\\s]{64})[^"\\\s]{65536,}+"')
 
 _T = TypeVar("_T")
+
+
+# -- lines ---------------------------------------------------------------------------------------
+
+
+class SessionLines(ExitStack):
+    """A session's lines by row, in whatever files they stand; open until the stack is left.
+
+    SessionUnreadableError, when a line is asked for, where the session's own file is gone or its
+    disk fails. With a state of its own, any thread may read.
+    """
+
+    def __init__(
+        self, agent: str, state: SessionState, where: Callable[[str], str] = lambda path: path
+    ) -> None:
+        """`where` knows files that were moved since."""
+        super().__init__()
+        self._agent, self._state, self._where = agent, state, where
+        self._open: dict[str, Lines] = {}
+        self._lost: set[str] = set()  # files of which no line can be had
+
+    def row(self, row: int) -> bytes:
+        """The line of a row; nothing where it is too long to be read.
+
+        Nothing as well where it stood in another file, and is not there any more: what a session
+        borrowed may go, and the session's own lines are read all the same. Nor where a line was
+        taken in by its two ends, and is no JSON between them: no reading anew can mend that.
+        """
+        line = self._line(row, READ_MAX)
+        return b"" if len(line) > LINE_MAX and not _is_object(line) else line
+
+    def brief(self, row: int) -> bytes:
+        """The same, made short: of a line too long to be held, its beginning, without pictures.
+
+        For what reads lines that nobody asked for (F8). It is JSON, or nothing.
+        """
+        if self._state.lengths[row] <= LINE_MAX:
+            return self.row(row)
+        line = _PICTURE.sub(rb'"\1"', self._line(row, PICTURE_MAX))
+        line = close_truncated_json(line[:BRIEF])
+        return line if _is_object(line) else b""
+
+    def _line(self, row: int, most: int) -> bytes:
+        state = self._state
+        file, offset = state.file_of(row), state.offsets[row]
+        length = min(state.lengths[row], most)
+        if length <= 0:
+            return b""
+        own = file == state.file
+        if file in self._lost:
+            return b""
+        try:
+            if file not in self._open:
+                place = file if own else self._where(file)
+                self._open[file] = self.enter_context(source_of(self._agent, place).lines(place))
+            line = self._open[file].at(offset, length)
+        except SessionUnreadableError:
+            if own:
+                raise
+            self._lost.add(file)
+            return b""
+        return line if own or len(line) == length else b""
+
+
+def _is_object(data: bytes) -> bool:
+    """Whether a row's line is a JSON object; before it another one may stand, read with it."""
+    try:
+        parse_object(data[data.rfind(b"\n") + 1 :])
+    except ValueError:
+        return False
+    return True
+
+
+# -- entries -------------------------------------------------------------------------------------
 
 
 def _unchecked() -> None:
@@ -50,11 +132,6 @@ class OpenSession:
     labels: dict[str, str]  # by entry id: the user's, and the session's own
     home: Path | None = None  # the directory of its meta file and sidecars
 
-    @property
-    def size(self) -> int:
-        """Bytes of its lines."""
-        return sum(self.state.lengths)
-
     @contextmanager
     def reading(self, check: Check = _unchecked, keep: Keep | None = None) -> Iterator[Read]:
         """Read rows while this is entered; see `reader`."""
@@ -63,7 +140,7 @@ class OpenSession:
 
 
 class SessionRows(Protocol):
-    """Who knows which session is meant; rows as `get` has them."""
+    """Which session is meant; rows as `get` has them."""
 
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
         """The row that a reference means."""
@@ -98,7 +175,11 @@ def reader(
     def entry(row: int) -> Entry:
         check()
         line, kind = lines.brief(row), state.kind(row)
-        found = read(line, state.id(row)) if line else _lost(state, row)
+        if line:
+            found = read(line, state.id(row))
+        else:  # too long to be read, or none any more
+            shown = "message" if state.codes[row] & MESSAGE else ""
+            found = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
         if found.kind not in (kind, Kind.OTHER):
             asked = found.kind is Kind.USER and kind is Kind.CUSTOM  # by a program, as a user
             found = msgspec.structs.replace(
@@ -112,15 +193,18 @@ def reader(
     return entry
 
 
-def _lost(state: SessionState, row: int) -> Entry:
-    """What is known of an entry whose line is too long to be read, or is none any more."""
-    kind = "message" if state.codes[row] & MESSAGE else ""
-    return Entry(id=state.id(row), kind=state.kind(row), type=kind, role=None, timestamp="")
+# -- answers -------------------------------------------------------------------------------------
 
 
-def file_changed() -> SessionUnreadableError:
-    """The error for a file that is not what it was a moment ago."""
-    return SessionUnreadableError("the session file changed while it was read")
+def _there(session: OpenSession | None) -> OpenSession:
+    if session is None:
+        raise FileGoneError("the session's file is gone")
+    return session
+
+
+def _reread(helped: bool) -> None:
+    if not helped:
+        raise SessionUnreadableError("the session file changed while it was read")
 
 
 def read_here(
@@ -130,14 +214,10 @@ def read_here(
 ) -> _T:
     """Do the same as `SessionReaderPool.read` in this thread, which owns the session's state."""
     while True:
-        session = open_session()
-        if session is None:
-            raise FileGoneError("the session's file is gone")
         try:
-            return work(session)
+            return work(_there(open_session()))
         except ValueError:
-            if not reread():
-                raise file_changed() from None
+            _reread(reread())
 
 
 class SessionReaderPool:
@@ -163,16 +243,6 @@ class SessionReaderPool:
         self._all = asyncio.Semaphore(AT_ONCE)
         self._large = asyncio.Semaphore(LARGE_AT_ONCE)
 
-    @asynccontextmanager
-    async def place(self, size: int) -> AsyncIterator[None]:
-        """Hold a place for work on so many bytes."""
-        if size < LARGE:
-            async with self._all:
-                yield
-        else:
-            async with self._large, self._all:
-                yield
-
     async def read(
         self, session_id: str, leaf: str | None, work: Callable[[OpenSession, Check], _T]
     ) -> _T:
@@ -181,19 +251,13 @@ class SessionReaderPool:
         `check` is to be called now and then: it ends work that nobody waits for any more.
         FileGoneError where the file is gone, NotFoundError where the entry is not in it.
         """
-        size = (await self._opened(session_id, leaf)).size
         while True:
-            async with self.place(size):
-                session = await self._opened(session_id, leaf)
+            session = _there(await self._run(self._open, session_id, leaf))
+            async with AsyncExitStack() as places:
+                if sum(session.state.lengths) >= LARGE:
+                    await places.enter_async_context(self._large)
+                await places.enter_async_context(self._all)
                 try:
                     return await stoppable(partial(work, session))
                 except ValueError:
-                    again = await self._run(self._reread, session_id)
-            if not again:
-                raise file_changed()
-
-    async def _opened(self, session_id: str, leaf: str | None) -> OpenSession:
-        session: OpenSession | None = await self._run(self._open, session_id, leaf)
-        if session is None:
-            raise FileGoneError("the session's file is gone")
-        return session
+                    _reread(await self._run(self._reread, session_id))

@@ -7,12 +7,13 @@ a `Read` says otherwise; an offset need not be a position in a file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+from indexerd.agents.base import Oversize
 from indexerd.sources import opencode_db, opencode_tree, zst
 from indexerd.sources import tail as plain
 from indexerd.sources.cursor import Cursor, Look, Verdict
@@ -47,12 +48,13 @@ class Source:
     lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
 
 
+_Lines = list[Block] | Iterator[Block | Oversize]
+
+
 class _Whole:
     """The reading position in a session that is read whole whenever its signature is another."""
 
-    def __init__(
-        self, load: Callable[[str, Cursor | None], tuple[Look, Sequence[Block] | None]]
-    ) -> None:
+    def __init__(self, load: Callable[[str, Cursor | None], tuple[Look, _Lines | None]]) -> None:
         self._load = load
         self.cursor: Cursor | None = None
 
@@ -61,12 +63,12 @@ class _Whole:
         if lines is None:
             return Read(Verdict.SAME)
         self.cursor = Cursor(now.dev, now.ino, now.size, now.mtime_ns, 0, 0, b"", b"")
-        size = sum(len(one.data) for one in lines)
+        size = sum(len(one.data) for one in lines) if isinstance(lines, list) else now.size
         return Read(Verdict.CONTINUE, lines, bytes=size, whole=True)
 
 
 PLAIN = Source(plain.look, plain.Tail, plain.lines_of)
-ZST = Source(zst.look, zst.ZstTail, zst.lines)
+ZST = Source(zst.look, partial(_Whole, zst.load), zst.lines)
 DATABASE = Source(opencode_db.look, partial(_Whole, opencode_db.load), opencode_db.lines)
 TREE = Source(opencode_tree.look, partial(_Whole, opencode_tree.load), opencode_tree.lines)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -19,7 +19,6 @@ from indexerd.paths import places, within
 from indexerd.settings import Agent, Settings
 
 SUFFIXES = (".jsonl", ".jsonl.zst")
-FOLDERS_MAX = 20_000  # remembered
 DATABASE_FILES = 50  # of one directory; there is one, or one a release channel
 
 
@@ -62,36 +61,6 @@ class Store:
         if self.kind is Kind.DATABASE:
             return ()
         return (self.sessions, *((f"{self.beside}/message",) if self.kind is Kind.TREE else ()))
-
-
-class Takers:
-    """Which store takes a path, remembered by directory: it is asked of every file there is."""
-
-    def __init__(self, stores: Callable[[], list[Store]]) -> None:
-        """`stores()` are those there are now; a new list means that they may be others."""
-        self._stores = stores
-        self._told: list[Store] = []
-        self._folders: dict[str, list[Store]] = {}
-
-    def of(self, path: str) -> Store | None:
-        """The first store that takes this path."""
-        stores = self._stores()
-        if stores is not self._told:
-            if stores != self._told:
-                self._folders.clear()
-            self._told = stores
-        folder = path[: path.rfind("/") + 1]
-        held = self._folders.get(folder)
-        if held is None:
-            if len(self._folders) >= FOLDERS_MAX:
-                self._folders.clear()
-            held = [one for one in stores if one.holds(f"{folder}x")]
-            self._folders[folder] = held
-        for store in held:
-            # Of a directory of files, only a name's end is left to be compared.
-            if path.endswith(SUFFIXES) if store.kind is Kind.FILES else store.takes(path):
-                return store
-        return None
 
 
 def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store]:

@@ -17,37 +17,28 @@ from typing import IO
 
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.cursor import Cursor, Verdict, is_same
+from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.lines import Block, LineBuffer
-from indexerd.sources.tail import CHUNK, Read, look, look_of, opened, unreadable
+from indexerd.sources.tail import CHUNK, look, look_of, opened, unreadable
 
-__all__ = ["ZstTail", "lines", "look"]
+__all__ = ["lines", "load", "look"]
 
 TOTAL_MAX = 1 << 30  # decompressed bytes of one session
 WINDOW_MAX = 1 << 26  # what the decoder may have to hold; codex's own files need 2 MiB
 KEPT_MAX = 64 * CHUNK  # decompressed bytes that random access holds
 
 
-class ZstTail:
-    """One compressed session's reading position: all or nothing."""
+def load(path: str, held: Cursor | None) -> tuple[Look, Iterator[Block | Oversize] | None]:
+    """A file's stat, and its lines, as they are decompressed, if it is another.
 
-    __slots__ = ("cursor",)
-
-    def __init__(self, cursor: Cursor | None = None) -> None:
-        self.cursor = cursor
-
-    def read(self, path: str) -> Read:
-        """Read it, if it is another; its lines come as they are decompressed.
-
-        FileNotFoundError when the file is gone. SessionUnreadableError may come between lines.
-        """
-        with opened(path) as fd:
-            now = look_of(os.fstat(fd))
-            if self.cursor is not None and is_same(self.cursor, now):
-                return Read(Verdict.SAME)
-            _Stream(fd)  # raises where there is no decoder
-        self.cursor = Cursor(now.dev, now.ino, now.size, now.mtime_ns, 0, 0, b"", b"")
-        return Read(Verdict.CONTINUE, _blocks(path), bytes=now.size, whole=True)
+    FileNotFoundError when the file is gone. SessionUnreadableError may come between lines.
+    """
+    with opened(path) as fd:
+        now = look_of(os.fstat(fd))
+        if held is not None and is_same(held, now):
+            return now, None
+        _Stream(fd)  # raises where there is no decoder
+    return now, _blocks(path)
 
 
 def _blocks(path: str) -> Iterator[Block | Oversize]:
