@@ -295,9 +295,9 @@ class Indexer:
         if session.card.session_id in self._unwritten:
             return 0.0
         refused = refusals(models, self._budget)
-        told = session.retry.why in {one.kind for one in refused}
+        reported = session.retry.why in {one.kind for one in refused}
         passing = all(isinstance(one, BudgetError) and one.passing for one in refused)
-        return min(map(_pause, refused)) if refused and (told or passing) else 0.0
+        return min(map(_pause, refused)) if refused and (reported or passing) else 0.0
 
     async def lift(self, session: SessionRuntime) -> None:
         """The configuration changed: what waited for a model or a price waits no longer."""

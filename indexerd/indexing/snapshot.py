@@ -128,21 +128,21 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
     seen = stamp(directory / meta_name(session_id))
     meta = _old_meta(library, session_id, directory)
     if not settings.index.merge_previous_summary:
-        told, holds = None, False
+        described, holds = None, False
     else:
-        told, holds = border(card.agent, state, meta), _indexed_row(state, meta) is not None
+        described, holds = border(card.agent, state, meta), _indexed_row(state, meta) is not None
     redact = redactor(settings)
     try:
         with library.files.lines(session_id) as lines:
             caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-            said = assemble(_newest_first(card, state, lines, told), caps, redact)
+            said = assemble(_newest_first(card, state, lines, described), caps, redact)
     except ValueError:
         if library.reread(session_id):  # a line was not what it looked like: parse them all
             return _take(library, session_id, settings)
         raise SessionUnreadableError("the session file changed while it was read") from None
     if not said.text or state.leaf_id is None:
         raise SessionEmptyError(EMPTY)
-    only_new = told is not None and said.only_new
+    only_new = described is not None and said.only_new
     counts = dict(said.redactions)
     summary = earlier = ""
     if meta and holds and (only_new or said.cut):
@@ -168,7 +168,7 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
         bytes=size_of(said.text) + size_of(earlier),
         redactions=dict(sorted(counts.items())),
         truncated=said.truncated,
-        since_id=name_at(state, told) if only_new and told is not None else None,
+        since_id=name_at(state, described) if only_new and described is not None else None,
     )
 
 
@@ -257,15 +257,15 @@ def _carried(
 
 
 def _newest_first(
-    card: SessionInfo, state: SessionState, lines: SessionLines, told: int | None
+    card: SessionInfo, state: SessionState, lines: SessionLines, described: int | None
 ) -> Iterator[Section]:
     """The path's messages from the leaf back; a line is read only when it is asked for.
 
-    From the row `told` back they are old.
+    From the row `described` back they are old.
     """
     read, old = ADAPTERS[card.agent].read, False
     for row in state.up(state.leaf):
-        old = old or row == told
+        old = old or row == described
         role = _ROLES.get(state.kind(row))
         line = lines.brief(row) if role else b""
         if role and line and (text := own_words(read(line, state.id(row)).text)):

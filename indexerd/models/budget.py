@@ -42,7 +42,6 @@ from indexerd.settings import Budget as Caps
 from indexerd.settings import Settings
 
 MINUTE = 60.0
-SOON = 15.0  # seconds in which calls under way are settled
 BYTES_PER_TOKEN = 3.0  # 3.6 is usual for English and code: this errs upwards
 OVERHEAD_TOKENS = 500  # schema and framing
 KEPT_SECONDS = 2 * 86_400.0  # age of rows that survive shortening
@@ -119,24 +118,17 @@ class DailyAccount:
         elif date.fromisoformat(self.day) - today > timedelta(days=1):
             self.day = today.isoformat()
 
-    def check(self, now: float, usd: float, caps: Caps, *, pending: float = 0.0) -> None:
-        """Raise BudgetError when one more call of at most `usd` would pass a cap.
-
-        `pending` is what calls under way have reserved, in USD: most of it comes back.
-        """
+    def check(self, now: float, usd: float, caps: Caps) -> None:
+        """Raise BudgetError when one more call of at most `usd` would pass a cap."""
         self.turn_page(now)
-        tomorrow, most = max(60.0, 86_400.0 - now % 86_400.0), self.usd + usd
+        tomorrow = max(60.0, 86_400.0 - now % 86_400.0)
         if self.calls + 1 > caps.daily_calls:
             words = f"{self.calls} of {caps.daily_calls} calls are used today"
             raise BudgetError(words, retry_after=tomorrow)
-        if most > caps.daily_usd:
-            passing = most - pending <= caps.daily_usd
-            raise BudgetError(
-                f"${self.usd:.4f} of ${caps.daily_usd:.2f} are booked today, "
-                f"and the call may cost ${usd:.4f}",
-                retry_after=SOON if passing else tomorrow,
-                passing=passing,
-            )
+        if self.usd + usd > caps.daily_usd:
+            booked = f"${self.usd:.4f} of ${caps.daily_usd:.2f} are booked today"
+            words = f"{booked}, and the call may cost ${usd:.4f}"
+            raise BudgetError(words, retry_after=tomorrow)
         recent = [t for t in self._recent if 0 <= now - t < MINUTE]
         if len(recent) >= caps.requests_per_minute:
             raise BudgetError(
@@ -170,7 +162,6 @@ class Budget:
         self.account = DailyAccount()
         self.breakers: dict[str, Breaker] = {}
         self.denied: dict[str, str] = {}  # providers and single models -> why they refuse us
-        self._pending: dict[str, float] = {}  # USD of calls under way
         self._stored: dict[str, tuple[int, int, float]] = {}  # breakers as the journal has them
         self._writing = asyncio.Lock()  # rows are in the journal in the order of their booking
         self._unwritten = ""  # why the last reservation was not stored
@@ -234,7 +225,6 @@ class Budget:
             self._unwritten = ""
             self.account.apply(call)
             self.breakers.setdefault(_provider(model.key), Breaker()).begin()
-            self._pending[call.id] = usd or 0.0
         self._notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
         return call
 
@@ -245,9 +235,8 @@ class Budget:
         provider, now = _provider(model.key), self._clock()
         if why := self.denied.get(model.key) or self.denied.get(provider):
             return ModelUnavailableError(f"the provider refuses us: {why}")
-        pending = sum(self._pending.values()) if usd else 0.0
         try:
-            self.account.check(now, usd, self._settings().budget, pending=pending)
+            self.account.check(now, usd, self._settings().budget)
         except BudgetError as full:
             return full
         breaker = self.breakers.get(provider)
@@ -257,7 +246,6 @@ class Budget:
         """Book what an answered call cost; returns it in USD (None: not known)."""
         if call is None:
             return 0.0
-        del self._pending[call.id]
         provider, tokens = _provider(call.model), reply.tokens
         if self.breakers[provider].succeeded():
             self._notify(Event.MODEL_BREAKER_CLOSED, {"model": call.model})
@@ -271,7 +259,6 @@ class Budget:
         """Record a failed call; what it certainly did not cost is given back."""
         if call is None:
             return
-        del self._pending[call.id]
         free = self._was_free(call.model, error)
         settled = Settled(call.id, self._clock(), 0.0) if free else None
         await self._write(_provider(call.model), settled)

@@ -97,17 +97,8 @@ class Gemini:
             timeout=int(self._limits.timeout_seconds * 1000),
             retry_options=types.HttpRetryOptions(attempts=1),
             httpx_async_client=own,
-            httpx_client=httpx2.Client(transport=_Refusing(), trust_env=False),
         )
         return own, genai.Client(vertexai=False, api_key=self._api_key, http_options=options)
-
-
-class _Refusing(httpx2.BaseTransport):
-    """Stands where the SDK would build a client of its own, with its own redirects and proxies."""
-
-    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Refuse."""
-        raise httpx2.UnsupportedProtocol("synchronous requests are not made", request=request)
 
 
 def _config(prompt: Prompt) -> dict[str, Any]:

@@ -285,7 +285,8 @@ class References:
             )
         sizes = [len(make(_UNBOUNDED).text.encode()) for _, make in makers]
         rooms = inject.shares(sizes, most)
-        return [(told, make(room)) for (told, make), room in zip(makers, rooms, strict=True)]
+        both = zip(makers, rooms, strict=True)
+        return [(details, make(room)) for (details, make), room in both]
 
 
 def _key(one: Reference) -> str:

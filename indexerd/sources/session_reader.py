@@ -223,8 +223,7 @@ def read_here(
 class SessionReaderPool:
     """Reads sessions in threads, a few at a time, of which large ones get only some.
 
-    So an answer about a small session is not stuck behind ten about a large one. A place stays
-    taken until its thread has really ended.
+    So an answer about a small session is not stuck behind ten about a large one.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ import json
 from functools import partial
 from typing import Final
 
-from indexerd.errors import DeadlineError, ModelUnavailableError
+from indexerd.errors import DeadlineError
 from indexerd.events import Prompt
 from indexerd.models.base import LOCAL, Reply, Tokens
 from indexerd.models.threads import Check, stoppable
@@ -26,11 +26,6 @@ class Extractive:
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Answer in a thread; DeadlineError where `timeout` seconds are not enough."""
-        if prompt.facts is None and prompt.question is None and prompt.stretch is None:
-            raise ModelUnavailableError(
-                f"{self.key} knows sessions only, and there are no facts of one in this prompt",
-                hint="configure a google/ or openai/ model for other questions",
-            )
         try:
             async with asyncio.timeout(timeout):
                 text = await stoppable(partial(_answer, prompt))

@@ -142,17 +142,17 @@ def _replies(said: Said, found: list[_Passage]) -> list[_Passage]:
     for one in found:
         if said[one.entry][1] == "user":
             asked[one.entry] = max(one, asked.get(one.entry, one), key=lambda each: each.score)
+    known = {(one.entry, one.text): one for one in reversed(found)}
     new: list[_Passage] = []
     for entry, one in asked.items():
         if entry + 1 == len(said) or said[entry + 1][1] != "assistant":
             continue
-        asks, weight = said[entry][2].rstrip().endswith(_ASKS), _REPLY
+        weight = _REPLY
         for text in islice(passages(said[entry + 1][2]), 3):
-            mine = (each for each in found if each.entry == entry + 1 and each.text == text)
-            if (reply := next(mine, None)) is not None:
+            if reply := known.get((entry + 1, text)):
                 reply.score += one.score * weight / 2
                 reply.share = max(reply.share, one.share * weight)
-            elif asks:
+            elif said[entry][2].rstrip().endswith(_ASKS):
                 new.append(_Passage(entry + 1, text, {}, one.score * weight, one.share * weight))
             weight *= 0.85
     return new
