@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -13,8 +14,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-from indexerd.client import Client
 
 SECONDS = 30.0  # that any one step may take
 
@@ -64,43 +63,39 @@ def until(what: str, found: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def say(*lines: str, title: str = "") -> None:
-    """Print a title, if there is one, and lines."""
-    head = ["", title, "-" * len(title)] if title else []
-    sys.stdout.write("\n".join([*head, *lines]) + "\n")
+def say(title: str) -> None:
+    """Print what happens next."""
+    sys.stdout.write(f"\n{title}\n{'-' * len(title)}\n")
     sys.stdout.flush()
 
 
-def show(home: Path, daemon: Client) -> None:
-    """Show what a running daemon does."""
-    until("the first indexing", lambda: any(r["indexed"] for r in daemon.call("list")["sessions"]))
-    rows = daemon.call("list")["sessions"]
-    names = (f"{one['name']}   [{one['nameSource']}]  {', '.join(one['tags'])}" for one in rows)
-    say(*names, title="One of three sessions is long enough to be named (5 of your messages)")
+def show(home: Path, env: dict[str, str]) -> None:
+    """Show what a running daemon does, by the commands that people use."""
 
+    def run(*argv: str) -> None:
+        sys.stdout.write(f"$ indexerd {shlex.join(argv)}\n")
+        sys.stdout.flush()
+        subprocess.run([sys.executable, "-m", "indexerd", *argv], env=env, check=True)  # noqa: S603 - ours
+
+    metas = home / ".pi/agent/sessions-meta"
+    until("the first indexing", lambda: list(metas.glob("*.meta.json")))
+    say("One of three sessions is long enough to be named (5 of your messages)")
+    run("list", "--all")
+    say("A session appears while the daemon watches")
     session_id, began = write_session(home, "/work/shop", LIVE), time.monotonic()
-    path = home / ".pi/agent/sessions-meta" / f"{session_id}.meta.json"
+    path = metas / f"{session_id}.meta.json"
     until("the meta file", path.exists)
     meta = json.loads(path.read_bytes())
     took = f"{time.monotonic() - began:.1f} s after its last turn (quiet time 1 s included), in"
     shown = json.dumps({key: meta[key] for key in ("name", "description", "tags")}, indent=2)
-    title = "A session appears while the daemon watches"
-    say(took, f"{path}:", shown, meta["summary"], title=title)
-
+    sys.stdout.write(f"{took}\n{path}:\n{shown}\n{meta['summary']}\n")
     name = "-".join(meta["name"].split()).lower()
-    found = daemon.call("resolve", {"ref": name})
-    hit = daemon.call("search", {"query": "quarter of an hour"})["hits"][0]
-    say(
-        f"{name!r} -> {found['sessionId']} (by {found['how']})",
-        f"search 'quarter of an hour' -> {hit['name']}: {hit['snippet']}",
-        title="Its name is enough to find it again",
-    )
-    prompt = f"Do the same for the invoices as in @@{name}."
-    block = daemon.call("expand", {"text": prompt, "cwd": "/work/shop"})["message"]["content"]
-    say(prompt, *block.splitlines()[:9], title="In a prompt, @@ brings its summary along, as data")
-    asked = {"session": name, "question": "Which key confirms a deletion?"}
-    answer = daemon.call("query_session", asked)["answerMarkdown"]
-    say(answer, title=f"indexerd ask {name} {asked['question']!r}")
+    say("Its name is enough to find it again, and so are its words")
+    run("resolve", name)
+    run("search", '"quarter of an hour"')
+    say("In a prompt, @@ brings its summary along, as data; or an answer from it")
+    run("expand", f"Do the same for the invoices as in @@{name}.", "--cwd", "/work/shop")
+    run("ask", name, "Which key confirms a deletion?")
 
 
 def main() -> int:
@@ -109,27 +104,21 @@ def main() -> int:
         home, socket = Path(folder), Path(folder) / "indexerd.sock"
         env = {key: value for key, value in os.environ.items() if not key.startswith("INDEXERD_")}
         env |= {f"XDG_{one}_HOME": f"{folder}/{one}" for one in ("CONFIG", "STATE", "DATA")}
-        env |= {
-            "HOME": folder,
-            "PI_CODING_AGENT_DIR": f"{folder}/.pi/agent",
-            "INDEXERD_SOCKET": str(socket),
-            "INDEXERD_MODEL_KEYS": '["local/extractive"]',
-            "INDEXERD_INDEX__QUIET_SECONDS": "1.0",
-            "INDEXERD_LOG__LEVEL": "warning",
-        }
+        env |= {"HOME": folder, "PI_CODING_AGENT_DIR": f"{folder}/.pi/agent"}
+        env |= {"INDEXERD_SOCKET": str(socket), "INDEXERD_LOG__LEVEL": "warning"}
+        env |= {"INDEXERD_MODEL_KEYS": '["local/extractive"]'}
+        env |= {"INDEXERD_INDEX__QUIET_SECONDS": "1.0"}
         for cwd, talk in (("/work/weather", CACHE), ("/work", SHORT), ("/work/shop", SHORT)):
             write_session(home, cwd, talk)
-        say(f"A home with three pi sessions, in {folder}")
+        sys.stdout.write(f"A home with three pi sessions, in {folder}\n")
         process = subprocess.Popen([sys.executable, "-m", "indexerd", "run"], env=env)
         try:
             until("the daemon's start", socket.exists)
-            say(f"The daemon runs (process {process.pid}) with the built-in model: nothing leaves.")
-            with Client(socket) as daemon:
-                show(home, daemon)
+            show(home, env)
         finally:
             process.terminate()
             process.wait(10)
-        say(f"exit code {process.returncode}; everything is removed again", title="Done")
+        say(f"The daemon ended with code {process.returncode}; everything is removed again")
     return 0
 
 

@@ -11,21 +11,45 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, ClassVar
 
-_KINDS = (
-    "not_found ambiguous_reference invalid_meta session_empty session_unreadable model_unavailable "
-    "model_output_invalid budget_exhausted provider_unavailable already_running context_too_large "
-    "call_limit_exceeded timeout config_invalid usage daemon_down permission write_failed internal"
-)
-RPC_CODES: dict[str, int] = {kind: code for code, kind in enumerate(_KINDS.split(), 1001)}
+_KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, whether to try again, hint
+    "not_found": (3, False, "`indexerd list --all` shows every session"),
+    "ambiguous_reference": (3, False, "use the session id, or a longer part of the name"),
+    "invalid_meta": (1, False, "`indexerd index REF --force` writes it anew"),
+    "session_empty": (1, False, "there is nothing to index yet"),
+    "session_unreadable": (1, True, "check that the session file exists and is readable"),
+    "model_unavailable": (1, False, "configure a key, or add local/extractive to model_keys"),
+    "model_output_invalid": (1, True, "try another model; the session is tried again later"),
+    "budget_exhausted": (75, True, "raise [budget] in the configuration, or wait until tomorrow"),
+    "provider_unavailable": (75, True, "it is tried again later by itself"),
+    "already_running": (75, True, "wait for it to end"),
+    "context_too_large": (1, False, "lower [index] max_bytes"),
+    "call_limit_exceeded": (75, True, "ask again in the next turn"),
+    "timeout": (75, True, "raise the timeout, or try again"),
+    "config_invalid": (78, False, "`indexerd config check` lists every problem"),
+    "usage": (2, False, "see `indexerd --help`"),
+    "daemon_down": (69, True, "start it with `indexerd service install`, or `indexerd run`"),
+    "permission": (77, False, "check the owner and mode of the path named"),
+    "write_failed": (75, True, "free some space, or check the directory's permissions"),
+    "internal": (1, False, "see `indexerd logs`"),
+}
+RPC_CODES: dict[str, int] = {kind: code for code, kind in enumerate(_KINDS, 1001)}
 
 
 class IndexerdError(Exception):
     """The root. `str(error)` is one readable sentence; `upstream` is another system's own code."""
 
     kind: ClassVar[str] = "internal"
-    hint: str = "see `indexerd logs`"
-    retryable: bool = False
-    exit_code: ClassVar[int] = 1
+    exit_code: ClassVar[int]
+    retryable: bool
+    hint: str
+    exit_code, retryable, hint = _KINDS["internal"]
+
+    def __init_subclass__(cls, kind: str = "", hint: str = "") -> None:
+        """Take over what a kind says; a subclass may have a hint of its own."""
+        if kind:
+            cls.kind = kind
+            cls.exit_code, cls.retryable, cls.hint = _KINDS[kind]
+        cls.hint = hint or cls.hint
 
     def __init__(
         self, message: str, *, hint: str | None = None, upstream: str | None = None
@@ -48,31 +72,20 @@ class AskError(IndexerdError):
     """What was asked for cannot be given."""
 
 
-class UsageError(AskError):
+class UsageError(AskError, kind="usage"):
     """Arguments of the wrong shape."""
 
-    kind, exit_code = "usage", 2
-    hint = "see `indexerd --help`"
 
-
-class NotFoundError(AskError):
+class NotFoundError(AskError, kind="not_found"):
     """No session fits."""
 
-    kind, exit_code = "not_found", 3
-    hint = "`indexerd list --all` shows every session"
 
-
-class FileGoneError(NotFoundError):
+class FileGoneError(NotFoundError, hint="what is stored of it: `indexerd show REF`"):
     """The session is known, and its file is gone."""
 
-    hint = "what is stored of it: `indexerd show REF`"
 
-
-class AmbiguousError(AskError):
+class AmbiguousError(AskError, kind="ambiguous_reference"):
     """Several sessions fit: `candidates`."""
-
-    kind, exit_code = "ambiguous_reference", 3
-    hint = "use the session id, or a longer part of the name"
 
     def __init__(self, message: str, candidates: Sequence[Mapping[str, Any]]) -> None:
         super().__init__(message)
@@ -83,17 +96,12 @@ class AmbiguousError(AskError):
         return super().data() | {"candidates": self.candidates}
 
 
-class SessionEmptyError(AskError):
+class SessionEmptyError(AskError, kind="session_empty"):
     """A session without a word of conversation."""
 
-    kind, hint = "session_empty", "there is nothing to index yet"
 
-
-class SessionUnreadableError(AskError):
+class SessionUnreadableError(AskError, kind="session_unreadable"):
     """The session file is gone, or cannot be read."""
-
-    kind, retryable = "session_unreadable", True
-    hint = "check that the session file exists and is readable"
 
 
 # -- this machine --------------------------------------------------------------------------------
@@ -103,11 +111,8 @@ class StateError(IndexerdError):
     """Something on disk, or in the configuration, is not as it must be."""
 
 
-class ConfigError(StateError):
+class ConfigError(StateError, kind="config_invalid"):
     """Mistakes in the configuration; `problems` lists each with file, key and hint."""
-
-    kind, exit_code = "config_invalid", 78
-    hint = "`indexerd config check` lists every problem"
 
     def __init__(self, problems: Sequence[Mapping[str, str]]) -> None:
         self.problems = [dict(one) for one in problems]
@@ -119,38 +124,24 @@ class ConfigError(StateError):
         return super().data() | {"problems": self.problems}
 
 
-class InvalidMetaError(StateError):
+class InvalidMetaError(StateError, kind="invalid_meta"):
     """A meta file that is not JSON, or not of the contract's shape."""
 
-    kind, hint = "invalid_meta", "`indexerd index REF --force` writes it anew"
 
-
-class AlreadyRunningError(StateError):
+class AlreadyRunningError(StateError, kind="already_running"):
     """Another daemon holds the state directory, or this session is being indexed now."""
 
-    kind, retryable, exit_code = "already_running", True, 75
-    hint = "wait for it to end"
 
-
-class DaemonDownError(StateError):
+class DaemonDownError(StateError, kind="daemon_down"):
     """Nobody answers on the socket."""
 
-    kind, retryable, exit_code = "daemon_down", True, 69
-    hint = "start it with `indexerd service install`, or `indexerd run`"
 
-
-class AccessError(StateError):
+class AccessError(StateError, kind="permission"):
     """The system denies access to something that we need."""
 
-    kind, exit_code = "permission", 77
-    hint = "check the owner and mode of the path named"
 
-
-class WriteError(StateError):
+class WriteError(StateError, kind="write_failed"):
     """A file could not be written; the old one is intact."""
-
-    kind, retryable, exit_code = "write_failed", True, 75
-    hint = "free some space, or check the directory's permissions; it is tried again"
 
 
 class DamagedError(StateError):
@@ -164,18 +155,12 @@ class ModelError(IndexerdError):
     """The provider's side of a model call."""
 
 
-class ModelUnavailableError(ModelError):
+class ModelUnavailableError(ModelError, kind="model_unavailable"):
     """No configured model can be used."""
 
-    kind = "model_unavailable"
-    hint = "configure a key, or add local/extractive to model_keys"
 
-
-class ProviderError(ModelError):
+class ProviderError(ModelError, kind="provider_unavailable"):
     """The provider failed for now; `retry_after` is its own wish in seconds, if it said so."""
-
-    kind, retryable, exit_code = "provider_unavailable", True, 75
-    hint = "it is tried again later by itself"
 
     def __init__(
         self, message: str, *, retry_after: float | None = None, throttled: bool = False
@@ -185,38 +170,31 @@ class ProviderError(ModelError):
         self.throttled = throttled
 
 
-class ProviderDeniedError(ModelError):
+class ProviderDeniedError(ModelError, kind="model_unavailable"):
     """The provider denies a key, or with `model_only` one model, until something is changed."""
 
-    kind = "model_unavailable"
-    hint = "check the API key and the model's name, then reload the daemon"
-
     def __init__(self, message: str, *, hint: str | None = None, model_only: bool = False) -> None:
-        super().__init__(message, hint=hint)
+        cure = "check the API key and the model's name, then reload the daemon"
+        super().__init__(message, hint=hint or cure)
         self.model_only = model_only
 
 
-class RefusedError(ModelError):
+_LATER = "it is asked again once the session has new messages"
+
+
+class RefusedError(ModelError, kind="model_unavailable", hint=_LATER):
     """The model declined this content (safety, recitation, blocked prompt)."""
 
-    kind, hint = "model_unavailable", "it is asked again once the session has new messages"
 
-
-class OutputInvalidError(ModelError):
+class OutputInvalidError(ModelError, kind="model_output_invalid"):
     """The model's answers were malformed on every attempt."""
 
-    kind, retryable = "model_output_invalid", True
-    hint = "try another model; the session is tried again later"
 
-
-class BudgetError(ModelError):
+class BudgetError(ModelError, kind="budget_exhausted"):
     """A cap is reached, and opens in `retry_after` seconds.
 
     `passing`: within a minute or so, and so no reason to settle for another model.
     """
-
-    kind, retryable, exit_code = "budget_exhausted", True, 75
-    hint = "raise [budget] in the configuration, or wait until tomorrow"
 
     def __init__(
         self, message: str, *, hint: str = "", retry_after: float = 3600.0, passing: bool = False
@@ -227,21 +205,13 @@ class BudgetError(ModelError):
         self.passing = passing
 
 
-class CallLimitError(ModelError):
+class CallLimitError(ModelError, kind="call_limit_exceeded"):
     """More questions in one turn than allowed."""
 
-    kind, retryable, exit_code = "call_limit_exceeded", True, 75
-    hint = "ask again in the next turn"
 
-
-class ContextTooLargeError(ModelError):
+class ContextTooLargeError(ModelError, kind="context_too_large"):
     """The request is larger than the model takes."""
 
-    kind, hint = "context_too_large", "lower [index] max_bytes"
 
-
-class DeadlineError(ModelError):
+class DeadlineError(ModelError, kind="timeout"):
     """The total deadline of a call passed."""
-
-    kind, retryable, exit_code = "timeout", True, 75
-    hint = "raise the timeout, or try again"

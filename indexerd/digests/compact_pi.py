@@ -37,14 +37,6 @@ _ESTIMATED = _CUTS | _PROMPTS | {"toolResult"}
 # -- tokens --------------------------------------------------------------------------------------
 
 
-class ContextSize(NamedTuple):
-    """How large a context is, in tokens."""
-
-    tokens: int
-    usage_tokens: int  # as the newest answer's model counted; 0 where none did
-    trailing_tokens: int  # estimated, of what came after that; of all where none did
-
-
 def estimate_tokens(message: ContextMessage) -> int:
     """About how many tokens a message is; never a model's own count."""
     if message.role not in _ESTIMATED:
@@ -66,8 +58,8 @@ def estimate_tokens(message: ContextMessage) -> int:
     return -(-size // _UNITS)
 
 
-def context_tokens(entries: Sequence[ContextEntry]) -> ContextSize:
-    """The size of a context: what the newest answer says, and estimates of what came after it."""
+def context_tokens(entries: Sequence[ContextEntry]) -> tuple[int, int]:
+    """How many tokens a context has, and how many of these the newest answer's model counted."""
     at = next((at for at in reversed(range(len(entries))) if _usage(entries[at])), None)
     changed = max(
         (one.place for one in entries if _is_compaction(one) or one.entry.type == "context_edit"),
@@ -78,9 +70,8 @@ def context_tokens(entries: Sequence[ContextEntry]) -> ContextSize:
         # Results that an answer itself brings are known to no count of its own.
         trailing = sum(map(estimate_tokens, entries[at].speeches[1:]))
         trailing += sum(map(_tokens, entries[at + 1 :]))
-        return ContextSize(used + trailing, used, trailing)
-    total = sum(map(_tokens, entries))
-    return ContextSize(total, 0, total)
+        return used + trailing, used
+    return sum(map(_tokens, entries)), 0
 
 
 def _usage(entry: ContextEntry) -> int:
@@ -198,7 +189,7 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
         history=(*(beside_summary(entries[at]) if at >= 0 else ()), *old),
         turn_prefix=new,
         split=cut.split,
-        tokens_before=context_tokens(entries).tokens,
+        tokens_before=context_tokens(entries)[0],
         previous_summary=None if previous is None else "".join(previous.texts),
         files=files_of([*history, *prefix], [previous] if previous else []),
     )

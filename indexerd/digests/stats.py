@@ -97,8 +97,7 @@ def context_size(
         tokens = compact_opencode.tokens_of(entries)
         counts = {one.entry.tokens.total for one in entries if one.entry.tokens}
         return tokens, tokens if tokens in counts else 0
-    size = compact_pi.context_tokens(entries)
-    return size.tokens, size.usage_tokens
+    return compact_pi.context_tokens(entries)
 
 
 def _model(state: SessionState, read: Read) -> tuple[str | None, str]:
