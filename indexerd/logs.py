@@ -1,13 +1,11 @@
 """The structured log: events with facts, never sentences, never what a session says.
 
-`get_logger().info(Event.META_WRITTEN, session=…, ms=…)` writes one JSON object a line (`ts`,
-`level`, `event`, then the facts) to the log file, and to stderr JSON, or coloured text on a
-terminal. In the journal a line is led by its `<level>`. Until `configure`, nothing is written.
+`get_logger().info(Event.META_WRITTEN, session=…, ms=…)` writes one JSON object a line to the log
+file, and to stderr JSON, or coloured text on a terminal. Until `configure`, nothing is written.
 
 Texts are escaped, redacted and cut; of an error that is not ours only the type is said, as the
-words of libraries may quote a reply or a request; a traceback has places, no values. The log never
-disturbs the program: a full disk, a closed stderr or a reader that has gone or stopped reading cost
-lines, nothing else.
+words of libraries may quote a reply or a request. A full disk, a closed stderr or a reader that has
+gone or stopped reading cost lines, nothing else.
 """
 
 from __future__ import annotations

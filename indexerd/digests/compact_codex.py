@@ -1,15 +1,11 @@
 """Compaction by Codex's rules: all of a conversation is summarized, and what humans said stays.
 
-Of what stays, the newest is taken whole until `USERS_TOKENS` are full; of the first message that
-does not fit both ends are kept, and older ones go. Pictures, answers, calls and results live on in
-the summary alone. Nothing is redacted here.
+Of what humans said the newest `USERS_TOKENS` stay; nothing is redacted here.
 
-How tokens are counted (S3.23): Codex records what its provider counted for a whole request, and
-the adapter notes the newest such number and the row that was the newest then. It holds for every
-path through that row. What was said after the model's own last words or calls before it is
-estimated and added; after a compaction Codex notes an estimate of all that is left, and only what
-came after that is added. Other agents' answers say themselves what was counted. Where nothing
-does, all is estimated: bytes of UTF-8 by 4, rounded up, for each message; a picture is IMAGE_BYTES.
+How tokens are counted (S3.23): Codex records what its provider counted for a whole request; it
+holds for every path through the row that was the newest then, and what the model did not say
+before it is estimated and added. Other agents' answers say themselves what was counted. All else
+is estimated: bytes of UTF-8 by 4, rounded up, for each message.
 
 What surprised us: Codex writes the results of calls before the count of the request that made
 them, so a result before the newest count may be missing from it.
@@ -50,10 +46,7 @@ def _human(entry: ContextEntry) -> Iterator[ContextMessage]:
 
 
 def replacement_history(users: Iterable[ContextMessage], summary: str) -> list[dict[str, Any]]:
-    """The history that replaces all others, the summary last: {role, text, entryId}.
-
-    The summary is a message of the user's role, and comes from no entry.
-    """
+    """The history that replaces all others, the summary last: {role, text, entryId}."""
     text = summary if summary.strip() else NO_SUMMARY
     kept = [{"role": one.role, "text": one.text, "entryId": one.entry.id} for one in users]
     return [*kept, {"role": "user", "text": text, "entryId": None}]
@@ -81,12 +74,10 @@ def tokens_of(state: SessionState, entries: Sequence[ContextEntry]) -> int:
 
 
 def limit_of(window: int) -> int:
-    """From how many tokens on Codex compacts by itself.
+    """From how many tokens on Codex compacts by itself: 9/10 of the model's whole window.
 
-    It is 9/10 of the model's whole window (`ModelInfo::auto_compact_token_limit` in
-    codex-rs/protocol/src/openai_models.rs, 0.154). The `model_context_window` that Codex records
-    is the usable part, 95/100 of the whole one (same file, `effective_context_window_percent`), so
-    of that it is 18/19: of 258,400 it is 244,800, 9/10 of 272,000.
+    The `model_context_window` that it records is 95/100 of that (`effective_context_window_percent`
+    in codex-rs/protocol/src/openai_models.rs, 0.154), hence 18/19.
     """
     return max(0, window) * 18 // 19
 

@@ -1,13 +1,11 @@
 """Compaction and pruning by opencode's rules: old output goes first, then all is summarized.
 
-Nothing stays verbatim: what comes after the summary is new. `prune` by itself is the first phase
-of any summary (S3.22): results of tools that are older than the newest 40,000 tokens of results
-make way for a note, if that saves more than 20,000. It never touches the last two turns, results
-that a failed call left, or those of the tool `skill`.
+Nothing stays verbatim. `prune` by itself is the first phase of any summary (S3.22): results of
+tools that are older than the newest 40,000 tokens of results make way for a note, if that saves
+more than 20,000; but for the last two turns, failed calls, and the tool `skill`.
 
-How tokens are counted (S3.23): the number that the provider gave for the newest answer since the
-last compaction is the whole context, and what was said after it is not added, since opencode asks
-after each answer. Where there is none, all is estimated: UTF-16 units by 4, to the nearest.
+How tokens are counted (S3.23): as the provider did for the newest answer since the last
+compaction. Where there is none, all is estimated: UTF-16 units by 4, to the nearest.
 
 What surprised us: opencode looks for what it pruned before, and goes no further back; it counts
 a message by its role, so one that a machine put under the user's begins a turn. Here such a one

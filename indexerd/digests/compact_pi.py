@@ -3,10 +3,8 @@
 Rules and constants are pi's (0.81's where it answered, else 0.87's).
 
 Tokens are estimated without a tokenizer: a fourth of the UTF-16 units, rounded up for each
-message, of texts, thoughts, the names of calls and the JSON of their arguments; a picture beside
-them counts as 4,800 units. Real numbers win: the context is as large as the newest answer says
-that it was, and what came after it is estimated; unless that answer failed, or an edit or a
-compaction came after it.
+message. Real numbers win: the context is as large as the newest answer says that it was, and what
+came after it is estimated; unless that answer failed, or an edit or a compaction came after it.
 
 For other agents than pi: what a compaction brings along in the place of history (a tail, what
 humans said) is summarized again with what followed it; and an answer that stands on several lines

@@ -17,7 +17,6 @@ from weakref import WeakValueDictionary
 from indexerd.agents.lines import own_words
 from indexerd.digests import segments, transcript
 from indexerd.digests.compact_opencode import pruned
-from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.compaction import branch_summary, compact
 from indexerd.digests.history import history
 from indexerd.digests.prompts import SEGMENT_TOKENS
@@ -34,12 +33,7 @@ from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
 from indexerd.protocol import params
 from indexerd.sessions.clipped_entries import COUNTED, SUMMED
-from indexerd.sessions.context import (
-    ContextMessage,
-    Read,
-    context_messages,
-    passing_messages,
-)
+from indexerd.sessions.context import Read, context_messages, passing_messages
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.serialize import parts_of
@@ -128,16 +122,10 @@ def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manu
             _fill(plan, rows, session, read, settings)
         start = covered(chain) if plan.span is None else plan.span[1] + 1
         recent = rows_between(state.path(), rows, start, len(rows) - 1)
-        plan.tokens_before = sum(one.token_count for one in chain) + plan.tokens
-        for one in _conversation(session, passing_messages(state, read, recent)):
-            plan.tokens_before += estimate_tokens(one)
+        messages = passing_messages(state, read, recent)
+        verbatim = transcript.tokens_of(messages, state, session.info.agent)
+        plan.tokens_before = sum(one.token_count for one in chain) + plan.tokens + verbatim
     return plan
-
-
-def _conversation(
-    session: OpenSession, messages: Iterable[ContextMessage]
-) -> Iterable[ContextMessage]:
-    return transcript.conversation(messages, session.state, session.info.agent)
 
 
 def _fill(
@@ -148,7 +136,7 @@ def _fill(
     first, last = plan.span or (0, -1)
     entries = {row: read(row) for row in rows_between(state.path(), rows, first, last)}
     messages = context_messages(state, entries.__getitem__, entries)
-    plan.tokens = sum(map(estimate_tokens, _conversation(session, messages)))
+    plan.tokens = transcript.tokens_of(messages, state, session.info.agent)
     kept = pruned(messages) if wanted.prune_tool_output else messages
     said = transcript.summarizable_messages(kept, state, session.info.agent)
     plan.text = transcript.redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)

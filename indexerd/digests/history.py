@@ -1,11 +1,8 @@
 """`history`: a long session as a page: its segments, and what follows them, message by message.
 
 In full, it adds the context that the two make together (S2.14): system messages, segments,
-messages verbatim. Only lines that are shown are read. Texts are the session's own, not redacted:
-they go to the user who asks. Segments were redacted when they were made.
-
-A segment's text came from a model that read text from any hand. It must not be able to end its
-own block and begin another: lines of it that begin like a heading of ours are quoted.
+messages verbatim. Texts are not redacted: they go to the user who asks. Lines of a segment that
+begin like a heading of ours are quoted, as its model read text from any hand.
 """
 
 from __future__ import annotations

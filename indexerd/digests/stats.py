@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi
 from indexerd.digests.segments import Segment, chain_at, covered
-from indexerd.digests.transcript import conversation
+from indexerd.digests.transcript import tokens_of
 from indexerd.errors import IndexerdError
 from indexerd.events import Kind
 from indexerd.models.prices import window_of
@@ -153,8 +153,7 @@ def _summarized(session: OpenSession, read: Read, warnings: list[str]) -> dict[s
     except IndexerdError as bad:
         warnings.append(str(bad))
     lines = rows_between(state.path(), rows, 0, covered(held) - 1)
-    said = conversation(passing_messages(state, read, lines), state, session.info.agent)
-    tokens = sum(map(compact_pi.estimate_tokens, said))
+    tokens = tokens_of(passing_messages(state, read, lines), state, session.info.agent)
     return {
         "segments": len(held),
         "fullMessageCount": len(rows),

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.events import Compaction, Kind, ToolCall
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.redact import Redactor
@@ -78,13 +79,11 @@ def summarizable_messages(
             yield found
 
 
-def conversation(
-    messages: Iterable[ContextMessage], state: SessionState, agent: str
-) -> Iterator[ContextMessage]:
-    """The same without an agent's summaries of earlier messages."""
-    for one in summarizable_messages(messages, state, agent):
-        if one.role not in ("compactionSummary", "branchSummary"):
-            yield one
+def tokens_of(messages: Iterable[ContextMessage], state: SessionState, agent: str) -> int:
+    """About how many tokens these are, without an agent's summaries of earlier messages."""
+    said = summarizable_messages(messages, state, agent)
+    summaries = ("compactionSummary", "branchSummary")
+    return sum(estimate_tokens(one) for one in said if one.role not in summaries)
 
 
 def summary_words(text: str, agent: str) -> str:
