@@ -4,9 +4,6 @@ Nothing stays verbatim. `prune` by itself is the first phase of any summary (S3.
 tools that are older than the newest 40,000 tokens of results make way for a note, if that saves
 more than 20,000; but for the last two turns, failed calls, and the tool `skill`.
 
-How tokens are counted (S3.23): as the provider did for the newest answer since the last
-compaction. Where there is none, all is estimated: UTF-16 units by 4, to the nearest.
-
 What surprised us: opencode looks for what it pruned before, and goes no further back; it counts
 a message by its role, so one that a machine put under the user's begins a turn. Here such a one
 does not if a human's message follows at once: Codex and Claude put context before every prompt.
@@ -22,16 +19,14 @@ import msgspec
 
 from indexerd.events import Kind, ToolResult
 from indexerd.sessions.clipped import joined
-from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
-from indexerd.sessions.serialize import call_text, units
+from indexerd.sessions.context import CLEARED, ContextMessage
+from indexerd.sessions.serialize import units
 
 PRUNE_PROTECT = 40_000  # tokens of the newest results, which stay
 PRUNE_MINIMUM = 20_000  # tokens that pruning saves at least, or it is not worth it
 PRUNE_TURNS = 2  # newest turns, which stay
 PROTECTED_TOOLS = frozenset({"skill"})
 OUTPUT_MAX = 32_000  # tokens of an answer, whatever the model could say
-IMAGE_UNITS = 4800  # what a picture counts for; opencode itself counts its data
-_TOKEN = 4  # UTF-16 units
 
 
 class Pruned(NamedTuple):
@@ -80,36 +75,7 @@ def _candidates(messages: Sequence[ContextMessage]) -> Iterator[tuple[int, int]]
         name = held.name or names.get(held.call, "")
         done = one.role == "toolResult" and held.call not in one.entry.failed
         if done and name not in PROTECTED_TOOLS:
-            yield place, _rounded(units(held.text))
-
-
-def estimate(message: ContextMessage) -> int:
-    """About how many tokens a message is, with its thoughts, calls and pictures."""
-    texts = (*message.texts, *message.thinking, *map(call_text, message.calls))
-    return _rounded(sum(map(units, texts)) + message.images * IMAGE_UNITS)
-
-
-def _rounded(size: int) -> int:
-    return (size + _TOKEN // 2) // _TOKEN
-
-
-def tokens_of(entries: Sequence[ContextEntry]) -> int:
-    """How many tokens the context takes: as the newest answer counted, or else estimated."""
-    return counted(entries)[0] or sum(estimate(said) for one in entries for said in one.speeches)
-
-
-def counted(entries: Sequence[ContextEntry]) -> tuple[int, int]:
-    """What the newest answer since the last compaction counted, and its place; else (0, -1).
-
-    An answer that a compaction keeps was counted with all that the compaction took away.
-    """
-    begin = max((one.place for one in entries if one.entry.kind is Kind.COMPACTION), default=-1)
-    for at in reversed(range(len(entries))):
-        entry = entries[at].entry
-        fresh = entry.kind is Kind.ASSISTANT and entries[at].place > begin
-        if fresh and entry.tokens is not None and entry.tokens.total > 0:
-            return entry.tokens.total, at
-    return 0, -1
+            yield place, (units(held.text) + 2) // 4  # as opencode rounds
 
 
 def should_compact(tokens: int, window: int) -> bool:

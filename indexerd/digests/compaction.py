@@ -158,7 +158,7 @@ class _Planner:
         return Compaction(
             name,
             history,
-            tokens_before=context_size(name, self._state, self.entries)[0],
+            tokens_before=context_size(self._state, self.entries)[0],
             previous=previous,
             files=self._files(file_lists(one.entry for one in self.entries)),
             users=self._users() if name == "codex" else (),
@@ -172,7 +172,7 @@ class _Planner:
         row = state.row(held.kept) if held and held.kept is not None else None
         tokens = held.tokens_before if held else None
         if tokens is None or not math.isfinite(tokens):  # not recorded
-            tokens = context_size(self._agent, state, self.entries)[0]
+            tokens = context_size(state, self.entries)[0]
         return Compaction(
             own,
             first_kept=state.id(row) if row is not None and state.on_path(row) else None,

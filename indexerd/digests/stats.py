@@ -1,9 +1,8 @@
 """`stats`: how full a session's context is, what would be compacted, and what it came to so far.
 
-The context's size is in tokens as the session's own agent counts it. A window comes from the
-settings, else from what the agent itself noted, else from a list of models. What surprised us: a
-list may be wrong about a model that is served with a larger window; a context that was counted and
-does not fit proves it, and then the window is not known.
+A window comes from the settings, else from what the agent itself noted, else from a list of
+models. What surprised us: a list may be wrong about a model that is served with a larger window;
+a context that was counted and does not fit proves it, and then the window is not known.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ class _Use(NamedTuple):
 
 def _measured(session: OpenSession, read: Read, settings: Digest) -> _Use:
     state = session.state
-    tokens, counted = context_size(session.info.agent, state, context_entries(state, read))
+    tokens, counted = context_size(state, context_entries(state, read))
     if settings.context_window:
         return _Use(tokens, counted, settings.context_window, "settings")
     if state.context.window > 0:
@@ -83,21 +82,20 @@ def _measured(session: OpenSession, read: Read, settings: Digest) -> _Use:
     return _Use(tokens, counted, None if listed and counted > listed else listed, "list")
 
 
-def context_size(
-    rules: str, state: SessionState, entries: Sequence[ContextEntry]
-) -> tuple[int, int]:
-    """How many tokens a context has by the rules of an agent, and how many a provider counted.
+def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[int, int]:
+    """How many tokens a context has, and how many of these a provider counted (S3.23).
 
-    pi's rules hold for Claude Code, too, whose own nobody knows.
+    Codex notes a request's count beside its answers, other agents in them; what came after the
+    model's own last words before it is estimated.
     """
-    if rules == "codex":
-        tokens = compact_codex.tokens_of(state, entries)
-        return tokens, tokens if state.context.used == tokens else 0
-    if rules == "opencode":
-        tokens = compact_opencode.tokens_of(entries)
-        counts = {one.entry.tokens.total for one in entries if one.entry.tokens}
-        return tokens, tokens if tokens in counts else 0
-    return compact_pi.context_tokens(entries)
+    used, at = state.context.used, state.context.at
+    begin = max((one.row for one in entries if one.entry.kind is Kind.COMPACTION), default=-1)
+    if not used or at < begin or not state.on_path(at):
+        return compact_pi.context_tokens(entries)
+    own = (e.row for e in entries if any(one.role == "assistant" for one in e.speeches))
+    since = max((row for row in own if begin < row <= at), default=at)
+    rest = (one for entry in entries if entry.row > since for one in entry.speeches)
+    return used + sum(map(compact_pi.estimate_tokens, rest)), used
 
 
 def _model(state: SessionState, read: Read) -> tuple[str | None, str]:

@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.agents.base import ContextUse
-from indexerd.digests.compact_codex import estimate, limit_of, should_compact, tokens_of, users_of
+from indexerd.digests.compact_codex import limit_of, should_compact, users_of
+from indexerd.digests.compact_pi import estimate_tokens
+from indexerd.digests.stats import context_size
 from indexerd.events import Compaction, Kind, Retained
 from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage
 from tests.sessions.speeches import calls, entry, gave, said, state_of, steps
@@ -80,12 +82,12 @@ def test_a_count_wins_and_what_came_after_is_added() -> None:
     """S3.23: with the results of the calls it answers, which codex writes before the count."""
     held = talk()
     counted = state_of(5, context=ContextUse(1000, 3, 9))
-    assert tokens_of(counted, held) == 1000 + 2  # the second question
+    assert context_size(counted, held)[0] == 1000 + 2  # the second question
     before_result = state_of(3, context=ContextUse(500, 2))
-    assert tokens_of(before_result, held[:3]) == 500 + 100  # 400 bytes of result
+    assert context_size(before_result, held[:3])[0] == 500 + 100  # 400 bytes of result
     older = state_of(5, context=ContextUse(300, 0))
-    assert tokens_of(older, held) == 300 + sum(
-        estimate(one) for s in held[1:] for one in s.speeches
+    assert context_size(older, held)[0] == 300 + sum(
+        estimate_tokens(one) for s in held[1:] for one in s.speeches
     )
 
 
@@ -95,8 +97,8 @@ def test_a_count_of_before_a_compaction_is_of_another_context() -> None:
     summary = ContextEntry(3, compaction, (ContextMessage("user", compaction, ("s" * 40,)),), 3)
     asked = said("user", "q" * 8)
     held = [summary, ContextEntry(5, asked.entry, (asked,), 5)]
-    assert tokens_of(state_of(6, context=ContextUse(9000, 2)), held) == 10 + 2
-    assert tokens_of(state_of(6, context=ContextUse(700, 4)), held) == 700 + 2
+    assert context_size(state_of(6, context=ContextUse(9000, 2)), held)[0] == 10 + 2
+    assert context_size(state_of(6, context=ContextUse(700, 4)), held)[0] == 700 + 2
 
 
 def test_when_it_is_time() -> None:

@@ -12,7 +12,6 @@ from indexerd.digests.compact_opencode import (
     PRUNE_MINIMUM,
     PRUNE_PROTECT,
     Pruned,
-    estimate,
     prune,
     pruned,
     should_compact,
@@ -84,11 +83,11 @@ def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
     texts = {at: one.result.text for at in places if (one := talk[at]).result is not None}
     assert list(places) == sorted(texts)
     assert all(at < turns[-2] and talk[at].role == "toolResult" for at in places)
-    assert saved == sum(estimate(said("user", one)) for one in texts.values())
+    assert saved == sum((len(one) + 2) // 4 for one in texts.values())
     assert saved > PRUNE_MINIMUM or (places, saved) == ((), 0)
     if places:
         newer = [one.result.text for one in talk[places[-1] :] if one.result is not None]
-        assert sum(estimate(said("user", one)) for one in newer) > PRUNE_PROTECT
+        assert sum((len(one) + 2) // 4 for one in newer) > PRUNE_PROTECT
     assert len(pruned(talk)) == len(talk)
 
 
