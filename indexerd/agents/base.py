@@ -247,11 +247,11 @@ class Adapter:
     """What the package of an agent offers. Nothing that a line holds makes a scan raise."""
 
     scan: Callable[[Tree, bytes, int], None]  # whole lines that stand at this offset of the file
-    scan_oversize: Callable[[Tree, Oversize], None]  # a line too long to hold (F8)
     read: Callable[[bytes, str], Entry]  # one line in full; ValueError where it is no object
     preview: Callable[[str], str]  # a user message as one line of at most 200 characters
     # The shell command that opens a session again, of its id, directory, file, and the shell's
     # assignments that tell the agent where its sessions are.
     resume_command: Callable[[str, str, str, str], str]
+    behind: tuple[str, ...] = ()  # fields that may stand behind what makes a line too long to hold
     # The history in another file that a file's first line says comes before its own.
     base: Callable[[bytes], Base | None] = lambda _line: None

@@ -18,7 +18,7 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from msgspec import Raw, Struct
 
-from indexerd.agents.base import TIME_MAX, Oversize, Tree
+from indexerd.agents.base import TIME_MAX, Adapter, Oversize, Tree
 from indexerd.events import Tokens
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line, scrub
@@ -77,26 +77,27 @@ def _past_hole(line: bytes) -> int:
     return mark + 1 if mark >= 0 and line.startswith(b"{", mark + 1) else 0
 
 
-def from_ends(
-    tree: Tree, ends: Oversize, decode: Callable[[bytes], _L], *behind: str
-) -> tuple[_L | None, int, bytes]:
-    """A line too long to hold, of its two ends: decoded, its offset, and as much of it as a line.
+def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
+    """Take in a line too long to hold, as far as its two ends tell: the tree is whole (F8).
 
-    `behind`: fields that may stand behind what is long, and are looked for at its end.
+    What makes a line long is a picture, a result or a file; what tells what the line is stands
+    before it, or at the line's end. An id between two long values is lost.
     """
     begin = _past_hole(ends.head)
     tree.oversized += not ends.readable
     text = close_truncated_json(ends.head[begin:])
     known = as_dict(value(Raw(text)))
-    for key in behind:
+    for key in adapter.behind:
         pattern = rb'(?<!\\)"%s"\s*:\s*("(?:[^"\\]|\\.){0,2000}+"|true)' % key.encode()
         found = re.findall(pattern, ends.tail, re.DOTALL)
         if found and not known.get(key) and text.endswith(b"}"):
             text = b'%s,"%s":%s}' % (text[:-1], key.encode(), found[-1])
-    try:
-        return decode(text), ends.offset + begin, text
-    except ValueError:
-        return None, ends.offset + begin, text
+    at, end = ends.offset + begin, ends.offset + ends.length - 1
+    adapter.scan(tree, text, at)
+    for row in reversed(range(len(tree))):  # mostly the last; it may have come again
+        if tree.offsets[row] + tree.lengths[row] == at + len(text):
+            tree.lengths[row] = end - tree.offsets[row] if ends.readable else 0
+            break
 
 
 # -- decoding ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
 from indexerd.agents.codex.lines import ordinal_of
+from indexerd.agents.lines import scan_oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Base, Header
 from indexerd.privacy.sanitize import clean_line
@@ -200,7 +201,7 @@ def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize])
     adapter = ADAPTERS[agent]
     for piece in pieces:
         if isinstance(piece, Oversize):
-            adapter.scan_oversize(state, piece)
+            scan_oversize(adapter, state, piece)
         else:
             adapter.scan(state, piece.data, piece.offset)
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from indexerd.agents.base import Oversize
-from indexerd.agents.claude import read, scan, scan_oversize
+from indexerd.agents.claude import ADAPTER, read, scan
+from indexerd.agents.lines import scan_oversize
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LineBuffer
@@ -25,7 +26,7 @@ def state_of(
     for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
         for found in buffer.feed(data[start:stop]):
             if isinstance(found, Oversize):
-                scan_oversize(state, found)
+                scan_oversize(ADAPTER, state, found)
             else:
                 scan(state, found.data, found.offset)
             if asleep:

@@ -10,6 +10,7 @@ from typing import Any
 
 from indexerd.agents import codex
 from indexerd.agents.base import Oversize
+from indexerd.agents.lines import scan_oversize
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LineBuffer
@@ -100,7 +101,7 @@ def state_of(
     for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
         for found in buffer.feed(data[start:stop]):
             if isinstance(found, Oversize):
-                codex.scan_oversize(state, found)
+                scan_oversize(codex.ADAPTER, state, found)
             else:
                 codex.scan(state, found.data, found.offset)
             if stored:

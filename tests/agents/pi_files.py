@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 
 from indexerd.agents.base import Oversize
-from indexerd.agents.pi import scan, scan_oversize
+from indexerd.agents.lines import scan_oversize
+from indexerd.agents.pi import ADAPTER, scan
 from indexerd.sessions.state import SessionState
 from indexerd.sources.lines import LineBuffer
 
@@ -17,7 +18,7 @@ def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:
     for start, stop in itertools.pairwise(borders):
         for found in buffer.feed(data[start:stop]):
             if isinstance(found, Oversize):
-                scan_oversize(state, found)
+                scan_oversize(ADAPTER, state, found)
             else:
                 scan(state, found.data, found.offset)
     return state

@@ -15,7 +15,7 @@ import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
-from indexerd.agents.lines import parse
+from indexerd.agents.lines import parse, scan_oversize
 from indexerd.events import Turn
 from indexerd.sessions.state import NOWHERE, SessionState
 
@@ -75,8 +75,8 @@ def _line(agent: str, state: SessionState, line: bytes) -> None:
         assert found.end >= 0
         found.session_id.encode()
     ends = Oversize(0, len(line) + 1, line[:ENDS], line[-ENDS:])
-    one.scan_oversize(state, ends)
-    one.scan_oversize(SessionState(FILE), ends)
+    scan_oversize(one, state, ends)
+    scan_oversize(one, SessionState(FILE), ends)
     SessionState.decode(state.encode(), FILE)
 
 

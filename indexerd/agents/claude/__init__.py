@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from indexerd.agents.base import Adapter
 from indexerd.agents.claude.human import preview
+from indexerd.agents.claude.lines import BEHIND
 from indexerd.agents.claude.read import read
-from indexerd.agents.claude.scan import parent_of, scan, scan_oversize
+from indexerd.agents.claude.scan import parent_of, scan
 from indexerd.agents.lines import in_directory
 
-__all__ = ["ADAPTER", "preview", "read", "resume_command", "scan", "scan_oversize"]
+__all__ = ["ADAPTER", "preview", "read", "resume_command", "scan"]
 
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
@@ -21,4 +22,4 @@ def resume_command(session_id: str, cwd: str, session_file: str, variables: str 
     return in_directory(cwd, f"{variables}claude --resume", wanted)
 
 
-ADAPTER = Adapter(scan, scan_oversize, read, preview, resume_command)
+ADAPTER = Adapter(scan, read, preview, resume_command, BEHIND)

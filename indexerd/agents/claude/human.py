@@ -91,7 +91,7 @@ def said(line: Line, *, child: bool = False) -> Said:
     if line.type == "assistant":
         if line.is_compact_summary:
             return Said(SUMMARY)
-        stop = line.message.stop_reason if line.message else None
+        stop = (line.message and line.message.stop_reason) or line.stop_reason
         turn = Turn.FAILED if line.is_api_error_message else _ENDS.get(stop, Turn.ENDED)
         return Said(ANSWERS[turn])
     return Said(code(Kind.SYSTEM) if line.type == "system" else OTHER)

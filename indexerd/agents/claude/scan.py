@@ -37,11 +37,11 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.base import NOWHERE, PATH_MAX, WORD_MAX, Oversize, Tree
+from indexerd.agents.base import NOWHERE, PATH_MAX, WORD_MAX, Tree
 from indexerd.agents.claude.human import OTHER, PROMPT, PROMPTED, Said, plan_of, preview, said
-from indexerd.agents.claude.lines import BEHIND, Line, blocks, decode
+from indexerd.agents.claude.lines import Line, blocks, decode
 from indexerd.agents.claude.tree import TALK, Memory, end_turn, put, put_aside
-from indexerd.agents.lines import from_ends, parse_object, safe_line, scan_lines, string
+from indexerd.agents.lines import parse_object, safe_line, scan_lines, string
 from indexerd.events import Header, Kind
 from indexerd.privacy.sanitize import scrub
 from indexerd.times import iso_ms
@@ -69,21 +69,6 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
     scanner = _Scanner(tree)
     for line, offset, text in scan_lines(tree, data, base, decode):
         scanner.take(line, offset, len(text), text)
-    tree.memory = _encode(scanner.memory)
-
-
-def scan_oversize(tree: Tree, ends: Oversize) -> None:
-    """Take in a line too long to hold, from its two ends: the tree is whole (F8).
-
-    An id that stands between two long values is lost: the line gets a made one, and the next line,
-    which names an unknown parent, is put below it all the same.
-    """
-    found, offset, text = from_ends(tree, ends, decode, *BEHIND)
-    line = found or Line()
-    if line.message is not None:
-        line.message.stop_reason = line.message.stop_reason or line.stop_reason
-    scanner = _Scanner(tree)
-    scanner.take(line, offset, ends.readable, text)
     tree.memory = _encode(scanner.memory)
 
 

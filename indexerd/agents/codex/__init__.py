@@ -12,10 +12,10 @@ from indexerd.agents.base import Adapter
 from indexerd.agents.codex.human import preview
 from indexerd.agents.codex.lines import base
 from indexerd.agents.codex.read import read
-from indexerd.agents.codex.scan import scan, scan_oversize
+from indexerd.agents.codex.scan import scan
 from indexerd.agents.lines import in_directory
 
-__all__ = ["ADAPTER", "base", "read", "resume_command", "scan", "scan_oversize"]
+__all__ = ["ADAPTER", "base", "read", "resume_command", "scan"]
 
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
@@ -26,4 +26,4 @@ def resume_command(session_id: str, cwd: str, session_file: str, variables: str 
     return in_directory(cwd, command, session_id)
 
 
-ADAPTER = Adapter(scan, scan_oversize, read, preview, resume_command, base)
+ADAPTER = Adapter(scan, read, preview, resume_command, base=base)

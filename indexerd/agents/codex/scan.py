@@ -40,7 +40,7 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.base import PATH_MAX, ContextUse, Oversize, Tree
+from indexerd.agents.base import PATH_MAX, ContextUse, Tree
 from indexerd.agents.codex import human, lines
 from indexerd.agents.codex.human import likeness, preview, said_by_event
 from indexerd.agents.codex.lines import Fields, Item, Line, Named, name_of, payload_of
@@ -48,7 +48,6 @@ from indexerd.agents.codex.read import changed, failed, shown
 from indexerd.agents.lines import (
     as_blocks,
     as_dict,
-    from_ends,
     number,
     safe_line,
     scan_lines,
@@ -112,21 +111,6 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
     scanner = _Scanner(tree)
     for line, offset, text in scan_lines(tree, data, base, lines.decode):
         scanner.take(line, offset, len(text), text)
-    tree.memory = _encode(scanner.memory)
-
-
-def scan_oversize(tree: Tree, ends: Oversize) -> None:
-    """Take in a line too long to hold; it has no length where nobody may read it (F8).
-
-    What makes a line long stands behind what tells what it is: images behind a prompt, an output
-    behind its call's id, instructions behind the session's. So its beginning tells all.
-    """
-    scanner = _Scanner(tree)
-    line, offset, text = from_ends(tree, ends, lines.decode)
-    if line is None:
-        tree.bad_lines += 1
-    else:
-        scanner.take(line, offset, ends.readable, text)
     tree.memory = _encode(scanner.memory)
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from indexerd.agents.base import Adapter
 from indexerd.agents.lines import in_directory, safe_line
 from indexerd.agents.opencode.read import read
-from indexerd.agents.opencode.scan import scan, scan_oversize
+from indexerd.agents.opencode.scan import scan
 
-__all__ = ["ADAPTER", "read", "resume_command", "scan", "scan_oversize"]
+__all__ = ["ADAPTER", "read", "resume_command", "scan"]
 
 
 def resume_command(session_id: str, cwd: str, _session_file: str, variables: str = "") -> str:
@@ -18,4 +18,4 @@ def resume_command(session_id: str, cwd: str, _session_file: str, variables: str
     return in_directory(cwd, f"{variables}opencode --session", session_id)
 
 
-ADAPTER = Adapter(scan, scan_oversize, read, safe_line, resume_command)
+ADAPTER = Adapter(scan, read, safe_line, resume_command)

@@ -13,7 +13,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from indexerd.agents.base import PATH_MAX, Oversize, Tree
+from indexerd.agents.base import PATH_MAX, Tree
 from indexerd.agents.lines import as_dict, parse_object, safe_line, scan_lines, string, time_ms
 from indexerd.agents.opencode import human
 from indexerd.agents.opencode.human import ANSWERS, PROMPT, PROMPTED, SUMMARY, Fields, Said
@@ -59,13 +59,6 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
             tree.seen += 1
     tree.unsettled = len(tree) - memory.unsettled if memory.unsettled >= 0 else 0
     tree.memory = _encode(memory)
-
-
-def scan_oversize(tree: Tree, ends: Oversize) -> None:
-    """Lines are made by us and never that long; if one were, it would be passed over."""
-    tree.oversized += 1
-    tree.seen += 1
-    tree.foreign = tree.foreign or (tree.header is None and ends.offset == 0)
 
 
 def _header(tree: Tree, memory: Memory, line: Fields) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from indexerd.agents.base import Adapter
 from indexerd.agents.lines import in_directory
 from indexerd.agents.pi.read import read
-from indexerd.agents.pi.scan import preview, scan, scan_oversize
+from indexerd.agents.pi.scan import preview, scan
 
-__all__ = ["ADAPTER", "agent_dirs", "read", "resume_command", "scan", "scan_oversize"]
+__all__ = ["ADAPTER", "agent_dirs", "read", "resume_command", "scan"]
 
 
 def resume_command(_session_id: str, cwd: str, session_file: str, _variables: str = "") -> str:
@@ -25,4 +25,4 @@ def agent_dirs(env: Mapping[str, str], home: str) -> list[str]:
     return [f"{home}/.pi/agent"]
 
 
-ADAPTER = Adapter(scan, scan_oversize, read, preview, resume_command)
+ADAPTER = Adapter(scan, read, preview, resume_command, ("id", "parentId", "stopReason"))

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from indexerd.agents import lines
-from indexerd.agents.base import PATH_MAX, WORD_MAX, Oversize, Tree
+from indexerd.agents.base import PATH_MAX, WORD_MAX, Tree
 from indexerd.agents.lines import PREVIEWED, safe_line, time_ms
 from indexerd.agents.pi.read import ROLES, TYPES, made_id, read
 from indexerd.events import MESSAGE, PAID, Header, Kind, Turn, code
@@ -54,7 +54,7 @@ class Line(Struct, rename="camel"):
     target_id: str | None = None
     name: str | None = None
     label: str | None = None
-    stop_reason: str | None = None  # of a message whose line is too long to hold
+    stop_reason: str | None = None  # of a message, from the end of a line too long to hold
     version: Any = None
     cwd: str | None = None
     parent_session: str | None = None
@@ -73,25 +73,9 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
             _take(tree, line, offset, len(text), text)
 
 
-def scan_oversize(tree: Tree, ends: Oversize) -> None:
-    """Take in a line too long to hold, from its two ends: the tree is whole (F8).
-
-    Of a first human message only the words before a picture are known.
-    """
-    found, offset, text = lines.from_ends(tree, ends, _decode, "id", "parentId", "stopReason")
-    if tree.header is None:
-        tree.foreign = True
-        return
-    line = found or Line()
-    if line.message is not None:
-        line.message.stop_reason = line.stop_reason
-    if line.type != "session":
-        _take(tree, line, offset, ends.readable, text)
-
-
 def _take(tree: Tree, line: Line, offset: int, length: int, text: bytes) -> None:
     message, kind = line.message, line.type
-    packed = _code(kind, message, line.usage)
+    packed = _code(line)
     if tree.header is not None and tree.header.version > 1:
         tree.add(line.id or "", line.parent_id or None, packed, offset, length)
     else:
@@ -112,13 +96,14 @@ def _take(tree: Tree, line: Line, offset: int, length: int, text: bytes) -> None
         tree.move_leaf(line.target_id)
 
 
-def _code(kind: str | None, message: Message | None, usage: Usage | None) -> int:
+def _code(line: Line) -> int:
+    kind, message, stop = line.type, line.message, line.stop_reason
     if kind != "message":
-        return TYPES.get(kind or "", 0) | (PAID if usage else 0)
+        return TYPES.get(kind or "", 0) | (PAID if line.usage else 0)
     if message is None:
         return MESSAGE
     if message.role == "assistant":
-        return _ANSWERS.get(message.stop_reason or "", _ENDED)
+        return _ANSWERS.get(message.stop_reason or stop or "", _ENDED)
     return ROLES.get(message.role or "", 0) | MESSAGE | (PAID if message.usage else 0)
 
 
