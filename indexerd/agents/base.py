@@ -17,7 +17,7 @@ from typing import Self
 import msgspec
 from msgspec import field
 
-from indexerd.events import KIND_MASK, Base, Entry, Header, Kind
+from indexerd.events import KIND_MASK, Base, Entry, Header, Kind, Turn, code
 
 READ_MAX = 64 * 1024 * 1024  # bytes of one line that is read in full, newline not counted
 ROOT = -1  # the parent of a root
@@ -29,6 +29,10 @@ TIME_MAX = 253_402_300_800_000  # ms since the epoch: the year 10000
 _UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
 _OPENINGS_KEPT = 64  # first messages of one tree that are remembered
 KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
+# What messages are coded as, whoever the agent is.
+PROMPT = code(Kind.USER, message=True)
+PROMPTED = code(Kind.TOOL)  # said by a machine, to the model, so that it goes to work
+ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 IS_USER = bytes(packed & KIND_MASK == Kind.USER for packed in range(256))
 
 

@@ -28,19 +28,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from indexerd.agents.base import KINDS
+from indexerd.agents.base import ANSWERS, KINDS, PROMPT, PROMPTED
 from indexerd.agents.claude.lines import Block, Line, Origin, blocks
 from indexerd.agents.lines import PREVIEWED, safe_line
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
-PROMPT = code(Kind.USER, message=True)
-PROMPTED = code(Kind.TOOL)  # said by a machine, to the model
 RESULT = code(Kind.TOOL, message=True)
 FAILED_RESULT = code(Kind.TOOL, turn=Turn.FAILED, message=True)
 SUMMARY = code(Kind.COMPACTION)
 INTERRUPTED = code(Kind.ASSISTANT, turn=Turn.FAILED)
 OTHER = code(Kind.OTHER)
-ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 _QUIET = code(Kind.CUSTOM)  # said by a machine, and the model is not asked
 _SHELL = code(Kind.BASH)
 

@@ -19,7 +19,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from indexerd.agents.claude.human import INTERRUPTED, PROMPTED, Said, prompt_words, said, words
+from indexerd.agents.base import PROMPTED
+from indexerd.agents.claude.human import INTERRUPTED, Said, prompt_words, said, words
 from indexerd.agents.claude.lines import Block, Line, blocks, decode
 from indexerd.agents.claude.tree import HOOKS
 from indexerd.agents.lines import as_dict, as_list, number, parse, string, tokens_of, value

@@ -37,8 +37,8 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.base import NOWHERE, PATH_MAX, WORD_MAX, Tree
-from indexerd.agents.claude.human import OTHER, PROMPT, PROMPTED, Said, plan_of, preview, said
+from indexerd.agents.base import NOWHERE, PATH_MAX, PROMPT, PROMPTED, WORD_MAX, Tree
+from indexerd.agents.claude.human import OTHER, Said, plan_of, preview, said
 from indexerd.agents.claude.lines import Line, blocks, decode
 from indexerd.agents.claude.tree import TALK, Memory, end_turn, put, put_aside
 from indexerd.agents.lines import parse_object, safe_line, scan_lines, string

@@ -32,17 +32,8 @@ from zlib import crc32
 
 import msgspec
 
-from indexerd.agents.base import ROOT, Tree
-from indexerd.agents.claude.human import (
-    ANSWERS,
-    FAILED_RESULT,
-    OTHER,
-    PROMPT,
-    PROMPTED,
-    RESULT,
-    SUMMARY,
-    Said,
-)
+from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, ROOT, Tree
+from indexerd.agents.claude.human import FAILED_RESULT, OTHER, RESULT, SUMMARY, Said
 from indexerd.agents.claude.lines import Line
 from indexerd.agents.lines import as_dict, as_list, value
 from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
 from msgspec import Raw, Struct
 
 from indexerd.agents.base import PATH_MAX, WORD_MAX
@@ -23,23 +22,6 @@ _BARE, _LEGACY, _PAGINATED = 1, 2, 3  # dialects
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 Fields = dict[str, Any]  # of a payload
-
-
-class Counts(Struct):
-    """Tokens, as Codex counts them."""
-
-    input_tokens: Any = 0
-    cached_input_tokens: Any = 0
-    output_tokens: Any = 0
-    total_tokens: Any = 0
-
-
-class Info(Struct):
-    """What a `token_count` says."""
-
-    total_token_usage: Counts | None = None
-    last_token_usage: Counts | None = None
-    model_context_window: Any = None
 
 
 class Named(Struct):
@@ -59,7 +41,7 @@ class Item(Struct):
     phase: str | None = None
     output: Raw = NOTHING
     summary: Raw = NOTHING  # of thoughts
-    info: Info | None = None
+    info: Any = None
     item: Named | None = None
     error: Any = None
     num_turns: int | None = None
@@ -79,13 +61,8 @@ class Line(Struct):
     metadata: Raw = NOTHING
 
 
-class _Place(Struct):
-    ordinal: Any = None
-
-
 decode = decoder(Line)
 decode_item = decoder(Item)
-_decode_place = msgspec.json.Decoder(_Place).decode
 
 
 def payload_of(data: bytes) -> Fields:
@@ -142,10 +119,9 @@ def base(data: bytes) -> Base | None:
 def ordinal_of(data: bytes) -> int | None:
     """The number of a line; None where it has none, or is no JSON."""
     try:
-        held = _decode_place(data).ordinal
-    except (ValueError, RecursionError):
+        return decode(data).ordinal
+    except ValueError:
         return None
-    return held if type(held) is int else None
 
 
 def header_of(meta: Fields, line: Line, file: str) -> Header | None:

@@ -40,7 +40,7 @@ from typing import Any
 
 import msgspec
 
-from indexerd.agents.base import PATH_MAX, ContextUse, Tree
+from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, ContextUse, Tree
 from indexerd.agents.codex import human, lines
 from indexerd.agents.codex.human import likeness, preview, said_by_event
 from indexerd.agents.codex.lines import Fields, Item, Line, Named, name_of, payload_of
@@ -65,9 +65,7 @@ _TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
 _ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # a human, or another agent
 _LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # what a turn begins with
 _TOOL_FAILED = code(Kind.TOOL, turn=Turn.FAILED)
-_ANSWER = code(Kind.ASSISTANT, message=True)
-_LAST_ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
-_HUMAN, _PROGRAM = code(Kind.USER, message=True), code(Kind.CUSTOM, message=True)
+_PROGRAM = code(Kind.CUSTOM, message=True)
 _Sums = tuple[int, int, int]  # tokens given, of these from a cache, made
 
 
@@ -136,15 +134,16 @@ class _Scanner:
                     self.memory.copies = 0
             rows = len(tree.ids)
             if tree.header is not None or self._known():
-                self._line_of(
-                    kind or "" if item else "response_item", item or lines.decode_item(text)
-                )
+                if item is None:  # the oldest files have the item itself on the line
+                    self._item(lines.decode_item(text))
+                else:
+                    self._take_payload(kind, item)
             tree.seen += len(tree.ids) == rows
         if self.memory.copies:  # all that was read so far was copied
             self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
             self._borrowed()
 
-    def _line_of(self, kind: str, item: Item) -> None:
+    def _take_payload(self, kind: str | None, item: Item) -> None:
         match kind:
             case "response_item" | "request_item":
                 self._item(item)
@@ -162,11 +161,11 @@ class _Scanner:
     def _add(self, kind: int, own_id: str | None = None) -> int:
         """A row for the line."""
         tree, ordinal = self.tree, self.line.ordinal
-        name = own_id[:128] if own_id else ""
+        name = name_of(own_id)
         if not name or name in tree.index:
             known = ordinal is not None and 0 <= ordinal < _ORDINAL_MAX
             name = f"L{ordinal if known else tree.seen}"
-            name = name if name not in tree.index else f"L{name[1:]}.{len(tree)}"
+            name = name if name not in tree.index else f"{name}.{len(tree)}"
         tree.leaf = row = tree.add_below(tree.leaf, name, kind, *self.place)
         if self.memory.turn:
             tree.marks[self.memory.turn] = row
@@ -267,7 +266,7 @@ class _Scanner:
         said_by_events = memory.tasks and memory.open
         ends = not said_by_events and not memory.pending and item.phase != "commentary"
         self._answered()
-        row = self._add(_LAST_ANSWER if ends else _ANSWER, item.id)
+        row = self._add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.id)
         if ends and not memory.tasks:
             memory.since, memory.told = row + 1, False
         memory.said = (row, likeness("".join(lines.texts_of(self._content()))))
@@ -277,10 +276,8 @@ class _Scanner:
         self.tree.activity_ms = max(self.tree.activity_ms, iso_ms(self.line.timestamp or ""))
 
     def _compacted(self) -> None:
-        memory, summary = (
-            self.memory,
-            human.summary_of(string(payload_of(self.text).get("message"))),
-        )
+        memory, message = self.memory, payload_of(self.text).get("message")
+        summary = human.summary_of(string(message))
         if summary and memory.said is not None and memory.said[1] == likeness(summary):
             self.tree.recode(memory.said[0], Kind.OTHER)  # the summary was an answer, too
             memory.said = None
@@ -337,7 +334,7 @@ class _Scanner:
 
     def _asks(self) -> int:
         header = self.tree.header
-        return _PROGRAM if header is not None and header.subagent else _HUMAN
+        return _PROGRAM if header is not None and header.subagent else PROMPT
 
     def _doubt_items(self) -> None:
         tree, memory, asks = self.tree, self.memory, self._asks()
@@ -402,16 +399,15 @@ class _Scanner:
 
     def _counted(self, event: Item) -> None:
         """Take in how many tokens codex counts by now, and how many for the last call."""
-        info, memory = event.info, self.memory
-        if info is None:
-            return
-        total, last = info.total_token_usage, info.last_token_usage
-        self._context(last.total_tokens if last else None, info.model_context_window)
-        if total is None:
+        info, memory = as_dict(event.info), self.memory
+        total, last = info.get("total_token_usage"), info.get("last_token_usage")
+        self._context(as_dict(last).get("total_tokens"), info.get("model_context_window"))
+        if not isinstance(total, dict):
             return
         sums = _sums(total)
         falls = any(new < old for new, old in zip(sums, memory.total, strict=True))
-        if falls or (last and sums == _sums(last) and sums != memory.total):
+        newest = _sums(last) if isinstance(last, dict) else None
+        if falls or (sums == newest and sums != memory.total):
             # A count that falls, or is all the last call's, began at nothing: `exec resume`.
             memory.past, memory.before = self._spent(), (0, 0, 0)
         memory.total = sums
@@ -504,9 +500,10 @@ class _Scanner:
         self.memory.asked = self.memory.event = None
 
 
-def _sums(counts: lines.Counts) -> _Sums:
-    given, cached, made = counts.input_tokens, counts.cached_input_tokens, counts.output_tokens
-    return number(given), number(cached), number(made)
+def _sums(counts: Fields) -> _Sums:
+    names = ("input_tokens", "cached_input_tokens", "output_tokens")
+    given, cached, made = (number(counts.get(name)) for name in names)
+    return given, cached, made
 
 
 def _made_ms(name: str) -> int:

@@ -17,14 +17,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from indexerd.agents.base import KINDS
+from indexerd.agents.base import ANSWERS, KINDS, PROMPT, PROMPTED
 from indexerd.agents.lines import as_dict, as_list, string
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
-PROMPT = code(Kind.USER, message=True)
-PROMPTED = code(Kind.TOOL)
 SUMMARY = code(Kind.COMPACTION, paid=True)
-ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 _UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is not there yet, or never will be
 _OTHER, _QUIET, _SHELL = code(Kind.OTHER), code(Kind.CUSTOM), code(Kind.BASH)
 _OF_ROLE = {

@@ -17,9 +17,10 @@ import re
 from typing import Any
 
 from indexerd.agents import lines
+from indexerd.agents.base import PROMPTED
 from indexerd.agents.lines import as_dict, as_list, number, string, texts_in, time_ms
 from indexerd.agents.opencode import human
-from indexerd.agents.opencode.human import PROMPTED, Fields, parts_of, status_of, words
+from indexerd.agents.opencode.human import Fields, parts_of, status_of, words
 from indexerd.events import Compaction, Entry, Kind, Retained, Tokens, ToolCall, ToolResult
 from indexerd.times import iso_of_ms
 

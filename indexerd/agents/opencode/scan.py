@@ -13,10 +13,10 @@ from hashlib import blake2b
 
 import msgspec
 
-from indexerd.agents.base import PATH_MAX, Tree
+from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, PROMPTED, Tree
 from indexerd.agents.lines import as_dict, parse_object, safe_line, scan_lines, string, time_ms
 from indexerd.agents.opencode import human
-from indexerd.agents.opencode.human import ANSWERS, PROMPT, PROMPTED, SUMMARY, Fields, Said
+from indexerd.agents.opencode.human import SUMMARY, Fields, Said
 from indexerd.events import Header, Kind, Turn
 from indexerd.times import iso_of_ms
 

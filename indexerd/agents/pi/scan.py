@@ -15,17 +15,16 @@ from typing import Any
 from msgspec import Struct
 
 from indexerd.agents import lines
-from indexerd.agents.base import PATH_MAX, WORD_MAX, Tree
+from indexerd.agents.base import ANSWERS, PATH_MAX, WORD_MAX, Tree
 from indexerd.agents.lines import PREVIEWED, safe_line, time_ms
 from indexerd.agents.pi.read import ROLES, TYPES, made_id, read
-from indexerd.events import MESSAGE, PAID, Header, Kind, Turn, code
+from indexerd.events import MESSAGE, PAID, Header, Turn
 from indexerd.privacy.redact import redact
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.times import iso_ms
 
 _VERSION_MAX = 1_000_000
-_OPEN, _ENDED, _FAILED = (code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn)
-_ANSWERS = {"toolUse": _OPEN, "error": _FAILED, "aborted": _FAILED}
+_TURNS = {"toolUse": Turn.OPEN, "error": Turn.FAILED, "aborted": Turn.FAILED}
 _WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
 
 
@@ -103,7 +102,7 @@ def _code(line: Line) -> int:
     if message is None:
         return MESSAGE
     if message.role == "assistant":
-        return _ANSWERS.get(message.stop_reason or stop or "", _ENDED)
+        return ANSWERS[_TURNS.get(message.stop_reason or stop or "", Turn.ENDED)]
     return ROLES.get(message.role or "", 0) | MESSAGE | (PAID if message.usage else 0)
 
 
