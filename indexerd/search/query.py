@@ -35,7 +35,7 @@ _PREFIX_MIN = 3  # shorter beginnings stand in half of all words
 _PATTERN_MEMORY = 8 << 20  # bytes that a pattern may take, compiled
 _BODY_MAX = 160  # characters of a snippet without its marks
 _MARKS_MAX = 15
-_SPANS_MAX = 40
+_SPANS_MAX = 20
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u30ff\u3400-\u9fff"

@@ -384,7 +384,7 @@ class _Search:
                 "sessionId": own,
                 "name": self._sessions[own].name,
                 "field": place.field,
-                "snippet": place.snippet(_best_line(place)),
+                "snippet": _snippet(place),
                 "score": round(place.score * worth, 4),
             } | place.more
 
@@ -402,7 +402,9 @@ def _fields(session_id: str, document: Document) -> Iterator[_Place]:
             yield _Place(session_id, name, session_id if name == "id" else getattr(texts, name))
 
 
-def _best_line(place: _Place) -> str:
-    """Of several paths or names give the first that has what is looked for."""
-    lines = place.text.split("\n") if place.field in ("files", "name") else ()
-    return next((one for one in lines if "«" in place.snippet(one)), place.text)
+def _snippet(place: _Place) -> str:
+    """Show the place; of several paths or names the first that has what is looked for."""
+    for line in place.text.split("\n") if place.field in ("files", "name") else ():
+        if "«" in (shown := place.snippet(line)):
+            return shown
+    return place.snippet(place.text)

@@ -146,13 +146,14 @@ class Texts:
 
     def _compare(self) -> None:
         self._stale = [] if self._is_redacted else list(self._store.ids())
-        if not self._stale and not self._store.mark_signs():
+        if not self._stale and not self._store.mark_signs():  # there is nothing yet
             self._note_redacted(self._secrets.mark)
 
     @property
     def _is_redacted(self) -> bool:
         """Whether the patterns of now are taken out of all that is stored."""
-        return bool(self._store.noted("index", "patterns", bytes.decode) == self._secrets.mark)
+        noted = self._store.noted("index", "patterns", bytes.decode) or ""
+        return bool(noted == self._secrets.mark)
 
     def _note_redacted(self, mark: str) -> None:
         self._store.note("index", "patterns", mark.encode())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Any
@@ -39,17 +38,8 @@ class Session:
         self.tree.header = Header("s1", "/w", "2026-01-01T00:00:00.000Z", 1)
         self.read = 0
 
-    def turn(
-        self,
-        parent: str | None,
-        role: str = "assistant",
-        name: str = "",
-        beside: int = 0,
-    ) -> str:
-        """A message below another; an answer edits a file of its own and costs tokens.
-
-        `beside`: characters of what it thought, of what it wrote into the file, and of a result.
-        """
+    def turn(self, parent: str | None, role: str = "assistant", name: str = "") -> str:
+        """A message below another; an answer edits a file of its own and costs tokens."""
         name = name or f"e{len(self.tree)}"
         content: list[dict[str, Any]] = [{"type": "text", "text": f"word{len(self.tree)}"}]
         message: dict[str, Any] = {"role": role, "content": content}
@@ -61,15 +51,11 @@ class Session:
                 "input": {"file_path": name},
             }
             content.append(call)
-            if beside:
-                content.append({"type": "thinking", "thinking": "t" * beside})
-                call["input"]["new_string"] = "n" * beside
             usage = {"input_tokens": 1, "output_tokens": 2}
             message |= {"id": f"m{len(self.tree)}", "model": "claude-x", "usage": usage}
         elif role == "failed":
             message["role"] = "user"
             content[0] = {"type": "tool_result", "tool_use_id": parent, "is_error": True}
-            content[0]["content"] = "r" * beside
         kind = message["role"]
         held = {
             "type": kind,
@@ -200,21 +186,6 @@ def _is_stored(index: TextIndex, word: str) -> bool:
     """Whether a message of one word is there to be found."""
     index.commit()
     return bool(search(index, f'"{word}"').hits)
-
-
-def test_a_step_holds_no_more_than_it_needs(held: Session, watch: Watch) -> None:
-    """A: what was thought, given to tools and given back by them is not held until a step ends."""
-    size, count = 100_000, 60
-    for _ in range(count):
-        call = held.turn(held.tree.leaf_id, beside=size)
-        held.turn(call, "failed", beside=size)
-    tracemalloc.start()
-    try:
-        watch.all_read()
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < count * size / 2
 
 
 def test_a_session_that_grows_is_read_once(held: Session, watch: Watch) -> None:
