@@ -24,6 +24,7 @@ from indexerd.times import iso
 
 FILES_WANTED = 4096
 GROWTH = 8 * 1024 * 1024  # bytes that the process may have grown by before it gives any back
+GIVEN = 1024 * 1024  # bytes given back, below which nothing is left to give
 ARENAS = 2  # heaps of the C library's allocator, for all threads together
 _M_ARENA_MAX = -8  # mallopt's name for that
 YOUNG = 10_000  # new objects before the young generation is collected
@@ -147,19 +148,21 @@ class Footprint:
         _limit_arenas()
         settle_memory()
         self._least = 0  # bytes, since the last time; 0: the sessions were not there yet
+        self._settled = True  # False: work was perhaps under way the last time, and has ended since
 
     def tend(self) -> None:
         """Give back what is free, where there may be much; every few seconds, with all sessions."""
         now = resident()
         if not self._least:
             settle_memory()
-        elif now - self._least < GROWTH:
+        elif self._settled and now - self._least < GROWTH:
             self._least = min(self._least, now)
             return
         else:
             gc.collect()
             _trim()
         self._least = max(1, resident())
+        self._settled = now - self._least < GIVEN
 
 
 def resident() -> int:

@@ -21,6 +21,7 @@ from indexerd.sessions.state import SessionState
 
 TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
 ENTRIES_TEXT_MAX = 4_000_000  # characters of all texts of entries together, as far as they are kept
+ENTRIES_MAX = 30_000  # of a context, each 2 KB of memory; no model's window has room for more
 USERS_TOKENS = 20_000  # of the humans' messages that a compaction keeps; 4 bytes are a token
 CLEARED = "[Old tool result content cleared]"  # opencode's words for a result that it took away
 _TOKEN = 4  # bytes
@@ -92,11 +93,13 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
     """
     found: list[ContextMessage] = []
     size = 0
-    for part in _parts(state, read):
+    for number, part in enumerate(_parts(state, read)):
+        if number == ENTRIES_MAX:
+            raise _too_large("the context", f"{ENTRIES_MAX} entries")
         for one in _messages(state, part, read):
             size += sum(map(len, one.texts))
             if size > TEXT_MAX:
-                raise _too_large("the context", TEXT_MAX)
+                raise _too_large("the context", f"{TEXT_MAX} characters")
             found.append(one)
     model, thinking = _settings(state, state.path(), read)
     return Context(found, model, thinking or level)
@@ -156,14 +159,16 @@ def _bounded(entries: Iterable[ContextEntry]) -> list[ContextEntry]:
             size += sum(map(len, (*one.texts, *one.thinking)))
             size += sum(about(call.arguments, ENTRIES_TEXT_MAX) for call in one.calls)
         if size > ENTRIES_TEXT_MAX:
-            raise _too_large("what is to be summed up", ENTRIES_TEXT_MAX)
+            raise _too_large("what is to be summed up", f"{ENTRIES_TEXT_MAX} characters")
+        if len(found) == ENTRIES_MAX:
+            raise _too_large("the context", f"{ENTRIES_MAX} entries")
         found.append(entry)
     return found
 
 
-def _too_large(what: str, most: int) -> ContextTooLargeError:
+def _too_large(what: str, most: str) -> ContextTooLargeError:
     hint = "name an earlier entry with --leaf, where there is that option"
-    return ContextTooLargeError(f"{what} is longer than {most} characters", hint=hint)
+    return ContextTooLargeError(f"{what} is longer than {most}", hint=hint)
 
 
 # -- which entries -------------------------------------------------------------------------------

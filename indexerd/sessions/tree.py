@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cmp_to_key
+from sys import intern
 from typing import Any, NamedTuple
 
 from indexerd.events import JS_SPACE, Entry, Kind, Turn
@@ -28,7 +29,7 @@ from indexerd.times import iso_ms
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
 TEXT_MAX = 200  # characters of a node's text
 WORD_MAX = 64  # characters of a type, a role, a time
-NODES_MAX = 100_000  # of one answer
+NODES_MAX = 50_000  # of one answer
 LOOKED_AT = 800  # characters of a text: more never show
 SEARCHED = 65_536  # characters of a text that a search goes through in full
 
@@ -65,8 +66,8 @@ def sketch(entry: Entry, turn: Turn = Turn.OPEN) -> Sketch:
     said = "".join(entry.texts)
     plain = said.strip(JS_SPACE)
     return Sketch(
-        type=shown_word(entry.type),
-        role=shown_word(entry.role) if entry.role else None,
+        type=intern(shown_word(entry.type)),
+        role=intern(shown_word(entry.role)) if entry.role else None,
         text=clean_line((plain or _without_words(entry))[:LOOKED_AT], TEXT_MAX),
         timestamp=shown_word(entry.timestamp),
         quiet=is_quiet(entry, turn, plain),
@@ -198,7 +199,7 @@ def _takes(mode: str, kind: Kind, shown: Sketch, label: str | None, *, current: 
 
 def nodes(
     state: SessionState,
-    sketches: Mapping[int, Sketch],
+    sketched: Callable[[int], Sketch],
     labels: Mapping[str, str],
     mode: str = "all",
     search: str | None = None,
@@ -210,8 +211,8 @@ def nodes(
     """
     path, tokens = set(state.path()), (search or "").lower().split()
     depths: list[int] = []  # by real depth: shown ancestors of a node below
-    for row, above, depth in outline(state, lambda row: iso_ms(sketches[row].timestamp)):
-        entry_id, one = state.id(row), sketches[row]
+    for row, above, depth in outline(state, lambda row: iso_ms(sketched(row).timestamp)):
+        entry_id, one = state.id(row), sketched(row)
         label = labels.get(entry_id)
         shown = _takes(mode, state.kind(row), one, label, current=row == state.leaf)
         shown = shown and one.found(label, tokens)

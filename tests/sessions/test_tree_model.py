@@ -135,6 +135,6 @@ def test_nodes_that_are_shown_stand_below_nodes_that_are_shown(
         for row, (_, _, date) in enumerate(records)
     }
     depth = -1
-    for node in nodes(state, sketches, {}, mode, search):
+    for node in nodes(state, sketches.__getitem__, {}, mode, search):
         assert 0 <= node["depth"] <= depth + 1
         depth = node["depth"]

@@ -38,8 +38,7 @@ def reader(state: SessionState, data: bytes) -> Read:
 def all_nodes(state: SessionState, data: bytes) -> list[dict[str, Any]]:
     """The nodes of a file's tree."""
     read = reader(state, data)
-    sketches = {row: sketch(read(row), state.turn_of(row)) for row in range(len(state))}
-    return list(nodes(state, sketches, state.labels))
+    return list(nodes(state, lambda row: sketch(read(row), state.turn_of(row)), state.labels))
 
 
 def answers() -> Iterator[tuple[Path, dict[str, Any]]]:

@@ -26,6 +26,7 @@ pytestmark = [
 RESULTS, SIZE = 200, 1_000_000  # of a tool, and characters of each
 MORE_MB = 60  # that any one operation may take
 BACK_MB = 20  # that may stay, of all of them: what is free between what is in use
+MANY_BACK_MB = 40  # the same of very many small entries: pages that some small thing is left on
 LINE = "src/importer/feed.py:120:    amount = checked(row)  # a line that a tool printed\n"
 OUTPUT = (LINE * (SIZE // len(LINE) + 1))[:SIZE]
 AT = "2026-11-21T10:00:00.000Z"
@@ -199,3 +200,29 @@ def test_a_session_of_200_mb_takes_no_more_memory_than_a_small_one(
                 counts[f"{method} {params}"] = memory.most_of(work)
         assert not {name: more for name, more in counts.items() if more > MORE_MB}
         until(lambda: memory.now() < started + BACK_MB, "giving it back", patience=60)
+
+
+def test_a_context_of_very_many_entries_takes_no_more(world: World) -> None:
+    """F8: a context of more entries than any model takes is refused, and the rest is given back."""
+    small_id, large_id = str(uuid.uuid4()), str(uuid.uuid4())
+    small, large = Pi(world, small_id), Pi(world, large_id)
+    grow(small, 40, "a few words")
+    grow(large, 9_000, "a few words")
+    with world.daemon() as process:
+        memory, counts = Memory(process.pid), dict[str, float]()
+        wait_turns(world, small_id, 40)
+        wait_turns(world, large_id, 9_000)
+        for method, params in ASKED:
+            with suppress(SessionEmptyError):
+                ask(world, small_id, method, params)
+        started = memory.now()
+        refused = list[str]()
+        for method, params in ASKED:
+            try:
+                work = partial(ask, world, large_id, method, params)
+                counts[f"{method} {params}"] = memory.most_of(work)
+            except ContextTooLargeError:
+                refused.append(method)
+        assert set(refused) == {"compact", "context", "stats"}  # of `context` the serialized one
+        assert not {name: more for name, more in counts.items() if more > MORE_MB}
+        until(lambda: memory.now() < started + MANY_BACK_MB, "giving it back", patience=60)
