@@ -16,16 +16,18 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from indexerd.client import absolute
 from indexerd.errors import UsageError
 from indexerd.integrations import changes, service_files
 from indexerd.integrations.changes import Edit
 from indexerd.integrations.service_files import MARKER, is_plain
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
+from indexerd.sources.stores import Kind, stores
 
 UNIT = "indexerd.service"
 LABEL = "io.indexerd"
@@ -107,12 +109,6 @@ class Host:
         """Ask launchd."""
         return self.run(["launchctl", *words])
 
-    def full(self, text: str) -> Path:
-        """A path as the user wrote it, made absolute."""
-        if text == "~" or text.startswith("~/"):
-            return self.home / text[2:].lstrip("/")
-        return Path(text).absolute()
-
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -138,11 +134,15 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
         return _install_launchd(host, plist, notes)
     if not host.platform.startswith("linux"):
         raise UsageError("no service manager is known on this system", hint="use `indexerd run`")
-    home = str(host.home.resolve())
-    writes, sessions = _directories(host, places, settings)
-    opened = [_standing(one, home) for one in writes]
-    unit = service_files.unit_text(str(program), home, env, opened, map(str, sessions))
-    return _install_systemd(host, unit, notes)
+    home, agents = str(host.home.resolve()), stores(settings, host.env, host.home)
+    writes = [*(one.meta for one in agents), str(places.state_dir), str(places.data_dir)]
+    if not within(str(places.socket), host.env.get("XDG_RUNTIME_DIR") or "/run/user"):
+        writes.append(str(places.socket.parent))
+    reads = [one.sessions for one in agents if one.kind is Kind.FILES]
+    opened = [_opened(one, home) for one in writes]
+    return _install_systemd(
+        host, service_files.unit_text(str(program), home, env, opened, reads), notes
+    )
 
 
 def uninstall(host: Host) -> Outcome:
@@ -201,7 +201,7 @@ def _carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
         if name.endswith(_KEYS) or password or not is_plain(value):
             left.append(name)
         else:
-            values[name] = str(host.full(value)) if name in _PATHS else value
+            values[name] = absolute(value, host.env, str(host.home)) if name in _PATHS else value
     if places.config_explicit:
         values["INDEXERD_CONFIG"] = str(places.config_file)
     notes = [f"taken into the service from here: {', '.join(values)}"] if values else []
@@ -210,34 +210,15 @@ def _carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
     return values, notes
 
 
-def _directories(
-    host: Host, places: Places, settings: Settings
-) -> tuple[Iterable[Path], Iterable[Path]]:
-    """What the daemon writes in, and the session directories that it reads; links are followed."""
-    agents, env = settings.agents, host.env
-    pi = agents.pi.roots or [env.get("PI_CODING_AGENT_DIR") or "~/.pi/agent"]
-    claude = agents.claude.roots or [env.get("CLAUDE_CONFIG_DIR") or "~/.claude"]
-    codex = agents.codex.roots or [env.get("CODEX_HOME") or "~/.codex"]
-    writes = [*pi, agents.pi.meta_dir, agents.claude.meta_dir, agents.codex.meta_dir]
-    writes += [agents.opencode.meta_dir, str(places.state_dir), str(places.data_dir)]
-    if not within(str(places.socket), env.get("XDG_RUNTIME_DIR") or "/run/user"):
-        writes.append(str(places.socket.parent))
-    sessions = [f"{root}/sessions" for root in [*pi, *codex]]
-    sessions += [f"{root}/archived_sessions" for root in codex]
-    sessions += [f"{root}/projects" for root in claude]
-    sessions.append(env.get("PI_CODING_AGENT_SESSION_DIR", ""))
-    found = ([host.full(one).resolve() for one in texts if one] for texts in (writes, sessions))
-    return next(found), next(found)
-
-
-def _standing(path: Path, home: str) -> str:
+def _opened(path: str, home: str) -> str:
     """Outside the home the nearest directory that exists: a unit can open up nothing else.
 
     Where only the root exists, the path itself: all of the system is not opened for it.
     """
-    outside = (str(one) for one in (path, *path.parents) if not within(str(path), home))
-    found = next((one for one in outside if os.access(one, os.F_OK)), "/")
-    return str(path) if found == "/" else found
+    real = Path(path).resolve()
+    outside = (one for one in (real, *real.parents) if not within(str(real), home))
+    found = next((one for one in outside if os.access(one, os.F_OK)), Path("/"))
+    return str(real if found == Path("/") else found)
 
 
 # -- systemd -------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser.served import Served, served
 from tests.browser.tabs import FLAGS, PATIENCE, Tabs, program
 
 if TYPE_CHECKING:
@@ -28,6 +29,13 @@ def chromium() -> Iterator[Browser]:
         yield browser
         _loop(loop)
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One daemon and one view for all tests of a file; each has sessions of its own."""
+    with served(tmp_path_factory.mktemp("home")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ Exported pages from disk, offline, and pages of `indexerd web`; both are drawn b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.browser.exported import FORKED, page_of
-from tests.browser.served import Served, served
+from tests.browser.served import Served
 from tests.browser.tabs import NARROW, Tabs, findings
 from tests.sessions.tree_sessions import entry, line, said
 
@@ -36,13 +35,6 @@ SOUGHT = [
     said("g", "f", "user", "Then on.", at=4),
     said("h", "g", "assistant", "It goes on.", at=5),
 ]
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One daemon and one view for all tests of this file; each has sessions of its own."""
-    with served(tmp_path_factory.mktemp("found")) as running:
-        yield running
 
 
 def exported(tabs: Tabs, file: Path, more: str = "", **how: Any) -> Page:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.browser.served import Served, served
+from tests.browser.served import Served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
 from tests.e2e.world import until
 from tests.sessions.tree_sessions import said
@@ -29,13 +28,6 @@ CLEARED_AND_TYPED = """(word) => {
     q.value = word;
     q.dispatchEvent(new Event("input"));
 }"""
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One daemon and one view for all tests of this file; each has sessions of its own."""
-    with served(tmp_path_factory.mktemp("home")) as running:
-        yield running
 
 
 def place(title: str) -> str:

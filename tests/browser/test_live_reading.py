@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.browser.served import Served, served
+from tests.browser.served import Served
 from tests.browser.session_page import expect, opened, row, shown, top
 from tests.browser.tabs import Tabs
 from tests.sessions.tree_sessions import said
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One daemon and one view for all tests of this file; each has sessions of its own."""
-    with served(tmp_path_factory.mktemp("session")) as running:
-        yield running
 
 
 def long_talk(count: int = 120) -> list[bytes]:

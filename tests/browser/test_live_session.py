@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.browser.exported import EVIL, FORKED, hostile
-from tests.browser.served import Served, served
+from tests.browser.exported import FORKED
+from tests.browser.served import Served
 from tests.browser.tabs import NARROW, WIDE, Tabs, findings
-from tests.e2e.world import until
 from tests.sessions.tree_sessions import said
 
 if TYPE_CHECKING:
@@ -25,13 +23,6 @@ if TYPE_CHECKING:
 from tests.browser.session_page import expect, opened, row, shown, top
 
 pytestmark = pytest.mark.browser
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One daemon and one view for all tests of this file; each has sessions of its own."""
-    with served(tmp_path_factory.mktemp("session")) as running:
-        yield running
 
 
 def press(page: Page, *keys: str) -> None:
@@ -308,20 +299,3 @@ def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: b
         assert findings(page) == []
         row(page, "It is written.").or_(page.locator("#tree .row").last).first.click()
         expect(page.locator("#side")).to_be_hidden()
-
-
-def test_a_long_and_hostile_session(home: Served, tabs: Tabs) -> None:
-    """Words of megabytes, control characters and markup are text, also in what comes later."""
-    session = home.put(hostile(3000), name=EVIL)
-    page = opened(home, tabs, session, "#target=1")
-    expect(shown(page)).to_contain_text("of 5,000,000 characters")
-    expect(page).to_have_title(re.compile("window.owned"))
-    session.say("late", "2999", "user", f"{EVIL} \x1b[31mlate")
-    expect(page.locator("#count")).to_contain_text("3,002 entries")
-    page.locator("#search").fill("onerror late")
-    expect(page.locator("#tree .row")).to_have_count(1)
-    press(page, "Enter", "Enter")
-    expect(shown(page)).to_contain_text("late")
-    assert page.evaluate("window.owned") is None
-    assert "\x1b" not in page.evaluate("document.body.textContent")
-    until(lambda: home.world.row(session.id)["messageCount"] >= 3001, "the count")

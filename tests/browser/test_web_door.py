@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterator
 from http.cookies import SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 
 from indexerd.web.auth import open_page
 from indexerd.web.pages import asset
-from tests.browser.served import Placed, Served, served
+from tests.browser.served import Placed, Served
 from tests.browser.site import site
 from tests.browser.tabs import Tabs
 
@@ -30,13 +29,6 @@ RULES = (
     "require-trusted-types-for 'script'",
     "trusted-types 'none'",
 )
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One daemon and one view for all tests of this file."""
-    with served(tmp_path_factory.mktemp("door")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

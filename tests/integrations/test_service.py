@@ -222,13 +222,13 @@ def test_session_directories_that_hold_our_own_stay_writable(tmp_path: Path) -> 
     """A meta directory inside an agent's session directory must not be shut out (C6)."""
     text = '[agents.claude]\nmeta_dir = "~/.claude/projects/meta"\n'
     settings = load(text.encode(), "x.toml", {}).settings
-    where = host(tmp_path, Recorder(), PI_CODING_AGENT_SESSION_DIR="~")
-    install(where, settings)
+    install(where := host(tmp_path, Recorder()), settings)
     found = [line for line in unit_of(where) if line.startswith("ReadOnly")]
-
     assert "ReadOnlyPaths=-%h/.codex/sessions" in found
     assert not any(".claude/projects" in line for line in found)
-    assert f'ReadOnlyPaths="-{tmp_path}"' not in found
+
+    install(where := host(tmp_path, Recorder(), PI_CODING_AGENT_SESSION_DIR="~"))
+    assert f'ReadOnlyPaths="-{tmp_path}"' not in unit_of(where)
 
 
 @pytest.mark.parametrize("path", ["relative", "/a'b/indexerd", '/a"b', "/a\\b", "/a\nb", "/\udcff"])

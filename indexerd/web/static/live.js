@@ -10,12 +10,11 @@
   const { id, get, trouble } = indexerd.acts;
   const PAUSE = 1000; // ms between two requests
   const LONGEST = 60_000; // ms between two tries
-  const REST = 5; // times as long as a request took
   const STALE = 30 * 60_000; // ms after which a turn that is open goes on no more
   const down = el("p", "notice");
   const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
   const end = el("div", "end");
-  let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE, failures = 0, took = 0;
+  let atEnd = false, dirty = false, busy = false, timer = 0, last = -PAUSE, failures = 0;
   let up = true, toldUp = false, indexing = false, locked = false, bar = null;
 
   // -- what is new ----------------------------------------------------------------------------
@@ -23,8 +22,7 @@
   function refresh() {
     dirty = true;
     if (busy || timer || locked || document.hidden) return;
-    const usual = Math.max(PAUSE, REST * took); // of a long session each patch is some work
-    const pause = failures ? Math.min(LONGEST, usual * 2 ** failures) : usual;
+    const pause = Math.min(LONGEST, PAUSE * 2 ** failures);
     timer = setTimeout(run, Math.max(0, last + pause - performance.now()));
   }
 
