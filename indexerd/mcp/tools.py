@@ -454,7 +454,9 @@ def digest_session(talk: Conversation, session: str = "", dry_run: bool = False)
 
 
 def _only(value: Mapping[str, Any], fields: str) -> Answer:
-    return {key: value[key] for key in fields.split() if value.get(key) is not None}
+    """These of its fields, without those that say nothing."""
+    found = {key: value.get(key) for key in fields.split()}
+    return {key: one for key, one in found.items() if one is not None and one is not False}
 
 
 def _of_several(talk: Conversation, whose: str, fields: Answer) -> Answer:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.home import DAY, SECRET, Home, ids
+from tests.cli.home import SECRET, Home, ids
 from tests.e2e.world import World, until
 from tests.store.rows import fill, row, texts
 
@@ -102,19 +101,6 @@ def test_list_shows_what_is_gone_only_when_asked(home: Home) -> None:
     assert [home.cache.id, home.retry.id, home.gone.id, home.old.id] == ids(with_gone)
     plain = home.ix("list", "--archived", cwd=home.shop).stdout.splitlines()
     assert "\t(gone) A short-lived session\t" in plain[2]
-
-
-def test_list_takes_an_agent_a_time_and_a_limit(home: Home) -> None:
-    """--agent, --since as age, date or time, --limit."""
-    moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 2.5 * DAY))
-    for since in ("60h", moment):
-        found = home.json("list", "--all", "--since", since)
-        assert [home.cache.id, home.retry.id] == ids(found["sessions"]), since
-    assert len(home.json("list", "--all", "--since", "3w")["sessions"]) == 9
-    assert home.json("list", "--all", "--agent", "codex")["sessions"] == []
-    first = home.json("list", "--all", "--limit", "1")
-    assert [home.cache.id] == ids(first["sessions"])
-    assert "nextCursor" in first
 
 
 def test_a_list_is_as_long_as_asked_for(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ from click.testing import CliRunner, Result
 from indexerd.cli.backend import App
 from indexerd.cli.printing import PREFIX_MAX
 from indexerd.cli.sessions import family
-from indexerd.daemon.answers import Answers
 from tests.cli.home import HOSTILE
 from tests.e2e.world import World
 from tests.store.rows import fill, row, texts
@@ -97,13 +95,3 @@ def test_hostile_names_are_harmless(world: World) -> None:
     done = ran("a")
     assert (done.stdout + done.stderr).replace("\n", "").replace("\t", "").isprintable()
     assert [line.count("\t") for line in done.stdout.splitlines()] == [5, 5]
-
-
-def test_programs_get_the_methods_result(world: World) -> None:
-    """interfaces.md 4: with --json exactly that."""
-    store(world, born("a"), born("b", "a"))
-    index = texts(world.state)
-    answers = Answers(index, lambda: 0.0)
-    expected = answers.family_of(answers.row("b"))
-    index.store.close()
-    assert json.loads(ran("b", as_json=True).stdout) == expected

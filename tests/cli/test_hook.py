@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-import socket
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.home import INDEXERD
+from tests.fake_daemon import FakeDaemon
 
 ANSWERS: dict[str, Any] = {
     "hello": {"settings": {}},
@@ -39,55 +38,19 @@ ANSWERS: dict[str, Any] = {
 }
 
 
-class Fake:
-    """A daemon that answers with these, and remembers what it was asked."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.asked: list[dict[str, Any]] = []
-        self.answers = dict(ANSWERS)
-        self.reply: Callable[[dict[str, Any]], bytes | None] = self._reply
-        self._server = socket.socket(socket.AF_UNIX)
-        self._server.bind(str(path))
-        self._server.listen(8)
-        self._held: list[socket.socket] = []
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _reply(self, asked: dict[str, Any]) -> bytes | None:
-        result = self.answers[asked["method"]]
-        return json.dumps({"jsonrpc": "2.0", "id": asked["id"], "result": result}).encode()
-
-    def _serve(self) -> None:
-        while True:
-            sock, _ = self._server.accept()
-            self._held.append(sock)
-            with sock.makefile("rb") as lines:
-                line = lines.readline()
-            if not line:
-                return
-            self.asked.append(json.loads(line))
-            answer = self.reply(self.asked[-1])
-            if answer is not None:
-                sock.sendall(answer + b"\n")
-            if answer is not None:
-                sock.close()
-
-    def close(self) -> None:
-        """End the thread, by a connection that says nothing."""
-        with socket.socket(socket.AF_UNIX) as last:
-            last.connect(str(self.path))
-        self._thread.join(5)
-        for one in (*self._held, self._server):
-            one.close()
-
-
 @pytest.fixture
-def fake(tmp_path: Path) -> Iterator[Fake]:
+def fake(tmp_path: Path) -> Iterator[FakeDaemon]:
     """A fake daemon."""
-    made = Fake(tmp_path / "s.sock")
-    yield made
-    made.close()
+    made = FakeDaemon(tmp_path / "s.sock")
+    for method, answer in ANSWERS.items():
+        says(made, method, answer)
+    with made.running():
+        yield made
+
+
+def says(fake: FakeDaemon, method: str, answer: Any) -> None:
+    """Have a method answer this."""
+    fake.answers[method] = lambda _params: answer
 
 
 def run(socket_path: Path | str, said: bytes | dict[str, Any], agent: str = "claude") -> str:
@@ -121,7 +84,7 @@ def start(source: str) -> dict[str, Any]:
     return {"session_id": "me", "cwd": "/w", "hook_event_name": "SessionStart", "source": source}
 
 
-def test_a_prompt_with_references(fake: Fake) -> None:
+def test_a_prompt_with_references(fake: FakeDaemon) -> None:
     """S0.53, S1.38: every message is added, in order; what did not resolve is told to the user."""
     said = json.loads(run(fake.path, prompt("as in @@cache @@zebra @@deploy")))
     assert said["hookSpecificOutput"] == {
@@ -135,27 +98,27 @@ def test_a_prompt_with_references(fake: Fake) -> None:
     assert "Deploy one" in told[1]
     assert "Deploy two" in told[1]
     assert "\x1b" not in said["systemMessage"]
-    (asked,) = fake.asked
-    assert asked["method"] == "expand"
-    assert asked["params"]["maxBytes"] < 10_000  # more of it would be put into a file
-    held = {key: asked["params"][key] for key in ("text", "sessionId", "cwd")}
+    ((method, params),) = fake.asked
+    assert method == "expand"
+    assert params["maxBytes"] < 10_000  # more of it would be put into a file
+    held = {key: params[key] for key in ("text", "sessionId", "cwd")}
     assert held == {"text": "as in @@cache @@zebra @@deploy", "sessionId": "me", "cwd": "/w"}
 
 
-def test_codex_says_which_turn_it_is(fake: Fake) -> None:
+def test_codex_says_which_turn_it_is(fake: FakeDaemon) -> None:
     """The turn's id goes along; nothing is printed that Codex does not know."""
     said = json.loads(run(fake.path, prompt("as in @@cache", turn_id="t7"), "codex"))
     assert said.keys() == {"hookSpecificOutput", "systemMessage"}
-    assert fake.asked[0]["params"]["turnId"] == "t7"
+    assert fake.asked[0][1]["turnId"] == "t7"
 
 
-def test_a_question_is_asked_of_a_daemon_that_answers(fake: Fake) -> None:
+def test_a_question_is_asked_of_a_daemon_that_answers(fake: FakeDaemon) -> None:
     """A question may take long, and so the daemon must first say hello."""
     assert "the answer" in run(fake.path, prompt("@@cache: which store?"))
-    assert [one["method"] for one in fake.asked] == ["hello", "expand"]
+    assert [method for method, _ in fake.asked] == ["hello", "expand"]
 
 
-def test_a_prompt_without_references_asks_nobody(fake: Fake) -> None:
+def test_a_prompt_without_references_asks_nobody(fake: FakeDaemon) -> None:
     """No connection is opened; nothing is printed."""
     for text in ("plain", "a@b.c", "@one", ""):
         assert run(fake.path, prompt(text)) == ""
@@ -163,14 +126,14 @@ def test_a_prompt_without_references_asks_nobody(fake: Fake) -> None:
     assert fake.asked == []
 
 
-def test_nothing_found_prints_nothing(fake: Fake) -> None:
+def test_nothing_found_prints_nothing(fake: FakeDaemon) -> None:
     """An expansion without messages and failures is silence."""
-    fake.answers["expand"] = {"references": [], "messages": []}
+    says(fake, "expand", {"references": [], "messages": []})
     assert run(fake.path, prompt("see `@@code`")) == ""
     assert len(fake.asked) == 1
 
 
-def test_a_resumed_session_gets_its_context(fake: Fake) -> None:
+def test_a_resumed_session_gets_its_context(fake: FakeDaemon) -> None:
     """S4.18: at a resume alone, and each resume is one of its own."""
     for _ in range(2):
         said = json.loads(run(fake.path, start("resume")))
@@ -178,19 +141,19 @@ def test_a_resumed_session_gets_its_context(fake: Fake) -> None:
         assert said["hookSpecificOutput"]["additionalContext"].startswith("the context")
     for source in ("startup", "clear", "compact", "fork"):
         assert run(fake.path, start(source)) == ""
-    assert {one["method"] for one in fake.asked} == {"resume_context"}
-    assert [one["params"]["session"] for one in fake.asked] == ["me", "me"]
-    assert len({one["params"]["resumeId"] for one in fake.asked}) == 2
-    fake.answers["resume_context"] = {"text": None, "missingFiles": []}
+    assert {method for method, _ in fake.asked} == {"resume_context"}
+    assert [params["session"] for _, params in fake.asked] == ["me", "me"]
+    assert len({params["resumeId"] for _, params in fake.asked}) == 2
+    says(fake, "resume_context", {"text": None, "missingFiles": []})
     assert run(fake.path, start("resume")) == ""
 
 
-def test_a_long_context_is_cut_where_it_says_so(fake: Fake) -> None:
+def test_a_long_context_is_cut_where_it_says_so(fake: FakeDaemon) -> None:
     """S4.18: an agent shows only a preview of more than it takes; the cut names the rest."""
     lines = "".join(f"- src/é{n}.py\n" for n in range(2000))
     one_line = "notes: " + ", ".join(f"é{n}" for n in range(4000)) + "\n"
     for text in (lines, one_line, "é" * 9000):
-        fake.answers["resume_context"] = {"text": f"[SESSION RESUMED]\n{text}---\n\n"}
+        says(fake, "resume_context", {"text": f"[SESSION RESUMED]\n{text}---\n\n"})
         said = json.loads(run(fake.path, start("resume")))
         told = said["hookSpecificOutput"]["additionalContext"]
         assert 8900 < len(told.encode()) <= 9000
@@ -199,7 +162,7 @@ def test_a_long_context_is_cut_where_it_says_so(fake: Fake) -> None:
         assert f"[SESSION RESUMED]\n{text}".startswith(head)
         assert f"[SESSION RESUMED]\n{text}"[len(head)] in "\n,é"
     short = "[SESSION RESUMED]\n" + "x" * 8900 + "\n---\n\n"
-    fake.answers["resume_context"] = {"text": short}
+    says(fake, "resume_context", {"text": short})
     said = json.loads(run(fake.path, start("resume")))
     assert said["hookSpecificOutput"]["additionalContext"] == short
 
@@ -212,7 +175,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("what", LONG)
-def test_a_prompt_that_is_too_long_is_told_so(fake: Fake, what: str) -> None:
+def test_a_prompt_that_is_too_long_is_told_so(fake: FakeDaemon, what: str) -> None:
     """What does not fit into a request goes through, and its user hears that, in one line."""
     said = json.loads(run(fake.path, prompt(LONG[what])))
     assert said.keys() == {"systemMessage"}
@@ -226,14 +189,14 @@ def test_a_prompt_that_is_too_long_is_told_so(fake: Fake, what: str) -> None:
 @pytest.mark.parametrize(
     "words", [["pi"], ["nonsense"], [""], [], ["claude", "--json"], ["claude", "x"], ["--help"]]
 )
-def test_other_agents_get_no_answer(fake: Fake, words: list[str]) -> None:
+def test_other_agents_get_no_answer(fake: FakeDaemon, words: list[str]) -> None:
     """Only Claude Code and Codex have hooks of ours; any other call is silent, and no error."""
     assert call(fake.path, prompt("as in @@cache"), *words) == ""
     assert fake.asked == []
 
 
 @pytest.mark.parametrize("end", [">/dev/full", ">&-", "2>&- >/dev/full", "| true"])
-def test_nobody_to_read_the_answer_is_no_error(fake: Fake, tmp_path: Path, end: str) -> None:
+def test_nobody_to_read_the_answer_is_no_error(fake: FakeDaemon, tmp_path: Path, end: str) -> None:
     """A full disk, a closed stream, a reader that has gone: exit 0, and not a word."""
     if "full" in end and not Path("/dev/full").exists():
         pytest.skip("no such device here")
@@ -269,36 +232,35 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("what", BAD_INPUT)
-def test_what_nobody_understands_is_passed_over(fake: Fake, what: str) -> None:
+def test_what_nobody_understands_is_passed_over(fake: FakeDaemon, what: str) -> None:
     """Broken or unknown input: exit 0, nothing printed, nobody asked."""
     assert run(fake.path, BAD_INPUT[what]) == ""
     assert fake.asked == []
 
 
-BAD_REPLIES: dict[str, Callable[[dict[str, Any]], bytes | None]] = {
-    "no JSON": lambda asked: b"oops",
-    "another shape": lambda asked: b'{"id": %d, "result": [1]}' % asked["id"],
-    "an error": lambda asked: b'{"id": %d, "error": {"code": 1, "message": "m"}}' % asked["id"],
-    "messages of another shape": lambda asked: (
-        b'{"id": %d, "result": {"references": [], "messages": [3]}}' % asked["id"]
-    ),
+BAD_REPLIES = {
+    "no JSON": b"oops\n",
+    "another shape": b'{"id": 1, "result": [1]}\n',
+    "an error": b'{"id": 1, "error": {"code": 1, "message": "m"}}\n',
+    "messages of another shape": {"references": [], "messages": [3]},
 }
 
 
 @pytest.mark.parametrize("what", BAD_REPLIES)
-def test_a_broken_answer_is_passed_over(fake: Fake, what: str) -> None:
+def test_a_broken_answer_is_passed_over(fake: FakeDaemon, what: str) -> None:
     """Whatever comes, or does not come: the prompt goes through, also one with a question."""
-    fake.reply = BAD_REPLIES[what]
+    for method in ANSWERS:
+        says(fake, method, BAD_REPLIES[what])
     assert run(fake.path, prompt("@@cache")) == ""
     assert run(fake.path, prompt("@@cache: why?")) == ""
     assert run(fake.path, start("resume")) == ""
 
 
-def test_a_daemon_that_hangs_is_not_waited_for(fake: Fake) -> None:
+def test_a_daemon_that_hangs_is_not_waited_for(fake: FakeDaemon) -> None:
     """No answer at all: silence after a moment, also where a question was to be asked."""
-    fake.reply = lambda asked: None
+    says(fake, "hello", b"")
     assert run(fake.path, prompt("@@cache: why?")) == ""
-    assert [one["method"] for one in fake.asked] == ["hello"]
+    assert [method for method, _ in fake.asked] == ["hello"]
 
 
 def test_without_a_daemon_nothing_is_said(tmp_path: Path) -> None:
@@ -309,8 +271,8 @@ def test_without_a_daemon_nothing_is_said(tmp_path: Path) -> None:
         assert run(path, start("resume")) == ""
 
 
-def test_half_characters_do_not_reach_the_agent(fake: Fake) -> None:
+def test_half_characters_do_not_reach_the_agent(fake: FakeDaemon) -> None:
     """A lone surrogate, in and out, does not make JSON that a strict reader refuses."""
-    fake.answers["expand"] = {"references": [], "messages": [{"content": "half \ud83d"}]}
+    says(fake, "expand", {"references": [], "messages": [{"content": "half \ud83d"}]})
     said = run(fake.path, json.dumps(prompt("@@cache \udc00")).encode())
     assert json.loads(said)["hookSpecificOutput"]["additionalContext"] == "half ?"

@@ -219,24 +219,6 @@ def test_closed_streams_are_borne(home: Home, argv: str) -> None:
     assert done.returncode == expected
 
 
-def test_a_directory_that_was_removed_is_borne(home: Home) -> None:
-    """Without a current directory all projects are meant."""
-    for argv in ("complete", "list"):
-        gone = home.world.root / "gone"
-        gone.mkdir()
-        script = f'rmdir ../gone; exec "$0" -m indexerd {argv}'
-        done = subprocess.run(
-            ["/bin/sh", "-c", script, INDEXERD[0]],
-            env=home.world.env,
-            cwd=gone,
-            capture_output=True,
-            timeout=30,
-            check=False,
-        )
-        assert (done.returncode, done.stderr) == (0, b"")
-        assert home.pet.id.encode() in done.stdout
-
-
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_an_encoding_that_lacks_characters_is_borne(home: Home, encoding: str) -> None:
     """Lines show what is missing as an escape; JSON stays the same value."""

@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socketserver
-import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from indexerd.mcp.daemon import DaemonAccess
 from indexerd.mcp.server import session_server
 from indexerd.paths import places
 from indexerd.privacy.sanitize import harmless
+from tests.fake_daemon import FakeDaemon
 
 ID = "0190aaaa-0000-7000-8000-000000000001"
 KEY = "AKIAIOSFODNN7EXAMPLE"
@@ -76,14 +74,13 @@ def row(session_id: str = ID, **more: Any) -> dict[str, Any]:
     return base | more
 
 
-class Daemon:
-    """A daemon that says what it was told to, and remembers what it was asked."""
+class Daemon(FakeDaemon):
+    """A daemon whose sessions are hostile."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.asked: list[tuple[str, dict[str, Any]]] = []
+        super().__init__(path)
         self.rows = [row()]
-        self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {
+        self.answers = {
             "hello": lambda params: {"settings": {"queryTimeoutSeconds": 30.0}},
             "get": lambda params: {
                 "session": self.rows[0],
@@ -119,42 +116,6 @@ class Daemon:
             "get_relevant_context": lambda params: {"text": "{}", "context": {"files": [HOSTILE]}},
             **long_answers(),
         }
-
-    def params(self, method: str) -> list[dict[str, Any]]:
-        """What was asked by one method."""
-        return [params for name, params in self.asked if name == method]
-
-    def answer(self, line: bytes) -> bytes:
-        """One line of the protocol for another."""
-        asked = json.loads(line)
-        self.asked.append((asked["method"], asked["params"]))
-        found = self.answers[asked["method"]](asked["params"])
-        told = {"error": found} if isinstance(found, dict) and "data" in found else {}
-        reply = {"jsonrpc": "2.0", "id": asked["id"], **(told or {"result": found})}
-        return json.dumps(reply).encode() + b"\n"
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Listen on the socket; gone without a trace afterwards."""
-        daemon = self
-
-        class Handler(socketserver.StreamRequestHandler):
-            def handle(self) -> None:
-                for line in self.rfile:
-                    self.wfile.write(daemon.answer(line))
-
-        class Server(socketserver.ThreadingUnixStreamServer):
-            daemon_threads = True
-
-        with Server(str(self.path), Handler) as server:
-            thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-            thread.start()
-            try:
-                yield
-            finally:
-                server.shutdown()
-                thread.join()
-                self.path.unlink()
 
 
 def long_answers() -> dict[str, Callable[[dict[str, Any]], Any]]:
