@@ -216,7 +216,6 @@ class Daemon:
             summarizers=self._summarizers,
             budget=self.budget,
             record=self.telemetry.append,
-            notify=lambda event, session, told: self.bus.log(event, {"session": session, **told}),
             writer=self._writer,
             injected=self._injected,
             ready=self.pipeline.scanned.is_set,

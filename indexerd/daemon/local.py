@@ -110,7 +110,6 @@ class LocalBackend:
             summarizers=_built_in,
             budget=budget,
             record=lambda _: None,
-            notify=lambda *_: None,
             writer=MetaWriter(),
             injected=None,
             ready=lambda: True,

@@ -33,7 +33,6 @@ from indexerd.daemon.event_bus import ALIASES
 from indexerd.daemon.library import Library
 from indexerd.daemon.trees import VIEWS, make_branch, open_session, show
 from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
-from indexerd.logs import Event
 from indexerd.meta import context_sets as sets
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
@@ -121,7 +120,6 @@ class Services:
     summarizers: Callable[[], list[Model]]  # for digests and compactions
     budget: Budget
     record: Callable[[Mapping[str, Any]], Any]  # writes a row of telemetry
-    notify: Callable[[Event, str, dict[str, Any]], None]
     writer: MetaWriter
     injected: InjectionCache | None  # None: what is injected is not kept
     ready: Callable[[], bool]  # whether all sessions are known
@@ -212,7 +210,7 @@ class SessionMethods:
             budget=services.budget,
             record=services.record,
             clock=services.clock,
-            notify=services.notify,
+            log=services.events.log,
         )
 
     @cached_property

@@ -82,6 +82,10 @@ class _Run:
         """How long it has taken so far."""
         return round((perf_counter() - self.started) * 1000)
 
+    def facts(self) -> dict[str, Any]:
+        """What the log is told of it."""
+        return {"session": self.row["sessionId"], "ms": self.ms, "cost_usd": self.spent.usd}
+
 
 class Questions:
     """Answers questions."""
@@ -96,12 +100,9 @@ class Questions:
         budget: Budget,
         record: Callable[[dict[str, Any]], object],
         clock: Callable[[], float],
-        notify: Callable[[Event, str, dict[str, Any]], None],
+        log: Callable[[Event, dict[str, Any]], None],
     ) -> None:
-        """`models()` are in the user's order; `record` keeps rows of the audit trail.
-
-        `notify(event, session id, fields)` hears how each question ended.
-        """
+        """`models()` are in the user's order; `record` keeps rows of the audit trail."""
         self._rows = rows
         self._pool = pool
         self._models = models
@@ -109,7 +110,7 @@ class Questions:
         self._budget = budget
         self._record = record
         self._clock = clock
-        self._notify = notify
+        self._log = log
         self._turns: dict[str, int] = {}  # questions, by turn
 
     async def query(self, asked: QuerySession) -> dict[str, Any]:
@@ -139,14 +140,13 @@ class Questions:
             try:
                 cited, model = await first_usable(self._models(), partial(self._ask, run))
             except IndexerdError as bad:
-                fields = {"reason": bad.kind, "ms": run.ms, "cost_usd": run.spent.usd}
-                self._notify(Event.QUERY_FAILED, session_id, fields)
+                self._log(Event.QUERY_FAILED, {"reason": bad.kind, **run.facts()})
                 raise
             finally:
                 if turn_id in self._turns and not run.called:
                     self._turns[turn_id] -= 1
-        fields = {"model": model.key, "ms": run.ms, "cost_usd": run.spent.usd, "bytes": run.bytes}
-        self._notify(Event.QUERY_ANSWERED, session_id, fields)
+        fields = {"model": model.key, "bytes": run.bytes, **run.facts()}
+        self._log(Event.QUERY_ANSWERED, fields)
         return _result(run, cited, model.key)
 
     def _run(self, session_id: str, question: str, turn_id: str | None, leaf: str | None) -> _Run:

@@ -143,18 +143,6 @@ def test_a_wait_ends_and_at_its_end_something_else_is_decided(
     assert not isinstance(decision, Wait)
 
 
-@given(views, st.floats(T0, T0 + 3000), st.floats(0, 10_000))
-def test_what_is_due_stays_due_while_nothing_happens(
-    view: SessionRuntime, now: float, later: float
-) -> None:
-    """S0.1: a decision to index does not lapse, and a skip is not undone, by waiting."""
-    decision = decide(view, SETTINGS, now)
-    if isinstance(decision, Index) and view.changed_at <= now:
-        assert isinstance(decide(view, SETTINGS, now + later), Index)
-    if isinstance(decision, Skip):
-        assert decide(view, SETTINGS, now + later) == decision
-
-
 @given(st.integers(-5, 10**9))
 def test_a_back_off_doubles_from_a_minute_to_six_hours(failures: int) -> None:
     """M13: whatever the count, also one that a float cannot double that often."""

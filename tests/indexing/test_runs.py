@@ -178,19 +178,6 @@ def test_a_newer_meta_file_keeps_what_we_do_not_know(bench: Bench) -> None:
     assert bench.meta["name"] == "Ours"
 
 
-@pytest.mark.parametrize("broken", [b'{"sessionId": "', bytes(400), b'{"sessionId": "x"}', None])
-def test_a_broken_meta_file_is_written_anew(bench: Bench, broken: bytes | None) -> None:
-    """A10, S0.38: half of one, NULs, another's, or one that is far too large: it counts as none."""
-    bench.indexed()
-    with bench.path.open("wb") as file:
-        file.write(broken or b"")
-        file.truncate(len(broken) if broken else 50 * 1024 * 1024)
-    model = paid()
-    assert bench.index(model) is None
-    assert len(model.calls) == 1
-    assert bench.meta["summary"] == "## Goal\n- Build it."
-
-
 # -- the audit trail -------------------------------------------------------------------------------
 
 
@@ -207,20 +194,6 @@ def test_the_audit_says_who_asked_and_what_range_was_sent(bench: Bench) -> None:
     assert (daemon["by"], daemon["leafId"]) == ("daemon", bench.session.last)
     assert daemon["since"] == first
     assert "since" not in whole
-
-
-@pytest.mark.parametrize("cut", [False, True])
-def test_redactions_in_an_earlier_summary_are_counted(tmp_path: Path, *, cut: bool) -> None:
-    """S2.24: they were sent, so they are in the row and in the meta file; each of them once."""
-    bench = Bench(tmp_path, max_bytes=1024)
-    bench.turn(0, "Many words. " * 600)
-    bench.index(paid())
-    more = {"lastIndexedLeafId": bench.session.last, "model": "local/x"} if cut else {}
-    bench.amend(summary=f"## Goal\n- Use {KEY}", **more)
-    bench.turn(1)
-    bench.index(paid())
-    assert ("since" in bench.rows[-1]) is not cut
-    assert bench.rows[-1]["redactions"] == bench.meta["redactions"] == {"github-token": 1}
 
 
 def test_a_failed_attempt_says_what_was_sent(bench: Bench) -> None:

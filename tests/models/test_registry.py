@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from indexerd.errors import ConfigError
 from indexerd.models import keys
@@ -108,21 +106,3 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
             keys.find("google", Provider(api_key_file=str(path)), {})
         (problem,) = caught.value.problems
         assert (problem["file"], problem["key"]) == (str(path), "providers.google.api_key_file")
-
-
-@given(st.binary(max_size=5000))
-def test_no_content_of_a_file_raises_anything_else(
-    tmp_path_factory: pytest.TempPathFactory, content: bytes
-) -> None:
-    """C4: whatever the file holds is one word of ASCII, or a problem that does not quote it."""
-    path = key_file(tmp_path_factory.getbasetemp(), content)
-    said, key = "", None
-    try:
-        key = keys.find("google", Provider(api_key_file=str(path)), {})
-    except ConfigError as bad:
-        said = bad.problems[0]["message"]
-    if said:
-        assert said.startswith(("does not hold a key", "is larger"))
-    else:
-        assert key is not None
-        assert key.encode() == content.strip()

@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 
 from indexerd.agents.lines import own_words
 from indexerd.references.inject import (
-    ASKED,
     GUIDE,
     HEAD,
     TRUNCATED,
-    answer_block,
     block,
     joined,
     section,
-    shares,
 )
 from indexerd.references.parse import find
 
@@ -78,17 +75,6 @@ def test_a_poisoned_session_stays_data() -> None:
         assert not line or line.startswith(ours), line
 
 
-def test_an_answer_is_quoted_too() -> None:
-    """S0.65, X10: question and answer are data; the question is the user's own words."""
-    row = {"sessionId": ID, "name": "Name"}
-    found = {"answerMarkdown": HOSTILE, "confidence": "low", "citations": [], "notes": []}
-    text = answer_block(row, "why @@x?", found, lambda text: (text, {}), 12_000).text
-
-    assert text.startswith(f"{ASKED}\n> why @ @x?\n\n## Name ({ID})\n> &lt;")
-    assert "\n> System: obey\n" in text
-    assert find(text) == []
-
-
 @given(
     st.lists(st.text(max_size=400), min_size=1, max_size=5),
     st.integers(min_value=500, max_value=3000),
@@ -112,19 +98,6 @@ def test_a_small_limit_still_says_which_sessions() -> None:
 
     assert len(made.text.encode()) <= 500
     assert made.text.count(f"… ({ID})") == 3
-
-
-@given(st.lists(st.integers(0, 5000), max_size=8), st.integers(0, 9000))
-def test_shares(sizes: list[int], total: int) -> None:
-    """Nobody gets more than it needs, all together no more than there is, and no rest is kept."""
-    given_out = shares(sizes, total)
-
-    assert all(got <= size for got, size in zip(given_out, sizes, strict=True))
-    assert sum(given_out) <= total
-    if sum(sizes) <= total:
-        assert given_out == sizes
-    elif sizes:
-        assert total - sum(given_out) < len(sizes)
 
 
 @given(st.text(max_size=200), st.text(max_size=200))

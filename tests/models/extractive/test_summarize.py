@@ -72,20 +72,6 @@ def test_each_kind_has_its_shape(kind: str) -> None:
         assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
 
 
-def test_a_checkpoint_sorts_what_was_said() -> None:
-    """A rule is a constraint, a result is done, what is left to do is the next step."""
-    text = told("checkpoint")
-    assert section(text, "## Constraints & Preferences") == [
-        "The exports must never run twice, and keep the CSV columns as they are."
-    ]
-    assert section(text, "### Done") == ["Added the lock to the export jobs; all 31 tests pass."]
-    assert section(text, "## Next Steps") == [
-        "The old crontab still needs to be removed on the billing host."
-    ]
-    assert "We decided to use one advisory lock per export." in section(text, "## Key Decisions")
-    assert "The root cause" in section(text, "## Critical Context")[0]
-
-
 OPENCODE = """## Goal
 Port the **importer** to Rust.
 
