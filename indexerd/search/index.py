@@ -63,7 +63,7 @@ class Message(NamedTuple):
     text: str
 
 
-class Texts(msgspec.Struct, frozen=True, array_like=True):
+class About(msgspec.Struct, frozen=True, array_like=True):
     """What a session is found by, beside its id and its messages."""
 
     name: str
@@ -75,7 +75,7 @@ class Texts(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_texts = msgspec.msgpack.Decoder(Texts).decode
+_texts = msgspec.msgpack.Decoder(About).decode
 _message = msgspec.msgpack.Decoder(Message).decode
 
 
@@ -233,9 +233,9 @@ class TextIndex:
         return self.store.mark(session_id)
 
     @property
-    def pending(self) -> int:
-        """Sessions that were added to, and are not found yet."""
-        return len(self._marks.keys() | self._hashes.keys()) or int(self._dirty)
+    def pending(self) -> bool:
+        """Whether something was added that is not found yet."""
+        return bool(self._marks or self._hashes or self._dirty)
 
     def commit(self) -> None:
         """Have all be found that was added."""
@@ -418,7 +418,7 @@ def _schema() -> tantivy.Schema:
     builder.add_unsigned_field("row", stored=True, indexed=True, fast=True)
     builder.add_unsigned_field("copy", stored=True, indexed=True)
     builder.add_bytes_field("held", stored=True)
-    for name in ("message", "id", *Texts.__struct_fields__):
+    for name in ("message", "id", *About.__struct_fields__):
         builder.add_text_field(name, tokenizer_name="words", index_option="position")
     return builder.build()
 
@@ -431,7 +431,7 @@ def _tokenizer() -> tantivy.TextAnalyzer:
     return builder.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
 
 
-def _document(session_id: str, kind: str, held: Texts | Message) -> Document:
+def _document(session_id: str, kind: str, held: About | Message) -> Document:
     document = Document()
     document.add_text("session", session_id)
     document.add_unsigned("owner", int.from_bytes(hashed(session_id, size=8)))
@@ -440,7 +440,7 @@ def _document(session_id: str, kind: str, held: Texts | Message) -> Document:
     return document
 
 
-def _about_document(session_id: str, texts: Texts) -> Document:
+def _about_document(session_id: str, texts: About) -> Document:
     document = _document(session_id, "about", texts)
     document.add_text("id", indexable(session_id))
     for name in texts.__struct_fields__:
@@ -459,7 +459,7 @@ def _message_document(session_id: str, message: Message) -> Document:
     return document
 
 
-def about_in(document: Document) -> Texts:
+def about_in(document: Document) -> About:
     """Give the texts of a session's document."""
     return _texts(document.get_first("held"))  # type: ignore[arg-type]  # the schema says so
 
@@ -476,7 +476,7 @@ def copy_of(session_id: str, message: Message) -> int:
     return int.from_bytes(hashed(entry, text, size=8))
 
 
-def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> Texts:
+def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
     tags = row.get("tags")
     cwd = shown_path(names.cwd)
     above = cwd.rstrip("/") + "/"
@@ -489,10 +489,10 @@ def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> Texts:
         "\n".join(dict.fromkeys(one.removeprefix(above) for one in paths)),
         cwd,
     )
-    return Texts(*(storable(one[:TEXT_MAX]) for one in texts))
+    return About(*(storable(one[:TEXT_MAX]) for one in texts))
 
 
-def _hash(texts: Texts) -> bytes:
+def _hash(texts: About) -> bytes:
     return hashed(*msgspec.structs.astuple(texts))
 
 
