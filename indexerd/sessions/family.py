@@ -18,8 +18,10 @@ from indexerd.times import iso_ms
 
 Relation = Literal["root", "fork", "resumed", "subagent"]
 Row = Mapping[str, Any]
-_TOLD = ("sessionId", "name", "agent", "cwd", "state", "archived", "gone")
-_THEN = ("createdAt", "modifiedAt")
+_TOLD = (
+    *("sessionId", "name", "agent", "cwd", "state", "archived", "gone", "createdAt", "modifiedAt"),
+    *("userMessageCount", "parentSessionId"),
+)
 
 
 class Link(NamedTuple):
@@ -91,15 +93,8 @@ def relation(row: Row, above: Row | None, *, named: bool, carries_on: bool | Non
 
 def member(row: Row, depth: int, how: Relation) -> dict[str, Any]:
     """What is told of one session."""
-    return {
-        **{key: row[key] for key in _TOLD},
-        "subagent": bool(row.get("subagent")),
-        **{key: row[key] for key in _THEN},
-        "userMessageCount": row["userMessageCount"],
-        "parentSessionId": row.get("parentSessionId"),
-        "relation": how,
-        "depth": depth,
-    }
+    told = {key: row.get(key) for key in _TOLD}
+    return told | {"subagent": bool(row.get("subagent")), "relation": how, "depth": depth}
 
 
 class Parent(NamedTuple):
@@ -205,10 +200,8 @@ def _forked(card: SessionInfo, older: list[SessionInfo]) -> list[SessionInfo]:
 
 def _relations(card: SessionInfo) -> tuple[object, ...]:
     title = card.agent_title if card.agent == _TITLED else None
-    return (
-        *(card.path, card.parent_id, card.parent, card.first, card.born_ms),
-        *(card.fork_of, title),
-    )
+    copied = (card.first, card.born_ms, card.fork_of, title)
+    return (card.path, card.parent_id, card.parent, *copied)
 
 
 def _parents(card: SessionInfo) -> list[str]:

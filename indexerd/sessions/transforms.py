@@ -1,8 +1,8 @@
 """Rules that change a context on its way out, and nothing else (S1.37).
 
 In: what a model would get, message by message, and rules as data, `{"rule": "prune", …}`. Out:
-new messages, each with its place among the old ones. Nothing is stored, no input is changed, and
-what one output was made of does not show in the next.
+new messages. Nothing is stored, no input is changed, and what one output was made of does not show
+in the next.
 
     prune     protectTokens, protectTurns: of tools' results only those among the newest so many
               tokens of results, or within the newest so many turns, keep their texts
@@ -11,16 +11,15 @@ what one output was made of does not show in the next.
     truncate  chars, keep, roles: of a text longer than that, head, tail or both, and how many
               characters are left out
 
-Rules hold one after the other. An id means the place at which its entry stood at first, whatever
-an earlier rule has put there since. The same rule again changes nothing; prune and truncate never
-make a text longer, and no rule makes more messages.
+Rules hold one after the other. The same rule again changes nothing; prune and truncate never make a
+text longer, and no rule makes more messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, field
@@ -72,14 +71,6 @@ Rule = Prune | Summary | Truncate
 _Rules = Annotated[list[Rule], Meta(max_length=20)]
 
 
-class Placed(NamedTuple):
-    """A message, and the first and last of the old ones that it stands for."""
-
-    message: ContextMessage
-    first: int
-    last: int
-
-
 def rules_of(given: Any) -> list[Rule]:
     """Rules out of JSON; null is none. UsageError says which one is wrong, and how."""
     try:
@@ -94,87 +85,62 @@ def rules_of(given: Any) -> list[Rule]:
     return rules
 
 
-def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[Placed]:
+def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[ContextMessage]:
     """The messages after all rules, in their order; calls and thoughts stay with their texts.
 
     UsageError where a rule names an entry that no message comes from.
     """
-    placed = [Placed(one, at, at) for at, one in enumerate(messages)]
-    places: dict[str, tuple[int, int]] = {}
-    for at, one in enumerate(placed):
-        first, _ = places.get(one.message.entry.id, (at, at))
-        places[one.message.entry.id] = first, at
+    found = list(messages)
     for rule in rules:
         if isinstance(rule, Prune):
-            placed = _pruned(placed, rule)
+            found = _pruned(found, rule)
         elif isinstance(rule, Summary):
-            placed = _summed_up(placed, rule, places)
+            found = _summed_up(found, rule)
         else:
-            placed = [_shortened(one, rule) for one in placed]
-    return placed
+            found = [_shortened(one, rule) for one in found]
+    return found
 
 
-def _pruned(placed: list[Placed], rule: Prune) -> list[Placed]:
+def _pruned(messages: list[ContextMessage], rule: Prune) -> list[ContextMessage]:
     """From the newest on: once a result goes beyond what is protected, all older ones do."""
     default = _PROTECT_TOKENS if rule.protect_turns is None else 0
     most = default if rule.protect_tokens is None else rule.protect_tokens
     tokens = turns = 0
-    spent = False
-    found: list[Placed] = []
-    for one in reversed(placed):
-        message = one.message
-        if message.role == "toolResult":
-            tokens += -(-len(message.text) // _TOKEN)
-            spent = spent or tokens > most
-            if spent and turns >= (rule.protect_turns or 0) and len(message.text) > len(CLEARED):
-                one = one._replace(message=replace(message, texts=(CLEARED,)))  # noqa: PLW2901 - the same place
-        elif message.role == "user":
-            turns += 1
-        found.append(one)
+    found: list[ContextMessage] = []
+    for one in reversed(messages):
+        turns += one.role == "user"
+        tokens += -(-len(one.text) // _TOKEN) if one.role == "toolResult" else 0
+        spent = tokens > most and turns >= (rule.protect_turns or 0)
+        clears = spent and one.role == "toolResult" and len(one.text) > len(CLEARED)
+        found.append(replace(one, texts=(CLEARED,)) if clears else one)
     return found[::-1]
 
 
-def _summed_up(
-    placed: list[Placed], rule: Summary, places: Mapping[str, tuple[int, int]]
-) -> list[Placed]:
-    start = 0 if rule.first is None else _place(rule.first, places)[0]
-    end = max((one.last for one in placed), default=0)
-    end = end if rule.last is None else _place(rule.last, places)[1]
-    if rule.first is not None and end < start:
+def _summed_up(messages: list[ContextMessage], rule: Summary) -> list[ContextMessage]:
+    ids = [one.entry.id for one in messages]
+    for named in (rule.first, rule.last):
+        if named is not None and named not in ids:
+            shown = clean_line(named, _WORD_MAX)
+            raise UsageError(f"no message of this context comes from entry {shown}")
+    start = 0 if rule.first is None else ids.index(rule.first)
+    end = len(ids) if rule.last is None else len(ids) - ids[::-1].index(rule.last)
+    if rule.first is not None and end <= start:
         raise UsageError("a summary rule's `to` stands before its `from`")
-    found: list[Placed] = []
-    at: int | None = None
-    last = 0
-    for one in placed:
-        within = one.first <= end and one.last >= start
-        if not within or (rule.roles and one.message.role not in rule.roles):
+    found: list[ContextMessage] = []
+    text, role = rule.text, rule.role or "compactionSummary"
+    for at, one in enumerate(messages):
+        if not start <= at < end or (rule.roles and one.role not in rule.roles):
             found.append(one)
-            continue
-        if at is None and rule.text is not None:
-            role = rule.role or "compactionSummary"
-            summary = ContextMessage(role, one.message.entry, (scrub(rule.text),))
-            found.append(Placed(summary, one.first, one.last))
-            at = len(found) - 1
-        last = max(last, one.last)
-    if at is not None:
-        found[at] = found[at]._replace(last=last)
+        elif text is not None:
+            found.append(ContextMessage(role, one.entry, (scrub(text),)))
+            text = None  # it stands where the first of them stood
     return found
 
 
-def _place(entry_id: str, places: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
-    found = places.get(entry_id)
-    if found is None:
-        shown = clean_line(entry_id, _WORD_MAX)
-        raise UsageError(f"no message of this context comes from entry {shown}")
-    return found
-
-
-def _shortened(one: Placed, rule: Truncate) -> Placed:
-    message = one.message
-    if len(message.text) <= rule.chars or (rule.roles and message.role not in rule.roles):
+def _shortened(one: ContextMessage, rule: Truncate) -> ContextMessage:
+    if len(one.text) <= rule.chars or (rule.roles and one.role not in rule.roles):
         return one
-    text = _cut(message.text, rule.chars, rule.keep)
-    return one._replace(message=replace(message, texts=(text,)))
+    return replace(one, texts=(_cut(one.text, rule.chars, rule.keep),))
 
 
 def _cut(text: str, chars: int, keep: str) -> str:

@@ -169,10 +169,10 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
     found = context_of(state, noted, level=LEVELS.get(session.info.agent))
     rows = [row for row in reversed(state.path()) if state.kind(row) is Kind.COMPACTION]
     past = [_compaction(read(row)) for row in rows]
-    messages = [one.message for one in transformed(found.messages, rules)]
     answer = {
         "messages": [
-            {"role": one.role, "text": one.text, "entryId": one.entry.id} for one in messages
+            {"role": one.role, "text": one.text, "entryId": one.entry.id}
+            for one in transformed(found.messages, rules)
         ],
         "model": found.model,
         "thinkingLevel": found.thinking_level,
@@ -188,8 +188,7 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
             return clipped(noted(row), keep)
 
         speeches = [one for step in context_entries(state, brief) for one in step.speeches]
-        changed = [one.message for one in transformed(speeches, rules)]
-        answer["serialized"] = serialize(changed)
+        answer["serialized"] = serialize(transformed(speeches, rules))
     return _head(session) | answer | _unread(state, shown)
 
 

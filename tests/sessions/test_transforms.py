@@ -46,7 +46,7 @@ any_rules = st.lists(prunes | truncates | summaries, max_size=4)
 
 def applied(messages: list[ContextMessage], *rules: dict[str, Any]) -> list[ContextMessage]:
     """The messages that come out."""
-    return [one.message for one in transformed(messages, rules_of(list(rules)))]
+    return transformed(messages, rules_of(list(rules)))
 
 
 def conversation(*spoken: tuple[str, str]) -> list[ContextMessage]:
@@ -61,16 +61,12 @@ def conversation(*spoken: tuple[str, str]) -> list[ContextMessage]:
 def test_the_same_rules_again_change_nothing(
     messages: list[ContextMessage], rules: list[Any]
 ) -> None:
-    """Each rule is idempotent; there are never more messages; each says what it stands for."""
+    """Each rule is idempotent; there are never more messages."""
     for rule in rules:
         once = applied(messages, rule)
         assert once == applied(messages, rule, rule)
         assert once == applied(once, rule)
-    placed = transformed(messages, rules_of(rules))
-    assert len(placed) <= len(messages)
-    assert [one.first for one in placed] == sorted({one.first for one in placed})
-    for one in placed:
-        assert one.message.entry.id == messages[one.first].entry.id
+    assert len(applied(messages, *rules)) <= len(messages)
 
 
 # -- each rule -----------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ FAILED_RESULT = code(Kind.TOOL, turn=Turn.FAILED, message=True)
 SUMMARY = code(Kind.COMPACTION)
 INTERRUPTED = code(Kind.ASSISTANT, turn=Turn.FAILED)
 OTHER = code(Kind.OTHER)
+_SYSTEM = code(Kind.SYSTEM)
 _QUIET = code(Kind.CUSTOM)  # said by a machine, and the model is not asked
 _SHELL = code(Kind.BASH)
 
@@ -79,6 +80,9 @@ class Said(NamedTuple):
         return KINDS[self.code & KIND_MASK]
 
 
+_ANSWERED = {turn: Said(packed) for turn, packed in ANSWERS.items()}
+
+
 def said(line: Line, *, child: bool = False) -> Said:
     """What a line is; `child`: of a sub-agent's file, where no human types."""
     if line.type == "attachment":
@@ -90,8 +94,8 @@ def said(line: Line, *, child: bool = False) -> Said:
             return Said(SUMMARY)
         stop = (line.message and line.message.stop_reason) or line.stop_reason
         turn = Turn.FAILED if line.is_api_error_message else _ENDS.get(stop, Turn.ENDED)
-        return Said(ANSWERS[turn])
-    return Said(code(Kind.SYSTEM) if line.type == "system" else OTHER)
+        return _ANSWERED[turn]
+    return Said(_SYSTEM if line.type == "system" else OTHER)
 
 
 def _user(line: Line, child: bool) -> Said:

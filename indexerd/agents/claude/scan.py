@@ -106,8 +106,10 @@ class _Scanner:
             self._titled(line.type, text)
             tree.seen += 1
             return
-        self._identify(line, at)
-        if talks:
+        copied = line.request_session_id or memory.foreign_ms or line.session_id != self._stem
+        if copied or tree.header is None or not (tree.header.cwd and tree.born_ms):
+            self._identify(line, at)
+        if talks and not (memory.main and tree.first):
             self._whose(line)
         if line.git_branch and line.git_branch != "HEAD":
             tree.git_branch = line.git_branch[:_BRANCH_MAX]

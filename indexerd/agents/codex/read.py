@@ -22,6 +22,8 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
+from msgspec import Raw
+
 from indexerd.agents.codex.human import said_by_event, said_in, summary_of
 from indexerd.agents.codex.lines import Fields, images_in, name_of, texts_of
 from indexerd.agents.lines import as_blocks, as_dict, as_list, parse, parse_object, string
@@ -124,9 +126,11 @@ def _output(item: Fields) -> Fields:
     }
 
 
-def failed(output: bytes) -> bool:
+def failed(output: bytes | Raw) -> bool:
     """Whether a tool's output, as JSON, says that the call came to nothing."""
-    head, ends = output[:_ENDS], output[:_ENDS] + output[-_ENDS:]
+    data = memoryview(output)
+    head = bytes(data[:_ENDS])
+    ends = head + bytes(data[-_ENDS:])
     if head.startswith(b'"{') and b"metadata" not in ends:
         return False  # another program's JSON
     if head.startswith((b"{", b'"{')):  # {"output": …, "metadata": {"exit_code": 1}}

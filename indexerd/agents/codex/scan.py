@@ -248,7 +248,7 @@ class _Scanner:
         elif kind.endswith(("_output", "_result")):
             memory.pending = max(0, memory.pending - 1)
             late = memory.tasks and not memory.open  # then it opens no turn again
-            came = _TOOL_FAILED if failed(bytes(item.output)) else Kind.TOOL
+            came = _TOOL_FAILED if failed(item.output) else Kind.TOOL
             self._add(Kind.CALL if late else came, item.id)
         elif kind == "agent_message":  # another agent said it
             self._add(Kind.CUSTOM, item.id)
