@@ -57,9 +57,9 @@ class Names:
         except OSError:
             return set()  # moved, or not mounted: nobody took a name back
         numbers = [int(one[1]) for one in map(_DATABASE.fullmatch, files) if one]
-        names = [INDEX, *([f"state_{max(numbers)}.sqlite"] if numbers else [])]
-        # What is not yet in the database stands in the file beside it.
+        names = [INDEX, *(f"state_{one}.sqlite" for one in sorted(numbers)[-1:])]
         paths = [f"{self._root}/{one}" for one in names]
+        # What is not yet in the database stands in the file beside it.
         places = {path: (look(path), look(f"{path}-wal")) for path in paths}
         if places == self._places:
             return set()
@@ -109,7 +109,7 @@ def _rows_of(database: sqlite3.Connection) -> Said:
     )
     said: Said = {}
     for thread_id, ms, name, title, *first in rows:
-        called = _line(name) or _title(title, first)
+        called = safe_line(string(name)) or _title(title, first)
         if called and isinstance(thread_id, str):
             said[thread_id] = (ms if isinstance(ms, int) else 0, called)
     return said
@@ -117,11 +117,6 @@ def _rows_of(database: sqlite3.Connection) -> Said:
 
 def _title(title: Any, first: list[Any]) -> str:
     """A title that someone gave, and not Codex itself from the first message."""
-    called, said = _line(title), [_line(one) for one in first if isinstance(one, str)]
-    if not said or any(one.startswith(called.rstrip("….")) for one in said):
-        return ""
-    return called
-
-
-def _line(text: Any) -> str:
-    return safe_line(string(text))
+    called, said = safe_line(string(title)), [safe_line(one) for one in map(string, first) if one]
+    own = not said or any(one.startswith(called.rstrip("….")) for one in said)
+    return "" if own else called

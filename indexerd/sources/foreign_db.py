@@ -36,16 +36,16 @@ _T = TypeVar("_T")
 
 
 class Files(NamedTuple):
-    """The files of a database; None where there is none."""
+    """The files of a database: what differs after a commit or a checkpoint."""
 
     main: Look
     wal: Look | None
-    shm: Look | None
+    shm: bool  # whether there is one; reading changes its stat
 
     @property
-    def content(self) -> tuple[Look, Look | None, bool]:
-        """What differs after a commit or a checkpoint."""
-        return self.main, self.wal, self.shm is None
+    def inode(self) -> tuple[int, int]:
+        """Device and inode of the database."""
+        return self.main.dev, self.main.ino
 
 
 def files_of(path: str) -> Files:
@@ -53,7 +53,7 @@ def files_of(path: str) -> Files:
     main = look(path)
     if main is None:
         raise FileNotFoundError(path)
-    return Files(main, look(f"{path}-wal"), look(f"{path}-shm"))
+    return Files(main, look(f"{path}-wal"), look(f"{path}-shm") is not None)
 
 
 @contextmanager
@@ -65,8 +65,8 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
     the files changed meanwhile, what was read must be dropped.
     """
     before = files_of(path)
-    alone = before.wal is None or (before.wal.size == 0 and before.shm is None)
-    if before.shm is None and not alone:  # a copy without it, or its owner is just closing it
+    alone = before.wal is None or not (before.wal.size or before.shm)
+    if not (alone or before.shm):  # a copy without it, or its owner is just closing it
         raise SessionUnreadableError(
             "the database has a write-ahead log without its index",
             hint="open and close it once with the program that wrote it",
@@ -103,7 +103,7 @@ def reading(path: str, ask: Callable[[sqlite3.Connection], _T], attempts: int = 
 
 def _changed(path: str, before: Files) -> bool:
     try:
-        return files_of(path).content != before.content
+        return files_of(path) != before
     except FileNotFoundError:
         return True
 

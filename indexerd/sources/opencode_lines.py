@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from indexerd.agents.lines import as_dict, as_list, parse_object, string
+from indexerd.agents.lines import as_dict, as_list, parse_object, string, time_ms
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.lines import Block
 
@@ -33,6 +33,7 @@ OUTPUTS = 4_000_000  # characters of all outputs of one message
 ERROR = 4_000  # characters of an error
 MIME = 100  # characters of a file's kind
 
+_OF_SESSION = ("parentID", "forkID", "title", "directory", "version")
 _OF_MESSAGE = ("role", "time", "finish", "parentID", "modelID", "providerID", "cost", "tokens")
 _OF_MESSAGE_2 = ("status", "outcome", "command")
 _OF_PART = {  # what is kept of a part, by its type; of one that we do not know, its type
@@ -45,23 +46,6 @@ Record = dict[str, Any]
 Parts = Callable[[str], Iterable[tuple[str, Record]]]
 
 _encode = msgspec.json.Encoder().encode
-
-
-class Session(NamedTuple):
-    """What a session's own record says. Times in ms since the epoch, 0 where there is none."""
-
-    id: str
-    parent_id: str
-    fork_id: str
-    title: str
-    directory: str
-    version: str
-    created: int
-    updated: int
-    archived: int
-    revert_message: str
-    revert_part: str
-    schema: int = 1
 
 
 class Message(NamedTuple):
@@ -90,15 +74,15 @@ class Lines:
     """The messages of one session, in full, by their places."""
 
     def __init__(
-        self, session: Session, find: Callable[[int], Message | None], parts: Parts
+        self, session: Record, find: Callable[[int], Iterator[Message]], parts: Parts
     ) -> None:
         self._session, self._find, self._parts = session, find, parts
 
     def at(self, offset: int, length: int) -> bytes:  # noqa: ARG002 - a message is whole
         """A message as it is now; SessionUnreadableError when it is there no more."""
         if not offset:
-            return session_line(self._session)
-        message = self._find(offset)
+            return _line(self._session)
+        message = next(self._find(offset), None)
         if message is None:
             raise SessionUnreadableError("the message is gone")
         return full_line(self._session, message, self._parts)
@@ -118,35 +102,28 @@ def decoded(data: bytes) -> Record | None:
         return None
 
 
-def session_line(one: Session) -> bytes:
-    """The first line of a session."""
-    revert = {"messageID": one.revert_message, "partID": one.revert_part or None}
-    time = {"created": one.created, "updated": one.updated, "archived": one.archived or None}
-    return _line(
-        {
-            "type": "session",
-            "schema": one.schema,
-            "id": one.id,
-            "parentID": one.parent_id or None,
-            "forkID": one.fork_id or None,
-            "title": one.title,
-            "directory": one.directory,
-            "version": one.version,
-            "time": time,
-            "revert": revert if one.revert_message else None,
-        }
-    )
+def session_of(session_id: str, held: Record, schema: int = 1) -> Record:
+    """The first line of a session, of what its own record holds. Times in ms; 0: none."""
+    time, revert = as_dict(held.get("time")), as_dict(held.get("revert"))
+    return {
+        "type": "session",
+        "schema": schema,
+        "id": session_id,
+        **{key: string(held.get(key)) for key in _OF_SESSION},
+        "time": {key: time_ms(time.get(key)) for key in ("created", "updated", "archived")},
+        "revert": {key: string(revert.get(key)) for key in ("messageID", "partID")},
+    }
 
 
-def brief_lines(session: Session, messages: Iterable[Message], parts: Parts) -> Iterator[Block]:
+def brief_lines(session: Record, messages: Iterable[Message], parts: Parts) -> Iterator[Block]:
     """A session's lines for a scan.
 
     Of an answer the parts matter only while its turn may still be open: those of older ones,
     most of what is stored, are not even read.
     """
-    yield Block(session_line(session), 0)
+    yield Block(_line(session), 0)
     rows = [(one.place, _fields(one, None)) for one in messages]
-    if session.schema == 1:  # ids wrap around (formats.md 4.2): time first
+    if session["schema"] == 1:  # ids wrap around (formats.md 4.2): time first
         rows.sort(key=lambda row: (row[1]["at"], row[1]["id"]))
     asked = [n for n, (_, line) in enumerate(rows) if line.get("role") == "user"]
     newest = asked[-1] if asked else 0
@@ -158,7 +135,7 @@ def brief_lines(session: Session, messages: Iterable[Message], parts: Parts) -> 
         yield Block(_line(line), place)
 
 
-def full_line(session: Session, message: Message, parts: Parts) -> bytes:
+def full_line(session: Record, message: Message, parts: Parts) -> bytes:
     """A message with all it says.
 
     An answer whose meaning hangs on the message that it answers, as a summary's, has the parts of
@@ -167,7 +144,7 @@ def full_line(session: Session, message: Message, parts: Parts) -> bytes:
     room = Room()
     line = _fields(message, room)
     line["parts"] += _visible(session, message.id, parts, room)
-    if session.parent_id:
+    if session["parentID"]:
         line["child"] = True
     parent = string(line.get("parentID"))
     if parent and (line.get("summary") or not (line.get("finish") or line.get("error"))):
@@ -224,13 +201,10 @@ def _inline(held: Record, room: Room | None) -> Iterator[Record]:
         yield _part(as_dict(one), room)
 
 
-def _visible(
-    session: Session, message_id: str, parts: Parts, room: Room | None
-) -> Iterator[Record]:
+def _visible(session: Record, message_id: str, parts: Parts, room: Room | None) -> Iterator[Record]:
     """A message's parts, without those that were reverted."""
-    cut = session.revert_part if message_id == session.revert_message else None
     for part_id, held in parts(message_id):
-        if part_id == cut:
+        if {"messageID": message_id, "partID": part_id} == session["revert"]:
             return
         yield _part(held, room)
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple
 
-from indexerd.agents.lines import as_dict, string, time_ms
+from indexerd.agents.lines import as_dict, time_ms
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources.cursor import Cursor, Look, is_same
@@ -30,10 +30,10 @@ from indexerd.sources.opencode_lines import (
     Lines,
     Message,
     Record,
-    Session,
     brief_lines,
     decoded,
     digest,
+    session_of,
 )
 from indexerd.sources.scan import Found
 from indexerd.sources.tail import opened, unreadable
@@ -119,36 +119,29 @@ class _Files:
         return held
 
     @cached_property
-    def session(self) -> Session | None:
+    def session(self) -> Record | None:
         """The session's own record; None while it is torn."""
         held = self.record(self._path)
-        if held is None:
-            return None
-        revert, when = as_dict(held.get("revert")), as_dict(held.get("time"))
-        texts = (string(held.get(key)) for key in ("title", "directory", "version"))
-        times = (time_ms(when.get(key)) for key in ("created", "updated", "archived"))
-        hidden = (string(revert.get(key)) for key in ("messageID", "partID"))
-        return Session._make(
-            (self._id, string(held.get("parentID")), "", *texts, *times, *hidden, 1)
-        )
+        return None if held is None else session_of(self._id, held)
 
-    def message(self, file: _File) -> Message | None:
-        """One message, if its record is whole."""
-        held = self.record(file.path)
-        if held is None:
-            return None
-        return Message(file.ino, file.id, time_ms(as_dict(held.get("time")).get("created")), held)
+    def read(self, place: int = 0) -> Iterator[Message]:
+        """The messages whose records are whole, or the one at a place."""
+        for file in self.messages:
+            if place in (0, file.ino) and (held := self.record(file.path)) is not None:
+                at = time_ms(as_dict(held.get("time")).get("created"))
+                yield Message(file.ino, file.id, at, held)
 
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """The parts of a message."""
-        for file in _records(f"{self._storage}/part/{message_id}"):
+        """The parts of a message; of an id that is none, as a record may hold it, nothing (X1)."""
+        directory = f"{self._storage}/part/{message_id}"
+        for file in _records(directory) if is_session_id(message_id) else ():
             if (held := self.record(file.path)) is not None:
                 yield file.id, held
 
 
 def _records(directory: str) -> list[_File]:
     """The records of a directory by name; none where it cannot be listed, or is a link."""
-    if not is_session_id(directory.rpartition("/")[2]) or os.path.islink(directory):  # noqa: PTH114 - paths here are text
+    if os.path.islink(directory):  # noqa: PTH114 - paths here are text
         return []
     try:
         with os.scandir(directory) as entries:
@@ -186,8 +179,7 @@ def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
     if held is not None and is_same(held, now):
         return now, None
     files = _Files(path)
-    messages = (one for one in map(files.message, files.messages) if one is not None)
-    found = list(brief_lines(files.session, messages, files.parts)) if files.session else []
+    found = list(brief_lines(files.session, files.read(), files.parts)) if files.session else []
     # Read once more where a record was torn, or where any changed meanwhile.
     again = files.torn or look(path) != now
     return Look(now.dev, now.ino, now.size, -1) if again else now, found
@@ -199,9 +191,4 @@ def lines(path: str) -> Iterator[Lines]:
     files = _Files(path)
     if files.session is None:
         raise SessionUnreadableError("the session is gone, or being written")
-    places = {one.ino: one for one in files.messages}
-
-    def find(place: int) -> Message | None:
-        return files.message(places[place]) if place in places else None
-
-    yield Lines(files.session, find, files.parts)
+    yield Lines(files.session, files.read, files.parts)

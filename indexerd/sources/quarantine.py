@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from pathlib import Path
 
 import msgspec
@@ -40,71 +41,58 @@ class Quarantine:
 
     def __init__(self, path: Path, store: StateStore, version: str) -> None:
         self._store = store
-        self._version = version
         self._suspects: dict[str, _Suspect] = {}
-        self._fd = -1
+        self._fd, noted = -1, ""
         with suppress(OSError):
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            noted = os.fsdecode(os.pread(self._fd, _PATH_MAX, 0).partition(b"\0")[0])
+        self._note(b"")
         with suppress(StateError):
             for key, one in store.notes(TOPIC, msgspec.msgpack.Decoder(_Suspect).decode).items():
                 self._suspects[os.fsdecode(bytes.fromhex(key))] = one
-        noted = self._note(None)
         for name, one in list(self._suspects.items()):
             if one.version != version or (name != noted and one.deaths < STARTS):
-                self._forget(name)  # it did not end us this time
-        if noted:
-            suspect = self._suspects.setdefault(noted, _Suspect(0, version))
-            suspect.deaths += 1
-            suspect.seen = None  # it had changed, or it would not have been read
-            self._keep(noted)
+                self.cleared(name)  # it did not end us this time
+        if noted:  # it had changed since it was set aside, or it would not have been read
+            known = self._suspects.get(noted)
+            self._keep(noted, _Suspect(known.deaths + 1 if known else 1, version))
 
-    def _note(self, path: str | None) -> str:
-        """Note what is read from now on; returns what was noted before."""
-        name = os.fsencode(path) if path else b""
-        held = b""
-        if self._fd >= 0:
-            with suppress(OSError):
-                held = b"" if path else os.pread(self._fd, _PATH_MAX, 0).partition(b"\0")[0]
+    def _note(self, name: bytes) -> None:
+        with suppress(OSError):
+            if self._fd >= 0:
                 os.pwrite(self._fd, (name + b"\0")[:_PATH_MAX], 0)
-        return os.fsdecode(held)
 
     @contextmanager
     def reading(self, path: str) -> Iterator[None]:
         """Around each step of reading a file."""
-        self._note(path)
+        self._note(os.fsencode(path))
         try:
             yield
         finally:
-            if self._fd >= 0:
-                with suppress(OSError):
-                    os.pwrite(self._fd, b"\0", 0)
+            self._note(b"")
 
     def cleared(self, path: str) -> None:
         """A file was read to its end."""
-        if path in self._suspects:
-            self._forget(path)
+        if self._suspects.pop(path, None):
+            with suppress(StateError):
+                self._store.note(TOPIC, os.fsencode(path).hex(), None)
 
     def bars(self, path: str, look: Callable[[], Look | None]) -> bool:
         """Whether a file is set aside as it is now."""
         suspect = self._suspects.get(path)
-        seen = look() if suspect is not None and suspect.deaths >= STARTS else None
-        if suspect is None or seen is None:
+        now = look() if suspect is not None and suspect.deaths >= STARTS else None
+        if suspect is None or now is None:
             return False
-        now = (seen.dev, seen.ino, seen.size, seen.mtime_ns)
         if suspect.seen is None:
-            suspect.seen = now
-            self._keep(path)
-        return suspect.seen == now
+            suspect.seen = astuple(now)
+            self._keep(path, suspect)
+        return suspect.seen == astuple(now)
 
-    def _keep(self, path: str) -> None:
+    def _keep(self, path: str, suspect: _Suspect) -> None:
+        self._suspects[path] = suspect
         with suppress(StateError):
-            packed = msgspec.msgpack.encode(self._suspects[path])
+            packed = msgspec.msgpack.encode(suspect)
             self._store.note(TOPIC, os.fsencode(path).hex(), packed)
-
-    def _forget(self, path: str) -> None:
-        del self._suspects[path]
-        with suppress(StateError):
-            self._store.note(TOPIC, os.fsencode(path).hex(), None)
 
     def close(self) -> None:
         """Close the file, which stays."""

@@ -18,7 +18,6 @@ import pytest
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.foreign_db import opened, reading
 
-REAL = Path(__file__).parents[3] / "shared" / "fixtures" / "real" / "opencode"
 OWNER = """
 import sqlite3, sys
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -150,20 +149,6 @@ def test_a_log_without_its_index_is_refused_not_ignored(tmp_path: Path) -> None:
         copied(tmp_path / "live.db", path, ("", "-wal"))
     with pytest.raises(SessionUnreadableError, match="write-ahead log"):
         reading(str(path), count)
-
-
-@pytest.mark.shared
-def test_the_real_database_is_read_as_its_client_left_it(tmp_path: Path) -> None:
-    """S3.9: opencode's own database, -wal and -shm beside it."""
-    if not REAL.is_dir():
-        pytest.skip("the shared fixtures are not beside this checkout")
-    for one in REAL.glob("opencode.db*"):
-        shutil.copy(one, tmp_path)
-    before = held(tmp_path)
-    asked = "SELECT (SELECT count(*) FROM session), (SELECT count(*) FROM part)"
-    found = reading(str(tmp_path / "opencode.db"), lambda db: db.execute(asked).fetchone())
-    assert found == (13, 210)
-    assert held(tmp_path) == before
 
 
 @pytest.mark.parametrize(

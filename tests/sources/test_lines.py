@@ -93,19 +93,6 @@ def test_which_lines_are_oversized_depends_on_their_length_alone(
     assert found == by_hand(data, 0, SMALL_LINE, SMALL_END)
 
 
-@given(streams, st.integers(1, 9))
-def test_byte_by_byte_a_line_comes_with_its_newline_and_not_before(data: bytes, step: int) -> None:
-    """F1: `offset` never passes an unfinished line, and nothing is handed out before its end."""
-    buffer = LineBuffer()
-    for at in range(0, len(data), step):
-        part = data[at : at + step]
-        found = buffer.feed(part)
-        assert bool(found) == (b"\n" in part)
-        seen = data[: at + len(part)]
-        assert buffer.offset == seen.rfind(b"\n") + 1
-        assert buffer.offset + buffer.pending == len(seen)
-
-
 @pytest.mark.usefixtures("_small")
 @given(
     data=st.binary(max_size=120).map(lambda one: one.replace(b"\n", b" ")), count=st.integers(1, 9)
@@ -119,16 +106,6 @@ def test_the_end_of_an_unfinished_line_is_known(data: bytes, count: int) -> None
     kept = min(count, SMALL_END) if len(data) > SMALL_LINE else count
     assert buffer.last(count)[-kept:] == data[-kept:]
     assert len(buffer.last(count)) <= count
-
-
-def test_a_new_line_forgets_the_one_before() -> None:
-    """`last` is of the unfinished line alone."""
-    buffer = LineBuffer()
-    buffer.feed(b"one\ntwo")
-    assert buffer.last(64) == b"two"
-    buffer.feed(b"\n")
-    assert buffer.last(64) == b""
-    assert buffer.pending == 0
 
 
 def test_memory_stays_bounded_whatever_a_lines_length() -> None:

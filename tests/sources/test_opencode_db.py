@@ -71,20 +71,11 @@ def test_a_session_begins_with_what_it_is(tmp_path: Path) -> None:
     rows = Rows(tmp_path / "opencode.db")
     revert = json.dumps({"messageID": "msg_1", "partID": "prt_1", "diff": "x" * 9000})
     path = rows.session("ses_a", parent_id="ses_0", time_archived=START, revert=revert)
-    assert rendered(path) == [
-        {
-            "type": "session",
-            "schema": 1,
-            "id": "ses_a",
-            "parentID": "ses_0",
-            "forkID": None,
-            "title": "A title",
-            "directory": "/work/demo",
-            "version": "1.18.33",
-            "time": {"created": START + 10, "updated": START + 10, "archived": START},
-            "revert": {"messageID": "msg_1", "partID": "prt_1"},
-        }
-    ]
+    [session] = rendered(path)
+    assert session["time"] == {"created": START + 10, "updated": START + 10, "archived": START}
+    assert session["revert"] == {"messageID": "msg_1", "partID": "prt_1"}
+    said = [session[key] for key in ("id", "parentID", "forkID", "title", "directory", "version")]
+    assert said == ["ses_a", "ses_0", "", "A title", "/work/demo", "1.18.33"]
 
 
 def test_messages_come_in_the_order_of_their_time(tmp_path: Path) -> None:
