@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -12,22 +11,24 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from indexerd.meta import reader as metas
 from indexerd.meta.writer import MetaWriter
-from tests.meta.writer_driver import SESSION, Driver, assert_intact, files, meta, path_in
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[Driver]:
-    """One driver for all the tests here."""
-    one = Driver()
-    yield one
-    one.close()
+from tests.meta.writer_driver import (
+    SESSION,
+    assert_intact,
+    files,
+    meta,
+    mounted,
+    path_in,
+    start,
+    traced,
+    wait,
+)
 
 
 @pytest.fixture
@@ -41,9 +42,9 @@ def held(tmp_path: Path) -> Path:
 # Killed, refused, interrupted
 
 
-def test_kill_at_every_system_call(driver: Driver, held: Path) -> None:
+def test_kill_at_every_system_call(held: Path) -> None:
     """A1: SIGKILL at any call of a write leaves the old or the new file, whole; temps are swept."""
-    clean = driver.traced(None, "write", held, generation=1)[1]
+    clean = traced(None, "write", held, generation=1)[2]
     counts = Counter(call.split("(")[0] for call in clean)
     assert counts["fsync"] == 2
     assert counts["renameat"] + counts["renameat2"] + counts["rename"] == 1
@@ -52,8 +53,8 @@ def test_kill_at_every_system_call(driver: Driver, held: Path) -> None:
         for when in range(1, count + 1):
             MetaWriter().write_meta(held, meta(0))
             inject = f"{name}:signal=KILL:when={when}"
-            answer, calls = driver.traced(inject, "write", held, generation=1)
-            assert os.WTERMSIG(answer["status"]) == signal.SIGKILL, (inject, calls)
+            status, _, calls = traced(inject, "write", held, generation=1)
+            assert os.WTERMSIG(status) == signal.SIGKILL, (inject, calls)
             data = path_in(held).read_bytes()
             assert data in {meta(0).to_json(), meta(1).to_json()}, inject
             survivors.add(data)
@@ -78,19 +79,15 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("step", "error"), FAILURES)
-def test_failure_at_any_step_keeps_the_old_file(
-    driver: Driver, held: Path, step: str, error: str
-) -> None:
+def test_failure_at_any_step_keeps_the_old_file(held: Path, step: str, error: str) -> None:
     """A3, A4: whatever fails before the rename, the old file stays and the temp goes."""
-    clean = driver.traced(None, "write", held, generation=1)[1]
+    clean = traced(None, "write", held, generation=1)[2]
     MetaWriter().write_meta(held, meta(0))
     opens = [call for call in clean if call.startswith("openat")]
     temp = next(n for n, call in enumerate(opens, 1) if "O_CREAT" in call)
-    inject = f"openat:error={error}:when={temp}" if step == "temp" else f"{step}:error={error}"
-    answer, calls = driver.traced(
-        f"{inject}:when=1" if step != "temp" else inject, "write", held, generation=1
-    )
-    result = answer["result"]
+    inject = f"{step}:error={error}:when=1"
+    inject = f"openat:error={error}:when={temp}" if step == "temp" else inject
+    _, (result,), calls = traced(inject, "write", held, generation=1)
     assert result["upstream"] == error, (result, calls)
     assert str(path_in(held)) in result["error"]
     assert error in result["error"]
@@ -100,10 +97,10 @@ def test_failure_at_any_step_keeps_the_old_file(
         assert not any(call.startswith("rename") for call in calls)
 
 
-def test_failed_fsync_is_not_repeated(driver: Driver, held: Path) -> None:
+def test_failed_fsync_is_not_repeated(held: Path) -> None:
     """A5: after EIO no descriptor is fsynced again; the next write starts with a new file."""
-    answer, calls = driver.traced("fsync:error=EIO:when=1", "again", held, generation=1)
-    first, second, third = answer["result"]
+    _, said, calls = traced("fsync:error=EIO:when=1", "write", held, generation=1, times=3)
+    first, second, third = said
     assert first["upstream"] == "EIO"
     assert second["changed"]
     assert third == second | {"changed": False}
@@ -114,19 +111,19 @@ def test_failed_fsync_is_not_repeated(driver: Driver, held: Path) -> None:
     assert_intact(held, 1)
 
 
-def test_write_that_failed_half_way_is_no_conflict_with_itself(driver: Driver, held: Path) -> None:
+def test_write_that_failed_half_way_is_no_conflict_with_itself(held: Path) -> None:
     """A3, Q4: the kept answer is written again with the old expectation, and made durable."""
-    answer, calls = driver.traced("fsync:error=EIO:when=2", "insist", held)
-    assert answer["result"] == ["WriteError", "Written"]
+    _, said, calls = traced("fsync:error=EIO:when=2", "insist", held)
+    assert said == ["WriteError", "Written"]
     assert sum("O_CREAT" in call for call in calls) == 2
     assert_intact(held, 1)
 
 
 @pytest.mark.parametrize("taken", [7, 0])
-def test_bytes_that_the_system_swallows_are_noticed(driver: Driver, held: Path, taken: int) -> None:
+def test_bytes_that_the_system_swallows_are_noticed(held: Path, taken: int) -> None:
     """A4: a write that claims bytes it did not store never reaches the rename."""
-    answer, calls = driver.traced(f"write:retval={taken}:when=1", "write", held, generation=1)
-    assert answer["result"]["upstream"] == "EIO"
+    _, (said,), calls = traced(f"write:retval={taken}:when=1", "write", held, generation=1)
+    assert said["upstream"] == "EIO"
     assert not any(call.startswith("rename") for call in calls)
     assert_intact(held)
 
@@ -135,14 +132,16 @@ def test_full_disk(tmp_path: Path) -> None:
     """A3: on a full tmpfs the old file stays, the temp goes, the kept content is written later."""
     if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None:
         pytest.skip("mounting a tmpfs needs root on Linux")
-    mount = 'mount -t tmpfs -o size=256k tmpfs "$0" && exec "$@"'
-    with contextlib.closing(Driver("unshare", "-m", "sh", "-c", mount, str(tmp_path))) as inside:
-        assert inside.run("write", tmp_path, size=60_000)["changed"]
-        refused, left, later = inside.run("full", tmp_path, size=60_000, generation=1)
-        assert inside.run("read", tmp_path) == "1"
+    new = {"size": 60_000, "generation": 1}
+    jobs = [("write", tmp_path, {"size": 60_000}), ("fill", tmp_path, {}), ("write", tmp_path, new)]
+    jobs += [("read", tmp_path, {}), ("empty", tmp_path, {}), ("write", tmp_path, new)]
+    found = mounted('mount -t tmpfs -o size=256k tmpfs "$0"', tmp_path, *jobs)
+    assert found is not None
+    (first,), _, (refused,), generation, left, (later,) = found
+    assert first["changed"]
     assert refused["upstream"] == "ENOSPC"
-    assert left["left"] == sorted([path_in(tmp_path).name, "ballast"])
-    assert left["generation"] == "0"
+    assert left == sorted([path_in(tmp_path).name, "ballast"])
+    assert generation == "0"
     assert later["changed"]
 
 
@@ -154,31 +153,27 @@ def test_power_cut(tmp_path: Path, options: str) -> None:
     """
     if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
         pytest.skip("mounting an ext4 image needs root on Linux, and mkfs.ext4")
-    image, copy, disk = (tmp_path / name for name in ("image", "copy", "disk"))
+    image, disk = tmp_path / "image", tmp_path / "disk"
     disk.mkdir()
     with image.open("wb") as file:
         file.truncate(16 << 20)
     subprocess.run(["mkfs.ext4", "-q", str(image)], check=True, capture_output=True)
-    mount = f'mount -o loop,{options} "$0" {disk} && exec "$@"'
+    mount = f'mount -o loop,{options} "$0" {disk}'
     directory = disk / "agent" / "sessions-meta"
-    try:
-        inside = Driver("unshare", "-m", "sh", "-c", mount, str(image))
-        with contextlib.closing(inside):
-            for generation in (1, 2):
-                assert inside.run("write", directory, generation=generation)["changed"]
-            shutil.copyfile(image, copy)
-    except json.JSONDecodeError:
+    jobs: list[Any] = [("write", directory, {"generation": one}) for one in (1, 2)]
+    found = mounted(mount, image, *jobs, ("copy", directory, {"image": str(image)}))
+    if found is None:
         pytest.skip("no loop device can be mounted here")
-    with contextlib.closing(Driver("unshare", "-m", "sh", "-c", mount, str(copy))) as after:
-        assert after.run("read", directory) == "2"
+    assert [one["changed"] for (one,) in found[:2]] == [True, True]
+    assert mounted(mount, tmp_path / "image.copy", ("read", directory, {})) == ["2"]
 
 
-def test_steps_and_flags_of_a_write(driver: Driver, held: Path) -> None:
+def test_steps_and_flags_of_a_write(held: Path) -> None:
     """A2, A9: a dot-named temp beside the target, exclusive, no link followed, closed on exec.
 
     And the order that survives a power cut: write, fsync, close, rename, fsync of the directory.
     """
-    calls = driver.traced(None, "write", held, generation=1)[1]
+    calls = traced(None, "write", held, generation=1)[2]
     at = next(n for n, call in enumerate(calls) if "O_CREAT" in call)
     opened = re.fullmatch(r'openat\((\d+), "([^"/]+)", ([A-Z_|]+), 0600\) += (\d+)\n', calls[at])
     assert opened is not None, calls[at]
@@ -195,7 +190,7 @@ def test_steps_and_flags_of_a_write(driver: Driver, held: Path) -> None:
     assert order == sorted(order)
 
 
-def test_concurrent_writers_lose_nothing(driver: Driver, tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     """A7, S0.41: two processes of five threads raise one file's generation 100 times.
 
     A reader that loops meanwhile finds whole JSON every time, and no generation is lost.
@@ -216,8 +211,8 @@ def test_concurrent_writers_lose_nothing(driver: Driver, tmp_path: Path) -> None
     reader = threading.Thread(target=read_on)
     reader.start()
     try:
-        pids = [driver.start("grow", tmp_path, threads=5, times=10) for _ in range(2)]
-        statuses = [driver.wait(pid)["status"] for pid in pids]
+        children = [start("grow", tmp_path, threads=5, times=10) for _ in range(2)]
+        statuses = [wait(child)[0] for child in children]
     finally:
         done.set()
         reader.join()

@@ -1,32 +1,17 @@
-"""A real process that writes meta files, to be traced, limited and killed by the tests.
-
-`Driver` is the tests' side of it. The process imports once and then forks a child for each job,
-so that a kill at every system call costs milliseconds instead of a start of the interpreter.
-One JSON document a line:
-
-    {"start": JOB}  ->  {"pid": N}                        the child runs, or stands still ("stop")
-    {"wait": N}     ->  {"status": S, "result": ...}      S as of waitpid; result null if killed
-
-Each line has a number `n`, which its answer has, too.
-
-A JOB has `do` (the name of a function here, or of one that another driver hands to `main`), `dir`,
-and what that function takes.
-"""
+"""Writes of meta files in a process of their own, to be traced, killed, or run under a mount."""
 
 from __future__ import annotations
 
 import ctypes
 import json
 import os
-import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,23 +23,9 @@ from indexerd.meta.writer import Conflict, MetaWriter
 STRACE = shutil.which("strace")
 ROOT = Path(__file__).parents[2]
 PR_SET_PTRACER = 0x59616D61
-SYSCALLS = (
-    "openat",
-    "mkdir",
-    "newfstatat",
-    "fstat",
-    "flock",
-    "read",
-    "write",
-    "fsync",
-    "close",
-    "rename",
-    "renameat",
-    "renameat2",
-    "unlinkat",
-)
-Jobs = Mapping[str, Callable[[dict[str, Any]], Any]]
+CALLS = "openat mkdir newfstatat fstat flock read write fsync close rename renameat renameat2"
 SESSION = "4f6c0a52-6f0e-4c0e-9d54-2d5f3f0a0001"
+Child = tuple[int, int]  # pid, and the pipe that its result comes through
 
 
 def meta(generation: int = 0, size: int = 200) -> MetaFile:
@@ -90,115 +61,25 @@ def assert_intact(directory: Path, generation: int = 0) -> None:
     assert path_in(directory).read_bytes() == meta(generation).to_json()
 
 
-class Driver:
-    """The driver process: forks a child a job, each of which can be traced and killed."""
-
-    def __init__(self, *under: str, script: str = __file__) -> None:
-        """`under`: what the process runs under; `script`: a file that calls `main` as this does."""
-        self.running: set[int] = set()
-        self.asked = 0
-        self.process = subprocess.Popen(
-            [*under, sys.executable, script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=os.environ | {"PYTHONPATH": str(ROOT)},
-        )
-
-    def ask(self, **request: Any) -> dict[str, Any]:
-        """Send one request and read its answer."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.asked += 1
-        print(json.dumps(request | {"n": self.asked}), file=self.process.stdin, flush=True)
-        while True:  # a test that was interrupted may have left its answer behind
-            answer: dict[str, Any] = json.loads(self.process.stdout.readline())
-            if answer.pop("n") == self.asked:
-                return answer
-
-    def start(self, do: str, directory: Path, **job: Any) -> int:
-        """Start a job in a child and return its pid."""
-        pid: int = self.ask(start={"do": do, "dir": str(directory), **job})["pid"]
-        self.running.add(pid)
-        return pid
-
-    def wait(self, pid: int) -> dict[str, Any]:
-        """Wait for a job's end; return its status and its result."""
-        answer = self.ask(wait=pid)
-        self.running.discard(pid)
-        return answer
-
-    def run(self, do: str, directory: Path, **job: Any) -> Any:
-        """Run a job to its end and return its result."""
-        answer = self.wait(self.start(do, directory, **job))
-        assert answer["status"] == 0
-        return answer["result"]
-
-    def traced(
-        self,
-        inject: str | None,
-        do: str,
-        directory: Path,
-        calls: Sequence[str] = SYSCALLS,
-        **job: Any,
-    ) -> tuple[dict[str, Any], list[str]]:
-        """Run a job under strace, with one injection; return its end and its system calls."""
-        import pytest  # here, so that the driver itself starts without it
-
-        if STRACE is None:
-            pytest.skip("strace is not installed")
-        pid = self.start(do, directory, stop=True, **job)
-        with tempfile.NamedTemporaryFile("r") as log:
-            traced = ",".join(f"?{name}" for name in calls)
-            command = [STRACE, "-p", str(pid), "-o", log.name, "-e", f"trace={traced}"]
-            command += ["-s", "500", *(["-e", f"inject={inject}"] if inject else [])]
-            tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-            assert tracer.stderr is not None
-            said = tracer.stderr.readline()
-            os.kill(pid, signal.SIGCONT)
-            try:
-                answer = self.wait(pid)
-            except BaseException:  # the time is over: the next test shall not wait for this child
-                os.kill(pid, signal.SIGKILL)
-                raise
-            said += tracer.communicate()[1]
-            if "attached" not in said:
-                pytest.skip(f"strace cannot trace here: {said.strip()}")
-            return answer, [line for line in log if not line.startswith(("---", "+++"))]
-
-    def close(self) -> None:
-        """End the driver, and children that a failing test left standing still."""
-        for pid in self.running:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        self.process.communicate()
+# -- jobs ----------------------------------------------------------------------------------------
 
 
-def write(job: dict[str, Any]) -> dict[str, Any]:
-    """Write one generation and say how it went."""
-    return attempt(MetaWriter(), job)
+def write(directory: Path, generation: int = 0, size: int = 200, times: int = 1) -> list[Any]:
+    """Write a generation so often with one writer; an error of ours becomes data."""
+    writer, said = MetaWriter(), list[Any]()
+    for _ in range(times):
+        try:
+            written = writer.write_meta(directory, meta(generation, size))
+        except WriteError as bad:
+            said.append({"error": str(bad), "upstream": bad.upstream, "hint": bad.hint})
+        else:
+            said.append({"changed": written.changed, "bytes": written.bytes})
+    return said
 
 
-def attempt(writer: MetaWriter, job: dict[str, Any]) -> dict[str, Any]:
-    """Write with the given writer; an error of ours becomes data."""
-    content = meta(job.get("generation", 0), job.get("size", 200))
-    try:
-        written = writer.write_meta(Path(job["dir"]), content)
-    except WriteError as bad:
-        return {"error": str(bad), "upstream": bad.upstream, "hint": bad.hint}
-    return {"changed": written.changed, "bytes": written.bytes}
-
-
-def again(job: dict[str, Any]) -> list[dict[str, Any]]:
-    """Write the same content three times with one writer."""
-    writer = MetaWriter()
-    return [attempt(writer, job) for _ in range(3)]
-
-
-def insist(job: dict[str, Any]) -> list[str]:
+def insist(directory: Path) -> list[str]:
     """Write the same content twice, expecting each time the version seen at the start."""
-    directory, writer = Path(job["dir"]), MetaWriter()
-    expect, said = metas.stamp(path_in(directory)), []
+    writer, expect, said = MetaWriter(), metas.stamp(path_in(directory)), []
     for _ in range(2):
         try:
             said.append(type(writer.write_meta(directory, meta(1), expect=expect)).__name__)
@@ -207,110 +88,124 @@ def insist(job: dict[str, Any]) -> list[str]:
     return said
 
 
-def full(job: dict[str, Any]) -> list[dict[str, Any]]:
-    """Fill the disk, write, make room, and write the kept content again."""
-    directory, writer = Path(job["dir"]), MetaWriter()
-    ballast = directory / "ballast"
-    with ballast.open("wb", buffering=0) as file:
+def fill(directory: Path) -> None:
+    """Fill the disk."""
+    with (directory / "ballast").open("wb", buffering=0) as file:
         try:
             while True:
                 file.write(bytes(4096))
         except OSError:
             pass
-    first = attempt(writer, job)
-    left = {"left": sorted(os.listdir(directory)), "generation": read(job)}
-    ballast.unlink()
-    return [first, left, attempt(writer, job)]
 
 
-def read(job: dict[str, Any]) -> str | None:
+def empty(directory: Path) -> list[str]:
+    """Make room again; say what was there."""
+    found = files(directory)
+    (directory / "ballast").unlink()
+    return found
+
+
+def read(directory: Path) -> str | None:
     """Read the generation that is there."""
-    held = metas.read_meta(path_in(Path(job["dir"])))
+    held = metas.read_meta(path_in(directory))
     return held.last_indexed_leaf_id if held else None
 
 
-def grow(job: dict[str, Any]) -> int:
-    """Raise the file's generation by one, many times, in several threads; count the conflicts."""
-    directory, writer, conflicts = Path(job["dir"]), MetaWriter(), []
+def copy(directory: Path, image: str) -> None:
+    """Copy the image under a mount as it is now."""
+    shutil.copyfile(image, f"{image}.copy")
+
+
+def grow(directory: Path, threads: int, times: int) -> None:
+    """Raise the file's generation by one, many times, in several threads."""
+    writer = MetaWriter()
 
     def raise_often() -> None:
-        for _ in range(job["times"]):
-            while True:
+        for _ in range(times):
+            result: object = None
+            while result is None or isinstance(result, Conflict):
                 expect = metas.stamp(path_in(directory))
-                held = metas.read_meta(path_in(directory))
-                generation = int(held.last_indexed_leaf_id) + 1 if held else 1
+                generation = int(read(directory) or 0) + 1
                 # Signed, because equal content of two writers would be no conflict.
                 by = f"{os.getpid()}-{threading.get_ident()}"
                 signed = meta(generation).model_copy(update={"name": by})
                 result = writer.write_meta(directory, signed, expect=expect)
-                if not isinstance(result, Conflict):
-                    break
-                conflicts.append(result)
 
-    threads = [threading.Thread(target=raise_often) for _ in range(job["threads"])]
-    for thread in threads:
+    running = [threading.Thread(target=raise_often) for _ in range(threads)]
+    for thread in running:
         thread.start()
-    for thread in threads:
+    for thread in running:
         thread.join()
-    return len(conflicts)
 
 
-def start(job: dict[str, Any], jobs: Jobs) -> tuple[int, int]:
-    """Fork a child for a job; return its pid and the pipe that its result comes through."""
+# -- processes -----------------------------------------------------------------------------------
+
+
+def start(do: str, directory: Path, *, stop: bool = False, **job: Any) -> Child:
+    """Fork a child for a job; with `stop` it stands still first."""
     reader, pipe = os.pipe()
     pid = os.fork()
     if pid:
         os.close(pipe)
-        if job.get("stop"):
+        if stop:
             os.waitpid(pid, os.WUNTRACED)
         return pid, reader
     try:
-        os.close(reader)
-        limit(job)
-        if job.get("stop"):
+        if sys.platform == "linux":  # where only a parent may trace, let anyone
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1))
+        if stop:
             os.kill(os.getpid(), signal.SIGSTOP)
-        os.write(pipe, json.dumps(jobs[job["do"]](job)).encode())
+        os.write(pipe, json.dumps(globals()[do](directory, **job)).encode())
     finally:
         os._exit(0)
 
 
-def limit(job: dict[str, Any]) -> None:
-    """Put a child under the limits that its job names."""
-    if sys.platform == "linux":  # where only a parent may trace, let anyone
-        ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1))
-    os.umask(job.get("umask", 0o022))
-    if "fsize" in job:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (job["fsize"], job["fsize"]))
-    if "spare" in job:  # so many more files may be opened
-        lowest = os.dup(0)
-        os.close(lowest)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + job["spare"],) * 2)
+def wait(child: Child) -> tuple[int, Any]:
+    """Wait for a job's end: its status, and its result, None if it was killed."""
+    with os.fdopen(child[1]) as file:
+        text = file.read()
+    return os.waitpid(child[0], 0)[1], json.loads(text) if text else None
 
 
-def _warm() -> None:
-    """Write and read once: what is loaded at a first use is loaded here, and by no child."""
-    with tempfile.TemporaryDirectory() as place:
-        MetaWriter().write_meta(Path(place), meta(0))
-        MetaWriter().write_meta(Path(place), meta(1))
+def traced(inject: str | None, do: str, directory: Path, **job: Any) -> tuple[int, Any, list[str]]:
+    """Run a job under strace, with one injection: status, result, and system calls."""
+    import pytest  # here, so that a process under a mount starts without it
+
+    if STRACE is None:
+        pytest.skip("strace is not installed")
+    child = start(do, directory, stop=True, **job)
+    with tempfile.NamedTemporaryFile("r") as log:
+        names = ",".join(f"?{name}" for name in [*CALLS.split(), "unlinkat"])
+        command = [STRACE, "-p", str(child[0]), "-o", log.name, "-e", f"trace={names}"]
+        command += ["-s", "500", *(["-e", f"inject={inject}"] if inject else [])]
+        tracer = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert tracer.stderr is not None
+        said = tracer.stderr.readline()
+        os.kill(child[0], signal.SIGCONT)
+        try:
+            status, result = wait(child)
+        except BaseException:  # the time is over: the next test shall not wait for this child
+            os.kill(child[0], signal.SIGKILL)
+            raise
+        said += tracer.communicate()[1]
+        if "attached" not in said:
+            pytest.skip(f"strace cannot trace here: {said.strip()}")
+        return status, result, [one for one in log if not one.startswith(("---", "+++"))]
 
 
-def main(jobs: Jobs) -> None:
-    """Serve jobs until the end of the input."""
-    pipes: dict[int, int] = {}
-    _warm()
-    for line in sys.stdin:
-        asked = json.loads(line)
-        if "start" in asked:
-            pid, pipe = start(asked["start"], jobs)
-            pipes[pid] = pipe
-            answer: dict[str, Any] = {"pid": pid}
-        else:
-            with os.fdopen(pipes.pop(asked["wait"])) as file:
-                text = file.read()
-            status = os.waitpid(asked["wait"], 0)[1]
-            answer = {"status": status, "result": json.loads(text) if text else None}
-        print(json.dumps(answer | {"n": asked["n"]}), flush=True)
+def mounted(mount: str, on: Path, *jobs: Sequence[Any]) -> list[Any] | None:
+    """Run (name, directory, arguments) in turn behind a mount; None where it cannot be made."""
+    text = json.dumps([(do, str(directory), more) for do, directory, more in jobs])
+    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', str(on)]
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    command += [sys.executable, __file__, text]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    found: list[Any] | None = json.loads(done.stdout) if done.stdout else None
+    return found
 
 
 if __name__ == "__main__":
-    main(globals())
+    wanted = [
+        (globals()[do], Path(directory), more) for do, directory, more in json.loads(sys.argv[1])
+    ]
+    print(json.dumps([do(directory, **more) for do, directory, more in wanted]))
