@@ -98,17 +98,15 @@ def plan_compaction(
         planner = _Planner(session, read, clean, handoff=handoff)
         if not any(one.speeches for one in planner.entries):
             raise SessionEmptyError("there is no conversation to sum up")
-        done, name = planner.final_compaction(), strategy or own
-        found = None
-        if name == "pi" and not handoff and (done is None or agent == "pi"):
+        last = None if handoff else planner.final_compaction()
+        found, name = None, strategy or own
+        if name == "pi" and not handoff and (last is None or agent == "pi"):
             found = planner.by_pis_rules(keep)
-        if found is None and done is not None and not handoff:
-            return planner.already(own, done)
-        if found is None and strategy == "pi" and not handoff:
+        if found is None and last is None and strategy == "pi" and not handoff:
             why = f"there is nothing to compact before the newest {keep} tokens"
             hint = "keep less (--keep-recent TOKENS), or leave out --strategy"
             raise SessionEmptyError(why, hint=hint)
-        found = found or planner.whole(name)
+        found = found or planner.whole(own if last else name, last)
     if handoff:
         chain = chain_at(session.state, session.home, session.info.session_id)
         said = decisions(own_words(text) for _, text in words_in(found.history.parts))
@@ -146,40 +144,30 @@ class _Planner:
             summarized=len(history) + len(prefix),
         )
 
-    def whole(self, name: str) -> Compaction:
-        """All of the conversation; what humans said last stays in Codex."""
+    def whole(self, name: str, last: ContextEntry | None) -> Compaction:
+        """All of the conversation; of one that ends with a compaction its summary, as it is."""
         summary, rest = _previous(self.entries)
-        messages = _messages(rest)
+        messages = [] if last else _messages(rest)
         found = compact_opencode.pruned(messages) if name == "opencode" else messages
         said, previous = self._said(found), self._summary(summary)
         history = self._redacted(said)
         if not history.parts and not previous:
             raise SessionEmptyError("there is nothing in words to sum up")
-        return Compaction(
-            name,
-            history,
-            tokens_before=context_size(self._state, self.entries)[0],
-            previous=previous,
-            files=self._files(file_lists(one.entry for one in self.entries)),
-            users=self._users() if name == "codex" else (),
-            summarized=len(said),
-            done=None if history.parts else previous,
-        )
-
-    def already(self, own: str, last: ContextEntry) -> Compaction:
-        """The session ends with a compaction: its own summary is all there is to say."""
-        held, state = last.entry.compaction, self._state
+        held, state = last.entry.compaction if last else None, self._state
         row = state.row(held.kept) if held and held.kept is not None else None
         tokens = held.tokens_before if held else None
         if tokens is None or not math.isfinite(tokens):  # not recorded
             tokens = context_size(state, self.entries)[0]
         return Compaction(
-            own,
+            name,
+            history,
             first_kept=state.id(row) if row is not None and state.on_path(row) else None,
             tokens_before=max(0, min(int(tokens), TOKENS_MAX)),
-            files=self._files(file_lists([last.entry])),
-            users=self._users() if own == "codex" else (),
-            done=self._summary("".join(last.entry.texts)),
+            previous=previous,
+            files=self._files(file_lists(one.entry for one in self.entries)),
+            users=self._users() if name == "codex" else (),
+            summarized=len(said),
+            done=None if history.parts else previous,
         )
 
     def final_compaction(self) -> ContextEntry | None:
