@@ -31,36 +31,12 @@ class Places:
     state_dir: Path
     data_dir: Path
     socket: Path
-
-    @property
-    def store(self) -> Path:
-        """Rows, cursors and session states: a cache."""
-        return self.state_dir / "store.sqlite"
-
-    @property
-    def search(self) -> Path:
-        """The text index's directory: a cache."""
-        return self.state_dir / "search"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the one daemon of this state directory; never unlinked."""
-        return self.state_dir / "indexerd.lock"
-
-    @property
-    def log(self) -> Path:
-        """The structured log."""
-        return self.state_dir / "log.jsonl"
-
-    @property
-    def telemetry(self) -> Path:
-        """One row per model attempt."""
-        return self.state_dir / "telemetry.jsonl"
-
-    @property
-    def budget(self) -> Path:
-        """Calls, tokens and dollars, reserved and settled."""
-        return self.state_dir / "budget.jsonl"
+    store: Path  # rows, cursors and session states: a cache
+    search: Path  # the text index's directory: a cache
+    lock: Path  # held by the one daemon of this state directory; never unlinked
+    log: Path
+    telemetry: Path  # one row per model attempt
+    budget: Path  # calls, tokens and dollars, reserved and settled
 
 
 def places(
@@ -71,14 +47,21 @@ def places(
     named = config or env.get("INDEXERD_CONFIG") or ""
     data = env.get("INDEXERD_DATA_DIR")
     default = _place(env, "XDG_CONFIG_HOME", home, ".config") / "indexerd.toml"
+    state = Path(state_dir(env, str(home)))
     return Places(
         config_file=Path(absolute(named, env, str(home))) if named else default,
         config_explicit=bool(named),
-        state_dir=Path(state_dir(env, str(home))),
+        state_dir=state,
         data_dir=Path(absolute(data, env, str(home)))
         if data
         else _place(env, "XDG_DATA_HOME", home, ".local/share"),
         socket=Path(socket_path(env, str(home))),
+        store=state / "store.sqlite",
+        search=state / "search",
+        lock=state / "indexerd.lock",
+        log=state / "log.jsonl",
+        telemetry=state / "telemetry.jsonl",
+        budget=state / "budget.jsonl",
     )
 
 

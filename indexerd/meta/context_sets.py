@@ -7,8 +7,8 @@ Limits are errors and never cut anything silently: a cut path would be another p
 Whoever writes sets is trusted little. An item is stored as it is given, or refused: one with
 characters that do not show, or that end a line, would have to be changed. A set's name begins a
 line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
-so that what is *shown* is made harmless and bounded once more, and the block counts what it does
-not list. A secret is stored as it is given, with a warning (S2.21).
+so that what is *shown* is made harmless and bounded once more. A secret is stored as it is given,
+with a warning (S2.21).
 
 What surprised us: a set may hold a name twice. `replace` takes what it is given; only `merge` is a
 union.
@@ -32,8 +32,6 @@ SET_MAX = 10  # items of one set, and of one call
 TOTAL_MAX = 50  # items of all sets of a session
 ITEM_MAX = 1000  # characters
 NAME_MAX = 64  # characters of a set's name
-SHOWN_MAX = 200  # items of sets made by hand, which may hold more than can be stored
-SHOWN_CHARACTERS = 50_000  # of all their items
 SHOWN_FILES = 5  # in a footer
 FOOTER_MAX = 400  # characters of its line
 SEPARATOR = " \N{MIDDLE DOT} "
@@ -220,56 +218,34 @@ def resume_block(
 
 def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
     """The sets as an agent reads them, and how many of the files are gone (S4.16, S4.17)."""
-    parts, missing, strange = list[str](), 0, 0
-    for name, (items, rest) in _shown(context).items():
+    parts, missing = list[str](), 0
+    for name, items in _shown(context).items():
         shown = list(map(_on_a_line, items))
         if name == "files":
             there = [item for item in items if exists(item)]
             missing = len(items) - len(there)
-            text = _files_text(there, missing, rest)
+            lines = ["Relevant files:", *(f"- {item}" for item in there if _is_harmless(item))]
+            lines += [f"({missing} file(s) no longer exist)"] if missing else []
+            marked = [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]
+            rest = f"({len(marked)} file(s) not listed, for marks in their names: "
+            parts.append("\n".join([*lines, *([f"{rest}{', '.join(marked)})"] if marked else [])]))
         elif name == "applet":
-            text = f"Last applet: {shown[0] if shown else ''}"
-            text += f" ({', '.join(shown[1:])})" if shown[1:] else ""
+            params = f" ({', '.join(shown[1:])})" if shown[1:] else ""
+            parts.append(f"Last applet: {shown[0]}{params}")
         elif _is_name(name):
-            text = f"{name}: {', '.join(shown)}"
-        else:
-            strange += 1
-            continue
-        more = f" ({rest} item(s) more, not listed)" if rest and name != "files" else ""
-        parts.append(text.rstrip() + more)
-    if strange:
-        parts.append(f"({strange} set(s) not shown: no names that a set can have)")
+            parts.append(f"{name}: {', '.join(shown)}")
     return "\n\n".join(parts), missing
 
 
-def _files_text(there: list[str], missing: int, rest: int) -> str:
-    """Each file by its true name; the others are counted."""
-    lines = ["Relevant files:", *(f"- {item}" for item in there if _is_harmless(item))]
-    if missing:
-        lines.append(f"({missing} file(s) no longer exist)")
-    if marked := [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]:
-        names = ", ".join(marked)
-        lines.append(f"({len(marked)} file(s) not listed, for marks in their names: {names})")
-    if rest:
-        lines.append(f"({rest} file(s) more, not listed)")
-    return "\n".join(lines)
-
-
-def _shown(context: Sets) -> dict[str, tuple[list[str], int]]:
-    """Sets that hold something, files and applet first: items shown, and how many more."""
-    found: dict[str, tuple[list[str], int]] = {}
-    room, characters = SHOWN_MAX, SHOWN_CHARACTERS
+def _shown(context: Sets) -> dict[str, list[str]]:
+    """Sets that hold something, files and applet first; no more than can be stored."""
+    found: dict[str, list[str]] = {}
+    room = TOTAL_MAX
     for name in sorted(context, key=lambda one: {"files": 0, "applet": 1}.get(one, 2)):
-        # One that is too long to be shown is not looked through, only counted.
-        held = [one for one in context[name] if len(one) > ITEM_MAX or clean_line(one, ITEM_MAX)]
-        items: list[str] = []
-        for item in held:
-            if len(items) < room and len(item) <= min(ITEM_MAX, characters):
-                items.append(item)
-                characters -= len(item)
-        room -= len(items)
-        if held:
-            found[name] = items, len(held) - len(items)
+        items = [one for one in context[name] if len(one) <= ITEM_MAX and clean_line(one, ITEM_MAX)]
+        if items := items[:room]:
+            found[name] = items
+            room -= len(items)
     return found
 
 
@@ -289,8 +265,8 @@ def _is_harmless(item: str) -> bool:
 def footer(context: Sets, cwd: str) -> dict[str, Any]:
     """The first files, the applet, and both as one line; all empty without sets (S4.22)."""
     shown = _shown(context)
-    files, rest = shown.get("files", ([], 0))
-    more = max(0, len(files) + rest - SHOWN_FILES)
+    files = shown.get("files", [])
+    more = max(0, len(files) - SHOWN_FILES)
 
     def tidy(item: str) -> str:  # one that can be stored is as it was
         return item if _is_plain(item) else clean_line(item, ITEM_MAX)
@@ -301,7 +277,7 @@ def footer(context: Sets, cwd: str) -> dict[str, Any]:
         named.append({"basename": shown_path(last or item), "path": absolute(cwd, item)})
     words = [one["basename"] for one in named]
     words += [f"+{more} more"] if more else []
-    slug, *params = map(tidy, shown.get("applet", ([], 0))[0] or [""])
+    slug, *params = map(tidy, shown.get("applet", [""]))
     words += [f"[{slug}]"] if slug else []
     text = clean_line(SEPARATOR.join(words), FOOTER_MAX)
     found: dict[str, Any] = {"files": named, "more": more, "text": text}
