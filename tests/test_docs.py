@@ -229,8 +229,8 @@ def said(world: World) -> dict[str, list[dict[str, object]]]:
 
 def test_every_problem_of_status_has_a_way_out() -> None:
     """Each code that `status` may report is in OPERATIONS.md, and no other."""
-    codes = set(re.findall(r'_problem\("([a-z_]+)"', SOURCES["indexerd/daemon/health.py"]))
-    for module in ("web_supervisor", "daemon"):
+    codes = set(re.findall(r'yield "([a-z_]+)", ', SOURCES["indexerd/daemon/health.py"]))
+    for module in ("web_supervisor", "daemon", "process"):
         codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES[f"indexerd/daemon/{module}.py"]))
     for module in ("watch",):
         codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES[f"indexerd/sources/{module}.py"]))

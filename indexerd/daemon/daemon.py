@@ -12,11 +12,12 @@ begins with a new cache.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.forgotten import Forgotten, GuardedWriter
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
-from indexerd.daemon.methods import Api, Services, SessionMethods
+from indexerd.daemon.methods import Api, ReadMethods, Services
 from indexerd.daemon.once import Report, run_once
 from indexerd.daemon.pipeline import Pipeline, Reader
 from indexerd.daemon.process import (
@@ -36,13 +37,12 @@ from indexerd.daemon.process import (
     Footprint,
     StateDirCheck,
     claim_directory,
-    last_at_work,
     make_private,
     raise_file_limit,
 )
 from indexerd.daemon.purge import Purge
 from indexerd.daemon.sdnotify import Notifier
-from indexerd.daemon.sidecar import Contexts, Resumes, Sidecars
+from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.auto import AutoDigests
@@ -68,7 +68,6 @@ RESTART = -1  # of `serve`: to be begun anew in this process, once
 TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog
 SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
 _FORMER = ("ledger.sqlite", "catalog.sqlite")  # what earlier versions kept instead of the store
-_CURE = "restart the daemon; where it comes again, look after the disk, and report it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,94 +87,55 @@ class Daemon:
     """All parts of one process, put together."""
 
     def __init__(self, start: Start, *, watching: bool = True) -> None:
-        places, self.log = start.places, get_logger()
+        places, self._start = start.places, start
         make_private(places.state_dir)
-        _remember(start.loaded, places.state_dir)
-        self._start = start
+        self._use(start.loaded)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = time.time()
+        since = min(self._started, _modified(places.store))  # when the last daemon was
         self._lock = hold(places.lock)
         self._state_dir = StateDirCheck(self._lock)
-        self._reader = Reader()
-        self._ending = EndDeadline(self._overdue)
-        since = min(self._started, last_at_work(places.store))
-        self.bus = EventBus(self.log, time.time)
+        self.bus = bus = EventBus(get_logger(), time.time)
+        self._ending = EndDeadline(lambda: self._stopped(reason="something hangs: not waited for"))
         self._drop_former(places.state_dir)
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
-        self.budget = Budget(places.budget, self._settings, time.time, self.bus.log)
+        self.budget = Budget(places.budget, self._settings, time.time, bus.log)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
         self._writer = GuardedWriter(self._forgotten)
         self.telemetry = Telemetry(places.telemetry)
         self.library = self._library()
-        self._claims = self._claim_roots()
+        found = self.library.find_stores()
+        metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
+        self._claims = [claim for meta in metas if (claim := claim_directory(Path(meta)))]
         self.pipeline = self._pipeline(watching=watching)
-        self.answers = Answers(
-            self._texts,
-            time.time,
-            home=self.library.home,
-            behind=lambda: self.library.texts.unread,
-        )
+        home, behind = self.library.home, self._unread
+        self.answers = Answers(self._texts, time.time, home=home, behind=behind)
         self.pipeline.on_row = self.answers.row_changed
-        self._injected = InjectionCache(self._store, self.pipeline.read, time.time)
-        self._resumes = Resumes(self._store, self.pipeline.read, time.time)
         self.web = WebSupervisor(
             start.view,
             listen=lambda: self._settings().web.listen if start.view else "",
             env=start.env,
-            bus=self.bus,
+            bus=bus,
             clock=time.time,
         )
-        more = (self.web.problems, self._state_dir.problems, self._cache_problems)
-        self.status = Status(self.pipeline, self.budget, self._started, more)
+        self.status = Status(self.pipeline, self.budget, self._started, self._problems)
         self.api = self._api(since)
 
     # -- parts ---------------------------------------------------------------------------
 
-    def _api(self, since: float) -> Api:
-        sidecars = Sidecars(self.pipeline, self.answers, self._writer)
-        contexts = Contexts(
-            sidecars,
-            self.answers,
-            self.bus,
-            resumes=self._resumes,
-            record=self.telemetry.append,
-            clock=time.time,
-        )
-        sessions = SessionMethods(self._services(contexts.opened))
-        self.auto_digests = self._auto_digests(sessions, since)
-        purge = Purge(
-            self.pipeline,
-            self.answers,
-            sidecars,
-            writer=self._writer,
-            forgotten=self._forgotten,
-            forget=(self._injected.forget, self._resumes.forget),
-            clock=time.time,
-        )
-        return Api(
-            self.pipeline,
-            self.answers,
-            sessions=sessions,
-            sidecars=sidecars,
-            contexts=contexts,
-            purge=purge,
-            status=self.status.report,
-            clock=time.time,
-        )
-
     def _library(self) -> Library:
-        start = self._start
+        start, bus = self._start, self.bus
         library = Library(
             self._store,
             self._texts,
             stores=lambda: stores(self._settings(), start.env, start.home),
             exclude=lambda: self._at_home(self._settings().privacy.exclude),
-            report=lambda session, why: self.bus.log(
+            report=lambda session, why: bus.log(
                 Event.META_INVALID, {"session": session, "reason": why}
             ),
-            defect=lambda path, bug: self.bus.defect(Event.SESSION_QUARANTINED, "", bug, path=path),
+            defect=lambda path, bug: bus.defect(Event.SESSION_QUARANTINED, "", bug, path=path),
             patterns=lambda: self._settings().redact.extra_patterns,
         )
         library.files.exclusions.forgotten = self._forgotten
@@ -200,35 +160,36 @@ class Daemon:
             indexer=indexer,
             watch=Watch(mode, self._hint, time.time),
             bus=self.bus,
-            read=self._reader,
+            read=Reader(),
             loaded=loaded,
             models=Models(loaded.settings, self._start.env),
             clock=time.time,
         )
 
-    def _services(self, on_history: Callable[[str], object]) -> Services:
-        return Services(
-            answers=self.answers,
+    def _api(self, since: float) -> Api:
+        pipeline, answers, record = self.pipeline, self.answers, self.telemetry.append
+        sidecars = Sidecars(pipeline, answers, self._writer, record)
+        injected = InjectionCache(self._store, pipeline.read, time.time)
+        services = Services(
+            answers=answers,
             library=self.library,
-            read=self.pipeline.read,
+            read=pipeline.read,
             settings=self._settings,
             models=self._models,
             summarizers=self._summarizers,
             budget=self.budget,
-            record=self.telemetry.append,
-            writer=self._writer,
-            injected=self._injected,
-            ready=self.pipeline.scanned.is_set,
-            on_history=on_history,
             events=self.bus,
             excluded=lambda: self._at_home(self._settings().digest.exclude),
             clock=time.time,
+            writer=self._writer,
+            record=record,
+            injected=injected,
+            ready=pipeline.scanned.is_set,
+            on_history=sidecars.opened,
         )
-
-    def _auto_digests(self, sessions: SessionMethods, since: float) -> AutoDigests:
-        pipeline = self.pipeline
-        made = AutoDigests(
-            sessions.make_digest,
+        reads = ReadMethods(services)
+        self.auto_digests = AutoDigests(
+            reads.make_digest,
             pipeline.known,
             settings=self._settings,
             off=lambda: pipeline.indexing_off,
@@ -239,9 +200,17 @@ class Daemon:
             ready=pipeline.scanned.wait,
             since=since,
         )
-        pipeline.on_meeting = made.met
-        pipeline.on_growth = made.grown
-        return made
+        pipeline.on_meeting = self.auto_digests.met
+        pipeline.on_growth = self.auto_digests.grown
+        purge = Purge(
+            pipeline,
+            answers,
+            sidecars,
+            writer=self._writer,
+            forgotten=self._forgotten,
+            forget=injected.forget,
+        )
+        return Api(pipeline, answers, reads, sidecars, purge=purge, status=self.status.report)
 
     def _models(self) -> list[Model]:
         """Models for a question: with a bad configuration none that leaves the machine (S0.26)."""
@@ -256,12 +225,6 @@ class Daemon:
         model = self.pipeline.models.get(key)
         return [] if self.pipeline.indexing_off and model.remote else [model]
 
-    def _claim_roots(self) -> list[Callable[[], None]]:
-        """Two daemons with two state directories do not share a root (S0.41)."""
-        found = self.library.find_stores()
-        metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
-        return [one for meta in metas if (one := claim_directory(Path(meta))) is not None]
-
     def _settings(self) -> Settings:
         pipeline: Pipeline | None = getattr(self, "pipeline", None)
         return pipeline.settings if pipeline else self._start.loaded.settings
@@ -269,6 +232,9 @@ class Daemon:
     def _at_home(self, globs: list[str]) -> list[str]:
         home = str(self._start.home)
         return [home + one[1:] if one.startswith("~/") else one for one in globs]
+
+    def _unread(self) -> int:
+        return self.library.texts.unread
 
     def _hint(self) -> None:
         """Have the loop look; called in any thread."""
@@ -291,16 +257,22 @@ class Daemon:
         self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
         self._hint()
 
-    def _cache_problems(self) -> Iterator[dict[str, Any]]:
-        """What was made anew, and fails all the same, for `status`."""
-        if self._start.again and self.library.damaged:
-            cause = "a cache was made anew, and is damaged again"
-            told = {"cause": cause, "since": iso(self._started), "cure": _CURE}
-            yield {"code": "cache_damaged", **told}
-
     def _begins_anew(self) -> bool:
         """Whether damage ends this daemon: once, and not where the whole directory is gone."""
         return not self._start.again and self._lock.stands()
+
+    def _problems(self) -> Iterator[dict[str, Any]]:
+        """Problems of the process itself, for `status`."""
+        yield from self.web.problems
+        yield from self._state_dir.problems
+        if self._start.again and self.library.damaged:
+            yield {
+                "code": "cache_damaged",
+                "cause": "a cache was made anew, and is damaged again",
+                "since": iso(self._started),
+                "cure": "restart the daemon; where it comes again, look after the disk, and "
+                "report it",
+            }
 
     # -- life ----------------------------------------------------------------------------
 
@@ -318,8 +290,7 @@ class Daemon:
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
         self._footprint = Footprint()
-        notifier = Notifier(self._start.env)
-        stopping, failed = asyncio.Event(), asyncio.Event()
+        notifier, stopping = Notifier(self._start.env), asyncio.Event()
         self._signals(stopping)
         socket = self._start.places.socket
         server = UnixServer(socket, self.api.handle, self._rejected, self._defect)
@@ -330,45 +301,47 @@ class Daemon:
             await server.start()
             notifier.ready("scanning")
             self.bus.log(Event.DAEMON_READY, {"path": str(socket)})
-            parts: list[Coroutine[Any, Any, Any]] = [
-                self.pipeline.run(self._begins_anew),
-                self.pipeline.keep_time(),
-                self.auto_digests.run(),
-                self.web.run(),
-                self._tend(server, notifier, failed),
-                stopping.wait(),
-                failed.wait(),
-            ]
-            tasks = [asyncio.create_task(one) for one in parts]
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            code = 1 if failed.is_set() else 0
-            if self.library.damaged and not (stopping.is_set() or code) and self._begins_anew():
-                code = RESTART
-            else:
-                self._ending.begin(code)
-                notifier.stopping()
-                self.bus.log(Event.DAEMON_STOPPING, {})
-            for task in tasks:
-                task.cancel()
-            for end in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(end, Exception) and not (
-                    code == RESTART and isinstance(end, DamagedError)
-                ):
-                    self.bus.defect(Event.DAEMON_STOPPING, "", end)
-                    self._ending.begin(1)
-                    return 1
-            return code
+            return await self._run(server, notifier, stopping)
         finally:
             await server.close()
             await self._end()
-            self.bus.log(Event.DAEMON_STOPPED, {})
+            self._stopped()
+
+    async def _run(self, server: UnixServer, notifier: Notifier, stopping: asyncio.Event) -> int:
+        """Run all parts until one of them ends; 1 where it should not have."""
+        parts = (
+            self.pipeline.run(self._begins_anew),
+            self.pipeline.keep_time(),
+            self.auto_digests.run(),
+            self.web.run(),
+            self._tend(server, notifier),
+            stopping.wait(),
+        )
+        tasks: list[asyncio.Task[Any]] = [asyncio.ensure_future(one) for one in parts]
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        code = 0 if stopping.is_set() else 1
+        if code and self.library.damaged and self._begins_anew():
+            code = RESTART
+        else:
+            self._ending.begin(code)
+            notifier.stopping()
+            self.bus.log(Event.DAEMON_STOPPING, {})
+        for task in tasks:
+            task.cancel()
+        for end in await asyncio.gather(*tasks, return_exceptions=True):
+            damage = code == RESTART and isinstance(end, DamagedError)
+            if isinstance(end, Exception) and not damage:
+                self.bus.defect(Event.DAEMON_STOPPING, "", end)
+                self._ending.begin(1)
+                code = 1
+        return code
 
     async def _end(self) -> None:
         await asyncio.to_thread(self.pipeline.watch.close)
         await self.pipeline.models.aclose()
-        await self._reader(self.library.close)
+        await self.pipeline.reader(self.library.close)
         self._quarantine.close()
-        self._reader.close()
+        self.pipeline.reader.close()
         for give_back in self._claims:
             give_back()
         self._lock.release()
@@ -382,12 +355,15 @@ class Daemon:
             except WriteError as bad:  # it cannot be written now; reading goes on
                 self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
-    async def _tend(self, server: UnixServer, notifier: Notifier, failed: asyncio.Event) -> None:
-        """Every few seconds: the reader answers, the socket file is there, the watcher lives."""
+    async def _tend(self, server: UnixServer, notifier: Notifier) -> None:
+        """Every few seconds: the reader answers, the socket file is there, the watcher lives.
+
+        Returns when the daemon is to end.
+        """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
-        pipeline = self.pipeline
-        while True:
-            await self._reader(int)  # returns only if the reader thread gets on
+        pipeline, reason = self.pipeline, ""
+        while not reason:
+            await pipeline.reader(int)  # returns only if the reader thread gets on
             if not pipeline.stalled():
                 notifier.watchdog()
             if pipeline.scanned.is_set():
@@ -403,12 +379,10 @@ class Daemon:
             reason = await asyncio.to_thread(self._state_dir.lost, time.time())
             if pipeline.watch.failing():
                 reason = "the watcher keeps dying: ending"
-            if reason:
-                self.bus.log(Event.WATCH_DEGRADED, {"reason": reason})
-                failed.set()
-            await asyncio.sleep(pause)
+            await asyncio.sleep(0 if reason else pause)
+        self.bus.log(Event.WATCH_DEGRADED, {"reason": reason})
 
-    # -- signals -------------------------------------------------------------------------
+    # -- signals and configuration -----------------------------------------------------------
 
     def _signals(self, stopping: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
@@ -430,11 +404,17 @@ class Daemon:
             self._log_problems(loaded)
             return
         self.budget.reset_denials()
-        _remember(loaded, self._start.places.state_dir)
+        self._use(loaded)
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
         self.web.reload()
         self.bus.log(Event.DAEMON_CONFIG_RELOADED, {})
+
+    def _use(self, loaded: Loaded) -> None:
+        with suppress(OSError):  # a full disk keeps nobody from looking things up
+            remember(loaded, self._start.places.state_dir)
+
+    # -- the log -------------------------------------------------------------------------
 
     def _log_problems(self, loaded: Loaded) -> None:
         for bad in loaded.problems:
@@ -450,9 +430,8 @@ class Daemon:
             reason = f"Missing configured model(s): {missing}"
             self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
 
-    def _overdue(self) -> None:
-        reason = "something hangs, and is not waited for any longer"
-        self.bus.log(Event.DAEMON_STOPPED, {"reason": reason})
+    def _stopped(self, **fields: str) -> None:
+        self.bus.log(Event.DAEMON_STOPPED, fields)
 
     def _rejected(self, why: str) -> None:
         self.bus.log(Event.SOCKET_REJECTED, {"reason": why})
@@ -462,6 +441,8 @@ class Daemon:
             self.bus.defect(Event.SOCKET_REJECTED, method, error)
 
 
-def _remember(loaded: Loaded, state_dir: Path) -> None:
-    with suppress(OSError):  # a full disk keeps nobody from looking things up
-        remember(loaded, state_dir)
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return math.inf

@@ -8,7 +8,8 @@ transcript, never a prompt or a reply.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from indexerd.daemon.library import Update
 from indexerd.errors import IndexerdError
@@ -19,43 +20,27 @@ from indexerd.models.outages import Outages
 from indexerd.models.prices import format_usd
 from indexerd.sessions.info import SessionInfo, state_of
 from indexerd.sources.cursor import Verdict
+from indexerd.sources.session_file import Change
 from indexerd.sources.watch import Health
 from indexerd.times import iso
 
-
-class Log(Protocol):
-    """The part of a structlog logger that is used here."""
-
-    def log(self, level: int, event: str, **fields: Any) -> Any:
-        """Write one event."""
-        ...
-
-
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-_LEVELS = {
-    Event.INDEX_FAILED: WARNING,
-    Event.QUERY_FAILED: WARNING,
-    Event.CONTEXT_UNKNOWN_SET: WARNING,
-    Event.DIGEST_FAILED: WARNING,
-    Event.DIGEST_HOOK_FAILED: WARNING,
-    Event.META_INVALID: WARNING,
-    Event.MODEL_BREAKER_OPEN: WARNING,
-    Event.BUDGET_EXHAUSTED: WARNING,
-    Event.BUDGET_UNSETTLED: WARNING,
-    Event.CACHE_DAMAGED: WARNING,
-    Event.CONFIG_INVALID: WARNING,
-    Event.WATCH_DEGRADED: WARNING,
-    Event.WATCH_LIMIT: WARNING,
-    Event.WATCH_OVERFLOW: WARNING,
-    Event.WEB_ENDED: WARNING,
-    Event.SESSION_BAD_LINE: WARNING,
-    Event.BUDGET_RESERVED: DEBUG,
-    Event.DIGEST_ATTEMPT: DEBUG,
-    Event.INDEX_ATTEMPT: DEBUG,
-    Event.INDEX_QUEUED: DEBUG,
-    Event.SESSION_APPENDED: DEBUG,
-    Event.WATCH_RESCAN: DEBUG,
-}
+_LEVELS = dict.fromkeys(
+    (
+        *(Event.INDEX_FAILED, Event.QUERY_FAILED, Event.DIGEST_FAILED, Event.DIGEST_HOOK_FAILED),
+        *(Event.CONTEXT_UNKNOWN_SET, Event.META_INVALID, Event.SESSION_BAD_LINE),
+        *(Event.MODEL_BREAKER_OPEN, Event.BUDGET_EXHAUSTED, Event.BUDGET_UNSETTLED),
+        *(Event.CACHE_DAMAGED, Event.CONFIG_INVALID, Event.WEB_ENDED),
+        *(Event.WATCH_DEGRADED, Event.WATCH_LIMIT, Event.WATCH_OVERFLOW),
+    ),
+    WARNING,
+) | dict.fromkeys(
+    (
+        *(Event.BUDGET_RESERVED, Event.DIGEST_ATTEMPT, Event.INDEX_ATTEMPT, Event.INDEX_QUEUED),
+        *(Event.SESSION_APPENDED, Event.WATCH_RESCAN),
+    ),
+    DEBUG,
+)
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
 BAD_LINE_SECONDS = 60.0  # one word a file and minute (F4)
 Listener = Callable[[dict[str, Any]], None]
@@ -66,25 +51,20 @@ ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")
 class EventBus:
     """Tells the log and the subscribers."""
 
-    def __init__(self, log: Log, clock: Callable[[], float]) -> None:
+    def __init__(self, log: Any, clock: Callable[[], float]) -> None:
         self._log = log
         self._clock = clock
-        self._listeners: dict[int, Listener] = {}
+        self._listeners: dict[Listener, None] = {}
         self._bad_lines = Throttle(BAD_LINE_SECONDS)
         self._health: Health | None = None
         self._outages = Outages()
         self._state = ""
         self._rejected = ""
 
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
+    def subscribe(self, listener: Listener) -> Callable[[], object]:
         """Have a listener called with every event; returns what ends that."""
-        key = id(listener)
-        self._listeners[key] = listener
-
-        def end() -> None:
-            self._listeners.pop(key, None)
-
-        return end
+        self._listeners[listener] = None
+        return partial(self._listeners.pop, listener, None)
 
     def log(self, event: Event, fields: dict[str, Any]) -> None:
         """To the log alone. Of a provider that fails again and again, once an outage (M5)."""
@@ -101,7 +81,7 @@ class EventBus:
         said = {"event": event, "at": iso(self._clock()), **fields}
         if session_id:
             said["sessionId"] = session_id
-        for listener in list(self._listeners.values()):
+        for listener in list(self._listeners):
             listener(said)
 
     def context(
@@ -120,38 +100,22 @@ class EventBus:
     def session(self, update: Update, *, was_known: bool) -> None:
         """A session changed on disk."""
         change, card, session_id = update.change, update.card, update.session_id
+        was = change.was if change else None
         if card is None:
             self.log(Event.SESSION_REMOVED, {"session": session_id})
-            was = change.was if change else None
             removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
             self.publish("session.removed", session_id, {"state": "deleted", **removed})
             return
-        if change is None or change.verdict is Verdict.SAME:
-            if was_known:
-                told = {"sessionFile": card.file, **_lives(card, change.was if change else None)}
-                self.publish("session.updated", session_id, told)
-            self._renamed(update)
-            return
-        word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
-        if change.verdict.restart:
-            word = Event.SESSION_RESET
-        self.log(word, {"session": session_id, "path": card.path})
-        self._bad(card, change.was)
-        for event, fields in _session_events(update, was_known=was_known):
-            self.publish(event, session_id, {"sessionFile": card.file, **fields})
-
-    def _renamed(self, update: Update) -> None:
-        """The agent keeps another name beside the session."""
-        card, was = update.card, update.change.was if update.change else None
-        if card is not None and was is not None and was.agent_title != card.agent_title:
-            fields = {"name": card.agent_title, "previous": was.agent_title}
-            self.publish("session.renamed", update.session_id, {"sessionFile": card.file, **fields})
-
-    def _bad(self, card: SessionInfo, was: SessionInfo | None) -> None:
-        new = card.bad_lines - (was.bad_lines if was else 0)
-        if new > 0 and self._bad_lines.admit(card.path, self._clock()) is not None:
-            fields = {"session": card.session_id, "path": card.path, "count": card.bad_lines}
-            self.log(Event.SESSION_BAD_LINE, fields)
+        if change is not None and change.verdict is not Verdict.SAME:
+            word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
+            word = Event.SESSION_RESET if change.verdict.restart else word
+            self.log(word, {"session": session_id, "path": card.path})
+            new = card.bad_lines - (was.bad_lines if was else 0)
+            if new > 0 and self._bad_lines.admit(card.path, self._clock()) is not None:
+                fields = {"session": session_id, "path": card.path, "count": card.bad_lines}
+                self.log(Event.SESSION_BAD_LINE, fields)
+        for event, told in _session_events(change, card, was_known=was_known):
+            self.publish(event, session_id, {"sessionFile": card.file, **told})
 
     def watching(self, health: Health) -> None:
         """How the watcher does, told where it is another than before."""
@@ -203,19 +167,16 @@ class EventBus:
         self.publish("index.retry", session_id, fields)
 
     def indexed(self, known: SessionRuntime, done: Done) -> None:
-        """A run ended well."""
+        """A run ended well, or found that another program had written the file meanwhile."""
+        session, told = {"session": done.session_id}, {"model": done.model, "costUsd": done.usd}
         if done.adopted:
             known.status = None
-            fields = {"session": done.session_id, "reason": "written elsewhere"}
-            self.log(Event.INDEX_SKIPPED, fields)
-            told = {"model": done.model, "costUsd": done.usd, "adopted": True}
-            self.publish("index.succeeded", done.session_id, told)
+            self.log(Event.INDEX_SKIPPED, session | {"reason": "written elsewhere"})
+            self.publish("index.succeeded", done.session_id, {**told, "adopted": True})
             return
         self._status(known, "succeeded", f"✅ session indexed ({format_usd(done.usd)})")
-        self.log(Event.META_WRITTEN, {"session": done.session_id, "path": done.directory})
-        spent = {"model": done.model, "cost_usd": done.usd}
-        self.log(Event.INDEX_SUCCEEDED, {"session": done.session_id, **spent})
-        told = {"model": done.model, "costUsd": done.usd}
+        self.log(Event.META_WRITTEN, session | {"path": done.directory})
+        self.log(Event.INDEX_SUCCEEDED, {**session, "model": done.model, "cost_usd": done.usd})
         self.publish("index.succeeded", done.session_id, told)
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
@@ -239,29 +200,25 @@ class EventBus:
         known.status = {"state": state, "text": text, "at": iso(self._clock())}
 
 
-def _session_events(update: Update, *, was_known: bool) -> Iterator[tuple[str, dict[str, Any]]]:
+def _session_events(
+    change: Change | None, card: SessionInfo, *, was_known: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a changed file means to a subscriber (S1.45)."""
-    change, card = update.change, update.card
-    if change is None or card is None:
+    was, state = change.was if change else None, state_of(card)
+    changed = change is not None and change.verdict is not Verdict.SAME
+    if changed and not was_known:
+        yield "session.created", {"state": state}
         return
-    if not was_known:
-        yield "session.created", {"state": state_of(card)}
+    if was_known:
+        told: dict[str, Any] = {"messages": card.messages} if changed else {}
+        if was is not None and state_of(was) != state:  # once per change (S3.25)
+            told["previousState"] = state_of(was)
+        yield "session.updated", {**told, "state": state}
+    if change is None or was is None:
         return
-    was = change.was
-    yield "session.updated", {"messages": card.messages, **_lives(card, was)}
-    if was is None:
-        return
-    if change.branched:
+    if changed and change.branched:
         yield "session.branched", {"leafId": card.leaf_id, "previous": was.leaf_id}
-    if card.compactions > was.compactions:
+    if changed and card.compactions > was.compactions:
         yield "session.compacted", {"leafId": card.leaf_id}
     if was.agent_title != card.agent_title:
         yield "session.renamed", {"name": card.agent_title, "previous": was.agent_title}
-
-
-def _lives(card: SessionInfo, was: SessionInfo | None) -> dict[str, str]:
-    """The session's state and, once per change, what it was before (S3.25)."""
-    told = {"state": state_of(card)}
-    if was is not None and state_of(was) != told["state"]:
-        told["previousState"] = state_of(was)
-    return told

@@ -171,6 +171,11 @@ class Files:
                 self._renew([file.path])
         return changes
 
+    def hides(self, session_id: str, path: str = "", cwd: str = "") -> bool:
+        """Whether the user excluded a session, or had it purged."""
+        known = session_id in self.hidden or session_id in self.exclusions.forgotten
+        return known or self.exclusions.match(path, cwd)
+
     def _barred(self, path: str, card: SessionInfo | None) -> bool:
         """Whether the user excluded a file of which so much is known."""
         cwd, session_id = (card.cwd, card.session_id) if card else ("", "")

@@ -20,15 +20,14 @@ from typing import Any
 import msgspec
 
 from indexerd.daemon.files import Files, known_file
-from indexerd.daemon.session_row import Rows
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache, MetaStat
+from indexerd.meta.session_row import Rows
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.duplicates import MARGIN_MS
 from indexerd.sessions.facts import Facts
-from indexerd.sessions.family import ParentIndex
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources.discovery import PAUSE, SessionDiscovery
 from indexerd.sources.scan import ScanResult
@@ -74,7 +73,7 @@ class Library:
         self._stores: list[Store] = []
         self.metas = MetaCache(store, report)
         self.discovery = SessionDiscovery()
-        self.files = Files(
+        files = self.files = Files(
             since=self.metas.since, title=self.discovery.title, exclude=exclude, defect=defect
         )
         self._secrets = OwnSecrets(patterns)
@@ -89,8 +88,7 @@ class Library:
         self.scanned: ScanResult | None = None
         self.changed = 0  # counts up wherever `problems` of files may be others than before
         self.trouble: StateError | None = None  # why the store lacks something
-        self._parents = ParentIndex()
-        self._rows = Rows(self.files, self.metas, store, self._parents, self.stores)
+        self._rows = Rows(files.card, files.hides, self.metas, store, self.stores)
         self._hinted: dict[str, None] = {}  # paths to look at
         self._queue: dict[str, None] = {}  # likewise, after those
         self._late: dict[str, float] = {}  # paths that were not there, and when to believe it
@@ -111,7 +109,7 @@ class Library:
         cards = list(self.files.owners.cards())
         self.discovery.named((one.agent, one.session_id, one.agent_title) for one in cards)
         for card in cards:
-            self._parents.put(card.session_id, card)
+            self._rows.parents.put(card.session_id, card)
         new = self.index.open()
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
@@ -368,7 +366,7 @@ class Library:
         self.changed += bool(changes)
         kin: set[str] = set()
         for session_id, change in changes.items():
-            kin |= self._parents.put(session_id, self.files.card(session_id))
+            kin |= self._rows.parents.put(session_id, self.files.card(session_id))
             if change is not None and change.card is not None:
                 self.texts.want([session_id])
         owed = self._unshown

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ from typing import Any
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
-from indexerd.daemon.methods import Handler, Services, SessionMethods, stored_methods
-from indexerd.daemon.trees import read_alone
+from indexerd.daemon.methods import LATE, ReadMethods, Services
+from indexerd.daemon.trees import VIEWS, read_alone
 from indexerd.errors import DaemonDownError, UsageError
 from indexerd.indexing.snapshot import take_snapshot
 from indexerd.meta.writer import MetaWriter
@@ -36,6 +35,8 @@ from indexerd.search.index import TextIndex
 from indexerd.settings import Settings, read_config
 from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
+
+_OPENING = {"as_sent", *VIEWS, *LATE} - {"expand"}  # methods that read a session's file
 
 
 class LocalBackend:
@@ -69,38 +70,24 @@ class LocalBackend:
             raise UsageError(f"unknown method: {method}")
         if spec.needs_daemon:
             raise DaemonDownError(f"{method} needs a running daemon")
-        asked = methods.asked(method, params or {})
-        return asyncio.run(self._answer(method, asked))
+        return asyncio.run(self._answer(method, methods.asked(method, params or {})))
 
     async def _answer(self, method: str, asked: Params) -> Any:
         with ExitStack() as stack:
-            found = self._handler(method, asked, stack)(asked)
+            library: Library | None = None
+            if method in _OPENING:
+                assert isinstance(asked, RefParams | SessionParams)  # noqa: S101 - the table says so
+                ref = asked.ref if isinstance(asked, RefParams) else asked.session
+                row = self.answers.row(ref, cwd=asked.cwd)
+                alone = read_alone(row, self.settings, self._env, self._user_home)
+                library = stack.enter_context(alone)
+            if library is not None and method == "as_sent":
+                snapshot = await take_snapshot(library, _here, row["sessionId"], self.settings)
+                return snapshot.as_sent(Models(self.settings, self._env).available())
+            found = ReadMethods(self._services(library)).table()[method](asked)
             return await found if isawaitable(found) else found
 
-    def _handler(self, method: str, asked: Params, stack: ExitStack) -> Handler:
-        if handler := stored_methods(self.answers).get(method):
-            return handler
-        library: Library | None = None
-        if method != "expand":
-            row = self._row(asked)
-            alone = read_alone(row, self.settings, self._env, self._user_home)
-            library = stack.enter_context(alone)
-        if method == "as_sent":
-            assert library is not None  # noqa: S101 - see above
-            return partial(self._as_sent, library, row["sessionId"])
-        return SessionMethods(self._services(library)).table()[method]
-
-    async def _as_sent(self, library: Library, session_id: str, _asked: Params) -> dict[str, Any]:
-        snapshot = await take_snapshot(library, _here, session_id, self.settings)
-        return snapshot.as_sent(Models(self.settings, self._env).available())
-
-    def _row(self, asked: Params) -> dict[str, Any]:
-        assert isinstance(asked, RefParams | SessionParams)  # noqa: S101 - the table says so
-        ref = asked.ref if isinstance(asked, RefParams) else asked.session
-        return self.answers.row(ref, cwd=asked.cwd)
-
     def _services(self, library: Library | None) -> Services:
-        budget = Budget(self._places.budget, lambda: self.settings, time.time, lambda *_: None)
         return Services(
             answers=self.answers,
             library=library,
@@ -108,15 +95,11 @@ class LocalBackend:
             settings=lambda: self.settings,
             models=_built_in,
             summarizers=_built_in,
-            budget=budget,
-            record=lambda _: None,
-            writer=MetaWriter(),
-            injected=None,
-            ready=lambda: True,
-            on_history=lambda _: None,
+            budget=Budget(self._places.budget, lambda: self.settings, time.time, lambda *_: None),
             events=_Silence(),
             excluded=lambda: self.settings.digest.exclude,
             clock=time.time,
+            writer=MetaWriter(),
         )
 
     def _hidden(self) -> Callable[[dict[str, Any]], bool] | None:
@@ -146,11 +129,7 @@ class _Silence:
     def log(self, *_: object) -> None:
         """Write nothing."""
 
-    def publish(self, *_: object) -> None:
-        """Pass on to nobody."""
-
-    def defect(self, *_: object) -> None:
-        """Write nothing."""
+    publish = defect = log
 
 
 async def _here(work: Callable[..., Any], *args: Any) -> Any:

@@ -1,10 +1,9 @@
 """The method table: what answers each method of the socket.
 
-`stored_methods` and `SessionMethods` look at sessions; `daemon/local.py` answers with them in any
-other process, too: `Services` is all the difference. `Api` is the daemon's whole table, and the
-way of a request through it. A handler takes the params that `protocol/params.py` declares, and
-gives a result, or an awaitable of one. Reads never wait for indexing, and only shortly for the
-first scan after a start.
+`read_methods` look at sessions; `daemon/local.py` answers with them in any other process, too:
+`Services` is all the difference. `Api` is the daemon's whole table, and the way of a request
+through it. A handler takes the params that `protocol/params.py` declares, and gives a result, or
+an awaitable of one. Reads never wait for indexing, and only shortly for the first scan.
 
 Questions, references and digests are imported when somebody asks for them first, by a thread:
 they are half of all there is to load, and on most days nobody asks. Where another version was
@@ -49,7 +48,7 @@ from indexerd.times import iso
 if TYPE_CHECKING:
     from indexerd.daemon.pipeline import Pipeline
     from indexerd.daemon.purge import Purge
-    from indexerd.daemon.sidecar import Contexts, Sidecars
+    from indexerd.daemon.sidecars import Sidecars
     from indexerd.daemon.unix_server import Peer
     from indexerd.digests.digest import Digests
     from indexerd.digests.summarize import Events
@@ -57,60 +56,27 @@ if TYPE_CHECKING:
     from indexerd.references.questions import Questions
 
 Handler = Callable[[Any], Any]
+Row = dict[str, Any]
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
 _AT_ONCE = frozenset({"hello", "status", "subscribe"})
 
 # Methods whose handler is imported when it is first asked for: module, attribute, its method.
+_DIGEST = "indexerd.digests.digest"
 LATE = {
     "query_session": ("indexerd.references.questions", "questions", "query"),
     "expand": ("indexerd.references.expand", "references", "expand"),
-    "digest": ("indexerd.digests.digest", "digests", "digest"),
-    "history": ("indexerd.digests.digest", "digests", "history"),
-    "compact": ("indexerd.digests.digest", "digests", "compact"),
-    "branch_summary": ("indexerd.digests.digest", "digests", "branch_summary"),
-    "stats": ("indexerd.digests.digest", "digests", "stats"),
+    **{
+        method: (_DIGEST, "digests", method)
+        for method in ("digest", "history", "compact", "branch_summary", "stats")
+    },
 }
-
-
-def stored_methods(answers: Answers) -> dict[str, Handler]:
-    """The handlers that need the store and meta files alone, by their methods."""
-
-    async def search(asked: params.Search) -> dict[str, Any]:
-        return await asyncio.to_thread(answers.search, asked)
-
-    async def family(asked: RefParams) -> dict[str, Any]:
-        row = answers.row(asked.ref, cwd=asked.cwd)  # names belong to the loop
-        return await asyncio.to_thread(answers.family_of, row)
-
-    async def get_relevant_context(asked: params.GetContext) -> dict[str, Any]:
-        row = answers.row(asked.session, cwd=asked.cwd)
-        held = await asyncio.to_thread(answers.held, row)
-        text, context = sets.listed(held.context, asked.set_name)
-        where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
-        return {"text": text, "context": context, **where}
-
-    async def footer(asked: RefParams) -> dict[str, Any]:
-        row = answers.row(asked.ref, cwd=asked.cwd)
-        held = await asyncio.to_thread(answers.held, row)
-        return {"sessionId": row["sessionId"], **sets.footer(held.context, row["cwd"])}
-
-    return {
-        "list": answers.list,
-        "get": answers.get,
-        "resolve": answers.resolve,
-        "complete": answers.complete,
-        "search": search,
-        "family": family,
-        "get_relevant_context": get_relevant_context,
-        "footer": footer,
-    }
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the handlers that read sessions are made of."""
+    """What the handlers that read sessions are made of; the defaults are for other processes."""
 
     answers: Answers
     library: Library | None  # None: no session can be opened
@@ -119,14 +85,14 @@ class Services:
     models: Callable[[], list[Model]]  # for questions, in the user's order
     summarizers: Callable[[], list[Model]]  # for digests and compactions
     budget: Budget
-    record: Callable[[Mapping[str, Any]], Any]  # writes a row of telemetry
-    writer: MetaWriter
-    injected: InjectionCache | None  # None: what is injected is not kept
-    ready: Callable[[], bool]  # whether all sessions are known
-    on_history: Callable[[str], object]  # hears whose history was opened
     events: Events
     excluded: Callable[[], list[str]]  # globs of sessions that get no digests
     clock: Callable[[], float]
+    writer: MetaWriter
+    record: Callable[[Mapping[str, Any]], Any] = lambda _: None  # writes a row of telemetry
+    injected: InjectionCache | None = None  # None: what is injected is not kept
+    ready: Callable[[], bool] = lambda: True  # whether all sessions are known
+    on_history: Callable[[str], object] = lambda _: None  # hears whose history was opened
 
 
 def installed() -> tuple[int, ...]:
@@ -138,8 +104,8 @@ def installed() -> tuple[int, ...]:
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
-class SessionMethods:
-    """The handlers, and what they share."""
+class ReadMethods:
+    """The handlers that look at sessions, and what they share."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -150,9 +116,40 @@ class SessionMethods:
 
     def table(self) -> dict[str, Handler]:
         """Every handler, by its method."""
-        looks = {method: partial(self._look, partial(show, method)) for method in VIEWS}
-        late = {method: self._late(*where) for method, where in LATE.items()}
-        return looks | late | {"branch": self._branch}
+        answers = self._services.answers
+        return {
+            "list": answers.list,
+            "get": answers.get,
+            "resolve": answers.resolve,
+            "complete": answers.complete,
+            "search": self._search,
+            "family": self._family,
+            "get_relevant_context": self._context,
+            "footer": self._footer,
+            "branch": self._branch,
+            **{method: partial(self._look, partial(show, method)) for method in VIEWS},
+            **{method: partial(self._late, *where) for method, where in LATE.items()},
+        }
+
+    async def _search(self, asked: params.Search) -> Row:
+        return await asyncio.to_thread(self._services.answers.search, asked)
+
+    async def _family(self, asked: RefParams) -> Row:
+        answers = self._services.answers
+        row = answers.row(asked.ref, cwd=asked.cwd)  # names belong to the loop
+        return await asyncio.to_thread(answers.family_of, row)
+
+    async def _context(self, asked: params.GetContext) -> Row:
+        row = self._services.answers.row(asked.session, cwd=asked.cwd)
+        held = await asyncio.to_thread(self._services.answers.held, row)
+        text, context = sets.listed(held.context, asked.set_name)
+        where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
+        return {"text": text, "context": context, **where}
+
+    async def _footer(self, asked: RefParams) -> Row:
+        row = self._services.answers.row(asked.ref, cwd=asked.cwd)
+        held = await asyncio.to_thread(self._services.answers.held, row)
+        return {"sessionId": row["sessionId"], **sets.footer(held.context, row["cwd"])}
 
     async def _look(self, work: Callable[..., Any], asked: Any) -> Any:
         """Do work with a session that is open at a leaf."""
@@ -160,18 +157,14 @@ class SessionMethods:
         return await self.pool.read(row["sessionId"], asked.leaf, partial(work, asked))
 
     async def _branch(self, asked: params.Branch) -> Any:
-        now = self._services.clock()
-        return await self._look(lambda *given: make_branch(given[0], now, *given[1:]), asked)
+        return await self._look(partial(make_branch, self._services.clock()), asked)
 
     # -- imported late -------------------------------------------------------------------
 
-    def _late(self, module: str, part: str, method: str) -> Handler:
-        async def handler(asked: Any) -> Any:
-            await self._load(module, part)
-            found = getattr(getattr(self, part), method)(asked)
-            return await found if isawaitable(found) else found
-
-        return handler
+    async def _late(self, module: str, part: str, method: str, asked: Any) -> Any:
+        await self._load(module, part)
+        found = getattr(getattr(self, part), method)(asked)
+        return await found if isawaitable(found) else found
 
     async def _load(self, module: str, part: str) -> None:
         """Import a module in a thread. DaemonDownError: another version was installed."""
@@ -184,12 +177,12 @@ class SessionMethods:
             )
         await asyncio.to_thread(import_module, module)
 
-    async def make_digest(self, session_id: str) -> dict[str, Any]:
+    async def make_digest(self, session_id: str) -> Row:
         """Make a digest that fell due by itself."""
-        await self._load(LATE["digest"][0], "digests")
+        await self._load(_DIGEST, "digests")
         return await self.digests.make(session_id, manual=False)
 
-    async def ask(self, session_id: str, question: str, **more: Any) -> dict[str, Any]:
+    async def ask(self, session_id: str, question: str, **more: Any) -> Row:
         """Answer a question that stands in a prompt."""
         if self._services.library is None:
             raise DaemonDownError("questions need the daemon")
@@ -261,32 +254,28 @@ class Api:
         self,
         pipeline: Pipeline,
         answers: Answers,
-        *,
-        sessions: SessionMethods,
+        reads: ReadMethods,
         sidecars: Sidecars,
-        contexts: Contexts,
+        *,
         purge: Purge,
-        status: Callable[[], dict[str, Any]],
-        clock: Callable[[], float],
+        status: Callable[[], Row],
     ) -> None:
         self._pipeline = pipeline
         self._answers = answers
         self._sidecars = sidecars
-        self._started = clock()
-        self._subscribers: dict[Peer, Callable[[], None]] = {}  # and what ends each
+        self._started = iso(pipeline.now())
         self._table: dict[str, Handler] = {
-            **stored_methods(answers),
-            **sessions.table(),
+            **reads.table(),
             "hello": self._hello,
             "status": lambda _: status(),
             "list": answers.page,
             "get": self._get,
             "index": self._index,
             "as_sent": self._as_sent,
-            "update": self._update,
+            "update": sidecars.update,
             "label": self._label,
-            "set_relevant_context": contexts.set,
-            "resume_context": contexts.resume,
+            "set_relevant_context": sidecars.set,
+            "resume_context": sidecars.resume,
             "purge": purge.purge,
         }
 
@@ -296,23 +285,21 @@ class Api:
         if method not in methods.METHODS:
             return wire.unknown_method(request)
         asked = methods.asked(method, request.params)
-        if method in _AT_ONCE or self._pipeline.scanned.is_set():
-            return self._answer(method, asked, peer)
-        return self._soon(method, asked, peer)
-
-    async def _soon(self, method: str, asked: Params, peer: Peer) -> Any:
-        """Wait a little for the first scan, then answer with what is known."""
-        try:
-            async with asyncio.timeout(FIRST_SCAN_PATIENCE):
-                await self._pipeline.scanned.wait()
-        except TimeoutError:
-            pass
-        found = self._answer(method, asked, peer)
-        return await found if isinstance(found, Awaitable) else found
-
-    def _answer(self, method: str, asked: Params, peer: Peer) -> Any:
         if isinstance(asked, params.Subscribe):
             return self._subscribe(asked, peer)
+        if method in _AT_ONCE or self._pipeline.scanned.is_set():
+            return self._answer(method, asked)
+        return self._soon(method, asked)
+
+    async def _soon(self, method: str, asked: Params) -> Any:
+        """Wait a little for the first scan, then answer with what is known."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_SCAN_PATIENCE):
+                await self._pipeline.scanned.wait()
+        found = self._answer(method, asked)
+        return await found if isinstance(found, Awaitable) else found
+
+    def _answer(self, method: str, asked: Params) -> Any:
         if methods.METHODS[method].exact and isinstance(asked, RefParams):
             row = self._answers.certain(asked.ref, cwd=asked.cwd)
             asked = msgspec.structs.replace(asked, ref=row["sessionId"])
@@ -320,14 +307,14 @@ class Api:
 
     # -- handlers that need a running daemon ---------------------------------------------
 
-    def _hello(self, _asked: Params) -> dict[str, Any]:
+    def _hello(self, _asked: Params) -> Row:
         settings = self._pipeline.settings
         return {
             "version": __version__,
             "protocol": PROTOCOL,
             "capabilities": sorted(methods.METHODS),
             "pid": os.getpid(),
-            "startedAt": iso(self._started),
+            "startedAt": self._started,
             "settings": {
                 "commandName": settings.command_name,
                 "statusKey": settings.status_key,
@@ -336,35 +323,31 @@ class Api:
             },
         }
 
-    def _get(self, asked: RefParams) -> dict[str, Any]:
+    def _get(self, asked: RefParams) -> Row:
         """What is stored, and how indexing goes."""
-        found = self._answers.get(asked)
+        found, settings = self._answers.get(asked), self._pipeline.settings
         known = self._pipeline.known.get(found["session"]["sessionId"])
         if known is not None and known.status is not None:
-            settings = self._pipeline.settings
-            found["indexing"] = known.status | {
-                "key": settings.status_key,
-                "clearAfterMs": settings.notification_auto_clear_ms,
-            }
+            clear = settings.notification_auto_clear_ms
+            found["indexing"] = known.status | {"key": settings.status_key, "clearAfterMs": clear}
         return found
 
-    async def _index(self, asked: params.Index) -> dict[str, Any]:
+    async def _index(self, asked: params.Index) -> Row:
+        pipeline = self._pipeline
         if asked.all:
             return await self._index_all(dry_run=asked.dry_run)
         if asked.ref is None:
             raise UsageError("ref is required")
-        row = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=not asked.force)
-        session_id = row["sessionId"]
-        await self._pipeline.read(int)  # let the loop learn what the store knows already
-        known = self._pipeline.known.get(session_id)
+        session_id = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=not asked.force)["sessionId"]
+        await pipeline.read(int)  # let the loop learn what the store knows already
+        known = pipeline.known.get(session_id)
         if known is None:
             raise NotFoundError("the session's file is gone", hint="its meta file still stands")
-        enough = known.card.new_users >= self._pipeline.settings.min_new_user_messages
-        if session_id in self._pipeline.running and not asked.force:
+        if session_id in pipeline.running and not asked.force:
             return {"status": "already_running"}
-        if not asked.force and not enough:
+        if not asked.force and known.card.new_users < pipeline.settings.min_new_user_messages:
             return {"status": "below_threshold"}
-        waiter = self._pipeline.force(session_id)
+        waiter = pipeline.force(session_id)
         if not asked.wait:
             return {"status": "queued"}
         outcome = await asyncio.shield(waiter)
@@ -372,7 +355,7 @@ class Api:
             raise outcome
         return {"status": "indexed", "costUsd": outcome.usd, "model": outcome.model}
 
-    async def _index_all(self, *, dry_run: bool) -> dict[str, Any]:
+    async def _index_all(self, *, dry_run: bool) -> Row:
         """Queue all sessions with enough new messages, or say what that would cost."""
         pipeline = self._pipeline
         due = pipeline.due()
@@ -387,25 +370,21 @@ class Api:
                 queued.append(session_id)
         return {"queued": queued}
 
-    async def _as_sent(self, asked: RefParams) -> dict[str, Any]:
+    async def _as_sent(self, asked: RefParams) -> Row:
         """The exact prompt that an indexing run would send now; nothing is sent."""
         session_id = self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"]
         pipeline = self._pipeline
         snapshot = await pipeline.indexer.snapshot(session_id, pipeline.settings)
         return snapshot.as_sent(pipeline.models.available())
 
-    async def _update(self, asked: params.Update) -> dict[str, Any]:
-        """Set or clear the user's title, labels, hint and context sets of a session."""
-        return await self._sidecars.update(self._answers.by_id(asked.ref), asked)
-
-    async def _label(self, asked: params.Label) -> dict[str, Any]:
+    async def _label(self, asked: params.Label) -> Row:
         """Set or clear the user's label of one entry."""
         label = {"entryId": asked.entry_id, "text": asked.text or None}
-        await self._update(params.Update(ref=asked.ref, label=label))
+        await self._sidecars.update(params.Update(ref=asked.ref, label=label))
         shown = clean_line(asked.text, NAME_MAX) if asked.text else None
         return {"sessionId": asked.ref, "entryId": asked.entry_id, "label": shown or None}
 
-    def _subscribe(self, asked: params.Subscribe, peer: Peer) -> dict[str, Any]:
+    def _subscribe(self, asked: params.Subscribe, peer: Peer) -> Row:
         """Send these events from now on, in the place of those asked for before."""
         wanted = asked.events
         names = {one for name in wanted or () for one in (name, *ALIASES.get(name, ()))}
@@ -414,13 +393,6 @@ class Api:
             if wanted is None or event["event"] in names:
                 peer.notify(event)
 
-        before = self._subscribers.pop(peer, None)
-        self._subscribers[peer] = self._pipeline.bus.subscribe(pass_on)
-        if before is None:
-            peer.on_close(partial(self._unsubscribe, peer))
-        else:  # it wants others now
-            before()
+        peer.on_close()
+        peer.on_close = self._pipeline.bus.subscribe(pass_on)
         return {"subscribed": "all" if wanted is None else wanted}
-
-    def _unsubscribe(self, peer: Peer) -> None:
-        self._subscribers.pop(peer)()

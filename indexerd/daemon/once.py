@@ -17,9 +17,9 @@ class Report:
     """What one pass did."""
 
     sessions: int
-    indexed: tuple[Done, ...]
-    failed: tuple[tuple[str, str, bool], ...]  # session, kind, retryable; runs and digests
-    digested: tuple[str, ...] = ()  # sessions that got a segment
+    indexed: list[Done]
+    failed: list[tuple[str, str, bool]]  # session, kind, retryable; runs and digests
+    digested: list[str]  # sessions that got a segment
 
     @property
     def skipped(self) -> int:
@@ -40,7 +40,7 @@ class Report:
             "sessions": self.sessions,
             "indexed": [done.session_id for done in self.indexed],
             "skipped": self.skipped,
-            "digested": list(self.digested),
+            "digested": self.digested,
             "failed": [{"sessionId": key, "kind": kind} for key, kind, _ in self.failed],
         }
 
@@ -58,7 +58,16 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
     finally:
         ticking.cancel()
         await pipeline.stop()
-    return _report(pipeline, digests)
+    outcomes = pipeline.indexer.outcomes
+    failed = [
+        (key, one.kind, one.retryable) for key, one in outcomes.items() if isinstance(one, Failure)
+    ]
+    for session_id, wait in _waiting(pipeline):
+        if wait.why == "back_off":
+            failed.append((session_id, pipeline.known[session_id].retry.why, True))
+    failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]
+    indexed = [one for one in outcomes.values() if isinstance(one, Done) and not one.adopted]
+    return Report(len(pipeline.known), indexed, failed, list(digests.made))
 
 
 async def _settled(pipeline: Pipeline) -> None:
@@ -66,36 +75,16 @@ async def _settled(pipeline: Pipeline) -> None:
     while True:
         if tasks := pipeline.tasks():
             await asyncio.wait(tasks)
-            continue
-        if pipeline.decide_due():
-            continue
-        due = [
-            wait.until
-            for session_id, wait in _waiting(pipeline)
-            if wait.why == "due" and session_id not in pipeline.indexer.outcomes
-        ]
-        if not due or pipeline.indexing_off or not pipeline.models.available():
-            return
-        await asyncio.sleep(max(0.01, min(min(due) - pipeline.now(), 1.0)))
+        elif not pipeline.decide_due():
+            due = [wait.until for _, wait in _waiting(pipeline) if wait.why == "due"]
+            if not due or pipeline.indexing_off or not pipeline.models.available():
+                return
+            await asyncio.sleep(max(0.01, min(min(due) - pipeline.now(), 1.0)))
 
 
 def _waiting(pipeline: Pipeline) -> list[tuple[str, Wait]]:
-    """Sessions that only wait for their moment."""
+    """Sessions not tried yet that only wait for their moment."""
     now, settings = pipeline.now(), pipeline.settings
-    decisions = ((key, decide(one, settings, now)) for key, one in pipeline.known.items())
+    untried = (one for one in pipeline.known.items() if one[0] not in pipeline.indexer.outcomes)
+    decisions = ((key, decide(one, settings, now)) for key, one in untried)
     return [(key, one) for key, one in decisions if isinstance(one, Wait)]
-
-
-def _report(pipeline: Pipeline, digests: AutoDigests) -> Report:
-    indexed, failed = [], []
-    for session_id, outcome in pipeline.indexer.outcomes.items():
-        if isinstance(outcome, Failure):
-            failed.append((session_id, outcome.kind, outcome.retryable))
-        elif not outcome.adopted:
-            indexed.append(outcome)
-    for session_id, wait in _waiting(pipeline):
-        if wait.why == "back_off" and session_id not in pipeline.indexer.outcomes:
-            why = pipeline.known[session_id].retry.why
-            failed.append((session_id, why, True))
-    failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]
-    return Report(len(pipeline.known), tuple(indexed), tuple(failed), tuple(digests.made))

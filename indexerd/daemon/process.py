@@ -6,10 +6,10 @@ import ctypes
 import errno
 import gc
 import hashlib
-import math
 import os
 import resource
 import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable
@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.unix_server import peer_uid
 from indexerd.disk import Lock, hold
 from indexerd.errors import AccessError, AlreadyRunningError, IndexerdError
 from indexerd.times import iso
@@ -32,16 +31,32 @@ END_SECONDS = 10.0  # systemd kills after 15
 LAST_SECONDS = 1.0  # for the line in the log
 
 
+def peer_uid(sock: socket.socket) -> int | None:
+    """The user id of the process that connected, as it was then; None where nobody can say."""
+    with suppress(OSError):  # macOS has no answer for a peer that is gone already
+        if sys.platform == "darwin":  # SOL_LOCAL, LOCAL_PEERCRED: struct xucred of <sys/ucred.h>
+            version, uid = struct.unpack_from("=II", sock.getsockopt(0, 1, 76))
+            return int(uid) if version == 0 else None
+        if sys.platform == "linux":
+            return int(struct.unpack("=iII", sock.getsockopt(*_PEER, 12))[1])
+    return None
+
+
+_PEER = (socket.SOL_SOCKET, getattr(socket, "SO_PEERCRED", 0))
+
 # -- directories ------------------------------------------------------------------------------
 
 
 def make_private(directory: Path) -> None:
-    """Make our own directory, for us alone."""
+    """Make a directory for us alone; one that is there is closed to others if it bears our name."""
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not directory.parent.exists():
+            make_private(directory.parent)
+        new = not directory.exists()
+        directory.mkdir(mode=0o700, exist_ok=True)
         found = directory.stat()
-        if found.st_uid == os.getuid() and directory.name == "indexerd":  # else it may be shared
-            directory.chmod(0o700)
+        if new or (found.st_uid == os.getuid() and directory.name == "indexerd"):
+            directory.chmod(0o700)  # an odd umask may have taken even our own rights
     except OSError as bad:
         raise AccessError(f"{directory}: {bad.strerror}") from None
 
@@ -56,28 +71,26 @@ class StateDirCheck:
 
     def __init__(self, lock: Lock) -> None:
         self._lock = lock
-        self._problem: dict[str, Any] | None = None
+        self.problems: list[dict[str, Any]] = []  # for `status`
 
     def lost(self, now: float) -> str:
         """Why to begin anew, or "". It asks the disk: not for the event loop."""
         if self._lock.stands():
-            self._problem = None
+            self.problems = []
             return ""
         try:
             make_private(self._lock.path.parent)
         except IndexerdError as bad:
-            self._problem = {
-                "code": "state_unwritable",
-                "cause": f"the state directory is gone, and cannot be made: {bad}",
-                "since": self._problem["since"] if self._problem else iso(now),
-                "cure": "make room for the directory; the daemon ends then, and begins anew",
-            }
+            self.problems = [
+                {
+                    "code": "state_unwritable",
+                    "cause": f"the state directory is gone, and cannot be made: {bad}",
+                    "since": self.problems[0]["since"] if self.problems else iso(now),
+                    "cure": "make room for the directory; the daemon ends then, and begins anew",
+                }
+            ]
             return ""
         return "the state directory was removed: ending, to begin anew"
-
-    def problems(self) -> list[dict[str, Any]]:
-        """What is wrong with it, for `status`."""
-        return [self._problem] if self._problem else []
 
 
 def claim_directory(directory: Path) -> Callable[[], None] | None:
@@ -117,35 +130,20 @@ def _listen(name: bytes) -> Callable[[], None]:
     return sock.close
 
 
-def last_at_work(store: Path) -> float:
-    """When the last daemon was, in seconds since the epoch; infinite where there was none."""
-    try:
-        return store.stat().st_mtime
-    except OSError:
-        return math.inf
-
-
 # -- memory and files -------------------------------------------------------------------------
 
 
-def settle_memory() -> None:
-    """Have the collector pass over what there is now, and give free memory back to the system.
+class Footprint:
+    """Gives memory back that a large session took: neither Python nor glibc does so by itself.
 
     A full collection over modules and some thousand sessions takes 50 to 100 ms, in which nothing
-    else gets its turn. For when the modules are loaded, and when the sessions are; more often it
-    would keep what should go.
+    else gets its turn; what is there once the sessions are known is passed over from then on.
     """
-    gc.set_threshold(YOUNG)
-    gc.freeze()
-    _trim()
-
-
-class Footprint:
-    """Gives memory back that a large session took: neither Python nor glibc does so by itself."""
 
     def __init__(self) -> None:
         """To be made when the modules are loaded."""
-        _limit_arenas()
+        with suppress(OSError, AttributeError):  # else each of tantivy's threads has a heap
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
         settle_memory()
         self._least = 0  # bytes, since the last time; 0: the sessions were not there yet
         self._settled = True  # False: work was perhaps under way the last time, and has ended since
@@ -165,6 +163,13 @@ class Footprint:
         self._settled = now - self._least < GIVEN
 
 
+def settle_memory() -> None:
+    """Have the collector pass over what there is now, and give free memory back to the system."""
+    gc.set_threshold(YOUNG)
+    gc.freeze()
+    _trim()
+
+
 def resident() -> int:
     """Bytes that the process has in memory; 0 where the system does not say."""
     try:
@@ -172,12 +177,6 @@ def resident() -> int:
             return int(file.read().split()[1]) * resource.getpagesize()
     except (OSError, ValueError, IndexError):
         return 0
-
-
-def _limit_arenas() -> None:
-    """Keep glibc from giving each of tantivy's threads a heap of its own, which is never small."""
-    with suppress(OSError, AttributeError):  # only glibc has this function
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
 
 
 def _trim() -> None:
@@ -192,9 +191,6 @@ def raise_file_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-# -- the end ----------------------------------------------------------------------------------
 
 
 class EndDeadline:

@@ -8,26 +8,27 @@ by a crash has forgotten the session, and can be asked for again, by its id, to 
 
 The session meant is never guessed, and by its whole id it may be one that has no row: what its
 user excluded afterwards (`privacy.exclude`) has left files of ours, too. Where the agent's own
-file is to go and does not, the answer says why; ours are gone all the same.
-
-Forks and sub-agents stay as they are. Forks that read the context sets of the session get their
-copies first.
+file is to go and does not, the answer says why; ours are gone all the same. Forks and sub-agents
+stay as they are; forks that read the context sets of the session get their copies first.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import stat
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.forgotten import Forgotten, remove_transcript
+from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.sidecar import Sidecars
-from indexerd.errors import IndexerdError, NotFoundError, StateError, UsageError
+from indexerd.daemon.sidecars import OneAtATime, Sidecars
+from indexerd.disk import sync_names
+from indexerd.errors import NotFoundError, StateError, UsageError
 from indexerd.logs import Event
 from indexerd.meta.cache import meta_or_problem
 from indexerd.meta.reader import digest_name
@@ -35,20 +36,11 @@ from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id, meta_name, user_name
 from indexerd.protocol import params
 from indexerd.sessions.info import base_name
-from indexerd.sources.stores import Store
 
 Row = dict[str, Any]
-Forget = Callable[[str], Awaitable[None]]
+_Meant = tuple[str, str, Row | None]  # id, agent, row
 
-BOXED = "opencode"  # the agent that keeps all its sessions in one database
-
-
-class _Meant(NamedTuple):
-    """A session that is to be forgotten, or was already."""
-
-    session_id: str
-    agent: str  # "" where nothing tells
-    row: Row | None  # None: it was forgotten already, or is hidden
+_BOXED = "opencode"  # the agent that keeps all its sessions in one database
 
 
 class _Held(NamedTuple):
@@ -71,122 +63,133 @@ class Purge:
         *,
         writer: MetaWriter,
         forgotten: Forgotten,
-        forget: Iterable[Forget],
-        clock: Callable[[], float],
+        forget: Callable[[str], Awaitable[None]],
     ) -> None:
-        """`forget(session_id)`, each of them, drops what another part remembers of a session."""
+        """`forget(session_id)` drops what other sessions were told of it."""
         self._pipeline = pipeline
         self._answers = answers
         self._sidecars = sidecars
         self._writer = writer
         self._forgotten = forgotten
-        self._forget = tuple(forget)
-        self._clock = clock
-        self._one_at_a_time = asyncio.Lock()
-        self._under_way: set[asyncio.Task[Any]] = set()
+        self._forget = forget
+        self._one_at_a_time = OneAtATime()
 
-    async def purge(self, asked: params.Purge) -> dict[str, Any]:
+    async def purge(self, asked: params.Purge) -> Row:
         """Forget a session, say what that would remove, or take it back."""
         by = asked.by or "socket"
         if asked.undo:
-            return await self._to_its_end(self._undo(asked.ref, by))
-        meant = await self._meant(asked.ref, asked.cwd)
-        held: _Held = await self._pipeline.read(_held, self._pipeline.library, meant)
+            return await self._one_at_a_time(self._undo(asked.ref, by))
+        session_id, agent, row = await self._meant(asked.ref, asked.cwd)
+        library = self._pipeline.library
+        held: _Held = await self._pipeline.read(_held, library, session_id, agent)
         if asked.transcript:
-            _refuse(meant, held, forgotten=meant.session_id in self._forgotten)
+            self._refuse(session_id, agent, held, known=row is not None)
         if asked.dry_run:
-            return _told(meant, held, transcript=asked.transcript)
-        return await self._to_its_end(self._carry_out(meant, held, by, transcript=asked.transcript))
-
-    async def _to_its_end(self, work: Any) -> dict[str, Any]:
-        """What has begun is carried out, whoever has hung up meanwhile; one after the other."""
-        doing = asyncio.create_task(self._alone(work))
-        self._under_way.add(doing)
-        doing.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(doing)
-
-    async def _alone(self, work: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-        async with self._one_at_a_time:
-            return await work
+            paths = [*held.ours, *(held.transcripts if asked.transcript else ())]
+            named = {key: (row or {}).get(key) for key in ("name", "sessionFile")}
+            return {"sessionId": session_id, **named, "files": [str(path) for path in paths]}
+        meant = session_id, agent, row
+        transcripts = held.transcripts if asked.transcript else None
+        return await self._one_at_a_time(self._carry_out(meant, held.homes, transcripts, by))
 
     async def _meant(self, ref: str, cwd: str | None) -> _Meant:
+        """Id, agent ("" where nothing tells) and row; none of one that is forgotten or hidden."""
         if ref in self._forgotten:
-            return _Meant(ref, self._forgotten.agent(ref), None)
-        hidden: _Meant | None = await self._pipeline.read(_hidden, self._pipeline.library, ref)
-        if hidden is not None:
-            return hidden
+            return ref, self._forgotten.agent(ref), None
+        agent: str | None = await self._pipeline.read(_hidden, self._pipeline.library, ref)
+        if agent is not None:
+            return ref, agent, None
         row = self._answers.certain(ref, cwd=cwd)
-        return _Meant(row["sessionId"], row["agent"], row)
+        return row["sessionId"], row["agent"], row
 
     async def _carry_out(
-        self, meant: _Meant, held: _Held, by: str, *, transcript: bool
-    ) -> dict[str, Any]:
-        session_id, pipeline = meant.session_id, self._pipeline
-        if meant.row is not None:
-            await self._sidecars.part(meant.row)
+        self, meant: _Meant, homes: list[Path], transcripts: list[Path] | None, by: str
+    ) -> Row:
+        (session_id, agent, row), pipeline = meant, self._pipeline
+        library, now = pipeline.library, pipeline.now()
+        if row is not None:
+            await self._sidecars.part(row)
         if session_id not in self._forgotten:
-            await asyncio.to_thread(
-                self._forgotten.add, session_id, meant.agent, at=self._clock(), by=by
-            )
-        pipeline.library.files.exclusions.changed()
+            await asyncio.to_thread(self._forgotten.add, session_id, agent, at=now, by=by)
+        library.files.exclusions.changed()
         await pipeline.reconsider()
         await pipeline.indexer.stop(session_id)
         removed: list[Path] = []
-        for home in held.homes:
+        for home in homes:
             removed += await asyncio.to_thread(self._writer.remove, home, session_id)
-        await pipeline.read(pipeline.library.metas.reread, session_id, None)
-        if await pipeline.read(pipeline.library.store.get, session_id):  # its file was gone
+        await pipeline.read(library.metas.reread, session_id, None)
+        if await pipeline.read(library.store.get, session_id):  # its file was gone
             await pipeline.rewritten(session_id, "")
         await pipeline.indexer.forget(session_id)
-        for forget in self._forget:
-            await forget(session_id)
-        await pipeline.read(pipeline.library.index.owe_rebuild)  # an excluded one's words, too
-        await self._scour()
-        gone, kept = list[Path](), list[dict[str, str]]()
-        if transcript:
-            gone, kept = await asyncio.to_thread(_take_away, held.transcripts, meant.row)
+        await self._forget(session_id)
+        await self._sidecars.forget(session_id)
+        await pipeline.read(library.index.owe_rebuild)  # an excluded one's words, too
+        try:  # where the disk does not let us take its words out, that is still owed
+            while await pipeline.read(library.texts.wipe):
+                pass
+            await pipeline.read(library.store.fold)
+        except StateError:
+            pipeline.owe()
+            raise
+        gone, kept = list[Path](), dict[str, str]()
+        if transcripts is not None:
+            gone, kept = await asyncio.to_thread(_take_away, transcripts, row)
         told = {"session": session_id, "count": len(removed) + len(gone), "by": by}
         pipeline.bus.log(Event.SESSION_PURGED, told | {"transcript": bool(gone)})
-        found = {
+        found: Row = {
             "sessionId": session_id,
-            "removed": [*map(str, removed), *map(str, gone)],
+            "removed": [str(path) for path in (*removed, *gone)],
             "transcriptRemoved": bool(gone) and not kept,
         }
-        return found | ({"notRemoved": kept} if kept else {})
+        left = [{"path": path, "reason": reason} for path, reason in kept.items()]
+        return found | ({"notRemoved": left} if left else {})
 
-    async def _scour(self) -> None:
-        """Take its words out of our files; where the disk does not let us, that is still owed."""
-        library, read = self._pipeline.library, self._pipeline.read
-        try:
-            while await read(library.texts.wipe):
-                pass
-            await read(library.store.fold)
-        except StateError:
-            self._pipeline.owe()
-            raise
-
-    async def _undo(self, session_id: str, by: str) -> dict[str, Any]:
+    async def _undo(self, session_id: str, by: str) -> Row:
         """A session may be read again; what was removed does not come back."""
         if session_id not in self._forgotten:
             hint = "--undo takes the whole id of a session that was purged"
             raise NotFoundError("this session was not purged", hint=hint)
-        await asyncio.to_thread(self._forgotten.undo, session_id, at=self._clock(), by=by)
-        await self._pipeline.read(_recall, self._pipeline.library, session_id)
+        agent, now = self._forgotten.agent(session_id), self._pipeline.now()
+        await asyncio.to_thread(self._forgotten.add, session_id, agent, at=now, by=by, undone=True)
+        files = self._pipeline.library.files
+        await self._pipeline.read(files.hidden.discard, session_id)
+        files.exclusions.changed()
         await self._pipeline.reconsider()
         return {"sessionId": session_id, "undone": True}
 
+    def _refuse(self, session_id: str, agent: str, held: _Held, *, known: bool) -> None:
+        """Raise UsageError where the agent's own file is not for us to remove."""
+        if agent == _BOXED:
+            raise UsageError(
+                "opencode keeps its sessions in one database, which is its own to write",
+                hint=f"`opencode session delete {session_id}` deletes it there",
+            )
+        if not known and session_id in self._forgotten:
+            hint = f"`indexerd purge {session_id} --undo` first, then purge it anew"
+            message = "of a purged session not even the place of its file is known"
+            raise UsageError(message, hint=hint)
+        if not known:
+            hint = "purge it without its transcript, and remove that by hand"
+            raise UsageError("an excluded session's own file is not looked at", hint=hint)
+        if held.heirs:
+            count, more = len(held.heirs), ", …" if len(held.heirs) > 1 else ""
+            who = f"{count} other sessions" if count > 1 else "another session"
+            raise UsageError(
+                f"the history of {who} begins in this file: {held.heirs[0]}{more}",
+                hint="purge it without its transcript, or that session first",
+            )
 
-def _hidden(library: Library, session_id: str) -> _Meant | None:
-    """A session by its whole id, if it has no row and there are traces of it all the same."""
+
+def _hidden(library: Library, session_id: str) -> str | None:
+    """The agent of a session without a row, of which there are traces; None for others."""
     if not is_session_id(session_id) or library.store.get(session_id) is not None:
         return None
     for store in library.stores():
-        home = Path(store.meta)
-        if _ours([home], session_id):
+        if _ours([Path(store.meta)], session_id):
             meta, _ = meta_or_problem(session_id, store.meta)
             agents = [one.agent for one in library.stores() if meta and one.agent == meta.agent]
-            return _Meant(session_id, next(iter(agents), store.agent), None)
-    return _Meant(session_id, "", None) if session_id in library.files.hidden else None
+            return next(iter(agents), store.agent)
+    return "" if session_id in library.files.hidden else None
 
 
 def _ours(homes: Iterable[Path], session_id: str) -> list[Path]:
@@ -196,93 +199,46 @@ def _ours(homes: Iterable[Path], session_id: str) -> list[Path]:
     return [one for one in files if one.is_file()]
 
 
-def _held(library: Library, meant: _Meant) -> _Held:
+def _held(library: Library, session_id: str, agent: str) -> _Held:
     """What there is of a session. For the thread that owns the library."""
-    session_id = meant.session_id
-    stat = library.metas.get(session_id)
-    stores = library.stores()
-    found = [one.meta for one in stores if one.agent == meant.agent or not meant.agent]
-    homes = [Path(one) for one in dict.fromkeys([*([stat.directory] if stat else []), *found])]
-    homes += [home for home in _places(stores) if home not in homes and _ours([home], session_id)]
-    transcripts = [] if meant.agent == BOXED else library.files.owners.files(session_id)
-    paths = [one.path for one in transcripts]
+    stat, stores, owners = library.metas.get(session_id), library.stores(), library.files.owners
+    likely = [one.meta for one in stores if one.agent == agent or not agent]
+    homes = [Path(one) for one in dict.fromkeys([*([stat.directory] if stat else []), *likely])]
+    places = dict.fromkeys(Path(store.meta) for store in stores)
+    homes += [home for home in places if home not in homes and _ours([home], session_id)]
+    paths = [] if agent == _BOXED else [one.path for one in owners.files(session_id)]
     bases = {base_name(path) for path in paths}
-    heirs = [
-        card.session_id
-        for card in library.files.owners.cards()
-        if card.session_id != session_id and not bases.isdisjoint(card.bases)
-    ]
+    cards = (one for one in owners.cards() if one.session_id != session_id)
+    heirs = [one.session_id for one in cards if not bases.isdisjoint(one.bases)]
     return _Held(homes, _ours(homes, session_id), [*map(Path, paths)], heirs)
 
 
-def _places(stores: Iterable[Store]) -> dict[Path, None]:
-    """Every meta directory, once."""
-    return dict.fromkeys(Path(store.meta) for store in stores)
-
-
-def _recall(library: Library, session_id: str) -> None:
-    library.files.hidden.discard(session_id)
-    library.files.exclusions.changed()
-
-
-def _refuse(meant: _Meant, held: _Held, *, forgotten: bool) -> None:
-    """Raise UsageError where the agent's own file is not for us to remove."""
-    if meant.agent == BOXED:
-        raise UsageError(
-            "opencode keeps its sessions in one database, which is its own to write",
-            hint=f"`opencode session delete {meant.session_id}` deletes it there",
-        )
-    if meant.row is None and not forgotten:
-        hint = "purge it without its transcript, and remove that by hand"
-        raise UsageError("an excluded session's own file is not looked at", hint=hint)
-    if meant.row is None:
-        hint = f"`indexerd purge {meant.session_id} --undo` first, then purge it anew"
-        raise UsageError("of a purged session not even the place of its file is known", hint=hint)
-    if held.heirs:
-        first = held.heirs[0]
-        raise UsageError(
-            f"the history of {len(held.heirs)} other sessions begins in this file: {first}, …"
-            if len(held.heirs) > 1
-            else f"the history of another session begins in this file: {first}",
-            hint="purge it without its transcript, or that session first",
-        )
-
-
-def _take_away(transcripts: list[Path], row: Row | None) -> tuple[list[Path], list[dict[str, str]]]:
+def _take_away(transcripts: list[Path], row: Row | None) -> tuple[list[Path], dict[str, str]]:
     """Remove a session's own files; those that are gone now, and why the others are not."""
     gone, kept = list[Path](), dict[str, str]()
     for path in transcripts:
         try:
-            if remove_transcript(path):
-                gone.append(path)
-            else:
-                kept[str(path)] = _why(path)
-        except IndexerdError as bad:
-            kept[str(path)] = bad.upstream or _why(path)
+            if why := _why_not(path):
+                kept[str(path)] = why
+                continue
+            path.unlink()
+            gone.append(path)
+        except OSError as bad:
+            kept[str(path)] = os.strerror(bad.errno or 0)
+        with suppress(OSError):  # it is gone; all that is at stake is a power cut
+            sync_names(path.parent)
     named = Path(row["sessionFile"]) if row else None
     if named is not None and named not in transcripts:  # it stood for the session before
-        kept[str(named)] = _why(named)
-    return gone, [{"path": path, "reason": reason} for path, reason in kept.items()]
+        kept[str(named)] = _why_not(named) or "it is not the session's any more"
+    return gone, kept
 
 
-def _why(path: Path) -> str:
-    """Why a file was not for us to remove."""
+def _why_not(path: Path) -> str:
+    """Why a file is not for us to remove, or ""."""
     try:
         mode = path.lstat().st_mode
     except OSError:
         return "it is not there any more"
     if stat.S_ISLNK(mode):
         return "it is a link"
-    return "it is not the session's any more" if stat.S_ISREG(mode) else "it is no plain file"
-
-
-def _told(meant: _Meant, held: _Held, *, transcript: bool) -> dict[str, Any]:
-    """What would be removed."""
-    row = meant.row or {}
-    paths = [*held.ours, *(held.transcripts if transcript else ())]
-    return {
-        "sessionId": meant.session_id,
-        "name": row.get("name"),
-        "sessionFile": row.get("sessionFile"),
-        "files": [str(path) for path in paths],
-    }
+    return "" if stat.S_ISREG(mode) else "it is no plain file"

@@ -1,12 +1,8 @@
-"""The socket's methods about one session's tree.
+"""One session opened for an answer: its tree, a branch made of it, and reading without a daemon.
 
-`tree`, `branches`, `path` and `context` look. `branch` makes a new session file of one path: the
-only thing that ever makes a file in an agent's directory, at its user's word, and never over
-another file.
-
-`read_alone` opens one session without the daemon's store, for commands, exports and pages: it is
-read anew by the same code, into caches that are thrown away again, so that what is shown is what
-the daemon would show. A file whose name is no UTF-8 is not found: a row is JSON.
+`branch` makes a new session file of one path: the only thing that ever makes a file in an agent's
+directory, at its user's word, and never over another file. A file whose name is no UTF-8 is not
+found: a row is JSON.
 """
 
 from __future__ import annotations
@@ -25,9 +21,9 @@ from typing import Any
 from indexerd.agents.pi.branch_file import VERSION, Line, Origin, branch_lines, file_name
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
+from indexerd.disk import lives
 from indexerd.errors import (
     IndexerdError,
-    NotFoundError,
     SessionEmptyError,
     SessionUnreadableError,
     UsageError,
@@ -41,9 +37,8 @@ from indexerd.protocol.params import LeafParams
 from indexerd.search.index import TextIndex
 from indexerd.sessions import views
 from indexerd.sessions.context import Read
-from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import OpenSession, SessionLines, row_of
+from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
 from indexerd.times import iso
@@ -57,9 +52,6 @@ _OWN_WAYS = {
 }
 
 
-View = Callable[[OpenSession, Read, Any], dict[str, Any]]  # the params are those of its method
-
-
 def open_session(library: Library, session_id: str, leaf: str | None = None) -> OpenSession | None:
     """Copy what is needed of a session; None where its file is gone.
 
@@ -69,29 +61,17 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
     if card is None or state is None:
         return None
     row = None if leaf is None else row_of(state, leaf)
-    home = _home(library, session_id)
-    labels = state.labels | {
-        state.id(one): text
-        for key, text in _user_labels(home, session_id).items()
-        if (one := state.row(key)) is not None
-    }
+    home, labels = None, dict(state.labels)
+    try:
+        if directory := library.home(session_id):
+            home = Path(directory)
+            user = read_user(home / user_name(session_id))
+            for key, text in user.labels.items() if user else ():
+                if (one := state.row(key)) is not None:
+                    labels[state.id(one)] = text
+    except IndexerdError:  # no root any more; or an invalid sidecar, which is told of elsewhere
+        pass
     return OpenSession(card, state.still(row), library.files.lines(session_id), labels, home)
-
-
-def _home(library: Library, session_id: str) -> Path | None:
-    try:
-        home = library.home(session_id)
-    except NotFoundError:  # its directory is no root any more
-        return None
-    return Path(home) if home else None
-
-
-def _user_labels(home: Path | None, session_id: str) -> dict[str, str]:
-    try:
-        user = read_user(home / user_name(session_id)) if home else None
-    except IndexerdError:  # an invalid sidecar counts as none, and is reported where it is read
-        return {}
-    return user.labels if user else {}
 
 
 def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
@@ -103,7 +83,7 @@ def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[st
     return views.branches(session, read, {one.leaf_id: one.content for one in held})
 
 
-VIEWS: dict[str, View] = {
+VIEWS: dict[str, Callable[[OpenSession, Read, Any], dict[str, Any]]] = {
     "tree": views.tree,
     "branches": branches,
     "path": views.path,
@@ -120,53 +100,41 @@ def show(
 
 
 def make_branch(
-    asked: params.Branch, now: float, session: OpenSession, _check: object
+    now: float, asked: params.Branch, session: OpenSession, _check: object = None
 ) -> dict[str, Any]:
-    """Make a session file of one path."""
-    file = asked.file
-    if file is not None and not file.startswith("/"):
-        raise UsageError("file is an absolute path")
-    if file is not None and "\0" in file:
-        raise UsageError("file has a NUL in it, which no path can have")
-    return _write(iso(now), new_id(now), file, session)
-
-
-def _write(now: str, session_id: str, file: str | None, session: OpenSession) -> dict[str, Any]:
-    """Make the file of a path. UsageError for sessions of agents other than pi."""
-    card, state, header = session.info, session.state, session.state.header
+    """Make a session file of one path. UsageError for sessions of agents other than pi."""
+    file, card, state, header = asked.file, session.info, session.state, session.state.header
+    if file is not None and (not file.startswith("/") or "\0" in file):
+        raise UsageError("file is an absolute path, and has no NUL in it")
     if card.agent != "pi":
         hint = _OWN_WAYS.get(card.agent)
         raise UsageError("a branch can be extracted from a session of pi only", hint=hint)
     rows = state.path()
+    labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
     if all(state.kind(row) is Kind.LABEL for row in rows):
         raise SessionEmptyError("there is nothing but labels on this path")
     origin = Origin(
-        session_id=session_id,
-        timestamp=now,
+        session_id=new_id(now),
+        timestamp=iso(now),
         cwd=header.cwd if header else "",
         source=card.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
         version=header.version if header else VERSION,
     )
     target = Path(file) if file else Path(card.path).parent / file_name(origin)
     with session.lines as lines:
-        labels = (row for row in range(len(state)) if state.kind(row) is Kind.LABEL)
-        made = branch_lines(
-            origin,
-            (_line(state, lines, row) for row in rows),
-            (_line(state, lines, row) for row in labels),
-            partial(secrets.token_hex, 4),
-        )
+
+        def line(row: int) -> Line:
+            if data := lines.row(row):
+                return Line(state.id(row), state.kind(row), data)
+            message = "an entry on this path is too long to be copied"
+            raise SessionUnreadableError(message, hint="pi itself can fork it")
+
+        made = branch_lines(origin, map(line, rows), map(line, labels), _entry_id)
         count = create(target, made)
-    return {"sessionId": session_id, "sessionFile": str(target), "entries": count - 1}
+    return {"sessionId": origin.session_id, "sessionFile": str(target), "entries": count - 1}
 
 
-def _line(state: SessionState, lines: SessionLines, row: int) -> Line:
-    data = lines.row(row)
-    if not data:
-        raise SessionUnreadableError(
-            "an entry on this path is too long to be copied", hint="pi itself can fork it"
-        )
-    return Line(state.id(row), state.kind(row), data)
+_entry_id = partial(secrets.token_hex, 4)
 
 
 def new_id(now: float) -> str:
@@ -188,6 +156,7 @@ def read_alone(
 ) -> Iterator[Library]:
     """A library that knows the session of a row, read now, and no other; nothing of it is kept.
 
+    It is the daemon's own code, so that a command, an export or a page shows what the daemon would.
     Its caches are in a directory of their own `within` one, or where temporary files go.
     """
     with TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as folder:
@@ -210,23 +179,14 @@ def read_alone(
             library.close()
 
 
+def _unreadable(_path: str, bug: Exception) -> None:
+    raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")
+
+
 def sweep(folder: Path) -> None:
     """Remove what processes that were killed left of their caches; others' stay."""
     for left in folder.glob(f"{PREFIX}*"):
         pid = left.name.removeprefix(PREFIX).partition("-")[0]
-        if pid.isascii() and pid.isdigit() and not left.is_symlink() and _is_gone(int(pid)):
+        is_number = pid.isascii() and pid.isdigit()
+        if is_number and not left.is_symlink() and int(pid) > 0 and not lives(int(pid)):
             shutil.rmtree(left, ignore_errors=True)
-
-
-def _is_gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except (OSError, OverflowError):  # it is somebody's
-        return False
-    return False
-
-
-def _unreadable(_path: str, bug: Exception) -> None:
-    raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")

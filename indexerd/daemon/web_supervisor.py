@@ -1,13 +1,9 @@
 """The web view beside the daemon: a process of its own, which lives as long as both want it to.
 
-In: the address of `[web] listen`, now and after each reload. Out: a child process that serves
-there, started again when it ends, with pauses that grow to five minutes; what keeps it from
-running, for `status` and the log. A process of its own, so that whatever a page costs, or breaks,
-is nothing to those who follow and answer.
-
-The child ends by itself when its standard input does: a daemon that is killed leaves nobody behind.
-It says on its standard output where it listens, once it does; the last line of its standard error
-is the reason of its end.
+Whatever a page costs, or breaks, is nothing to those who follow and answer. A child that ends is
+started again, with pauses that grow to five minutes. It ends by itself when its standard input
+does: a daemon that is killed leaves nobody behind. It says on its standard output where it listens,
+once it does; the last line of its standard error is the reason of its end.
 """
 
 from __future__ import annotations
@@ -45,13 +41,13 @@ class WebSupervisor:
         clock: Callable[[], float],
     ) -> None:
         """`command` starts the view; the address is put behind it. `listen()` is "" for none."""
+        self.problems: list[dict[str, Any]] = []  # why the view is not there, for `status`
         self._command = command
         self._listen = listen
         self._env = {key: value for key, value in env.items() if key not in _OURS}
         self._bus = bus
         self._clock = clock
         self._changed = asyncio.Event()
-        self._trouble: tuple[str, float] | None = None  # what went wrong, and when
         self._failures = 0
 
     def reload(self) -> None:
@@ -59,27 +55,18 @@ class WebSupervisor:
         self._failures = 0
         self._changed.set()
 
-    def problems(self) -> list[dict[str, Any]]:
-        """Why the view is not there, for `status`."""
-        if self._trouble is None:
-            return []
-        cause, since = self._trouble
-        return [{"code": "web_down", "cause": cause, "since": iso(since), "cure": _CURE}]
-
     async def run(self) -> None:
         """See to it that the view runs, until this is cancelled; then end it."""
         while True:
             self._changed.clear()
-            address = self._listen()
-            self._trouble = self._trouble if address else None
-            if not address:
-                await self._changed.wait()
-                continue
-            await self._serve(address)
-            if not self._changed.is_set():
+            pause: float | None = None
+            if address := self._listen():
+                await self._serve(address)
                 pause = min(PAUSE_MAX, 2.0 ** min(self._failures, 10))
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._changed.wait(), pause)
+            else:
+                self.problems = []
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), pause)
 
     async def _serve(self, address: str) -> None:
         """One life of a child: until it ends, or another address is wanted."""
@@ -91,42 +78,42 @@ class WebSupervisor:
         except OSError as bad:
             self._failed(f"it cannot be started: {bad.strerror}")
             return
-        tasks = [asyncio.create_task(self._heard(child)), asyncio.create_task(_last_words(child))]
+        told = asyncio.create_task(self._told(child))
+        end = asyncio.create_task(_last_words(child))
+        moved = asyncio.create_task(self._moved(address))
         try:
-            if await self._moved(address, tasks[1]):
-                return
-            code = await child.wait()
-            if self._clock() - began > SOUND_SECONDS:
-                self._failures = 0
-            self._failed(tasks[1].result() or f"it ended with exit code {code}")
+            await asyncio.wait({end, moved}, return_when=asyncio.FIRST_COMPLETED)
+            if not moved.done():
+                code = await child.wait()
+                if self._clock() - began > SOUND_SECONDS:
+                    self._failures = 0
+                self._failed(end.result() or f"it ended with exit code {code}")
         finally:
-            await _end(child)
-            for task in tasks:
+            for task in (told, moved):
                 task.cancel()
+            await _end(child)
+            end.cancel()
 
-    async def _heard(self, child: Process) -> str:
+    async def _told(self, child: Process) -> None:
         """Hear a child say where it listens, which it does once it does."""
         assert child.stdout is not None  # noqa: S101 - it was asked for
         told = clean_line((await child.stdout.readline()).decode("utf-8", "replace"), REASON_MAX)
         if told:
-            self._trouble = None
+            self.problems = []
             self._bus.log(Event.WEB_STARTED, {"pid": child.pid, "url": told})
-        return told
 
-    async def _moved(self, address: str, end: asyncio.Task[str]) -> bool:
-        """Wait for another address, or for a child's end; says whether it was the first."""
-        while not end.done():
-            changed = asyncio.create_task(self._changed.wait())
-            await asyncio.wait({end, changed}, return_when=asyncio.FIRST_COMPLETED)
-            changed.cancel()
-            if self._changed.is_set() and self._listen() != address:
-                return True
+    async def _moved(self, address: str) -> None:
+        """Wait until another address is wanted."""
+        while True:
+            await self._changed.wait()
+            if self._listen() != address:
+                return
             self._changed.clear()
-        return False
 
     def _failed(self, why: str) -> None:
         self._failures += 1
-        self._trouble = (why, self._clock())
+        since = iso(self._clock())
+        self.problems = [{"code": "web_down", "cause": why, "since": since, "cure": _CURE}]
         self._bus.log(Event.WEB_ENDED, {"reason": why})
 
 
@@ -143,8 +130,6 @@ async def _last_words(child: Process) -> str:
 
 async def _end(child: Process) -> None:
     """End a child: by the end of its input, or else by force."""
-    if child.returncode is not None:
-        return
     if child.stdin is not None:
         child.stdin.close()
     for force in (child.terminate, child.kill):
@@ -153,6 +138,4 @@ async def _end(child: Process) -> None:
         except TimeoutError:
             with suppress(ProcessLookupError):
                 force()
-        else:
-            return
     await child.wait()

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
-from indexerd.daemon.event_bus import EventBus, Log
+from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline, Reader
 from indexerd.indexing.indexer import Indexer
@@ -55,7 +55,7 @@ class Flow:
         quiet: float = 0.05,
         rescan: float = 3600.0,
         settings: Settings | None = None,
-        log: Log | None = None,
+        log: Any = None,
     ) -> None:
         """`settings` take the place of `quiet` and `rescan`; `log` hears what is logged."""
         self.folder = root / "agent/sessions/--w--"

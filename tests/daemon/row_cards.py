@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from indexerd.agents.pi import resume_command
-from indexerd.daemon.session_row import row_of
 from indexerd.events import Turn
 from indexerd.meta.model import MetaFile
+from indexerd.meta.session_row import row_of
 from indexerd.protocol.results import StoredRow
 from indexerd.sessions.facts import Facts
 from indexerd.sessions.info import SessionInfo

@@ -39,7 +39,6 @@ def test_ready_carries_a_status(manager: socket.socket) -> None:
 def test_every_message_is_one_datagram(manager: socket.socket) -> None:
     """Pings, status and the end are sent as sd_notify(3) writes them."""
     notifier = at(manager)
-    assert notifier.active
     assert notifier.watchdog()
     assert notifier.status("indexing 3")
     assert notifier.status("")
@@ -49,18 +48,6 @@ def test_every_message_is_one_datagram(manager: socket.socket) -> None:
     assert found == [b"WATCHDOG=1", b"STATUS=indexing 3", b"STATUS=", b"STOPPING=1"]
 
 
-def test_reloading_says_when(manager: socket.socket) -> None:
-    """A reload carries the monotonic clock in microseconds, as Type=notify-reload wants it."""
-    before = time.monotonic_ns() // 1000
-    assert at(manager).reloading()
-
-    first, second = manager.recv(4096).decode().split("\n")
-    assert first == "RELOADING=1"
-    name, value = second.split("=")
-    assert name == "MONOTONIC_USEC"
-    assert before <= int(value) <= time.monotonic_ns() // 1000
-
-
 @on_linux
 def test_abstract_name() -> None:
     """`@name` is a socket without a file."""
@@ -68,8 +55,8 @@ def test_abstract_name() -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as held:
         held.bind(f"\0{name}")
         held.settimeout(5)
-        assert Notifier({"NOTIFY_SOCKET": f"@{name}"}).ready()
-        assert held.recv(4096) == b"READY=1"
+        assert Notifier({"NOTIFY_SOCKET": f"@{name}"}).ready("x")
+        assert held.recv(4096) == b"READY=1\nSTATUS=x"
 
 
 @on_linux
@@ -102,10 +89,8 @@ def test_silent_without_a_manager(env: dict[str, str]) -> None:
     """Not under systemd every call is a quiet False, and there is no watchdog."""
     notifier = Notifier({**env, "WATCHDOG_USEC": "1000000"})
 
-    assert not notifier.active
     assert notifier.watchdog_seconds is None
-    calls = (notifier.ready, notifier.watchdog, notifier.reloading, notifier.stopping)
-    assert not any(call() for call in calls)
+    assert not any((notifier.ready("x"), notifier.watchdog(), notifier.stopping()))
     assert not notifier.status("x")
 
 
@@ -114,7 +99,6 @@ def test_never_raises(path: str) -> None:
     """A manager that is gone, unreachable or no socket at all stops nothing (V9)."""
     notifier = Notifier({"NOTIFY_SOCKET": path})
 
-    assert notifier.active
     assert not notifier.ready("x")
     assert not notifier.watchdog()
 
@@ -128,9 +112,9 @@ def test_a_full_queue_holds_nobody_up(manager: socket.socket) -> None:
         assert sent < 100_000
 
     assert not notifier.status("x")
-    assert not notifier.ready()
+    assert not notifier.ready("x")
     assert manager.recv(4096) == b"WATCHDOG=1"
-    assert notifier.ready()
+    assert notifier.ready("x")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon.session_row import gone_row
 from indexerd.events import Turn
+from indexerd.meta.session_row import gone_row
 from indexerd.sessions.facts import absolute
 from tests.daemon.row_cards import PATH, card, meta, written
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.daemon.session_row import gone_row, row_of
+from indexerd.meta.session_row import gone_row, row_of
 from indexerd.protocol.limits import (
     DESCRIPTION_MAX,
     NAME_MAX,

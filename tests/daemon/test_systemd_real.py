@@ -41,7 +41,7 @@ for name in ("SIGUSR1", "SIGHUP", "SIGTERM"):
 notify.ready("ready for work")
 while "SIGTERM" not in asked:
     if "SIGHUP" in asked:
-        asked.remove("SIGHUP"); notify.reloading(); notify.ready("reloaded")
+        asked.remove("SIGHUP"); notify.status("reloaded")
     if "SIGUSR1" not in asked:  # told so, it lives on and pings no more
         notify.watchdog()
     signal.sigtimedwait([], 0.1)

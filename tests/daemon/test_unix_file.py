@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.daemon.unix_server import peer_uid
+from indexerd.daemon.process import peer_uid
 from indexerd.errors import (
     AccessError,
     AlreadyRunningError,

@@ -122,19 +122,6 @@ def test_a_subscriber_that_lags_is_hung_up_on(serve: Callable[..., Served]) -> N
         assert "result" in other.ask("echo")
 
 
-def test_a_callback_that_fails_does_not_stop_the_others(serve: Callable[..., Served]) -> None:
-    """`on_close` callbacks are all called, once; later ones are called soon."""
-    served = serve()
-    with Asking(served.path) as one:
-        one.ask("subscribe")
-        served.do(lambda: served.peers[0].on_close(lambda: served.fail(KeyError("x"))))
-        served.do(lambda: served.peers[0].on_close(lambda: served.closed.append("second")))
-    eventually(lambda: served.closed == ["subscriber", "second"])
-    assert [name for name, _ in served.errors] == ["on_close"]
-    served.do(lambda: served.peers[0].on_close(lambda: served.closed.append("late")))
-    eventually(lambda: served.closed == ["subscriber", "second", "late"])
-
-
 # How many, and who.
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon.trees import _write
+from indexerd.daemon.trees import make_branch
 from indexerd.errors import (
     AccessError,
     IndexerdError,
@@ -20,12 +20,12 @@ from indexerd.errors import (
     WriteError,
 )
 from indexerd.meta.newfile import create
+from indexerd.protocol.params import Branch
 from indexerd.sessions import views
 from indexerd.sources.session_reader import OpenSession
 from tests.sessions.taken import taken, view
 from tests.sessions.tree_sessions import entry, said, session
 
-NOW = "2026-02-03T04:05:06.789Z"
 TALK = [
     said("a", None, "user", "one " * 2000),
     said("b", "a", "assistant", "1"),
@@ -70,7 +70,8 @@ def test_the_texts_of_a_path_are_cut_only_where_they_must_be(
 
 def branch(held: OpenSession, file: Path | None = None) -> dict[str, Any]:
     """Make a branch's file."""
-    return _write(NOW, "new", str(file) if file else None, held)
+    asked = Branch(ref="s1", leaf="c", file=str(file) if file else None)
+    return make_branch(1_770_000_000.0, asked, held)
 
 
 def test_a_branch_that_cannot_be_whole_is_not_made(tmp_path: Path) -> None:

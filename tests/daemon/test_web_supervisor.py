@@ -92,7 +92,7 @@ def test_runs_while_the_daemon_does() -> None:
         async with running(SERVES) as place:
             said = await place.started()
             assert said[0]["url"] == "at 127.0.0.1:1"
-            assert place.supervisor.problems() == []
+            assert place.supervisor.problems == []
             return int(said[0]["pid"])
 
     assert gone(asyncio.run(life()))
@@ -119,8 +119,8 @@ def test_what_keeps_it_from_running_is_told() -> None:
 
     async def life() -> None:
         async with running(FAILS) as place:
-            await place.until(place.supervisor.problems)
-            problem = place.supervisor.problems()[0]
+            await place.until(lambda: place.supervisor.problems)
+            problem = place.supervisor.problems[0]
             assert problem["code"] == "web_down"
             assert "in use" in problem["cause"]
             assert "\x1b" not in problem["cause"]
@@ -136,11 +136,11 @@ def test_a_program_that_is_not_there_is_a_problem_and_no_more() -> None:
         place = Place(SERVES, "127.0.0.1:1")
         place.supervisor._command = ["/nonexistent/indexerd"]
         task = asyncio.create_task(place.supervisor.run())
-        await place.until(place.supervisor.problems)
+        await place.until(lambda: place.supervisor.problems)
         place.supervisor._command = [sys.executable, "-c", SERVES]
         place.move("127.0.0.1:1")
         await place.started()
-        assert place.supervisor.problems() == []
+        assert place.supervisor.problems == []
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -161,7 +161,7 @@ def test_a_reload_moves_it_ends_it_and_leaves_it_alone() -> None:
             assert gone(first["pid"])
             place.move("")
             await place.until(lambda: gone(second["pid"]))
-            assert place.supervisor.problems() == []
+            assert place.supervisor.problems == []
             assert len(place.log.of(Event.WEB_STARTED)) == 2
 
     asyncio.run(life())

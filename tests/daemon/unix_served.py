@@ -82,7 +82,7 @@ class Served:
     def subscribe(self, peer: Peer) -> dict[str, Any]:
         """Keep a peer."""
         self.peers.append(peer)
-        peer.on_close(lambda: self.closed.append("subscriber"))
+        peer.on_close = lambda: self.closed.append("subscriber")
         return {}
 
     async def gated(self, then: str | None) -> Any:

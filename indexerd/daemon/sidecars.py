@@ -1,0 +1,286 @@
+"""The user's own file beside a session: changed one at a time, and given out at a resume.
+
+Title, labels, environment hint and context sets are in one file, so that all that changes any of
+them comes through here. A change that has begun is carried out, whoever has hung up meanwhile:
+else another one could read the file before this one has written it, and one of them be lost.
+Before a session's sets are changed, every fork of it that has none of its own gets a copy (S4.28).
+
+A resume block is given out once for each `resumeId`, over restarts too: the store remembers, which
+is a cache, and one block more does no harm. Without a `resumeId` it is once for each start of the
+daemon. Each change of a set is a row of telemetry, whichever method made it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+from msgspec import UNSET
+
+from indexerd.daemon.answers import Answers, is_fork
+from indexerd.daemon.pipeline import Pipeline
+from indexerd.daemon.trees import open_session
+from indexerd.errors import (
+    AccessError,
+    AmbiguousError,
+    FileGoneError,
+    IndexerdError,
+    InvalidMetaError,
+    NotFoundError,
+    StateError,
+)
+from indexerd.logs import Event
+from indexerd.meta import context_sets as sets
+from indexerd.meta.context_sets import Context
+from indexerd.meta.model import UserFile
+from indexerd.meta.reader import read_user
+from indexerd.meta.sidecar import Edited, Held, edit, has_own_sets, label_of, with_sets
+from indexerd.meta.writer import MetaWriter
+from indexerd.paths import is_session_id
+from indexerd.protocol import params
+from indexerd.sources.session_reader import row_of
+from indexerd.times import iso
+
+Row = dict[str, Any]
+_T = TypeVar("_T")
+
+SET = "relevant-context:set"  # the `customType` of telemetry
+TOPIC = "resume"  # of the store's notes
+RESUMES_MAX = 5000  # resumes that are remembered; the oldest go
+NEW_SESSION_PATIENCE, POLL = 2.0, 0.05  # seconds
+_WHOLE_ID = 16  # characters; a shorter word may be the beginning of an id
+
+
+class OneAtATime:
+    """Carries work out to its end, one piece after the other, whoever hangs up meanwhile."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+        self._under_way: set[asyncio.Task[Any]] = set()
+
+    async def __call__(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Wait for the work, which goes on if this is cancelled."""
+        doing = asyncio.create_task(self._alone(work))
+        self._under_way.add(doing)
+        doing.add_done_callback(self._under_way.discard)
+        return await asyncio.shield(doing)
+
+    async def _alone(self, work: Coroutine[Any, Any, _T]) -> _T:
+        async with self._lock:
+            return await work
+
+
+class Sidecars:
+    """Every session's sidecar, for one daemon."""
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        answers: Answers,
+        writer: MetaWriter,
+        record: Callable[[Mapping[str, Any]], Any],
+    ) -> None:
+        """`record` writes a row of telemetry; it may block for a moment."""
+        self._pipeline = pipeline
+        self._answers = answers
+        self._writer = writer
+        self._record = record
+        self.one_at_a_time = OneAtATime()
+        self._resumed: set[str] = set()  # by this process
+        self._telling: set[asyncio.Task[None]] = set()
+
+    async def set(self, asked: params.SetContext) -> Row:
+        """Set or clear one set of a session."""
+        change = sets.change_of(asked.set_name, asked.items, asked.mode)
+        row = await self._row_soon(asked)
+        outcomes = list[sets.Outcome]()
+
+        def work(held: Held) -> Edited:
+            outcomes.append(outcome := sets.apply(held.context, change))
+            if not outcome.changed:
+                return Edited(None)
+            return Edited(with_sets(held.user, outcome.context, fork=is_fork(row)), (change.name,))
+
+        await self.one_at_a_time(self._change(row, work, change.name))
+        return {
+            "sessionId": row["sessionId"],
+            "text": outcomes[0].text,
+            "contextChanged": outcomes[0].changed,
+            "setName": change.name,
+            "warnings": list(outcomes[0].warnings),
+        }
+
+    async def update(self, asked: params.Update) -> Row:
+        """Set or clear title, hint, a label and sets; what is not named stays (S4.21)."""
+        row = self._answers.by_id(asked.ref)
+        if asked.label is not UNSET and label_of(asked)[1]:
+            await self._pipeline.read(self._check_entry, row["sessionId"], label_of(asked)[0])
+        work = partial(edit, asked=asked, fork=is_fork(row))
+        one, several = asked.set_context, asked.context is not UNSET
+        name = one.get("setName") if isinstance(one, dict) and not several else None
+        told = name.strip() if isinstance(name, str) else None
+        edited = await self.one_at_a_time(self._change(row, work, told))
+        new = self._answers.by_id(row["sessionId"])
+        if asked.title is not UNSET:
+            renamed = {"name": new["name"], "previous": row["name"]}
+            self._pipeline.bus.publish("session.renamed", row["sessionId"], renamed)
+        return new | {"warnings": list(edited.warnings)} if edited.warnings else new
+
+    async def part(self, row: Row) -> None:
+        """A session's sets are about to go: each fork that reads them gets its copy."""
+        await self.one_at_a_time(self._part(row))
+
+    async def _part(self, row: Row) -> None:
+        with suppress(InvalidMetaError, AccessError, NotFoundError):  # nothing can be read of it
+            held = await asyncio.to_thread(self._answers.held, row)
+            await self._bequeath(row["sessionId"], held.context)
+
+    async def _change(self, row: Row, work: Callable[[Held], Edited], name: str | None) -> Edited:
+        """Carry out one change; events and telemetry are of what was written alone (S4.12)."""
+        session_id, bus = row["sessionId"], self._pipeline.bus
+        path = self._answers.sidecars(row)[0]
+        held = await asyncio.to_thread(self._answers.held, row)
+        edited = await asyncio.to_thread(work, held)
+        if edited.user is None:
+            return edited
+        if edited.names:
+            await self._bequeath(session_id, held.context)
+        await self._write(path.parent, session_id, edited.user)
+        for one in edited.names:
+            told = {"customType": SET, "success": True, "sessionId": session_id, "setName": one}
+            told |= {"contextChanged": True, "timestamp": iso(self._pipeline.now())}
+            await asyncio.to_thread(self._record, told)
+            if one not in sets.KNOWN:  # S4.2
+                bus.log(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
+        if edited.names:
+            bus.context("changed", session_id, edited.user.context, name)
+        return edited
+
+    async def _write(self, directory: Path, session_id: str, user: UserFile) -> None:
+        await asyncio.to_thread(self._writer.write_user, directory, session_id, user)
+        await self._pipeline.rewritten(session_id, str(directory))
+
+    async def _bequeath(self, session_id: str, context: Context) -> None:
+        """Write the copies that forks have of sets; of theirs, where a fork has no place for it."""
+        known, waiting = {session_id}, [session_id]
+        while waiting and context:
+            for row in self._answers.forks(waiting.pop()):
+                heir = row["sessionId"]
+                if heir in known:
+                    continue
+                known.add(heir)
+                home = self._answers.home_of(heir)
+                if home is None:
+                    waiting.append(heir)
+                    continue
+                with suppress(InvalidMetaError, AccessError):  # never written over
+                    path = self._answers.sidecars(row)[0]
+                    user = await asyncio.to_thread(read_user, path) or UserFile()
+                    if not has_own_sets(user):
+                        await self._write(Path(home), heir, with_sets(user, context, fork=True))
+
+    def _check_entry(self, session_id: str, entry_id: str) -> None:
+        """Raise where a session has no such entry; in the thread that owns its state."""
+        session = open_session(self._pipeline.library, session_id)
+        if session is None:
+            raise FileGoneError("the session's file is gone")
+        row_of(session.state, entry_id)
+
+    async def _row_soon(self, asked: params.SessionParams) -> Row:
+        """The session's row; one with a whole id that is not known may only just have begun.
+
+        Agents call the tool in their first turn, and their file may be a moment behind.
+        """
+        until, ref = monotonic() + NEW_SESSION_PATIENCE, asked.session
+        while True:
+            try:
+                return self._answers.certain(ref, cwd=asked.cwd)
+            except (NotFoundError, AmbiguousError):  # another may have a name that is like this id
+                if len(ref) < _WHOLE_ID or not is_session_id(ref) or monotonic() > until:
+                    raise
+            await asyncio.sleep(POLL)
+
+    # -- resumes -------------------------------------------------------------------------
+
+    async def resume(self, asked: params.ResumeContext) -> Row:
+        """The block for the first message after a resume, once."""
+        row = self._answers.certain(asked.session, cwd=asked.cwd)
+        session_id, cwd = row["sessionId"], row["cwd"]
+        key = _key(session_id, asked.resume_id or "")
+        if key in self._resumed:
+            return {"sessionId": session_id, "text": None, "missingFiles": 0}
+        self._resumed.add(key)
+        try:
+            if await self._was_given(key):
+                return {"sessionId": session_id, "text": None, "missingFiles": 0}
+            user, context = await asyncio.to_thread(self._answers.held, row)
+            make = partial(sets.resume_block, cwd, user.env_hint, context, partial(is_there, cwd))
+            text, missing = await asyncio.to_thread(make)
+        except BaseException:  # nobody has got it
+            self._resumed.discard(key)
+            raise
+        if asked.resume_id:
+            with suppress(StateError):
+                await self._pipeline.read(self._remember, key)
+        self._pipeline.bus.context("resume", session_id, context)
+        return {"sessionId": session_id, "text": text, "missingFiles": missing}
+
+    async def _was_given(self, key: str) -> bool:
+        with suppress(StateError):
+            store = self._pipeline.library.store
+            return await self._pipeline.read(store.noted, TOPIC, key) is not None
+        return False
+
+    def _remember(self, key: str) -> None:
+        store = self._pipeline.library.store
+        stamp = int(self._pipeline.now() * 1000).to_bytes(8, "big")  # sorts by age
+        store.note(TOPIC, key, stamp)
+        store.trim(TOPIC, RESUMES_MAX)
+
+    async def forget(self, session_id: str) -> None:
+        """Forget every resume of a session."""
+        read, store, own = self._pipeline.read, self._pipeline.library.store, f"{session_id}/"
+        self._resumed = {key for key in self._resumed if not key.startswith(own)}
+        with suppress(StateError):
+            for key in await read(store.notes, TOPIC):
+                if key.startswith(own):
+                    await read(store.note, TOPIC, key, None)
+
+    def opened(self, session_id: str) -> None:
+        """Somebody has opened a session's history: who listens hears its sets (S4.13)."""
+        telling = asyncio.get_running_loop().create_task(self._load(session_id))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _load(self, session_id: str) -> None:
+        with suppress(IndexerdError):  # gone meanwhile, or a bad file: that is reported elsewhere
+            held = await asyncio.to_thread(self._answers.held, self._answers.by_id(session_id))
+            if held.context:
+                self._pipeline.bus.context("load", session_id, held.context)
+
+
+def _key(session_id: str, resume_id: str) -> str:
+    """A short word for a resume, whatever its id is made of; "" stands for no id."""
+    if not resume_id:
+        return f"{session_id}/"
+    digest = hashlib.blake2b(resume_id.encode("utf-8", "backslashreplace"), digest_size=12)
+    return f"{session_id}/{digest.hexdigest()}"
+
+
+def is_there(cwd: str, item: str) -> bool:
+    """Whether a file exists; what cannot be known, for want of a right or a place, is taken so."""
+    try:
+        path = Path(sets.absolute(cwd, item)).expanduser()
+        if path.is_absolute():
+            path.stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in it
+        return False
+    except (OSError, RuntimeError):
+        return True
+    return True
