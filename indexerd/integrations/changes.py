@@ -79,7 +79,10 @@ def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
                     work(edit)
                 except OSError as bad:
                     kind = AccessError if isinstance(bad, PermissionError) else WriteError
-                    raise kind(f"{edit.target}: {bad.strerror}", hint="check its owner") from None
+                    raise kind(
+                        f"{edit.target}: {bad.strerror}",
+                        hint="check its owner and mode, and the space on the disk",
+                    ) from None
     finally:
         for edit in edits:
             if edit.staged is not None:

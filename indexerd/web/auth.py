@@ -121,6 +121,7 @@ class Auth:
         self._hosts = {parts.netloc}
         if parts.hostname in {"127.0.0.1", "::1"}:  # what `localhost` may lead to
             self._hosts.add(f"localhost:{parts.port}")
+        self._hosts |= {one.removesuffix(":80") for one in self._hosts}  # browsers leave it away
         self._name, self._cookie = f"indexerd-{parts.port}", secrets.token_urlsafe(32)
         self._max_age = f" Max-Age={COOKIE_SECONDS};" if keep else ""
         self._on_error = on_error

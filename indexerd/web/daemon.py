@@ -60,14 +60,14 @@ class Daemon:
         """Ask the daemon; errors as `Client` raises them."""
 
         def ask() -> Any:
-            down = DaemonDownError("no daemon answers")
-            for path in reversed(socket_places(self.where, self.env)):
+            down: DaemonDownError | None = None
+            for path in socket_places(self.where, self.env):
                 try:
                     with Client(path, seconds) as client:
                         return client.call(method, params)
                 except DaemonDownError as bad:
-                    down = bad
-            raise down
+                    down = down or bad
+            raise down or DaemonDownError("no daemon answers")
 
         async with self._slots:
             return await asyncio.to_thread(ask)

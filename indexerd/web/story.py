@@ -14,7 +14,7 @@ one kept.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -105,18 +105,18 @@ class Story:
 # -- nodes ---------------------------------------------------------------------------------------
 
 
+def rows_of(state: SessionState) -> set[int]:
+    """The rows of a session's entries: one for each id."""
+    return {state.index.get(one, at) for at, one in enumerate(state.ids)}
+
+
 def kept_rows(state: SessionState) -> set[int]:
-    """The rows that a story has nodes of: one for each id, and no more than `NODES_MAX`."""
-    rows = _rows(state)
+    """The rows that a story has nodes of: no more than `NODES_MAX`."""
+    rows = rows_of(state)
     if len(rows) <= NODES_MAX:
-        return set(rows)
+        return rows
     kept = set(state.path()[-NODES_MAX // 2 :])
-    newest = (row for row in sorted(rows, reverse=True) if row not in kept)
-    return kept.union(islice(newest, NODES_MAX - len(kept)))
-
-
-def _rows(state: SessionState) -> Collection[int]:
-    return dict.fromkeys(state.index.get(one, at) for at, one in enumerate(state.ids))
+    return kept.union(sorted(rows - kept)[len(kept) - NODES_MAX :])
 
 
 def node_of(
@@ -223,7 +223,7 @@ def story_of(
             place = listed[place].above
         if place in starts and not starts[place].gist:
             starts[place].gist, starts[place].gist_source = gist
-    return Story(listed, beats, leaf, places, dropped=len(_rows(state)) - len(listed))
+    return Story(listed, beats, leaf, places, dropped=len(rows_of(state)) - len(listed))
 
 
 def _ordered(state: SessionState, nodes: Mapping[int, Node]) -> tuple[dict[int, int], set[int]]:
