@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from indexerd.errors import SessionUnreadableError
@@ -37,8 +37,7 @@ class Hinted:
 class SessionDiscovery:
     """Looks where sessions are. One thread uses this."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self.troubles: dict[str, SessionUnreadableError] = {}  # by database: why it is not read
         self.late: set[str] = set()  # databases that were hinted at within the last PAUSE
         self._metas: frozenset[str] = frozenset()
@@ -79,8 +78,7 @@ class SessionDiscovery:
     def scan(self, stores: list[Store]) -> ScanResult:
         """Every session of every store."""
         result = scan([one.sessions for one in stores if one.kind is Kind.FILES], SUFFIXES)
-        if any(one.path.endswith(DIGEST_SUFFIX) for one in result.files):
-            result.files = [one for one in result.files if not self._is_ours(one.path)]
+        result.files = [one for one in result.files if not self._is_ours(one.path)]
         for path, held in self._databases.items():
             place = path.rpartition("/")[0] if isinstance(held, Database) else path
             sessions = self._sessions(path)
@@ -108,7 +106,7 @@ class SessionDiscovery:
                 databases |= dict.fromkeys(one for one in self._databases if _about(path, one))
         for root in roots:
             made.titled |= self._names[root].refresh()
-        now = self._clock()
+        now = time.monotonic()
         self.late = {one for one in databases if now - self._looked.get(one, -PAUSE) < PAUSE}
         for path in databases.keys() - self.late:
             self._looked[path] = now
@@ -133,10 +131,8 @@ class SessionDiscovery:
 
     def _touched(self, path: str) -> list[Found]:
         held = self._databases.get(path)
-        if not isinstance(held, Database):
-            return self._sessions(path) or [] if held else []
         try:
-            return held.touched()
+            return held.touched() if held else []
         except (SessionUnreadableError, FileNotFoundError):
             return []  # the next scan says what is wrong
 

@@ -29,7 +29,6 @@ ATTEMPTS = 4  # at a database that changes while it is read
 PAUSE_SECONDS = 0.01  # between them: longer than its owner takes to remove its files
 BUSY_SECONDS = 0.25  # a reader waits only while the index of the log is being rebuilt
 VALUE_MAX = 256 * 1024 * 1024  # bytes of one value
-WHY = "the database changed while it was read"
 CHANGED = "changed"  # the upstream of an error after which to read again
 
 _T = TypeVar("_T")
@@ -74,19 +73,19 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
         )
     if os.path.realpath(path) != path:  # X4: SQLite follows links
         raise SessionUnreadableError("a directory on its path is a link")
+    error: Exception | None = None
     try:
         with closing(_connect(path, alone)) as db:
             yield db
     except (sqlite3.Error, FileNotFoundError, SessionUnreadableError) as bad:
-        failed = isinstance(bad, sqlite3.Error)
-        if (alone or failed) and _changed(path, before):  # what was not found may be there
-            raise SessionUnreadableError(WHY, upstream=CHANGED) from None
-        if failed:
-            why = str(bad)
-            raise SessionUnreadableError(f"cannot read: {why}", upstream=why) from None
-        raise
-    if alone and _changed(path, before):
-        raise SessionUnreadableError(WHY, upstream=CHANGED)
+        error = bad
+    failed = isinstance(error, sqlite3.Error)
+    if (alone or failed) and _changed(path, before):  # even what was not found may be there
+        raise SessionUnreadableError("the database changed while it was read", upstream=CHANGED)
+    if failed:
+        raise SessionUnreadableError(f"cannot read: {error}", upstream=str(error))
+    if error is not None:
+        raise error
 
 
 def reading(path: str, ask: Callable[[sqlite3.Connection], _T], attempts: int = ATTEMPTS) -> _T:

@@ -83,16 +83,6 @@ class ForkResolver:
                     found[fork] = None
         return list(found)
 
-    def renamed(self, agent: str, old: str, new: str) -> None:
-        """A file has another name."""
-        bases = {thread: self._forks[thread][old] for thread in self._bases.get(old, ())}
-        self.drop(agent, old)
-        for thread, end in bases.items():
-            self._link(thread, new, end)
-        if agent == "codex" and base_name(old) == base_name(new):
-            for thread in _threads(new):
-                self._files.setdefault(thread, {})[new] = None
-
     def drop(self, agent: str, path: str) -> None:
         """A file is gone."""
         self._unlink(path)
@@ -110,14 +100,13 @@ class ForkResolver:
 
     # -- which history begins where ------------------------------------------------------
 
-    def know(self, path: str, info: SessionInfo) -> bool:
-        """Take over what a file begins with; says whether what it lacks may be there now."""
+    def know(self, path: str, info: SessionInfo) -> None:
+        """Take over what a file begins with."""
         for name in info.bases:
             for thread in _threads(name)[:1]:
                 self._link(thread, path, _FOUND)
         if info.wants:
             self._link(info.wants, path, _UNKNOWN)
-        return any(one != path for one in self._files.get(info.wants, ()))
 
     def missing(self, info: SessionInfo | None) -> str:
         """What is wrong with a session's history; nothing where all of it is there."""
@@ -187,13 +176,6 @@ def header_in(agent: str, path: str, first: bytes) -> Header | None:
     state = SessionState(path)
     ADAPTERS[agent].scan(state, first + b"\n", 0)
     return state.header
-
-
-def cwd_of(agent: str, path: str) -> str:
-    """Where a session ran, by its first line; SessionUnreadableError when it is gone."""
-    with source_of(agent, path).lines(path) as lines:
-        header = header_in(agent, path, lines.at(0, HEAD).partition(b"\n")[0])
-    return header.cwd if header else ""
 
 
 def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize]) -> None:

@@ -68,7 +68,7 @@ class _Whole:
 
 
 PLAIN = Source(plain.look, plain.Tail, plain.lines_of)
-ZST = Source(zst.look, partial(_Whole, zst.load), zst.lines)
+ZST = Source(plain.look, partial(_Whole, zst.load), zst.lines)
 DATABASE = Source(opencode_db.look, partial(_Whole, opencode_db.load), opencode_db.lines)
 TREE = Source(opencode_tree.look, partial(_Whole, opencode_tree.load), opencode_tree.lines)
 

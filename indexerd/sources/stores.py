@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -64,16 +64,23 @@ class Store:
 
 
 def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store]:
-    """Every store, from the settings or the agents' own rules."""
-    place, agents = str(home), settings.agents
+    """Every store, from the settings or the agents' own rules.
+
+    One that lies inside another is dropped, and so are repeats.
+    """
+    agents = settings.agents
     data = str(places(env, home=home).data_dir)
     found = [
-        *_pi(agents.pi, env, place),
-        *_claude(_Chosen("claude", agents.claude, place, data), env),
-        *_codex(_Chosen("codex", agents.codex, place, data), env),
-        *_opencode(_Chosen("opencode", agents.opencode, place, data), env),
+        *_pi(_Chosen("pi", agents.pi, env, str(home), data)),
+        *_claude(_Chosen("claude", agents.claude, env, str(home), data)),
+        *_codex(_Chosen("codex", agents.codex, env, str(home), data)),
+        *_opencode(_Chosen("opencode", agents.opencode, env, str(home), data)),
     ]
-    return _distinct(found)
+    kept: list[Store] = []
+    for store in sorted(found, key=lambda one: len(one.sessions)):
+        if not any(other.holds(store.sessions) for other in kept):
+            kept.append(store)
+    return kept
 
 
 def watched(found: Iterable[Store]) -> tuple[list[str], list[str]]:
@@ -89,121 +96,92 @@ class _Chosen:
 
     agent: str
     section: Agent
+    env: Mapping[str, str]
     home: str
     data: str
 
-    def roots(self, *default: str) -> list[str]:
-        """The roots that were set, or else these, by their real paths."""
-        given = self.section.roots or [one for one in default if one]
-        return [os.path.realpath(_expand(one, self.home)) for one in given]
+    def real(self, path: str) -> str:
+        """A path without links; a tilde is home."""
+        tilde = path == "~" or path.startswith("~/")
+        return os.path.realpath(self.home + path[1:] if tilde else path)
 
-    def variables(self, name: str, value: str, *default: str) -> str:
+    def roots(self, *usual: str) -> list[str]:
+        """The roots that were set, or else these."""
+        return [self.real(one) for one in self.section.roots or usual]
+
+    def variables(self, name: str, value: str, *usual: str) -> str:
         """The assignment that an agent needs to find what was set here, unless it would anyway."""
-        usual = (os.path.realpath(_expand(one, self.home)) for one in default if one)
-        if not self.section.roots or value in usual:
+        if not self.section.roots or value in map(self.real, usual):
             return ""
         return f"{name}={shlex.quote(value)} "
 
-    @property
-    def meta(self) -> str:
+    def meta(self, usual: str = "") -> str:
         """Where the meta files go."""
-        chosen = self.section.meta_dir
-        return os.path.realpath(
-            _expand(chosen, self.home) if chosen else f"{self.data}/sessions-meta/{self.agent}"
-        )
+        usual = usual or f"{self.data}/sessions-meta/{self.agent}"
+        return self.real(self.section.meta_dir or usual)
+
+    def xdg(self, name: str, usual: str) -> str:
+        """A directory of the user's; one that is not absolute does not count."""
+        named = self.env.get(name, "")
+        return named if named.startswith("/") else f"{self.home}/{usual}"
 
 
-def _pi(chosen: Agent, env: Mapping[str, str], home: str) -> Iterable[Store]:
-    dirs = [_expand(root, home) for root in chosen.roots] or pi.agent_dirs(env, home)
+def _pi(chosen: _Chosen) -> Iterator[Store]:
+    dirs = [
+        chosen.real(one) for one in chosen.section.roots or pi.agent_dirs(chosen.env, chosen.home)
+    ]
     for root in dirs:
-        real = os.path.realpath(root)
-        meta = _expand(chosen.meta_dir, home) if chosen.meta_dir else f"{real}/sessions-meta"
-        yield Store("pi", os.path.realpath(f"{real}/sessions"), os.path.realpath(meta))
-    flat = env.get("PI_CODING_AGENT_SESSION_DIR", "")
-    if flat and not chosen.roots:
-        meta = _expand(chosen.meta_dir, home) if chosen.meta_dir else f"{dirs[0]}/sessions-meta"
-        yield Store("pi", os.path.realpath(_expand(flat, home)), os.path.realpath(meta))
+        yield Store("pi", chosen.real(f"{root}/sessions"), chosen.meta(f"{root}/sessions-meta"))
+    flat = chosen.env.get("PI_CODING_AGENT_SESSION_DIR", "")
+    if flat and not chosen.section.roots:
+        yield Store("pi", chosen.real(flat), chosen.meta(f"{dirs[0]}/sessions-meta"))
 
 
-def _claude(chosen: _Chosen, env: Mapping[str, str]) -> Iterator[Store]:
-    named = env.get("CLAUDE_CONFIG_DIR", "")
-    config = _config_home(env, chosen.home)
+def _claude(chosen: _Chosen) -> Iterator[Store]:
+    named = chosen.env.get("CLAUDE_CONFIG_DIR", "")
+    config = chosen.xdg("XDG_CONFIG_HOME", ".config")
     usual = [named] if named else ["~/.claude", f"{config}/claude"]
     for root in chosen.roots(*usual):
         needs = chosen.variables("CLAUDE_CONFIG_DIR", root, *usual)
-        sessions = os.path.realpath(f"{root}/projects")
-        yield Store(chosen.agent, sessions, chosen.meta, variables=needs)
+        yield Store("claude", chosen.real(f"{root}/projects"), chosen.meta(), variables=needs)
 
 
-def _codex(chosen: _Chosen, env: Mapping[str, str]) -> Iterator[Store]:
-    usual = env.get("CODEX_HOME", "") or "~/.codex"
+def _codex(chosen: _Chosen) -> Iterator[Store]:
+    usual = chosen.env.get("CODEX_HOME", "") or "~/.codex"
     for root in chosen.roots(usual):
         needs = chosen.variables("CODEX_HOME", root, usual)
-        live, archive = (os.path.realpath(f"{root}/{one}") for one in ("sessions", _ARCHIVED))
-        yield Store(chosen.agent, live, chosen.meta, beside=root, variables=needs)
-        yield Store(chosen.agent, archive, chosen.meta, archive=True, beside=root, variables=needs)
+        for name, archive in (("sessions", False), ("archived_sessions", True)):
+            place = chosen.real(f"{root}/{name}")
+            yield Store("codex", place, chosen.meta(), Kind.FILES, archive, root, needs)
 
 
-_ARCHIVED = "archived_sessions"
-
-
-def _opencode(chosen: _Chosen, env: Mapping[str, str]) -> Iterator[Store]:
+def _opencode(chosen: _Chosen) -> Iterator[Store]:
     """Databases, and the older tree beside them; both may be there, and both are read."""
-    base = env.get("XDG_DATA_HOME", "")
-    data = f"{base if base.startswith('/') else chosen.home + '/.local/share'}/opencode"
-    roots = chosen.roots(data)
-    named = "" if chosen.section.roots else env.get("OPENCODE_DB", "")
-    for root in roots:
+    data = f"{chosen.xdg('XDG_DATA_HOME', '.local/share')}/opencode"
+    named = "" if chosen.section.roots else chosen.env.get("OPENCODE_DB", "")
+    for root in chosen.roots(data):
+        databases: list[str] = []
         if os.path.isfile(root):  # noqa: PTH113 - paths here are text with surrogate escapes
-            yield _database(chosen, root, data)
-            continue
-        if named and named != ":memory:":
-            path = _expand(named, chosen.home)
-            there = path if path.startswith("/") else f"{root}/{path}"
-            yield _database(chosen, os.path.realpath(there), data)
+            databases = [root]
         elif not named:
-            yield from (_database(chosen, one, data) for one in _databases(root))
-        storage = os.path.realpath(f"{root}/storage")
-        session = f"{storage}/session"
-        yield Store(chosen.agent, session, chosen.meta, kind=Kind.TREE, beside=storage)
-
-
-def _database(chosen: _Chosen, path: str, usual: str) -> Store:
-    beside = path.rpartition("/")[0]
-    needs = chosen.variables("OPENCODE_DB", path, f"{usual}/opencode.db")
-    return Store(
-        chosen.agent, path, chosen.meta, kind=Kind.DATABASE, beside=beside, variables=needs
-    )
+            databases = _databases(root)
+        elif named != ":memory:":
+            whole = named.startswith(("/", "~/"))
+            databases = [chosen.real(named if whole else f"{root}/{named}")]
+        for path in databases:
+            needs = chosen.variables("OPENCODE_DB", path, f"{data}/opencode.db")
+            store = Store("opencode", path, chosen.meta(), Kind.DATABASE, variables=needs)
+            yield replace(store, beside=path.rpartition("/")[0])
+        if databases != [root]:
+            storage = chosen.real(f"{root}/storage")
+            yield Store("opencode", f"{storage}/session", chosen.meta(), Kind.TREE, beside=storage)
 
 
 def _databases(directory: str) -> list[str]:
     """The databases of a data directory; the one name that is usual where there is none yet."""
     try:
-        names = sorted(
-            name
-            for name in os.listdir(directory)  # noqa: PTH208 - as above
-            if name.startswith("opencode") and name.endswith(".db")
-        )
+        names = sorted(os.listdir(directory))  # noqa: PTH208 - as above
     except OSError:
         names = []
-    return [f"{directory}/{name}" for name in names[:DATABASE_FILES]] or [
-        f"{directory}/opencode.db"
-    ]
-
-
-def _config_home(env: Mapping[str, str], home: str) -> str:
-    named = env.get("XDG_CONFIG_HOME", "")
-    return named if named.startswith("/") else f"{home}/.config"
-
-
-def _expand(path: str, home: str) -> str:
-    return home + path[1:] if path == "~" or path.startswith("~/") else path
-
-
-def _distinct(found: Iterable[Store]) -> list[Store]:
-    """Drop a store that lies inside another, and repeats."""
-    kept: list[Store] = []
-    for store in sorted(found, key=lambda one: len(one.sessions)):
-        if not any(other.holds(store.sessions) for other in kept):
-            kept.append(store)
-    return kept
+    found = [one for one in names if one.startswith("opencode") and one.endswith(".db")]
+    return [f"{directory}/{one}" for one in found[:DATABASE_FILES] or ["opencode.db"]]

@@ -19,9 +19,7 @@ from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.lines import Block, LineBuffer
-from indexerd.sources.tail import CHUNK, look, look_of, opened, unreadable
-
-__all__ = ["lines", "load", "look"]
+from indexerd.sources.tail import CHUNK, look_of, opened, unreadable
 
 TOTAL_MAX = 1 << 30  # decompressed bytes of one session
 WINDOW_MAX = 1 << 26  # what the decoder may have to hold; codex's own files need 2 MiB
