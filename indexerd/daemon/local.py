@@ -102,16 +102,13 @@ class LocalBackend:
             writer=MetaWriter(),
         )
 
-    def _hidden(self) -> Callable[[dict[str, Any]], bool] | None:
+    def _hidden(self) -> Callable[[dict[str, Any]], bool]:
         """What the user excluded, should no daemon have taken it out since."""
-        globs, forgotten = self.settings.privacy.exclude, Forgotten(self._places.state_dir)
-        if not globs and not forgotten:
-            return None
-        home = str(self._user_home)
+        globs, home = self.settings.privacy.exclude, str(self._user_home)
         exclusions = Exclusions(
             lambda: [home + one[1:] if one.startswith("~/") else one for one in globs]
         )
-        exclusions.forgotten = forgotten
+        exclusions.forgotten = Forgotten(self._places.state_dir)
         exclusions.renew()
         return lambda row: exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
 

@@ -6,9 +6,7 @@ through it. A handler takes the params that `protocol/params.py` declares, and g
 an awaitable of one. Reads never wait for indexing, and only shortly for the first scan.
 
 Questions, references and digests are imported when somebody asks for them first, by a thread:
-they are half of all there is to load, and on most days nobody asks. Where another version was
-installed meanwhile none is imported any more: its modules beside those that run would be a
-program that nobody has ever tried.
+they are half of all there is to load, and on most days nobody asks.
 """
 
 from __future__ import annotations
@@ -25,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-import indexerd
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.event_bus import ALIASES
@@ -95,21 +92,11 @@ class Services:
     on_history: Callable[[str], object] = lambda _: None  # hears whose history was opened
 
 
-def installed() -> tuple[int, ...]:
-    """What tells the program on disk from another that takes its place."""
-    try:
-        found = os.stat(indexerd.__file__)  # noqa: PTH116 - nothing else of pathlib is needed
-    except OSError:
-        return ()
-    return found.st_dev, found.st_ino, found.st_mtime_ns
-
-
 class ReadMethods:
     """The handlers that look at sessions, and what they share."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._installed = installed()
         if (library := services.library) is not None:
             opener = partial(open_session, library)
             self.pool = SessionReaderPool(opener, library.reread, services.read)
@@ -162,31 +149,20 @@ class ReadMethods:
     # -- imported late -------------------------------------------------------------------
 
     async def _late(self, module: str, part: str, method: str, asked: Any) -> Any:
-        await self._load(module, part)
+        await asyncio.to_thread(import_module, module)
         found = getattr(getattr(self, part), method)(asked)
         return await found if isawaitable(found) else found
 
-    async def _load(self, module: str, part: str) -> None:
-        """Import a module in a thread. DaemonDownError: another version was installed."""
-        if part in vars(self):
-            return
-        if installed() != self._installed:
-            raise DaemonDownError(
-                "indexerd was replaced on disk since this daemon began",
-                hint="restart the daemon, and ask again",
-            )
-        await asyncio.to_thread(import_module, module)
-
     async def make_digest(self, session_id: str) -> Row:
         """Make a digest that fell due by itself."""
-        await self._load(_DIGEST, "digests")
+        await asyncio.to_thread(import_module, _DIGEST)
         return await self.digests.make(session_id, manual=False)
 
     async def ask(self, session_id: str, question: str, **more: Any) -> Row:
         """Answer a question that stands in a prompt."""
         if self._services.library is None:
             raise DaemonDownError("questions need the daemon")
-        await self._load(LATE["query_session"][0], "questions")
+        await asyncio.to_thread(import_module, LATE["query_session"][0])
         return await self.questions.answer(session_id, question, **more)
 
     @cached_property
@@ -268,7 +244,6 @@ class Api:
             **reads.table(),
             "hello": self._hello,
             "status": lambda _: status(),
-            "list": answers.page,
             "get": self._get,
             "index": self._index,
             "as_sent": self._as_sent,

@@ -12,15 +12,10 @@ from indexerd.daemon.files import Change
 from indexerd.daemon.library import Update
 from indexerd.errors import (
     BudgetError,
-    DeadlineError,
     IndexerdError,
     ModelUnavailableError,
-    OutputInvalidError,
     ProviderDeniedError,
     ProviderError,
-    RefusedError,
-    SessionUnreadableError,
-    WriteError,
 )
 from indexerd.indexing.policy import SessionRuntime
 from indexerd.logs import Event
@@ -32,7 +27,6 @@ from tests.sessions.plain_card import CARD
 NOW = 1_700_000_000.0
 BUSY = ProviderError("429", retry_after=37.0, throttled=True)
 DENIED = ProviderDeniedError("401")
-DOWN = ProviderError("503")
 RESTS = ProviderError("the provider is resting", retry_after=9.0)
 
 
@@ -117,38 +111,6 @@ def test_an_outage_is_told_of_once_however_often_it_is_tried(heard: Heard) -> No
     assert heard.count(Event.MODEL_BREAKER_OPEN) == 4
 
 
-def test_a_provider_that_rests_since_before_the_start_is_one_outage(heard: Heard) -> None:
-    """M3, M5: it is told of by its name; what its models then say of it is nothing new."""
-    heard.bus.log(Event.MODEL_BREAKER_OPEN, {"model": "google", "reason": "it rests"})
-    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN)
-    assert heard.count(Event.MODEL_BREAKER_OPEN) == 1
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        OutputInvalidError("prose"),
-        RefusedError("declined"),
-        WriteError("full"),
-        SessionUnreadableError("EIO"),
-    ],
-)
-def test_what_is_a_sessions_own_is_told_of_each_time(heard: Heard, error: IndexerdError) -> None:
-    """M5: an outage hides nothing that has another cause."""
-    heard.bus.log(Event.MODEL_BREAKER_OPEN, OPEN)
-    heard.fail(DENIED)
-    heard.fail(error)
-    assert heard.count(Event.INDEX_FAILED) == 21
-
-
-def test_without_an_outage_every_failure_is_told_of(heard: Heard) -> None:
-    """M4: the first four failures of a provider open no breaker; nothing else tells of them."""
-    heard.fail(DOWN, 4)
-    heard.fail(DeadlineError("late"), 4)
-    heard.fail(ModelUnavailableError("no configured model"), 4)
-    assert heard.count(Event.INDEX_FAILED) == 12
-
-
 def test_a_budget_that_is_spent_is_told_of_once_an_hour(heard: Heard) -> None:
     """M16: a thousand old sessions wait for tomorrow; each hour there is one line."""
     for _ in range(3):
@@ -206,11 +168,3 @@ def test_what_a_watcher_lacks_is_told_of_once(heard: Heard) -> None:
         "the watcher's thread died",
         "the watcher's thread died",
     ]
-
-
-def test_what_stands_in_our_sockets_place_is_told_of_once(heard: Heard) -> None:
-    """V10: looked at every few seconds, for ever; told where it is another than before."""
-    for why in ("a directory", "a directory", "", "", "a directory", "a file", "a file"):
-        heard.bus.socket(why)
-    reasons = [fields["reason"] for _, event, fields in heard.lines if event == "socket.rejected"]
-    assert reasons == ["a directory", "a directory", "a file"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,8 @@ import pytest
 from indexerd.daemon import answers as module
 from indexerd.daemon.answers import Answers
 from indexerd.errors import NotFoundError
-from indexerd.search.index import Message, TextIndex
-from indexerd.store.store import StateStore
-from tests.e2e.world import World
+from indexerd.search.index import TextIndex
 from tests.store.rows import fill, row, texts
-
-REAL = Path(__file__).parents[1] / "fixtures/real"
 
 
 @pytest.fixture
@@ -50,14 +45,6 @@ def outline(found: dict[str, Any]) -> str:
     """Ids and depths, with the parent that is missing before them."""
     told = [f"{one['sessionId']}{one['depth']}" for one in found["members"]]
     return " ".join([*filter(None, [found.get("missingParent")]), *told])
-
-
-def say(catalog: TextIndex, session_id: str, *messages: tuple[str, str]) -> None:
-    """Add messages: entry ids and texts."""
-    held = len(catalog.messages(session_id))
-    said = [Message(held + n, one, "user", "", text) for n, (one, text) in enumerate(messages)]
-    catalog.add_messages(session_id, held, said, "all read")
-    catalog.commit()
 
 
 # -- who is a member -----------------------------------------------------------------------------
@@ -139,47 +126,4 @@ def test_a_family_may_be_of_any_size(catalog: TextIndex, monkeypatch: pytest.Mon
     assert [one["sessionId"] for one in found] == [f"t{n:04}" for n in range(601, 651)]
 
 
-# -- how each came to be -------------------------------------------------------------------------
-
-
 # -- real files ----------------------------------------------------------------------------------
-
-FORKS = {  # of the agents' own files: the session asked about, and what its family is
-    "01a1fff1-47bd": "root resumed",
-    "01a1fff2-465f": "root resumed fork",
-    "01a1fff2-4fe7": "root subagent",
-    "01a1fff2-61ad": "root resumed",
-    "ses_e000bc2cdffeYRfAVenqDM2eY6": "root fork",
-    "ses_e000bbed6": "root subagent",
-    "ad8df587": "root resumed",
-    "agent-ac8b02b": "root subagent",
-}
-
-
-@pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The caches of a home with the files of all agents; an earlier version left its own."""
-    world = World(tmp_path_factory.mktemp("real"))
-    home = world.root / "home"
-    for agent, place in (("pi", ".pi/agent"), ("claude", ".claude"), ("codex", ".codex")):
-        shutil.copytree(REAL / agent, home / place)
-    (world.root / "data/opencode").mkdir(parents=True)
-    shutil.copy(REAL / "opencode/opencode.db", world.root / "data/opencode")
-    world.state.mkdir(parents=True)
-    for name in ("ledger.sqlite", "catalog.sqlite", "catalog.sqlite-wal"):
-        (world.state / name).write_bytes(b"of an earlier version")
-    world.run("run", "--once")
-    assert not list(world.state.glob("ledger.*")) + list(world.state.glob("catalog.*"))
-    return world.state
-
-
-@pytest.mark.parametrize("ref", FORKS)
-def test_forks_of_every_agent_are_told_apart(stored: Path, ref: str) -> None:
-    """S1.16: as pi, Codex, opencode and Claude Code wrote them; V6: older caches are replaced."""
-    store = StateStore(stored / "store.sqlite", readonly=True)
-    index = TextIndex(stored / "search", store, readonly=True)
-    index.open()
-    found = family(answers(index), ref)
-    store.close()
-    assert " ".join(one["relation"] for one in found["members"]) == FORKS[ref]
-    assert found["sessionId"] in {one["sessionId"] for one in found["members"]}

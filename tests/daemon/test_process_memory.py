@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import subprocess
 import sys
 
 import pytest
-
-from indexerd.daemon.process import settle_memory
 
 _FREED = """
 from pathlib import Path
@@ -61,18 +58,3 @@ def test_what_holds_itself_is_given_back_later() -> None:
         pytest.skip("the system does not say how much a process takes")
     said = subprocess.check_output([sys.executable, "-c", _GROWN], text=True, timeout=30)
     assert int(said) < 4_000_000
-
-
-def test_a_c_library_that_cannot_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not each of them has a function for it."""
-    asked: list[object] = []
-
-    def bare(name: object) -> object:
-        asked.append(name)
-        return object()
-
-    monkeypatch.setattr(ctypes, "CDLL", bare)
-    monkeypatch.setattr(gc, "freeze", lambda: None)
-    monkeypatch.setattr(gc, "set_threshold", lambda _: None)
-    settle_memory()
-    assert asked == [None]

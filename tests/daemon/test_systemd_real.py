@@ -35,7 +35,7 @@ if os.path.exists(HOME + "/exit_code"):
 with open(HOME + "/probed.json", "w") as file:
     json.dump(found(), file)
 sys.path.insert(0, HOME + "/lib"); from sdnotify import Notifier
-notify, asked = Notifier(), set()
+notify, asked = Notifier(os.environ), set()
 for name in ("SIGUSR1", "SIGHUP", "SIGTERM"):
     signal.signal(getattr(signal, name), lambda *_, name=name: asked.add(name))
 notify.ready("ready for work")

@@ -4,9 +4,7 @@ The servers run on a loop in a thread of the test's own process, so that handler
 can be looked at. Those whose umask, descriptors or memory matter are in test_client.py.
 """
 
-import contextlib
 import json
-import select
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.unix_served import SECONDS, Asking, Served, eventually, line, servers
+from tests.daemon.unix_served import Asking, Served, eventually, line, servers
 from tests.short import short_directory
 
 
@@ -47,25 +45,6 @@ def test_pipelined_requests_are_answered_in_order(serve: Callable[..., Served]) 
         one.send(*((n, "echo", {"n": n}) for n in range(500)))
         told = [one.receive() for _ in range(500)]
     assert [(each["id"], each["result"]["n"]) for each in told] == [(n, n) for n in range(500)]
-
-
-def test_a_slow_request_delays_its_own_connection_only(serve: Callable[..., Served]) -> None:
-    """S11: quick answers behind a slow one wait for it; those of others do not."""
-    served = serve()
-    with Asking(served.path) as slow, Asking(served.path) as other:
-        slow.send(
-            (1, "gated", {}), (2, "echo", {}), (3, "gated", {"then": "boom"}), (4, "echo", {})
-        )
-        eventually(lambda: served.begun == 4)
-        assert other.ask("echo", {"a": 1})["result"] == {"a": 1}
-        slow.sock.settimeout(0)
-        with pytest.raises(BlockingIOError):
-            slow.sock.recv(1)
-        slow.sock.settimeout(SECONDS)
-        served.open_gate()
-        told = [slow.receive() for _ in range(4)]
-    assert [each["id"] for each in told] == [1, 2, 3, 4]
-    assert [code(each) for each in told if "error" in each] == [-32603]
 
 
 def test_requests_in_flight_are_bounded(serve: Callable[..., Served]) -> None:
@@ -110,18 +89,6 @@ def test_an_unforeseen_error_is_reported_and_says_nothing(
         assert "result" in one.ask("echo")
     assert served.refused == ["internal"]
     assert [name for name, _ in served.errors] == [method]
-
-
-def test_notifications_are_carried_out_and_not_answered(serve: Callable[..., Served]) -> None:
-    """JSON-RPC 2.0 section 4.1, for quick, slow and failing ones; bugs are still reported."""
-    served = serve()
-    served.open_gate()
-    with Asking(served.path) as one:
-        for method in ("echo", "gated", "boom", "missing", "nonsense"):
-            one.sock.sendall(b'{"jsonrpc":"2.0","method":"%b"}\n' % method.encode())
-        assert one.ask("echo")["id"] == "q"
-    assert served.begun == 6
-    assert served.refused == ["internal"]
 
 
 # What peers may send.
@@ -188,20 +155,6 @@ def test_half_a_request_is_not_waited_for_for_ever(serve: Callable[..., Served])
         assert "result" in idle.ask("echo")
 
 
-def test_lookups_go_on_among_slow_clients(serve: Callable[..., Served]) -> None:
-    """S8: a hundred clients that drip are closed one and all, and nobody else notices."""
-    served = serve(half_line_seconds=0.2)
-    with contextlib.ExitStack() as stack:
-        slow = [stack.enter_context(Asking(served.path)) for _ in range(100)]
-        for each in slow:
-            each.sock.sendall(b"{")
-        with Asking(served.path) as one:
-            for n in range(100):
-                assert one.ask("echo", {"n": n})["result"] == {"n": n}
-        assert [each.receive() for each in slow] == [None] * 100
-    assert served.server.rejected["half_sent"] == 100
-
-
 def test_the_end_of_the_sending_side_lets_answers_through(serve: Callable[..., Served]) -> None:
     """`printf … | nc -N`: all is answered, the last line needs no newline, then comes the end."""
     served = serve()
@@ -214,17 +167,3 @@ def test_the_end_of_the_sending_side_lets_answers_through(serve: Callable[..., S
         assert [one.receive()["id"] for _ in range(52)] == list(range(52))
         assert one.receive() is None
     eventually(lambda: served.server.connections == 0)
-
-
-def test_what_is_not_taken_up_is_not_read_either(serve: Callable[..., Served]) -> None:
-    """S9: a peer that sends and sends is held back by its own socket, not by our memory."""
-    served = serve(in_flight=1)
-    with Asking(served.path) as one:
-        one.send((0, "gated", {}))
-        eventually(lambda: served.begun == 1)
-        one.sock.settimeout(0)
-        sent, room = 0, select.poll()  # unlike `select`, for descriptors of any number
-        room.register(one.sock, select.POLLOUT)
-        while room.poll(300):
-            sent += one.sock.send(b"x" * 999 + b"\n")
-            assert sent < 8 * 1024 * 1024

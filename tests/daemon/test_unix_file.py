@@ -1,6 +1,5 @@
 """The Unix socket as a file: who may connect, what is replaced, what is removed at the end."""
 
-import asyncio
 import os
 import socket
 import stat
@@ -11,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.daemon.process import peer_uid
 from indexerd.errors import (
     AccessError,
     AlreadyRunningError,
@@ -38,15 +36,6 @@ def serve(directory: Path) -> Iterator[Callable[..., Served]]:
 
 
 # How many, and who.
-
-
-def test_who_is_at_the_other_end() -> None:
-    """SO_PEERCRED names this user on a socket pair (S3)."""
-    one, two = socket.socketpair()
-    with one, two:
-        assert peer_uid(one) == os.geteuid()
-    with socket.socket(socket.AF_INET) as other_kind:
-        assert peer_uid(other_kind) != os.geteuid()
 
 
 CONNECT_AS_NOBODY = """
@@ -84,16 +73,6 @@ def test_another_user_is_turned_away(serve: Callable[..., Served], directory: Pa
 # The file.
 
 
-def test_our_own_directory_is_closed_others_are_left_alone(
-    serve: Callable[..., Served], directory: Path
-) -> None:
-    """S1: one named indexerd becomes 0700; INDEXERD_SOCKET may point into a home, which stays."""
-    for name, mode in (("indexerd", 0o700), ("home", 0o755)):
-        (directory / name).mkdir(mode=0o755)
-        serve(directory / name / "s.sock")
-        assert stat.S_IMODE((directory / name).stat().st_mode) == mode
-
-
 @pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
 def test_a_directory_that_others_may_write_to_is_refused(
     serve: Callable[..., Served], directory: Path, mode: int
@@ -103,16 +82,6 @@ def test_a_directory_that_others_may_write_to_is_refused(
     with pytest.raises(AccessError, match="written to by others"):
         serve(directory / "s.sock")
     assert list(directory.iterdir()) == []
-
-
-@root_only
-def test_a_directory_of_somebody_else_is_refused(
-    serve: Callable[..., Served], directory: Path
-) -> None:
-    """S1: not even root puts its socket there."""
-    os.chown(directory, NOBODY, NOBODY)
-    with pytest.raises(AccessError, match="another user"):
-        serve(directory / "s.sock")
 
 
 def test_what_cannot_be_made_is_said(serve: Callable[..., Served], directory: Path) -> None:
@@ -223,21 +192,6 @@ def test_closing_removes_our_own_file_only(serve: Callable[..., Served], directo
         somebody.bind(os.fspath(replaced.path))
         replaced.run(replaced.server.close())
         assert stat.S_ISSOCK(replaced.path.lstat().st_mode)
-
-
-def test_requests_under_way_may_end(serve: Callable[..., Served]) -> None:
-    """V1: closing waits for answers for a short time, and sends them in order."""
-    served = serve(grace_seconds=SECONDS)
-    with Asking(served.path) as one:
-        one.send((1, "gated", {}), (2, "echo", {}))
-        eventually(lambda: served.begun == 2)
-        closing = asyncio.run_coroutine_threadsafe(served.server.close(), served.loop)
-        eventually(lambda: not served.path.exists())
-        served.open_gate()
-        assert one.receive()["result"] == {"then": None}
-        assert one.receive()["id"] == 2
-        assert one.receive() is None
-        closing.result(SECONDS)
 
 
 def test_requests_that_do_not_end_are_cut_short(serve: Callable[..., Served]) -> None:

@@ -2,13 +2,12 @@
 
 import contextlib
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.daemon.unix_served import SECONDS, Asking, Served, eventually, servers
+from tests.daemon.unix_served import Asking, Served, eventually, servers
 from tests.short import short_directory
 
 
@@ -38,21 +37,6 @@ def test_a_peer_that_never_reads_is_given_up(serve: Callable[..., Served]) -> No
         eventually(lambda: served.server.connections == 1)
         assert served.begun < 100
         assert "result" in other.ask("echo")
-
-
-def test_a_peer_that_reads_slowly_gets_everything(serve: Callable[..., Served]) -> None:
-    """Flow control loses and reorders nothing (S9)."""
-    served = serve(unsent_bytes=10_000)
-    with Asking(served.path) as one:
-        sender = threading.Thread(
-            target=one.send, args=[(n, "big", {"size": 30_000}) for n in range(200)]
-        )
-        sender.start()
-        for n in range(200):
-            told = one.receive()
-            assert (told["id"], len(told["result"])) == (n, 30_000)
-        sender.join(SECONDS)
-    assert served.refused == []
 
 
 def test_an_answer_larger_than_every_buffer_arrives(serve: Callable[..., Served]) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +9,9 @@ import pytest
 
 from indexerd.daemon.trees import make_branch
 from indexerd.errors import (
-    AccessError,
-    IndexerdError,
     SessionEmptyError,
     SessionUnreadableError,
-    UsageError,
-    WriteError,
 )
-from indexerd.meta.newfile import create
 from indexerd.protocol.params import Branch
 from indexerd.sessions import views
 from indexerd.sources.session_reader import OpenSession
@@ -83,43 +75,3 @@ def test_a_branch_that_cannot_be_whole_is_not_made(tmp_path: Path) -> None:
     with pytest.raises(SessionEmptyError):
         branch(taken(session(label)), target)
     assert not target.exists()
-
-
-def lines_then(error: Exception) -> Iterator[bytes]:
-    """Lines that end with an error."""
-    yield b"one\n"
-    raise error
-
-
-def test_an_unfinished_file_is_taken_away(tmp_path: Path) -> None:
-    """Whatever fails, the disk or the reading: nothing is left, and the error is the right one."""
-    target = tmp_path / "new"
-    with pytest.raises(WriteError):
-        create(target, lines_then(OSError(28, "No space left on device")))
-    assert not target.exists()
-    with pytest.raises(ValueError, match="odd"):
-        create(target, lines_then(ValueError("odd")))
-    assert not target.exists()
-    assert create(target, [b"one\n", b"two\n"]) == 2
-    assert target.read_bytes() == b"one\ntwo\n"
-
-
-@pytest.mark.parametrize(
-    ("number", "kind", "code"),
-    [
-        (errno.EACCES, AccessError, 77),
-        (errno.EPERM, AccessError, 77),
-        (errno.EROFS, AccessError, 77),
-        (errno.ENAMETOOLONG, UsageError, 2),
-        (errno.ENOSPC, WriteError, 75),
-        (errno.EIO, WriteError, 75),
-    ],
-)
-def test_a_failure_to_write_says_whether_to_try_again(
-    number: int, kind: type[IndexerdError], code: int, tmp_path: Path
-) -> None:
-    """What the system denies, and a name that cannot be, stay so; a full disk may not."""
-    with pytest.raises(kind) as failed:
-        create(tmp_path / "new", lines_then(OSError(number, os.strerror(number))))
-    assert (failed.value.exit_code, failed.value.retryable) == (code, code == 75)
-    assert failed.value.upstream == os.strerror(number)

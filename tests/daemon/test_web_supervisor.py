@@ -17,7 +17,6 @@ from indexerd.logs import Event
 
 PATIENCE = 20.0
 SERVES = "import sys; print('at', sys.argv[1], flush=True); sys.stdin.read()"
-STAYS = "import signal; print('at', flush=True); signal.pause()"
 FAILS = "import sys; print('first', file=sys.stderr); sys.exit('address \\x1b[31min use')"
 
 
@@ -98,22 +97,6 @@ def test_runs_while_the_daemon_does() -> None:
     assert gone(asyncio.run(life()))
 
 
-def test_one_that_does_not_listen_to_its_end_is_made_to() -> None:
-    """A child that goes on after its input has ended gets a signal."""
-
-    async def life() -> int:
-        from indexerd.daemon import web_supervisor
-
-        before, web_supervisor.END_SECONDS = web_supervisor.END_SECONDS, 0.2
-        try:
-            async with running(STAYS) as place:
-                return int((await place.started())[0]["pid"])
-        finally:
-            web_supervisor.END_SECONDS = before
-
-    assert gone(asyncio.run(life()))
-
-
 def test_what_keeps_it_from_running_is_told() -> None:
     """The last line it says is the reason, in the log and in `status`; no control gets through."""
 
@@ -163,17 +146,5 @@ def test_a_reload_moves_it_ends_it_and_leaves_it_alone() -> None:
             await place.until(lambda: gone(second["pid"]))
             assert place.supervisor.problems == []
             assert len(place.log.of(Event.WEB_STARTED)) == 2
-
-    asyncio.run(life())
-
-
-def test_without_an_address_nothing_is_started() -> None:
-    """The view is off unless the configuration names a place."""
-
-    async def life() -> None:
-        async with running(SERVES, "") as place:
-            place.supervisor.reload()
-            await asyncio.sleep(0)
-            assert place.log.said == []
 
     asyncio.run(life())
