@@ -108,6 +108,7 @@ class Pipeline:
         self._busy_until = math.inf  # of the step under way
         self._scanning = False
         self._words_due = True
+        self._commit: asyncio.Task[None] | None = None  # has words be found, beside all else
         self._words_trouble = ""
         self._wake = asyncio.Event()  # a decision is to be made sooner
         self._reminders = Reminders()
@@ -208,7 +209,10 @@ class Pipeline:
         if now >= self._scan_at and not self._scanning:
             self._scanning = True
             await self._begin_scan()
-        words = self._words_due and now >= self._words_at and self.scanned.is_set()
+        if self._commit is not None and self._commit.done():
+            self._commit.result()  # raises a defect
+            self._commit = None
+        words = self._may_read_words and now >= self._words_at
         if words and now >= self._words_at + HINTS_FIRST:
             await self._read_words()
         elif now >= self._hints_at and await self._take_hints():
@@ -228,10 +232,14 @@ class Pipeline:
         times = [math.inf if self._scanning else self._scan_at, self.library.late]
         times += [self._hints_at] if self._hints_at > monotonic() else []
         times += [self._retry_at] if self.library.trouble else []
-        times += [self._words_at] if self._words_due and self.scanned.is_set() else []
+        times += [self._words_at] if self._may_read_words else []
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, min(times) - monotonic())):
                 await self._dirty.wait()
+
+    @property
+    def _may_read_words(self) -> bool:
+        return self._words_due and self._commit is None and self.scanned.is_set()
 
     async def scan(self) -> None:
         """One reconciling scan, to its end."""
@@ -285,10 +293,27 @@ class Pipeline:
         try:
             more, self._words_due = await self._step(self.library.read_words)
             pause = 0.0 if more else min(GATHER * (monotonic() - began), GATHER_MAX)
-            self._words_trouble = ""
+            if self.library.texts.ripe:
+                self._commit = asyncio.create_task(self._commit_words(began))
+            else:
+                self._words_trouble = ""
         except StateError as bad:
             self._note_trouble(bad)
         self._words_at = monotonic() + pause
+
+    async def _commit_words(self, began: float) -> None:
+        """Have what was read be found, while the reader's thread does other work."""
+        texts, index, pause = self.library.texts, self.library.index, RETRY_SECONDS
+        try:
+            await self.reader(texts.begin_commit)
+            await asyncio.to_thread(index.flush)
+            await self.reader(texts.end_commit)
+            self._words_due = self._words_due or texts.due
+            self._words_trouble, pause = "", min(GATHER * (monotonic() - began), GATHER_MAX)
+        except StateError as bad:
+            self._note_trouble(bad)
+        self._words_at = monotonic() + pause
+        self._dirty.set()
 
     def _note_trouble(self, bad: StateError) -> None:
         if not self._words_trouble:

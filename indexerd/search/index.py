@@ -25,6 +25,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -97,6 +98,7 @@ class TextIndex:
         self._report = report
         self._readonly = readonly
         self._name = ""
+        self._lock = Lock()  # of the writer, which refuses two calls at a time
         self.close()
 
     # -- opening, damage and closing -----------------------------------------------------
@@ -107,6 +109,8 @@ class TextIndex:
         self._writer: tantivy.IndexWriter | None = None
         self._hashes: dict[str, bytes] = {}  # not committed yet
         self._marks: dict[str, str | None] = {}  # likewise
+        self._flushing = (self._hashes, self._marks)  # of the commit under way
+        self._failure: StateError | None = None  # of its flush
         self._dirty = False
         self._fresh = False  # begun by this process
         self._added: set[tuple[str, str]] = set()  # (session, kind) that this process added to
@@ -167,7 +171,7 @@ class TextIndex:
             error = _OS_ERROR.search(str(bad))
             code = error and (error[1] or error[2])
             if error and code != str(errno.ENOENT):
-                self._writer = None  # it takes nothing more after a failure
+                self._lose()
                 why = "a write failed" if error[3] else "another process writes to it"
                 why = os.strerror(int(code)) if code else why
                 raise WriteError(f"the index cannot be used now: {why}") from bad
@@ -228,8 +232,9 @@ class TextIndex:
 
     def mark(self, session_id: str) -> str | None:
         """Say how far a session was read; what is not committed counts."""
-        if session_id in self._marks:
-            return self._marks[session_id]
+        for marks in (self._marks, self._flushing[1]):
+            if session_id in marks:
+                return marks[session_id]
         return self.store.mark(session_id)
 
     @property
@@ -239,16 +244,46 @@ class TextIndex:
 
     def commit(self) -> None:
         """Have all be found that was added."""
+        self.begin_commit()
+        self.flush()
+        self.end_commit()
+
+    def begin_commit(self) -> None:
+        """Begin the first of three steps, of which the second may be another thread's."""
+        hashes, marks = self._flushing
+        self._flushing = (hashes | self._hashes, marks | self._marks)
+        self._hashes, self._marks = {}, {}
+
+    def flush(self) -> None:
+        """Bring to the disk what was added; some 20 ms, in which nobody else needs to wait."""
 
         def work() -> None:
             self._ready().commit()
             _sync(self._directory / self._name)  # before the store says so
             self._opened().reload()
 
-        if self._dirty:
-            self._guarded(work)
-        self.store.indexed(self._hashes, self._marks)
-        self._dirty, self._hashes, self._marks = False, {}, {}
+        with self._lock:
+            if self._dirty:
+                self._dirty = False
+                try:
+                    self._guarded(work)
+                except StateError as bad:
+                    self._failure = bad
+
+    def end_commit(self) -> None:
+        """Have the store say what is found; StateError where flushing failed, and all is lost."""
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            self._lose()
+            raise failure
+        hashes, marks = self._flushing
+        self.store.indexed(hashes, marks)
+        self._flushing = ({}, {})
+
+    def _lose(self) -> None:
+        """Drop the writer, with all that was not committed: it takes nothing after a failure."""
+        self._writer = None
+        self._hashes, self._marks, self._flushing = {}, {}, ({}, {})
 
     def _is_first(self, session_id: str, kind: str) -> bool:
         """Note that documents are added; say whether this process does so for the first time."""
@@ -264,7 +299,6 @@ class TextIndex:
     def _ready(self) -> tantivy.IndexWriter:
         if self._writer is None:
             self._writer = self._opened().writer(_HEAP, 1)
-            self._hashes, self._marks = {}, {}
         return self._writer
 
     def _delete(self, session_id: str, kind: str | None = None, row: int | None = None) -> None:
@@ -276,10 +310,11 @@ class TextIndex:
         self._change(session_id, lambda to: to.add_document(document))
 
     def _change(self, session_id: str, work: Callable[[tantivy.IndexWriter], object]) -> None:
-        self._dirty = True
-        if self._changed is not None:
-            self._changed.add(session_id)
-        self._guarded(lambda: work(self._ready()))
+        with self._lock:
+            self._dirty = True
+            if self._changed is not None:
+                self._changed.add(session_id)
+            self._guarded(lambda: work(self._ready()))
 
     # -- wiping: what stays is copied ----------------------------------------------------
 
@@ -328,10 +363,11 @@ class TextIndex:
             if self.store.noted("index", "rebuild") == b"begun":
                 self.store.note("index", "rebuild", None)
         new.reload()
-        old, self._index, self._writer, self._name = self._writer, new, writer, name
-        if old is not None:
-            old.wait_merging_threads()  # which write into the old directory
-        del old
+        with self._lock:
+            old, self._index, self._writer, self._name = self._writer, new, writer, name
+            if old is not None:
+                old.wait_merging_threads()  # which write into the old directory
+            del old
         self._sweep()
         self.store.fold()
         yield False

@@ -117,7 +117,9 @@ class Texts:
         self._read: dict[str, None] = {}  # sessions that are read, and not committed
         self._missed: dict[str, None] = {}  # sessions that could not be read
         self._pass = 0  # the first so many of the unread: the others came since it began
+        self._flushed: dict[str, None] = {}  # sessions of the commit under way
         self._committed = 0.0  # when, on the monotonic clock
+        self.ripe = False  # to be committed now
         self._stale: list[str] = []  # rows that were made under other patterns
         self._redacting: str | None = None  # the mark of patterns, while all is copied under them
 
@@ -161,19 +163,23 @@ class Texts:
     @property
     def unread(self) -> int:
         """Sessions whose text is not (fully) searchable yet."""
-        return len(self._unread.keys() | self._read.keys())
+        return len(self._unread.keys() | self._read.keys() | self._flushed.keys())
 
     @property
     def due(self) -> bool:
         """Whether there is anything to do."""
-        waiting = self._unread or self._index.pending or self._index.owes_rebuild
+        waiting = self._unread or self._read or self._index.pending or self._index.owes_rebuild
         return bool(waiting) or not self._is_redacted
 
     # -- steps -----------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Do a little. Says whether there is more to do."""
+        """Do a little, and have it be found. Says whether there is more to do."""
         self.some()
+        if self.ripe:
+            self.begin_commit()
+            self._index.flush()
+            self.end_commit()
         return self.due
 
     def some(self) -> bool:
@@ -196,23 +202,35 @@ class Texts:
             del self._unread[session_id]
         self._pass -= len(done)
         if not self._pass or monotonic() > self._committed + _COMMIT_SECONDS:
-            self._commit()
+            self.ripe = True
         return self._pass > 0
 
-    def _commit(self) -> None:
-        """Have all that was read be found; where that fails, it is read again."""
-        read, self._read = self._read, {}
+    def begin_commit(self) -> None:
+        """Begin to have all that was read be found; the index's `flush` may take a thread."""
+        self.ripe = False
+        self._flushed |= self._read
+        self._read.clear()
+        self._index.begin_commit()
+
+    def end_commit(self) -> None:
+        """End it; where it failed, all is read again."""
         try:
-            self._index.commit()
+            self._index.end_commit()
         except StateError:
-            self._unread |= read
+            self._unread |= self._flushed | self._read
+            self._read.clear()
             raise
+        finally:
+            self._flushed.clear()
         self._committed = monotonic()
 
     def _tidied(self) -> bool:
         """Do one step of what is done when all is read. Says whether there is more to do."""
         if self._index.pending:
-            self._commit()
+            self.ripe = True
+        elif self._read:  # a write failed: the index lost what was added
+            self._unread |= self._read
+            self._read.clear()
         elif self._stale:
             self._show(self._stale[:_SHARED])
             del self._stale[:_SHARED]
