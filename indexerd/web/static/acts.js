@@ -11,27 +11,14 @@
   const id = decodeURIComponent(location.pathname.split("/")[2] || "");
   const address = (what) => `/s/${encodeURIComponent(id)}/${what}`;
 
-  async function read(answer) { // what was answered, or an error with a hint
-    let found = null;
-    try {
-      found = await answer.json();
-    } catch {
-      // not ours: the status says enough
-    }
+  async function ask(what, options) { // what was answered, or an error with a hint
+    const fail = (message, more) => { throw Object.assign(new Error(message), more); };
+    const answer = await fetch(address(what), { headers: { Accept: "application/json" }, ...options })
+      .catch(() => fail("the view's server does not answer", { hint: "is `indexerd web` still running?", status: 0 }));
+    const { status } = answer, found = await answer.json().catch(() => null); // null: it is not ours
     if (answer.ok && found) return found;
-    const error = (found && found.error) || { message: `the view's server answered ${answer.status}` };
-    throw Object.assign(new Error(error.message), { hint: error.hint, code: error.code, status: answer.status });
-  }
-
-  async function ask(what, options) {
-    let answer;
-    try {
-      answer = await fetch(address(what), { headers: { Accept: "application/json" }, ...options });
-    } catch {
-      const hint = "is `indexerd web` still running?";
-      throw Object.assign(new Error("the view's server does not answer"), { hint, status: 0 });
-    }
-    return read(answer);
+    const { message = `the view's server answered ${status}`, hint, code } = found?.error || {};
+    return fail(message, { hint, code, status });
   }
 
   const get = (what) => ask(what, { cache: "no-store" });

@@ -4,7 +4,7 @@
 // session's own leaf. `?find=WORDS` fills the tree's search when the page opens.
 ((indexerd) => {
   "use strict";
-  const { $, el, say, copy, settle } = indexerd.words;
+  const { $, say, copy, settle } = indexerd.words;
   const { story, tree, talk, about } = indexerd;
   const cols = document.querySelector(".cols");
   const narrow = matchMedia("(max-width: 899px)");
@@ -147,36 +147,7 @@
     return go(view.leaf, next, true);
   }
 
-  function help() {
-    const held = $("help");
-    if (!held.childNodes.length) {
-      const list = el("dl", "keys");
-      for (const [names, what] of HELP.filter(([, , live]) => !live || indexerd.label)) {
-        list.append(el("dt", "", ...names.split(" ").map((one) => el("kbd", "", one))), el("dd", "", what));
-      }
-      const close = el("button", "", "Close");
-      close.addEventListener("click", () => held.close());
-      held.append(el("h2", "", "Keys"), list, close);
-    }
-    held.showModal();
-  }
-
   const EMPTY = { session: {}, nodes: [], beats: [], digests: [], leaf: -1 }; // it could not be read
-  const HELP = [
-    ["↑ ↓", "another row of the tree"],
-    ["→ ←", "open or close a row; go to what it hangs below"],
-    ["Home End", "the first row, the last row"],
-    ["Enter", "show the path to this row's entry"],
-    ["/", "search this session"],
-    ["t", "to the tree"],
-    ["Escape", "clear the search; back to the session's leaf"],
-    ["[ ]", "the ask before, the next ask"],
-    ["f", "open or close all work of the path"],
-    ["y", "copy the command that resumes the session"],
-    ["l", "in the tree: label the entry", true],
-    ["?", "this list"],
-  ];
-
   const KEYS = {
     "/": () => { side(true); $("search").focus(); $("search").select(); },
     t: () => { side(true); tree.refocus(); },
@@ -184,7 +155,7 @@
     "]": () => step(1),
     f: () => say(talk.foldAll() ? "All work is open." : "All work is folded."),
     y: resume,
-    "?": help,
+    "?": () => $("help").showModal(),
   };
 
   function escape(event) {
@@ -222,7 +193,9 @@
   });
   $("reset").addEventListener("click", reset);
   $("copy").addEventListener("click", resume);
-  $("keys").addEventListener("click", help);
+  $("keys").addEventListener("click", KEYS["?"]);
+  $("close").addEventListener("click", () => $("help").close());
+  if (!indexerd.label) for (const one of $("help").querySelectorAll(".live")) one.remove();
   $("toggle").addEventListener("click", () => side(cols.classList.contains("closed")));
   for (const name of ["pointerdown", "focusin"]) { // an entry's address has the path that is shown
     $("path").addEventListener(name, (event) => {
