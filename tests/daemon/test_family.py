@@ -124,6 +124,3 @@ def test_a_family_may_be_of_any_size(catalog: TextIndex, monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "WALK_MAX", 50)
     found = family(ask, "t0650")["members"]
     assert [one["sessionId"] for one in found] == [f"t{n:04}" for n in range(601, 651)]
-
-
-# -- real files ----------------------------------------------------------------------------------

@@ -1,19 +1,28 @@
 """The Unix-socket server, by real sockets: order, bounds, privacy, and a file that is ours.
 
 The servers run on a loop in a thread of the test's own process, so that handlers and counters
-can be looked at. Those whose umask, descriptors or memory matter are in test_client.py.
+can be looked at. Those whose umask, descriptors or memory matter are in test_client_process.py.
 """
 
+import contextlib
 import json
+import os
 import socket
+import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.daemon.unix_served import Asking, Served, eventually, line, servers
+from indexerd.errors import AccessError, AlreadyRunningError, UsageError
+from tests.daemon.unix_served import SECONDS, Asking, Served, eventually, line, servers
 from tests.short import short_directory
+
+NOBODY = 65534
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
 
 @pytest.fixture
@@ -167,3 +176,278 @@ def test_the_end_of_the_sending_side_lets_answers_through(serve: Callable[..., S
         assert [one.receive()["id"] for _ in range(52)] == list(range(52))
         assert one.receive() is None
     eventually(lambda: served.server.connections == 0)
+
+
+# How many, and who.
+
+
+CONNECT_AS_NOBODY = """
+import os, socket, sys
+one = socket.socket(socket.AF_UNIX)
+one.settimeout(10)
+os.setgroups([]); os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)
+try:
+    one.connect(sys.argv[1])
+    one.sendall(b'{"jsonrpc":"2.0","id":1,"method":"echo"}\\n')
+    print("read", one.recv(100))
+except (PermissionError, BrokenPipeError, ConnectionResetError) as refused:
+    print(type(refused).__name__)
+"""
+
+
+@root_only
+def test_another_user_is_turned_away(serve: Callable[..., Served], directory: Path) -> None:
+    """S3: EACCES by the modes; with these opened up, closed unanswered by the peer's uid."""
+    served = serve()
+    command = [sys.executable, "-c", CONNECT_AS_NOBODY, os.fspath(served.path)]
+    directory.chmod(0o755)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert run.stdout == "PermissionError\n"
+    served.path.parent.chmod(0o755)
+    served.path.chmod(0o666)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
+    assert run.stdout in {"read b''\n", "BrokenPipeError\n", "ConnectionResetError\n"}
+    eventually(lambda: served.refused == ["peer"])
+    assert served.begun == 0
+    with Asking(served.path) as one:
+        assert "result" in one.ask("echo")
+
+
+# The file.
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o1777])
+def test_a_directory_that_others_may_write_to_is_refused(
+    serve: Callable[..., Served], directory: Path, mode: int
+) -> None:
+    """S1, V10: no socket where others can put theirs, /tmp included."""
+    directory.chmod(mode)
+    with pytest.raises(AccessError, match="written to by others"):
+        serve(directory / "s.sock")
+    assert list(directory.iterdir()) == []
+
+
+def test_what_cannot_be_made_is_said(serve: Callable[..., Served], directory: Path) -> None:
+    """V10: a file where a directory should be is a clear error, not a traceback."""
+    (directory / "file").write_text("x")
+    with pytest.raises(AccessError, match="cannot make the socket"):
+        serve(directory / "file" / "below" / "s.sock")
+
+
+def test_a_path_that_is_too_long_is_refused(serve: Callable[..., Served], directory: Path) -> None:
+    """S5: with the way out as a hint, and nothing made."""
+    with pytest.raises(UsageError) as refused:
+        serve(directory / "new" / ("x" * 120))
+    assert "INDEXERD_SOCKET" in refused.value.hint
+    assert list(directory.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["file", "directory", "fifo", "dangling link", "link to a socket"])
+def test_what_is_no_socket_is_never_removed(
+    serve: Callable[..., Served], directory: Path, kind: str
+) -> None:
+    """S4: a symlink, file or directory in the socket's place is refused and left alone."""
+    path = directory / "s.sock"
+    other = directory / "other"
+    with socket.socket(socket.AF_UNIX) as somebody:
+        somebody.bind(os.fspath(directory / "t.sock"))
+        make: dict[str, Callable[[], object]] = {
+            "file": lambda: path.write_text("mine"),
+            "directory": path.mkdir,
+            "fifo": lambda: os.mkfifo(path),
+            "dangling link": lambda: path.symlink_to(other),
+            "link to a socket": lambda: path.symlink_to(directory / "t.sock"),
+        }
+        make[kind]()
+        before = path.lstat()
+        with pytest.raises(AccessError, match="not a socket"):
+            serve(path)
+        after = path.lstat()
+    assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
+    assert (directory / "t.sock").exists()
+    assert not other.exists()
+
+
+def test_a_removed_socket_is_made_anew(serve: Callable[..., Served]) -> None:
+    """S6: the file, or its whole directory, is gone: noticed, made again; connections stay."""
+    served = serve()
+    with Asking(served.path) as old:
+        assert served.run(served.server.check()) is True
+        for whole in (False, True):
+            served.path.unlink()
+            if whole:
+                served.path.parent.rmdir()
+            assert served.run(served.server.check()) is False
+            assert served.run(served.server.check()) is True
+            with Asking(served.path) as new:
+                assert "result" in new.ask("echo")
+            assert "result" in old.ask("echo")
+        assert stat.S_IMODE(served.path.lstat().st_mode) == 0o600
+
+
+def test_a_restart_loses_nobody_at_the_door(serve: Callable[..., Served]) -> None:
+    """S6: who has connected and not been let in when the file is made anew is answered."""
+    served = serve()
+
+    async def knock_and_restart() -> Asking:
+        one = Asking(served.path)
+        served.path.unlink()
+        assert not await served.server.check()
+        return one
+
+    with served.run(knock_and_restart()) as one:
+        assert "result" in one.ask("echo")
+    with Asking(served.path) as one:
+        assert "result" in one.ask("echo")
+
+
+def test_a_replaced_socket_is_noticed_and_not_stolen(serve: Callable[..., Served]) -> None:
+    """S6, S4: somebody else's file or live socket stays; once it is gone we are back."""
+    served = serve()
+    served.path.unlink()
+    served.path.write_text("mine")
+    for _ in range(2):
+        with pytest.raises(AccessError):
+            served.run(served.server.check())
+    assert served.path.read_text() == "mine"
+    served.path.unlink()
+    with socket.socket(socket.AF_UNIX) as thief:
+        thief.bind(os.fspath(served.path))
+        thief.listen()
+        with pytest.raises(AlreadyRunningError):
+            served.run(served.server.check())
+    assert served.run(served.server.check()) is False
+    with Asking(served.path) as one:
+        assert "result" in one.ask("echo")
+
+
+# The end.
+
+
+def test_closing_removes_our_own_file_only(serve: Callable[..., Served], directory: Path) -> None:
+    """What stands in our place by then is not ours to remove."""
+    ours = serve()
+    ours.run(ours.server.close())
+    assert not ours.path.exists()
+    replaced = serve(directory / "r.sock")
+    replaced.path.unlink()
+    with socket.socket(socket.AF_UNIX) as somebody:
+        somebody.bind(os.fspath(replaced.path))
+        replaced.run(replaced.server.close())
+        assert stat.S_ISSOCK(replaced.path.lstat().st_mode)
+
+
+def test_requests_that_do_not_end_are_cut_short(serve: Callable[..., Served]) -> None:
+    """V1: after that time they are cancelled, and answered with a typed error."""
+    served = serve(grace_seconds=0.05)
+    with Asking(served.path) as one, Asking(served.path) as deaf:
+        one.send((1, "gated", {}))
+        deaf.send((1, "big", {"size": 5_000_000}))
+        eventually(lambda: served.begun == 2)
+        served.run(served.server.close())
+        told = one.receive()["error"]
+        assert told["data"]["kind"] == "daemon_down"
+        assert told["data"]["retryable"] is True
+        assert one.receive() is None
+        assert served.cancelled == 1
+        assert served.server.connections == 0
+
+
+# What peers may leave unread.
+
+
+def test_a_peer_that_never_reads_is_given_up(serve: Callable[..., Served]) -> None:
+    """S9: its requests are left undone, unsent bytes stay few, and it is closed in time."""
+    served = serve(unsent_bytes=65536, stall_seconds=0.2)
+    with Asking(served.path) as deaf, Asking(served.path) as other:
+        deaf.send(*((n, "big", {"size": 65536}) for n in range(300)))
+        assert "result" in other.ask("echo")
+        eventually(lambda: served.refused == ["not_reading"])
+        eventually(lambda: served.server.connections == 1)
+        assert served.begun < 100
+        assert "result" in other.ask("echo")
+
+
+def test_an_answer_larger_than_every_buffer_arrives(serve: Callable[..., Served]) -> None:
+    """Answers have no bound of their own; the end of the sending side does not cut them."""
+    served = serve()
+    with Asking(served.path) as one:
+        one.send((1, "big", {"size": 5_000_000}))
+        one.sock.shutdown(socket.SHUT_WR)
+        assert len(one.receive()["result"]) == 5_000_000
+        assert one.receive() is None
+
+
+def test_a_peer_that_vanishes_leaves_nothing_behind(serve: Callable[..., Served]) -> None:
+    """S9: mid-reply or with answers unread; what it waited for is cancelled, callbacks are run."""
+    served = serve()
+    with Asking(served.path) as one:
+        one.send((1, "big", {"size": 5_000_000}))
+        assert one.sock.recv(1000)
+    with Asking(served.path) as one:
+        one.send((1, "subscribe", {}), (2, "echo", {}), (3, "gated", {}))
+        eventually(lambda: served.begun == 4)
+    eventually(lambda: served.server.connections == 0)
+    eventually(lambda: served.cancelled == 1)
+    assert served.closed == ["subscriber"]
+    with Asking(served.path) as one:
+        assert "result" in one.ask("echo")
+
+
+# Subscribers.
+
+
+def test_events_reach_every_subscriber(serve: Callable[..., Served]) -> None:
+    """Events are notifications, in order, between answers."""
+    served = serve()
+    with Asking(served.path) as one, Asking(served.path) as two:
+        for each in (one, two):
+            assert each.ask("subscribe")["result"] == {}
+        for n in range(100):
+            event = {"event": "session.updated", "sessionId": str(n), "odd": "\ud800"}
+            assert served.tell(event) == [True, True]
+        for each in (one, two):
+            told = [each.receive() for _ in range(100)]
+            assert [held["params"]["sessionId"] for held in told] == [str(n) for n in range(100)]
+            assert {held["method"] for held in told} == {"event"}
+            assert "result" in each.ask("echo")
+
+
+def test_a_subscriber_that_lags_is_hung_up_on(serve: Callable[..., Served]) -> None:
+    """Events never wait for a reader: who is too far behind is hung up on, and nobody else (S9)."""
+    served = serve(lag_events=50, unsent_bytes=10_000)
+    with Asking(served.path) as deaf, Asking(served.path) as other:
+        for each in (deaf, other):
+            each.ask("subscribe")
+        sent = 0
+        alive = True
+        while alive:
+            event = {"event": "status.changed", "n": sent, "text": "x" * 5000}
+            alive, kept = served.tell(event)
+            assert kept
+            assert other.receive()["params"]["n"] == sent
+            sent += 1
+            assert sent < 1000
+        assert served.refused == ["lagging"]
+        eventually(lambda: served.closed == ["subscriber"])
+        assert served.tell({"event": "status.changed"}) == [False, True]
+        assert other.receive()["params"] == {"event": "status.changed"}
+        assert "result" in other.ask("echo")
+
+
+# How many, and who.
+
+
+def test_connections_above_the_cap_are_closed_unanswered(serve: Callable[..., Served]) -> None:
+    """S8: the cap holds, is counted, and a place that is left can be taken."""
+    served = serve(connections=3)
+    with contextlib.ExitStack() as stack:
+        inside = [stack.enter_context(Asking(served.path)) for _ in range(3)]
+        assert all("result" in one.ask("echo") for one in inside)
+        with Asking(served.path) as outside:
+            assert outside.receive() is None
+        assert served.refused == ["connections"]
+        inside[0].sock.close()
+        eventually(lambda: served.server.connections == 2)
+        with Asking(served.path) as next_one:
+            assert "result" in next_one.ask("echo")

@@ -21,7 +21,7 @@ from indexerd.protocol.limits import (
 )
 from indexerd.protocol.results import StoredRow
 from indexerd.sessions.facts import Facts
-from tests.daemon.row_cards import card, meta, written
+from tests.meta.row_cards import card, meta, written
 
 LONG = "\x1b]0;pwn\x07\u202ex\n" * 100_000
 LIMITS = {

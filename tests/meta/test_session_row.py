@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from indexerd.meta.session_row import gone_row
-from tests.daemon.row_cards import card, meta, written
+from tests.meta.row_cards import card, meta, written
 
 STEM = "2026-01-11T10-00-00-000Z_id"
 NAMES = [
