@@ -106,16 +106,6 @@ class SessionFile:
         """What the file is now."""
         return self.source.look(self.path)
 
-    @property
-    def stands(self) -> bool:
-        """Whether what is at the path now is what was read, and not another file in its place."""
-        if self.source is not PLAIN:
-            return True
-        seen, cursor = self.look(), self.cursor
-        if seen is None or cursor is None:
-            return False
-        return (seen.dev, seen.ino) == (cursor.dev, cursor.ino) and seen.size >= cursor.offset
-
     def differs(self, found: Found) -> bool:
         """Whether the file, as a scan saw it, is to be looked at. Asked once a scan."""
         if self.excluded or (self.aside is not None and self.aside == Look(*found[1:])):

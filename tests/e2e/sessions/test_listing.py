@@ -183,7 +183,10 @@ def test_pages_are_stable_while_sessions_are_appended_to(agents: Home) -> None:
 
 
 def _grow(agents: Home, candidates: list[str]) -> str:
-    """Append a turn to the first pi session of these, and wait until the daemon shows it."""
+    """Append a turn to the first pi session of these, and wait until the daemon has read it.
+
+    What the session did comes into its row a moment after its time: with its words.
+    """
     one = next(
         made for key in candidates for made in agents.made if (made.id, made.agent) == (key, "pi")
     )
@@ -196,6 +199,7 @@ def _grow(agents: Home, candidates: list[str]) -> str:
             json.dumps(entry | {"message": said | {"timestamp": at.timestamp() * 1000}}) + "\n"
         )
     until(lambda: agents.world.row(one.id)["modifiedAt"] == _stamp(at), "the turn")
+    until(lambda: not agents.world.call("status")["textPending"], "its words")
     agents.made[agents.made.index(one)] = replace(one, modified=_stamp(at))
     return one.id
 
