@@ -15,7 +15,6 @@ SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[None]:
-    """Hold a process."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield
@@ -59,20 +58,16 @@ asyncio.run(main())
 
 
 class Process:
-    """A running server."""
-
     def __init__(self, path: Path, made: "subprocess.Popen[str]") -> None:
         self.path = path
         self.pid = made.pid
         self._made = made
 
     def kill(self) -> None:
-        """End it with no time to clean up."""
         self._made.kill()
         self._made.wait(SECONDS)
 
     def resident(self) -> int:
-        """Bytes in memory."""
         pages = Path(f"/proc/{self.pid}/statm").read_text().split()[1]
         return int(pages) * resource.getpagesize()
 
@@ -81,7 +76,6 @@ class Process:
 def process(
     directory: Path, *, path: Path | None = None, umask: int = 0o022, files: int = 0
 ) -> Iterator[Process]:
-    """Start a server in a process; it says so once it answers (V5)."""
     path = path or directory / "d" / "s.sock"
     command = [sys.executable, "-c", SERVER, os.fspath(path), str(umask), str(files)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as made:

@@ -12,15 +12,12 @@ from typing import Any
 
 
 class FakeDaemon:
-    """Says what it was told to, by method, and remembers what it was asked."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.answers: dict[str, Callable[[dict[str, Any]], Any]] = {}
 
     def answer(self, line: bytes) -> bytes:
-        """One line of the protocol for another; none leaves who asks waiting."""
         asked = json.loads(line)
         self.asked.append((asked["method"], asked["params"]))
         found = self.answers[asked["method"]](asked["params"])
@@ -32,7 +29,6 @@ class FakeDaemon:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Listen on the socket; gone without a trace afterwards."""
         daemon = self
 
         class Handler(socketserver.StreamRequestHandler):

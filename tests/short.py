@@ -11,7 +11,6 @@ from pathlib import Path
 
 @contextmanager
 def short_directory() -> Iterator[Path]:
-    """A directory of our own, which is gone afterwards."""
     made = Path(tempfile.mkdtemp(prefix="ix", dir="/tmp"))
     try:
         yield made

@@ -19,7 +19,6 @@ from indexerd import client, errors
 from indexerd.client import Client, call_once
 from indexerd.protocol import wire
 from tests.client_servers import ROOT, SECONDS, process, stopped
-from tests.short import short_directory
 
 JSON = st.recursive(
     st.none()
@@ -32,17 +31,8 @@ JSON = st.recursive(
 )
 
 
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """A private directory with a short name."""
-    with short_directory() as made:
-        yield made
-
-
 @contextlib.contextmanager
 def scripted(path: Path, play: Callable[[socket.socket], None]) -> Iterator[str]:
-    """A server for one connection, which does as it is told."""
-
     def run() -> None:
         with contextlib.suppress(OSError), listener.accept()[0] as peer:
             peer.settimeout(SECONDS)
@@ -59,8 +49,6 @@ def scripted(path: Path, play: Callable[[socket.socket], None]) -> Iterator[str]
 
 
 def answers(*lines: bytes) -> Callable[[socket.socket], None]:
-    """Answer each request with the next line."""
-
     def play(peer: socket.socket) -> None:
         for line in lines:
             assert peer.recv(1 << 16).endswith(b"\n")
@@ -70,7 +58,6 @@ def answers(*lines: bytes) -> Callable[[socket.socket], None]:
 
 
 def failing(path: Path, *lines: bytes) -> errors.IndexerdError:
-    """The error of a call that is answered with these lines."""
     with scripted(path, answers(*lines)) as where, pytest.raises(errors.IndexerdError) as raised:
         call_once(where, "get", {"ref": "x"}, SECONDS)
     return raised.value
@@ -80,12 +67,10 @@ def failing(path: Path, *lines: bytes) -> errors.IndexerdError:
 
 
 def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
-    """A class and everything below it."""
     return [root, *(one for below in root.__subclasses__() for one in tree(below))]
 
 
 def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
-    """One error of a class."""
     if issubclass(kind, errors.AmbiguousError):
         return kind("several", [{"sessionId": "a"}, {"sessionId": "b"}])
     if issubclass(kind, errors.ConfigError):

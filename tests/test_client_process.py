@@ -8,7 +8,6 @@ import stat
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,6 @@ from indexerd.client import Client, call_once
 from indexerd.daemon import unix_server
 from indexerd.protocol import wire
 from tests.client_servers import SECONDS, process, stopped
-from tests.short import short_directory
-
-
-@pytest.fixture
-def directory() -> Iterator[Path]:
-    """A private directory with a short name."""
-    with short_directory() as made:
-        yield made
 
 
 def test_six_hundred_clients_at_once(directory: Path) -> None:
@@ -57,7 +48,6 @@ def test_no_descriptor_left_does_not_spin(directory: Path) -> None:
 
 
 def wait_for_refusals(daemon: Client, count: int) -> dict[str, Any]:
-    """Poll until so many accepts have failed."""
     deadline = time.monotonic() + SECONDS
     waiting = threading.Event()
     while True:

@@ -96,7 +96,6 @@ def test_files_are_rotated_and_two_old_ones_kept(tmp_path: Path) -> None:
     file = RotatingFile(tmp_path / "x.jsonl", limit=100, keep=2)
     for number in range(60):
         assert file.append(b"line %03d" % number)
-
     names = ["x.jsonl.2", "x.jsonl.1", "x.jsonl"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     lines = [line for name in names for line in (tmp_path / name).read_text().splitlines()]
@@ -115,7 +114,6 @@ def test_files_are_private_whatever_the_umask(tmp_path: Path) -> None:
         assert RotatingFile(old, limit=100).append(b"x")
     finally:
         os.umask(before)
-
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
     assert stat.S_IMODE((tmp_path / "new" / "x.jsonl").stat().st_mode) == 0o600
     assert stat.S_IMODE(old.stat().st_mode) == 0o600
@@ -131,14 +129,8 @@ def test_a_full_disk_loses_the_line_and_says_so(tmp_path: Path) -> None:
         "file = RotatingFile(Path(sys.argv[1]), limit=1000)\n"
         "print([file.append(b'0123456789') for _ in range(3)])\n"
     )
-
-    ran = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "x")],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
-
+    argv = [sys.executable, "-c", code, str(tmp_path / "x")]
+    ran = subprocess.run(argv, capture_output=True, check=True, text=True)
     assert ran.stdout == "[True, False, False]\n"
 
 
@@ -166,7 +158,6 @@ def test_writers_in_threads_and_processes_never_mix_lines(tmp_path: Path) -> Non
         thread.start()
     for thread in threads:
         thread.join()
-
     assert other.wait(30) == 0
     found = [line for one in tmp_path.iterdir() for line in one.read_bytes().splitlines()]
     assert len(found) > 200

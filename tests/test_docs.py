@@ -20,7 +20,7 @@ from indexerd.cli.main import COMMANDS, cli
 from indexerd.daemon.event_bus import _LEVELS, DEBUG, ERROR, INFO, WARNING
 from indexerd.errors import IndexerdError
 from indexerd.logs import Event
-from tests.e2e.world import World, until
+from tests.e2e.world import World, logged, until
 
 ROOT = Path(__file__).parents[1]
 DOCS = {path.name: path.read_text() for path in sorted((ROOT / "docs").glob("*.md"))}
@@ -39,7 +39,6 @@ HELP = re.compile(r"<!-- help:(.*?) ?-->\n(.*?)<!-- end -->", re.DOTALL)
 def commands(
     command: click.Command = cli, path: tuple[str, ...] = (), parent: click.Context | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Every command's words, and its help as a terminal of 80 columns shows it."""
     name = path[-1] if path else "indexerd"
     context = click.Context(command, parent, name, terminal_width=WIDTH, **command.context_settings)
     command._help_option = None  # made for another parent, if another test ran it
@@ -52,7 +51,6 @@ def commands(
 
 
 def block(text: str) -> str:
-    """A help text as it stands in the document."""
     lines = "\n".join(line.rstrip() for line in text.splitlines())
     return f"```text\n{lines}\n```\n"
 
@@ -68,7 +66,6 @@ def test_every_commands_help_is_in_the_document() -> None:
             return f"<!-- help:{found[1]} -->\n{expected[words]}<!-- end -->"
 
         path.write_text(HELP.sub(renewed, path.read_text()))
-
     found = {words.strip(): text for words, text in HELP.findall(path.read_text())}
     assert list(expected) == list(found)
     assert expected == found
@@ -135,19 +132,13 @@ EVENTS = {
 
 
 def words_of(fields: str) -> set[str]:
-    """The names between backquotes."""
     return set(re.findall(r"`([a-z_]+)`", fields))
 
 
 def test_every_event_is_documented_and_no_other() -> None:
     """The table of OPERATIONS.md is the enumeration, in its order, with the level of each."""
     assert [event.value for event in Event] == list(EVENTS)
-    levels = {
-        DEBUG: "debug",
-        INFO: "info",
-        WARNING: "warning",
-        ERROR: "error",
-    }
+    levels = {DEBUG: "debug", INFO: "info", WARNING: "warning", ERROR: "error"}
     code = "".join(SOURCES.values())
     for event in Event:
         uses, defects = (code.count(f"{word}Event.{event.name}") for word in ("", "defect("))
@@ -200,10 +191,9 @@ def test_what_a_daemon_logs_is_what_the_document_says(tmp_path: Path) -> None:
         until(lambda: "index.failed" in said(world), "the failure")
         hopeless.path.unlink()
         until(lambda: "session.removed" in said(world), "the end of a session")
-        world.config.write_text("nonsense = 1\n")
+        world.configure("nonsense = 1\n")
         process.send_signal(1)
         until(lambda: "config.invalid" in said(world), "the complaint")
-
     seen = said(world)
     assert len(seen) >= 15
     for event, lines in seen.items():
@@ -215,13 +205,7 @@ def test_what_a_daemon_logs_is_what_the_document_says(tmp_path: Path) -> None:
 
 
 def said(world: World) -> dict[str, list[dict[str, object]]]:
-    """The lines of the daemon's log, by event."""
-    found: dict[str, list[dict[str, object]]] = {}
-    path = world.state / "log.jsonl"
-    for raw in path.read_text().splitlines() if path.exists() else ():
-        line = json.loads(raw)
-        found.setdefault(line["event"], []).append(line)
-    return found
+    return {event.value: lines for event in Event if (lines := logged(world, event.value))}
 
 
 # -- problems ------------------------------------------------------------------------------------
@@ -232,8 +216,7 @@ def test_every_problem_of_status_has_a_way_out() -> None:
     codes = set(re.findall(r'yield "([a-z_]+)", ', SOURCES["indexerd/daemon/health.py"]))
     for module in ("web_supervisor", "daemon", "process"):
         codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES[f"indexerd/daemon/{module}.py"]))
-    for module in ("watch",):
-        codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES[f"indexerd/sources/{module}.py"]))
+    codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES["indexerd/sources/watch.py"]))
     text = DOCS["OPERATIONS.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
     assert codes == set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
 
@@ -265,7 +248,6 @@ def test_links_resolve(name: str) -> None:
 
 
 def anchors(text: str) -> set[str]:
-    """The headings of a Markdown text, as links name them."""
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
 
@@ -282,15 +264,9 @@ def test_every_document_is_linked_from_the_readme() -> None:
     assert set(DOCS) <= reached
 
 
-def test_examples_of_json_are_json() -> None:
-    """What a document shows as JSON can be parsed."""
-    for name, text in TEXTS.items():
-        for example in re.findall(r"```json\n(.*?)```", text, re.DOTALL):
-            assert json.loads(example), name
-
-
-def test_examples_of_python_are_python() -> None:
-    """What a document shows as Python can be compiled."""
-    for text in TEXTS.values():
-        for example in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-            assert ast.parse(example).body
+def test_examples_can_be_read() -> None:
+    """What a document shows as JSON can be parsed, what it shows as Python can be compiled."""
+    for kind, read in (("json", json.loads), ("python", lambda text: ast.parse(text).body)):
+        for name, text in TEXTS.items():
+            for example in re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL):
+                assert read(example), name

@@ -18,7 +18,6 @@ TARGET = re.compile(
 
 
 def rows(text: str) -> list[list[str]]:
-    """The rows of the only table of a text, cell by cell."""
     lines = [line for line in text.splitlines() if line.startswith("|")]
     head, rule, *found = ([cell.strip() for cell in line.split("|")[1:-1]] for line in lines)
     assert head == HEAD
@@ -27,7 +26,6 @@ def rows(text: str) -> list[list[str]]:
 
 
 def figures(text: str) -> list[str]:
-    """What a table has figures of; a heading, which names sizes, has none."""
     found = []
     for what, *cells in rows(text):
         if what.startswith("**"):

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-
-def _iso() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _append(path: Path, *lines: dict[str, Any]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as file:
-        for line in lines:
-            file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+from tests.e2e.world import append, iso
 
 
 class ClaudeSession:
-    def __init__(self, home: Path, cwd: str = "/w", folder: Path | None = None) -> None:
-        self.id = str(uuid.uuid4())
+    def __init__(
+        self, home: Path, cwd: str = "/w", folder: Path | None = None, session_id: str = ""
+    ) -> None:
+        self.id = session_id or str(uuid.uuid4())
+        self.turns = 0
         self.cwd = cwd
         folder = folder or home / ".claude/projects/-w"
         self.path = folder / f"{self.id}.jsonl"
@@ -31,15 +24,22 @@ class ClaudeSession:
     def line(self, kind: str, **fields: Any) -> str:
         made = str(uuid.uuid4())
         held = {"parentUuid": self.last, "isSidechain": False, "type": kind, "uuid": made}
-        held |= {"timestamp": _iso(), "cwd": self.cwd, "sessionId": self.id, "version": "2.1.330"}
-        _append(self.path, held | {"userType": "external", "gitBranch": "main"} | fields)
+        held |= {"timestamp": iso(), "cwd": self.cwd, "sessionId": self.id, "version": "2.1.330"}
+        append(self.path, held | {"userType": "external", "gitBranch": "main"} | fields)
         self.last = made
         return made
 
+    def prompt(self, content: Any, **fields: Any) -> str:
+        return self.line("user", message={"role": "user", "content": content}, **fields)
+
     def turn(self, text: str = "") -> str:
         text = text or f"Please adjust widget {uuid.uuid4()}."
-        self.line("user", message={"role": "user", "content": text})
-        return self.answer([{"type": "text", "text": f"Done: {text}"}])
+        self.turns += 1
+        self.prompt(text)
+        return self.say(f"Done: {text}")
+
+    def say(self, text: str = "Done.") -> str:
+        return self.answer([{"type": "text", "text": text}])
 
     def answer(self, content: list[dict[str, Any]], stop: str = "end_turn") -> str:
         said = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "claude-x"}
@@ -48,71 +48,75 @@ class ClaudeSession:
         return self.line("assistant", message=message)
 
     def edit(self, path: str) -> None:
-        self.line("user", message={"role": "user", "content": f"Edit {path}."})
-        call = {"type": "tool_use", "id": "toolu_1", "name": "Edit", "input": {"file_path": path}}
+        self.prompt(f"Edit {path}.")
+        self.tool("Edit", file_path=path)
+        self.say("Edited.")
+
+    def tool(self, name: str, output: str = "ok", **given: Any) -> None:
+        call = {"type": "tool_use", "id": f"toolu_{self.last}", "name": name, "input": given}
         self.answer([call], stop="tool_use")
-        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "ok"}
-        self.line("user", message={"role": "user", "content": [result]})
-        self.answer([{"type": "text", "text": "Edited."}])
+        result = {"type": "tool_result", "tool_use_id": call["id"], "content": output}
+        self.prompt([result], toolUseResult={"stdout": output, "stderr": ""})
 
     def title(self, text: str) -> None:
         line = {"type": "custom-title", "customTitle": text, "sessionId": self.id}
-        _append(self.path, line)
+        append(self.path, line)
 
     def fork(self) -> ClaudeSession:
         other = ClaudeSession(Path(), self.cwd, self.path.parent)
-        now = _iso()
-        while _iso() == now:  # nobody forks in the millisecond in which a session began
+        now = iso()
+        while iso() == now:  # nobody forks in the millisecond in which a session began
             pass
-        started = {"type": "queue-operation", "operation": "enqueue", "timestamp": _iso()}
-        _append(other.path, started | {"sessionId": other.id})
+        started = {"type": "queue-operation", "operation": "enqueue", "timestamp": iso()}
+        append(other.path, started | {"sessionId": other.id})
         for text in self.path.read_text().splitlines():
             line = json.loads(text)
             if "uuid" in line:
-                _append(other.path, line | {"sessionId": other.id})
+                append(other.path, line | {"sessionId": other.id})
         other.last = self.last
         return other
 
 
 class CodexThread:
     def __init__(self, home: Path, name: str = "", **meta: Any) -> None:
-        self.id = str(uuid.uuid4())
         self.home = home / ".codex"
         self.ordinal = int(meta.pop("ordinal", 0))
-        thread = str(meta.pop("thread", self.id))
-        stem = f"rollout-{_iso()[:19].replace(':', '-')}-{thread}{name}"
+        self.id = thread = str(meta.pop("thread", uuid.uuid4()))
+        self.turns = 0
+        stem = f"rollout-{iso()[:19].replace(':', '-')}-{thread}{name}"
         self.path = self.home / "sessions/2026/11/22" / f"{stem}.jsonl"
-        self.id = thread
-        held = {"id": thread, "session_id": thread, "timestamp": _iso(), "cwd": "/w"}
+        held = {"id": thread, "session_id": thread, "timestamp": iso(), "cwd": "/w"}
         held |= {"source": "cli", "cli_version": "0.169.0", "history_mode": "paginated"}
         self.write("session_meta", held | {"git": {"branch": "trunk"}} | meta)
 
     def write(self, kind: str, payload: dict[str, Any]) -> None:
-        line = {"timestamp": _iso(), "ordinal": self.ordinal, "type": kind, "payload": payload}
-        _append(self.path, line)
+        line = {"timestamp": iso(), "ordinal": self.ordinal, "type": kind, "payload": payload}
+        append(self.path, line)
         self.ordinal += 1
 
     def event(self, kind: str, **fields: Any) -> None:
         self.write("event_msg", {"type": kind, **fields})
 
-    def turn(self, text: str = "Please adjust a widget.", edits: str = "") -> str:
+    def item(self, role: str, *texts: str, **more: Any) -> None:
+        kind = "output_text" if role == "assistant" else "input_text"
+        content = [{"type": kind, "text": text} for text in texts]
+        said = {"type": "message", "role": role, "content": content}
+        self.write("response_item", said | more)
+
+    def turn(self, text: str = "Please adjust a widget.", *edits: str, answer: str = "") -> str:
         turn = str(uuid.uuid4())
+        self.turns += 1
         self.event("task_started", turn_id=turn)
         self.write("turn_context", {"turn_id": turn, "cwd": "/w", "model": "gpt-x"})
-        asked = {
-            "type": "UserMessage",
-            "id": f"u{turn}",
-            "content": [{"type": "text", "text": text}],
-        }
-        self.event("item_completed", thread_id=self.id, turn_id=turn, item=asked)
-        if edits:
-            change = {"type": "update", "unified_diff": "", "move_path": None}
-            item = {"type": "FileChange", "id": "c", "changes": {edits: change}}
-            item["status"] = "completed"
-            self.event("item_completed", thread_id=self.id, turn_id=turn, item=item)
-        content = [{"type": "output_text", "text": f"Done: {text}"}]
-        answer = {"type": "message", "role": "assistant", "id": f"m{turn}", "content": content}
-        self.write("response_item", answer)
+        known = {"thread_id": self.id, "turn_id": turn}
+        asked = {"type": "UserMessage", "id": f"u{turn}"}
+        asked["content"] = [{"type": "text", "text": text}]
+        self.event("item_completed", item=asked, **known)
+        for path in edits:
+            change = {path: {"type": "update", "unified_diff": "", "move_path": None}}
+            item = {"type": "FileChange", "id": path, "changes": change, "status": "completed"}
+            self.event("item_completed", item=item, **known)
+        self.item("assistant", answer or f"Done: {text}", id=f"m{turn}")
         self.event("task_complete", turn_id=turn, last_agent_message="Done")
         return turn
 
@@ -137,5 +141,5 @@ class CodexThread:
         self.path = self.path.rename(there)
 
     def rename(self, name: str) -> None:
-        line = {"id": self.id, "thread_name": name, "updated_at": _iso()}
-        _append(self.home / "session_index.jsonl", line)
+        line = {"id": self.id, "thread_name": name, "updated_at": iso()}
+        append(self.home / "session_index.jsonl", line)

@@ -29,6 +29,7 @@ def running(
     world = World(tmp_path_factory.mktemp("running"))
     world.install_pi()
     world.env |= getattr(request.module, "ENV", {})
+    getattr(request.module, "furnish", lambda _: None)(world)
     with world.daemon():
         yield world
 

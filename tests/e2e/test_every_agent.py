@@ -9,26 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from indexerd.client import Client
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import World, hit_by, until, wait
-from tests.sessions.opencode_rows import Rows
-
-
-@pytest.fixture
-def home(world: World) -> Path:
-    return world.root / "home"
-
-
-def meta_of(world: World, agent: str, session_id: str) -> dict[str, Any] | None:
-    path = world.root / f"data/indexerd/sessions-meta/{agent}/{session_id}.meta.json"
-    try:
-        held: dict[str, Any] = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
-        return None
-    return held
+from tests.e2e.world import World, chat, forget, hit_by, opencode_rows, until, wait
 
 
 def shown(world: World, **params: Any) -> list[str]:
@@ -45,7 +28,7 @@ def test_a_session_of_claude_code_is_followed_and_outlives_its_file(
             session.turn()
         session.edit("/w/src/a.py")
         row = wait(world, session.id, userMessageCount=5, newUserMessages=0)
-        meta = until(lambda: meta_of(world, "claude", session.id), "the meta file")
+        meta = until(lambda: world.meta(session.id, "claude"), "the meta file")
         assert (meta["agent"], meta["filesModified"]) == ("claude", ["/w/src/a.py"])
         assert meta["lastIndexedLeafId"] == session.last
         assert row["toolsUsed"] == {"Edit": 1}
@@ -70,9 +53,9 @@ def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: P
     thread = CodexThread(home)
     with world.daemon() as _, Client(world.socket, timeout=20) as ear:
         told = ear.events(["session.branched", "session.renamed"])
-        turns = [thread.turn(f"Step {n}", edits=f"/w/{n}.py") for n in range(6)]
+        turns = [thread.turn(f"Step {n}", f"/w/{n}.py") for n in range(6)]
         wait(world, thread.id, userMessageCount=6, newUserMessages=0)
-        meta = until(lambda: meta_of(world, "codex", thread.id), "the meta file")
+        meta = until(lambda: world.meta(thread.id, "codex"), "the meta file")
         assert meta["lastIndexedLeafId"] == turns[-1]
         thread.roll_back(2)
         row = wait(world, thread.id, userMessageCount=4)
@@ -114,15 +97,13 @@ def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
 
 def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: Path) -> None:
     """S3.9, S3.10: turns, an undo, an archived and a deleted session."""
-    data = world.root / "data/opencode"
-    data.mkdir(parents=True)
-    rows = Rows(data / "opencode.db")
+    rows = opencode_rows(world)
     rows.session("ses_one", directory="/w")
     with world.daemon():
         asked = [chat(rows, "ses_one", f"Step {n}") for n in range(5)]
         row = wait(world, "ses_one", userMessageCount=5, newUserMessages=0)
         assert row["sessionFile"] == str(rows.path)
-        meta = until(lambda: meta_of(world, "opencode", "ses_one"), "the meta file")
+        meta = until(lambda: world.meta("ses_one", "opencode"), "the meta file")
         assert meta["sessionFile"] == str(rows.path)
         assert until(lambda: hit_by(world, '"Step 3"'), "its words") == {"ses_one"}
         revert = json.dumps({"messageID": asked[3]})
@@ -133,18 +114,9 @@ def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: P
         wait(world, "ses_one", userMessageCount=3)
         rows.run("UPDATE session SET time_archived = ?, time_updated = ?", now, rows.tick())
         wait(world, "ses_one", archived=True, gone=False)
-        for table in ("part", "message", "session"):
-            key = "id" if table == "session" else "session_id"
-            rows.run(f"DELETE FROM {table} WHERE {key} = 'ses_one'")  # noqa: S608 - our own names
+        forget(rows, "ses_one")
         wait(world, "ses_one", gone=True)
     assert len(world.telemetry()) == 1
-
-
-def chat(rows: Rows, session_id: str, text: str) -> str:
-    prompt = f"msg_{rows.tick():x}"
-    rows.said(session_id, prompt, "user", text)
-    rows.said(session_id, f"msg_{rows.tick():x}", "assistant", f"Done: {text}", parentID=prompt)
-    return prompt
 
 
 def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None:
@@ -209,7 +181,7 @@ def test_all_is_the_same_after_a_restart(world: World, home: Path) -> None:
     session, thread = ClaudeSession(home), CodexThread(home)
     for n in range(5):
         session.turn(f"Step {n}")
-        thread.turn(f"Step {n}", edits="/w/a.py")
+        thread.turn(f"Step {n}", "/w/a.py")
     fork = thread.fork()
     fork.turn()
     out = io.StringIO()
@@ -231,8 +203,7 @@ def test_a_session_kept_elsewhere_is_resumed_from_there(world: World) -> None:
     thread.turn()
     session = ClaudeSession(elsewhere)
     session.turn()
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text(
+    world.configure(
         f'[agents.codex]\nroots = ["{elsewhere}/.codex"]\n'
         f'[agents.claude]\nroots = ["{elsewhere}/.claude"]\n'
     )

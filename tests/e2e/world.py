@@ -18,9 +18,13 @@ from typing import Any
 
 from indexerd.client import Client
 from indexerd.errors import IndexerdError, NotFoundError
+from tests.fakes.gemini_server import GeminiServer
+from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.opencode_rows import Rows
 
 PATIENCE = 20.0  # seconds any one thing may take before a test fails
+GOOGLE_KEY = "AIza" + "Sy-this-key-must-stay-here-012345"
+NOWHERE = "http://127.0.0.1:9"
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
 REAL = FIXTURES / "real"
@@ -49,26 +53,55 @@ def ends_well(process: subprocess.Popen[bytes]) -> Iterator[None]:
             process.wait()
 
 
+class Clock:
+    now: datetime | None = None  # set, it is the time at which clients write
+
+
+clock = Clock()
+
+
+def stamp(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso() -> str:
+    return stamp(clock.now or datetime.now(UTC))
+
+
+def append(path: Path, *lines: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        for line in lines:
+            file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
+
+
 class Session:
-    def __init__(self, folder: Path, cwd: str = "/w", session_id: str | None = None) -> None:
+    def __init__(
+        self, folder: Path, cwd: str = "/w", session_id: str | None = None, **header: Any
+    ) -> None:
         self.id = session_id or str(uuid.uuid4())
         self.path = folder / f"2026-11-21T10-00-00-000Z_{self.id}.jsonl"
-        folder.mkdir(parents=True, exist_ok=True)
         self.last: str | None = None
         self.turns = 0
-        self._append(
-            {"type": "session", "version": 3, "id": self.id, "timestamp": _iso(), "cwd": cwd}
-        )
+        known = {"type": "session", "version": 3, "id": self.id, "timestamp": iso(), "cwd": cwd}
+        append(self.path, known | header)
 
     def entry(self, kind: str, **fields: Any) -> str:
         entry = {"type": kind, "id": uuid.uuid4().hex[:8], "parentId": self.last}
-        self._append({**entry, "timestamp": _iso(), **fields})
+        append(self.path, {**entry, "timestamp": iso(), **fields})
         self.last = str(entry["id"])
         return self.last
 
+    def said(self, role: str, *content: dict[str, Any], **more: Any) -> str:
+        at = int((clock.now or datetime.now(UTC)).timestamp() * 1000)
+        message = {"role": role, "content": list(content), "timestamp": at}
+        return self.entry("message", message=message | more)
+
     def say(self, role: str, text: str, **more: Any) -> str:
-        said = {"role": role, "content": [{"type": "text", "text": text}], **more}
-        return self.entry("message", message=said | {"timestamp": int(time.time() * 1000)})
+        return self.said(role, {"type": "text", "text": text}, **more)
+
+    def answer(self, text: str = "Done.", **more: Any) -> str:
+        return self.say("assistant", text, stopReason="stop", **more)
 
     def turn(self, question: str | None = None, answer: str = "Done.", stop: str = "stop") -> str:
         self.turns += 1
@@ -78,10 +111,8 @@ class Session:
         return self.say("assistant", answer, stopReason=stop)
 
     def tool(self, name: str, output: str = "ok", **arguments: Any) -> str:
-        """A call of a tool, and its result; the call's entry."""
         call = {"type": "toolCall", "id": f"c{self.last}", "name": name, "arguments": arguments}
-        said = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
-        entry = self.entry("message", message=said)
+        entry = self.said("assistant", call, stopReason="toolUse")
         self.say("toolResult", output, toolCallId=call["id"], toolName=name, isError=False)
         return entry
 
@@ -89,13 +120,8 @@ class Session:
         for _ in range(turns):
             self.turn()
 
-    def _append(self, entry: dict[str, Any]) -> None:
-        with self.path.open("ab") as file:
-            file.write(json.dumps(entry, separators=(",", ":")).encode() + b"\n")
-
-
-def _iso() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    def fork(self, **options: Any) -> Session:
+        return Session(self.path.parent, parentSession=str(self.path), **options)
 
 
 class World:
@@ -139,11 +165,29 @@ class World:
         self.env["INDEXERD_SCRIPTED"] = str(self.script)
         self.env["INDEXERD_MODEL_KEYS"] = '["scripted/test"]'
 
+    def openai(self, server: OpenAIServer, key: str = "sk-not-one") -> None:
+        self.env |= {
+            "INDEXERD_OPENAI_API_KEY": key,
+            "INDEXERD_MODEL_KEYS": '["openai/gpt-test"]',
+            "INDEXERD_PROVIDERS__OPENAI__BASE_URL": json.dumps(server.url),
+        }
+
+    def google(self, server: GeminiServer, *keys: str) -> None:
+        self.env |= {
+            "INDEXERD_GOOGLE_API_KEY": GOOGLE_KEY,
+            "INDEXERD_MODEL_KEYS": json.dumps(["google/gemini-3.5-flash-lite", *keys]),
+            "INDEXERD_PROVIDERS__GOOGLE__BASE_URL": json.dumps(server.url),
+            "INDEXERD_MODEL__TIMEOUT_SECONDS": "20",  # loading the SDK is part of a first call
+            # What merely lies in the environment is not used (M23).
+            **dict.fromkeys(("GOOGLE_GEMINI_BASE_URL", "HTTPS_PROXY", "HTTP_PROXY"), NOWHERE),
+        }
+
+    def configure(self, text: str) -> None:
+        self.config.parent.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(text)
+
     def calls(self) -> list[dict[str, Any]]:
-        path = Path(f"{self.script}.calls")
-        if not path.exists():
-            return []
-        return [json.loads(line) for line in path.read_text().splitlines()]
+        return _lines(Path(f"{self.script}.calls"))
 
     # -- running -------------------------------------------------------------------------
 
@@ -204,8 +248,9 @@ class World:
 
     # -- looking -------------------------------------------------------------------------
 
-    def meta(self, session_id: str) -> dict[str, Any] | None:
-        path = self.metas / f"{session_id}.meta.json"
+    def meta(self, session_id: str, agent: str = "pi") -> dict[str, Any] | None:
+        elsewhere = self.root / "data/indexerd/sessions-meta" / agent
+        path = (self.metas if agent == "pi" else elsewhere) / f"{session_id}.meta.json"
         try:
             found: dict[str, Any] = json.loads(path.read_bytes())
         except (FileNotFoundError, ValueError):
@@ -219,6 +264,9 @@ class World:
             return {}
         return found
 
+    def seen(self, session: Session) -> dict[str, Any]:
+        return wait(self, session.id, leafId=session.last)
+
     def wait_meta(self, session_id: str, check: Callable[[dict[str, Any]], Any] = bool) -> Any:
         def found() -> Any:
             meta = self.meta(session_id)
@@ -227,15 +275,17 @@ class World:
         return until(found, f"the meta file of {session_id}")
 
     def telemetry(self) -> list[dict[str, Any]]:
-        path = self.state / "telemetry.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines]
+        return _lines(self.state / "telemetry.jsonl")
 
     def fingerprint(self) -> dict[str, tuple[str, int]]:
         return {
             str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
             for path in sorted(self.pi.glob("sessions/**/*.jsonl"))
         }
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def wait(world: World, session_id: str, **wanted: Any) -> dict[str, Any]:
@@ -257,9 +307,7 @@ def scanned(world: World, times: int = 2) -> None:
 
 
 def logged(world: World, event: str) -> list[dict[str, Any]]:
-    path = world.state / "log.jsonl"
-    lines = map(json.loads, path.read_text().splitlines() if path.exists() else ())
-    return [line for line in lines if line["event"] == event]
+    return [line for line in _lines(world.state / "log.jsonl") if line["event"] == event]
 
 
 def hit_by(world: World, query: str) -> set[str]:
@@ -276,6 +324,18 @@ def hooked(world: World, code: str) -> None:
 
 
 def opencode_rows(world: World) -> Rows:
-    data = world.root / "data/opencode"
-    data.mkdir(parents=True)
-    return Rows(data / "opencode.db")
+    path = world.root / "data/opencode/opencode.db"
+    path.parent.mkdir(parents=True)
+    return Rows(path)
+
+
+def chat(rows: Rows, session_id: str, text: str) -> str:
+    prompt = f"msg_{rows.tick():x}"
+    rows.said(session_id, prompt, "user", text)
+    rows.said(session_id, f"msg_{rows.tick():x}", "assistant", f"Done: {text}", parentID=prompt)
+    return prompt
+
+
+def forget(rows: Rows, session_id: str) -> None:
+    for table, key in (("part", "session_id"), ("message", "session_id"), ("session", "id")):
+        rows.run(f"DELETE FROM {table} WHERE {key} = ?", session_id)  # noqa: S608 - ours

@@ -8,12 +8,12 @@ from typing import Any
 
 import google.genai  # noqa: F401 - warm, so that short deadlines are about the server
 
+from indexerd.errors import ModelError
 from indexerd.events import Prompt
 from indexerd.meta.model import Metadata
 from indexerd.models.base import Reply, Tokens
 from indexerd.models.gemini import Gemini
 from indexerd.settings import ModelLimits
-from tests.fakes.faults import each_fault
 from tests.fakes.gemini_server import GeminiServer
 
 KEY = "key-canary-0123456789"
@@ -24,13 +24,10 @@ USED = Tokens(1200, 300)
 
 
 def model(url: str, **limits: Any) -> Gemini:
-    """A model at a fake server."""
     return Gemini(MODEL, KEY, url, ModelLimits(**limits))
 
 
 def run(one: Gemini, work: Coroutine[Any, Any, Any]) -> Any:
-    """Run some work in a loop of its own, and close the model there."""
-
     async def whole() -> Any:
         try:
             return await work
@@ -41,26 +38,35 @@ def run(one: Gemini, work: Coroutine[Any, Any, Any]) -> Any:
 
 
 def ask(url: str, prompt: Prompt = PROMPT, timeout: float = 10.0) -> Reply:
-    """Make one call."""
     one = model(url)
     answered: Reply = run(one, one.generate(prompt, timeout=timeout))
     return answered
 
 
 def outcomes(server: GeminiServer, faults: list[str], timeout: float = 10.0) -> dict[str, Any]:
-    """Ask once for each fault, with one client; each must cost exactly one request."""
     one = model(server.url)
-    found: dict[str, Any] = run(one, each_fault(one, server, faults, PROMPT, timeout))
+
+    async def each() -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for fault in faults:
+            before = server.hits
+            server.script(fault)
+            try:
+                found[fault] = await one.generate(PROMPT, timeout=timeout)
+            except ModelError as bad:
+                found[fault] = bad
+            assert server.hits - before == 1, fault
+        return found
+
+    found: dict[str, Any] = run(one, each())
     carried = [fault for fault, bad in found.items() if getattr(bad, "__context__", None)]
     assert not carried, "the SDK's error, with its body, travels along"
     return found
 
 
 def kinds(found: dict[str, Any]) -> dict[str, str]:
-    """Name the type of each outcome."""
     return {fault: type(one).__name__ for fault, one in found.items()}
 
 
 def names(server: GeminiServer, *prefixes: str) -> list[str]:
-    """List the faults that begin so."""
     return [fault for fault in server.faults() if fault.startswith(prefixes)]

@@ -32,7 +32,6 @@ def reply(
     version: str | None = "gemini-3.5-flash-lite",
     **candidate: Any,
 ) -> Answer:
-    """Build an answer of status 200 around a text; None leaves a part out."""
     parts = [] if text is None else [{"text": text}]
     one: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": parts}} | candidate
     if finish is not None:
@@ -45,7 +44,6 @@ def reply(
 
 
 def error(code: int, status: str, message: str = CANARY, *details: Any, **headers: str) -> Answer:
-    """Build an error answer of Google's shape."""
     held = {"code": code, "message": message, "status": status, "details": list(details)}
     return as_json({"error": held}, code, **headers)
 
@@ -134,9 +132,6 @@ def _odd() -> dict[str, Answer]:
 
 
 class GeminiServer(FakeServer):
-    """The fake Gemini; see `wire` for its use."""
-
     def faults(self) -> dict[str, Answer]:
-        """Name every answer."""
         common = wire_faults(reply(), self.elsewhere)
         return common | _throttled() | _denied() | _broken() | _odd()

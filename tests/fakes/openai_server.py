@@ -23,7 +23,6 @@ def reply(
     usage: dict[str, Any] | None = None,
     **message: Any,
 ) -> Answer:
-    """Build an answer of status 200 around a content."""
     said = {"role": "assistant", "content": content} | message
     held: dict[str, Any] = {
         "id": "c1",
@@ -37,15 +36,11 @@ def reply(
 
 
 def error(status: int, code: Any = None, message: str = CANARY, **more: Any) -> Answer:
-    """Build an error answer of OpenAI's shape."""
     return as_json({"error": {"message": message, "type": "error", "code": code} | more}, status)
 
 
 class OpenAIServer(FakeServer):
-    """The fake server; see `wire` for its use."""
-
     def faults(self) -> dict[str, Answer]:
-        """Name every answer."""
         vllm = "This model's maximum context length is 4096 tokens. However, you requested 9000."
         studio = "Trying to keep the first 9000 tokens when context the overflows."
         flagged = {"reasons": ["violence"], "flagged_input": CANARY}

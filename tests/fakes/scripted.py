@@ -14,8 +14,6 @@ from indexerd.models.scripted import made_up
 
 @dataclass(frozen=True, slots=True)
 class Delayed:
-    """An answer that takes its time, in seconds."""
-
     seconds: float
     then: str | Reply | ModelError | None = None
 
@@ -24,8 +22,6 @@ Answer = str | Reply | ModelError | Delayed | None
 
 
 class Scripted:
-    """Answers from a list; after its end, and for None, one made up from the prompt."""
-
     def __init__(
         self, replies: Sequence[Answer] = (), *, key: str = "scripted/list", remote: bool = True
     ) -> None:

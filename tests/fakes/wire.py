@@ -35,15 +35,12 @@ BOMB = 32 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Request:
-    """One request as it came over the wire; header names are in lower case."""
-
     path: str
     headers: dict[str, str]
     body: bytes
 
     @property
     def json(self) -> Any:
-        """The body, parsed."""
         return json.loads(self.body)
 
 
@@ -68,20 +65,17 @@ Item = str | Answer | Callable[[Request], "Answer | str"]
 
 
 def as_json(held: Any, status: int = 200, **headers: str) -> Answer:
-    """Answer with JSON; `retry_after=…` becomes the header Retry-After."""
     named = {name.replace("_", "-").title(): value for name, value in headers.items()}
     head = {"Content-Type": "application/json; charset=UTF-8"} | named
     return Answer(status, json.dumps(held).encode(), head)
 
 
 def as_html(status: int) -> Answer:
-    """Answer as a proxy or load balancer in between does."""
     page = f"<html><head><title>{status}</title></head><body>upstream-body-canary</body></html>"
     return Answer(status, page.encode(), {"Content-Type": "text/html"})
 
 
 def wire_faults(valid: Answer, elsewhere: str) -> dict[str, Answer]:
-    """Name the faults that are the same for every API; `elsewhere` is where redirects point."""
     packed = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
     there = {"Location": elsewhere}
     return {
@@ -119,8 +113,6 @@ def _bomb() -> bytes:
 
 
 class FakeServer:
-    """The server; a subclass says which faults there are and what `valid` is."""
-
     default: Item = "valid"
 
     def __init__(self, elsewhere: str = "http://127.0.0.1:9/") -> None:
@@ -135,27 +127,22 @@ class FakeServer:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
 
     def faults(self) -> dict[str, Answer]:
-        """Name every answer that a script may ask for."""
         raise NotImplementedError
 
     @property
     def url(self) -> str:
-        """The base URL to configure."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}"
 
     @property
     def hits(self) -> int:
-        """How many requests came."""
         return len(self.requests)
 
     def script(self, *items: Item) -> None:
-        """Say what the next requests get, after those already said."""
         with self._lock:
             self._script += items
 
     def answer(self, request: Request) -> Answer:
-        """Record a request, and decide its answer."""
         with self._lock:
             self.requests.append(request)
             item = self._script.pop(0) if self._script else self.default
@@ -197,10 +184,9 @@ class _Server(socketserver.ThreadingTCPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that went away is no error of ours."""
+        pass
 
     def end_connections(self) -> None:
-        """Wake handlers that wait for the next request of a kept connection."""
         for one in self._open.copy():
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -211,14 +197,12 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
-        """Keep quiet."""
+        pass
 
     def date_time_string(self, timestamp: float | None = None) -> str:
-        """Say a fixed time, so that HTTP dates can be compared."""
         return NOW
 
     def do_POST(self) -> None:
-        """Answer one request."""
         length = int(self.headers.get("Content-Length", "0"))
         head = {name.lower(): value for name, value in self.headers.items()}
         answer = self.server.fake.answer(Request(self.path, head, self.rfile.read(length)))
@@ -258,7 +242,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._until_gone(lambda: self.wfile.write(bytes([next(rest)])))
 
     def _until_gone(self, each: Callable[[], object]) -> None:
-        """Do something every half second until the client or the test has gone."""
         self.connection.settimeout(0.01)
         while not self.server.fake.stopping.is_set():
             with contextlib.suppress(TimeoutError):
@@ -270,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
                     return
 
     def _close(self, answer: Answer) -> None:
-        """Say nothing at all."""
+        pass
 
     def _reset(self, answer: Answer) -> None:
         linger = struct.pack("ii", 1, 0)

@@ -6,35 +6,21 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World
 
 STOPPED = "Operation stopped by hook: Another session is active.\n\nPress the up arrow key."
-PLAN = "# Retry uploads that time out\n\n## Steps\n1. Wrap the client.\n2. Test it."
+TITLE = "Retry uploads that time out"
+PLAN = f"# {TITLE}\n\n## Steps\n1. Wrap the client.\n2. Test it."
 ASIDE = (
     "If you need specific details from before exiting plan mode (like exact code snippets, error "
     "messages, or content you generated), read the full transcript at: "
 )
 
 
-@pytest.fixture
-def home(world: World) -> Path:
-    return world.root / "home"
-
-
-def said(session: ClaudeSession, text: str, **fields: Any) -> None:
-    session.line("user", message={"role": "user", "content": text}, **fields)
-
-
-def answered(session: ClaudeSession) -> None:
-    session.answer([{"type": "text", "text": "Done."}])
-
-
 def planned(session: ClaudeSession, transcript: object, plan: str = PLAN, **fields: Any) -> None:
-    said(session, f"Implement the following plan:\n\n{plan}\n\n\n{ASIDE}{transcript}", **fields)
-    answered(session)
+    session.prompt(f"Implement the following plan:\n\n{plan}\n\n\n{ASIDE}{transcript}", **fields)
+    session.say()
 
 
 def rows(world: World, sessions: Iterable[ClaudeSession]) -> list[dict[str, Any]]:
@@ -47,10 +33,10 @@ def test_what_a_hook_says_of_a_stopped_prompt_is_no_message(world: World, home: 
     """S0.6, S0.46: it neither counts nor names a session; a human who quotes it does."""
     stopped, first, quoted = sessions = [ClaudeSession(home) for _ in range(3)]
     stopped.turn("Fix the tests.")
-    said(stopped, "And the linter.")
-    said(stopped, STOPPED)
-    said(stopped, "Operation stopped by hook:\nAnother session is active.")
-    said(first, "Operation stopped by hook")
+    stopped.prompt("And the linter.")
+    stopped.prompt(STOPPED)
+    stopped.prompt("Operation stopped by hook:\nAnother session is active.")
+    first.prompt("Operation stopped by hook")
     first.turn("Sort the imports.")
     quoted.turn(f"I get this warning:\n{STOPPED}")
     counted, later, human = rows(world, sessions)
@@ -67,12 +53,10 @@ def test_a_plan_names_its_session_and_where_it_was_made(world: World, home: Path
     planned(marked, origin.path, planContent=PLAN)
     marked.turn("Now commit this.")
     planned(older, f"C:\\Users\\me\\.claude\\projects\\-w\\{origin.id}.jsonl")
-    for row in (found := rows(world, sessions)):
-        assert row["name"] == "Retry uploads that time out"
-        assert row["parentSessionId"] == origin.id
-        assert row["parentSessionFile"] == str(origin.path)
-    assert [row["userMessageCount"] for row in found] == [1, 0]
-    assert [row["firstUserMessage"] for row in found] == ["Now commit this.", ""]
+    wanted = {"name": TITLE, "parentSessionId": origin.id, "parentSessionFile": str(origin.path)}
+    for row, first in zip(rows(world, sessions), ("Now commit this.", ""), strict=True):
+        assert row.items() >= (wanted | {"firstUserMessage": first}).items()
+        assert row["userMessageCount"] == bool(first)
 
 
 def test_a_plans_heading_is_found_wherever_it_stands(world: World, home: Path) -> None:
@@ -88,12 +72,11 @@ def test_a_plans_heading_is_found_wherever_it_stands(world: World, home: Path) -
     for session, plan in zip(sessions, plans, strict=False):
         planned(session, origin.path, plan, planContent=plan)
     prompt = f"Implement the following plan:\n\n{PLAN}\n\n\n{ASIDE}{origin.path}"
-    said(sessions[2], f"<system-reminder>\nBe brief.\n</system-reminder>\n{prompt}")
-    answered(sessions[2])
+    sessions[2].prompt(f"<system-reminder>\nBe brief.\n</system-reminder>\n{prompt}")
+    sessions[2].say()
     for row in rows(world, sessions):
-        assert row["name"] == "Retry uploads that time out"
-        assert row["parentSessionId"] == origin.id
-        assert row["userMessageCount"] == 0
+        shown = row["name"], row["parentSessionId"], row["userMessageCount"]
+        assert shown == (TITLE, origin.id, 0)
 
 
 def test_better_names_and_nearer_parents_win_over_a_plans(world: World, home: Path) -> None:
@@ -156,9 +139,9 @@ def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -
     sessions = []
     for command, _ in REQUESTS:
         sessions.append(session := ClaudeSession(home))
-        said(session, command)
-        said(session, "You are an expert. Do it.", isMeta=True)
-        answered(session)
+        session.prompt(command)
+        session.prompt("You are an expert. Do it.", isMeta=True)
+        session.say()
     for row, (_, text) in zip(rows(world, sessions), REQUESTS, strict=True):
         assert (row["userMessageCount"], row["messageCount"]) == (1, 2)
         assert row["firstUserMessage"] == row["name"] == text
@@ -169,11 +152,11 @@ def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -
 def test_a_slash_command_that_waited_its_turn_is_a_message(world: World, home: Path) -> None:
     """S0.6: typed while the agent was at work, it counts as one that was typed before."""
     session = ClaudeSession(home)
-    session.line("user", message={"role": "user", "content": "Sort the imports."})
+    session.prompt("Sort the imports.")
     for prompt in (own("goal", "all giraffes pass"), own("model", "opus")):
         queued = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"}
         session.line("attachment", attachment=queued)
-    answered(session)
+    session.say()
     (row,) = rows(world, [session])
     assert row["userMessageCount"] == 2
     shown = world.run("context", session.id, "--json")["messages"]
@@ -188,8 +171,8 @@ def test_a_slash_command_without_a_request_is_no_message(world: World, home: Pat
     sessions = []
     for command in NONE:
         sessions.append(session := ClaudeSession(home))
-        said(session, command)
-        said(session, "<local-command-stdout></local-command-stdout>")
+        session.prompt(command)
+        session.prompt("<local-command-stdout></local-command-stdout>")
         session.turn("Sort the imports.")
     for row in rows(world, sessions):
         assert (row["userMessageCount"], row["firstUserMessage"]) == (1, "Sort the imports.")

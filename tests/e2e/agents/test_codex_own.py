@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+import pytest
 import zstandard
 
 from tests.e2e.agents.codex_rollouts import Rollout
@@ -44,73 +45,49 @@ def test_a_sum_that_starts_again_goes_on(bare_world: World) -> None:
     assert used(grew) == (6000 + 9100, 60 + 18)
 
 
-def family() -> tuple[Rollout, Rollout, Rollout]:
+@pytest.mark.parametrize("form", ["plain", "migrated", "compressed"])
+def test_what_was_copied_is_not_a_sessions_own(bare_world: World, form: str) -> None:
+    """S1.16: a copy that bears the time of the copying, before work that follows at once.
+
+    A migration drops the parent's header, and nothing else tells of the copy then. S3.2: some
+    files are compressed, as Codex does it, beside a parent that is still plain.
+    """
     parent = Rollout(1, 0)
     parent.turn("Rewrite the parser, please.", "src/parser.py", given=50_000)
     parent.turn("Now its tests.", "tests/test_parser.py", given=70_000)
     fork = Rollout(2, 200, forked_from_id=parent.id)
     spawn = {"parent_thread_id": parent.id, "depth": 1, "agent_nickname": "Gauss"}
     helper = Rollout(3, 300, source={"subagent": {"thread_spawn": spawn}})
-    return parent, fork, helper
-
-
-def check(told: list[dict[str, Any]]) -> None:
-    parent, fork, helper = told
-    assert used(parent) == (120_000, 1200)
-    assert parent["filesModified"] == ["/w/src/parser.py", "/w/tests/test_parser.py"]
-    assert parent["toolsUsed"] == {"apply_patch": 2}
-    assert used(fork) == (3000, 30)
-    assert fork["filesModified"] == ["/w/docs/parser.md"]
-    assert fork["toolsUsed"] == {"apply_patch": 1}
-    assert (fork["userMessageCount"], fork["firstUserMessage"]) == (3, parent["firstUserMessage"])
-    assert used(helper) == (2000, 20)
-    assert helper["filesModified"] == ["/w/src/lexer.py"]
-    assert helper["toolsUsed"] == {"apply_patch": 1}
-    assert (helper["userMessageCount"], helper["name"]) == (0, "Review the lexer.")
-    assert {fork["parentSessionId"], helper["parentSessionId"]} == {parent["sessionId"]}
-
-
-def test_what_was_copied_is_not_a_sessions_own(bare_world: World) -> None:
-    """S1.16: a copy that bears the time of the copying, before work that follows at once."""
-    parent, fork, helper = family()
+    home, migrated = bare_world.root / "home", form == "migrated"
     for one in (fork, helper):
-        one.copies(parent)
-    fork.turn("Document it.", "docs/parser.md", given=3000, later=0.1)
-    helper.turn("Review the lexer.", "src/lexer.py", given=2000, later=0.1)
+        one.copies(parent, header=not migrated)
+    later = 0.1 if form == "plain" else 30
+    fork.turn("Document it.", "docs/parser.md", given=3000, later=later)
+    helper.turn("Review the lexer.", "src/lexer.py", given=2000, later=later)
     for one in (parent, fork, helper):
-        one.write(bare_world.root / "home")
-    check(rows(bare_world, parent, fork, helper))
+        one.write(home, numbered=migrated)
+        if form == "compressed" and one is not parent:
+            path = one.path(home)
+            packed = zstandard.ZstdCompressor(level=3).compress(path.read_bytes())
+            path.with_name(f"{path.name}.zst").write_bytes(packed)
+            path.unlink()
+    first, second, third = rows(bare_world, parent, fork, helper)
+    assert [used(one) for one in (first, second, third)] == [
+        *((120_000, 1200), (3000, 30), (2000, 20))
+    ]
+    assert first["filesModified"] == ["/w/src/parser.py", "/w/tests/test_parser.py"]
+    assert (second["filesModified"], third["filesModified"]) == (
+        *(["/w/docs/parser.md"], ["/w/src/lexer.py"]),
+    )
+    tools = [one["toolsUsed"]["apply_patch"] for one in (first, second, third)]
+    assert tools == [2, 1, 1]
+    assert (second["userMessageCount"], second["firstUserMessage"]) == (
+        *(3, first["firstUserMessage"]),
+    )
+    assert (third["userMessageCount"], third["name"]) == (0, "Review the lexer.")
+    assert {second["parentSessionId"], third["parentSessionId"]} == {parent.id}
     hits = bare_world.run("search", "rewrite the parser", "--json")["hits"]
     assert {one["sessionId"] for one in hits if one.get("entryId")} == {parent.id}
-
-
-def test_what_was_copied_is_none_after_a_migration(bare_world: World) -> None:
-    """S1.16: the migration drops the parent's header, and nothing else tells of the copy."""
-    parent, fork, helper = family()
-    for one in (fork, helper):
-        one.copies(parent, header=False)
-    fork.turn("Document it.", "docs/parser.md", given=3000)
-    helper.turn("Review the lexer.", "src/lexer.py", given=2000)
-    for one in (parent, fork, helper):
-        one.write(bare_world.root / "home", numbered=True)
-    check(rows(bare_world, parent, fork, helper))
-
-
-def test_what_was_copied_is_none_in_a_compressed_file(bare_world: World) -> None:
-    """S3.2: compressed as Codex does it, beside a parent that is still plain."""
-    parent, fork, helper = family()
-    parent.write(bare_world.root / "home")
-    for one, prompt, path, given in (
-        (fork, "Document it.", "docs/parser.md", 3000),
-        (helper, "Review the lexer.", "src/lexer.py", 2000),
-    ):
-        one.copies(parent)
-        one.turn(prompt, path, given)
-        place = one.path(bare_world.root / "home")
-        place.with_name(f"{place.name}.zst").write_bytes(
-            zstandard.ZstdCompressor(level=3).compress(one.data())
-        )
-    check(rows(bare_world, parent, fork, helper))
 
 
 def test_a_fork_that_only_points_at_its_history_did_none_of_it(bare_world: World) -> None:

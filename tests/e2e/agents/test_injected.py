@@ -15,43 +15,36 @@ OPENING = "<system-reminder>\nUserPromptSubmit hook additional context: "
 
 
 def pi(world: World) -> str:
-    """An extension's message, behind the prompt."""
     session = world.session()
     session.say("user", ASKED)
     session.entry("custom_message", customType="session-ref:context", content=ADDED, display=False)
-    session.say("assistant", "Done.", stopReason="stop")
+    session.answer()
     return session.id
 
 
 def claude(world: World) -> str:
-    """What a hook added, on a line of its own."""
     session = ClaudeSession(world.root / "home")
-    session.line("user", message={"role": "user", "content": [{"type": "text", "text": ASKED}]})
+    session.prompt([{"type": "text", "text": ASKED}])
     held = {"type": "hook_additional_context", "content": [ADDED], "toolUseID": "hook-1"}
     named = {"hookName": "UserPromptSubmit", "hookEvent": "UserPromptSubmit"}
     session.line("attachment", attachment=held | named)
-    session.answer([{"type": "text", "text": "Done."}])
+    session.say()
     return session.id
 
 
 def codex(world: World) -> str:
-    """A message of the developer, behind the prompt."""
     thread = CodexThread(world.root / "home")
     thread.event("task_started", turn_id="t")
-    for role, text in (("user", ASKED), ("developer", ADDED)):
-        content = [{"type": "input_text", "text": text}]
-        thread.write("response_item", {"type": "message", "role": role, "content": content})
-        if role == "user":
-            asked = {"type": "UserMessage", "content": [{"type": "text", "text": text}]}
-            thread.event("item_completed", turn_id="t", item=asked)
-    answer = [{"type": "output_text", "text": "Done."}]
-    thread.write("response_item", {"type": "message", "role": "assistant", "content": answer})
+    thread.item("user", ASKED)
+    asked = {"type": "UserMessage", "content": [{"type": "text", "text": ASKED}]}
+    thread.event("item_completed", turn_id="t", item=asked)
+    thread.item("developer", ADDED)
+    thread.item("assistant", "Done.")
     thread.event("task_complete", turn_id="t")
     return thread.id
 
 
 def opencode(world: World) -> str:
-    """A part that the user did not write, in the same message."""
     rows = opencode_rows(world)
     rows.session("ses_one", directory="/w")
     rows.said("ses_one", "msg_1", "user", ASKED)

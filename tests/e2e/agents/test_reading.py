@@ -16,7 +16,18 @@ import pytest
 from indexerd.errors import SessionEmptyError
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.mcp.client import good, play
-from tests.e2e.world import FIXTURES, ROOT, Session, World, scanned, until, wait
+from tests.e2e.world import (
+    FIXTURES,
+    ROOT,
+    Session,
+    World,
+    append,
+    chat,
+    opencode_rows,
+    scanned,
+    until,
+    wait,
+)
 from tests.sessions.opencode_rows import Rows
 
 KNOWN = FIXTURES / "known/pi-every-kind.jsonl"
@@ -40,35 +51,17 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     world.metas = world.pi / "sessions-meta"
     world.install_pi()
     (world.root / "flat").mkdir()
-    (world.root / "data/opencode").mkdir(parents=True)
     world.env |= {
         "PI_CODING_AGENT_DIR": str(world.pi),
         "PI_CODING_AGENT_SESSION_DIR": str(world.root / "flat"),
         "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
         "INDEXERD_WATCH__RESCAN_SECONDS": "0.3",
     }
-    rows = Rows(world.root / "data/opencode/opencode.db")
+    rows = opencode_rows(world)
     rows.session("ses_one", directory="/w")
-    rows.said("ses_one", "msg_1", "user", "Where?")
-    rows.said("ses_one", "msg_2", "assistant", "There.")
+    chat(rows, "ses_one", "Where?")
     with world.daemon():
         yield world
-
-
-@pytest.fixture
-def home(world: World) -> Path:
-    return world.root / "home"
-
-
-def listed(world: World) -> set[str]:
-    found = world.call("list", limit=500, archived=True, subagents=True)["sessions"]
-    return {row["sessionId"] for row in found}
-
-
-def item(thread: CodexThread, role: str, *texts: str) -> None:
-    kind = "output_text" if role == "assistant" else "input_text"
-    content = [{"type": kind, "text": text} for text in texts]
-    thread.write("response_item", {"type": "message", "role": role, "content": content})
 
 
 def told(world: World, session_id: str) -> list[tuple[str, str]]:
@@ -115,7 +108,7 @@ def test_nothing_is_made_before_the_first_answer(world: World) -> None:
     with pytest.raises(SessionEmptyError):
         world.call("index", ref=session.id, force=True, wait=True)
     assert not [one for one in world.metas.glob("*") if session.id in one.name]
-    session.say("assistant", "Yes.", stopReason="stop")
+    session.answer("Yes.")
     wait(world, session.id, messageCount=2)
     world.call("index", ref=session.id, force=True, wait=True)
     assert world.meta(session.id)
@@ -123,20 +116,17 @@ def test_nothing_is_made_before_the_first_answer(world: World) -> None:
 
 @pytest.mark.parametrize("twice", [True, False])
 def test_what_codex_stores_twice_is_said_once(world: World, home: Path, *, twice: bool) -> None:
-    """Events that repeat an item count once; what no human said never does (S3.4).
-
-    That is instructions, the environment, and a summary behind its fixed prefix.
-    """
+    """Events that repeat an item count once; instructions, environment, summary never do (S3.4)."""
     thread = CodexThread(home)
     for text in (*CONTEXT, f"{PREFIX} thinking process.\nOPAQUE"):
-        item(thread, "user", text)
+        thread.item("user", text)
     for turn in ("FIRST", "SECOND"):
         thread.event("task_started", turn_id=turn)
-        item(thread, "user", f"{turn} question")
+        thread.item("user", f"{turn} question")
         if twice:
             thread.event("user_message", message=f"{turn} question", images=[])
             thread.event("agent_message", message=f"{turn} answer")
-        item(thread, "assistant", f"{turn} answer")
+        thread.item("assistant", f"{turn} answer")
         thread.event("task_complete", turn_id=turn, last_agent_message=f"{turn} answer")
     row = wait(world, thread.id, userMessageCount=2, messageCount=4)
     assert row["firstUserMessage"] == "FIRST question"
@@ -173,11 +163,9 @@ def test_what_agents_keep_for_themselves_is_never_sent(world: World, home: Path)
     claude, codex = ClaudeSession(home), CodexThread(home)
     mark = "OPAQUE-" + codex.id[:8]
     claude.turn("Where?")
-    with claude.path.open("a") as file:
-        snapshot = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {"a": mark}}
-        file.write(json.dumps(snapshot) + "\n")
-        mode = {"type": "permission-mode", "permissionMode": mark, "sessionId": claude.id}
-        file.write(json.dumps(mode) + "\n")
+    snapshot = {"type": "file-history-snapshot", "messageId": "m", "snapshot": {"a": mark}}
+    mode = {"type": "permission-mode", "permissionMode": mark, "sessionId": claude.id}
+    append(claude.path, snapshot, mode)
     codex.write("response_item", {"type": "ghost_snapshot", "ghost_commit": {"id": mark}})
     codex.event("exec_approval_request", command=[mark], reason=mark)
     codex.turn("Where?")
@@ -185,10 +173,8 @@ def test_what_agents_keep_for_themselves_is_never_sent(world: World, home: Path)
     rows.session("ses_opaque", directory="/w")
     rows.said("ses_opaque", "msg_o1", "user", "Where?")
     rows.said("ses_opaque", "msg_o2", "assistant", "There.", permission=mark, snapshot=mark)
-    for number, part in enumerate(
-        ({"type": "snapshot", "snapshot": mark}, {"type": "patch", "hash": mark, "files": []})
-    ):
-        rows.part("ses_opaque", "msg_o2", f"prt_o{number}", **part)
+    rows.part("ses_opaque", "msg_o2", "prt_o1", type="snapshot", snapshot=mark)
+    rows.part("ses_opaque", "msg_o2", "prt_o2", type="patch", hash=mark, files=[])
     for session_id in (claude.id, codex.id, "ses_opaque"):
         wait(world, session_id, userMessageCount=1, messageCount=2)
         sent = world.call("as_sent", ref=session_id)
@@ -206,10 +192,7 @@ def test_a_fork_is_listed_opened_and_traced_everywhere(world: World) -> None:
     origin = Session(world.sessions, cwd=str(project))
     origin.talk(1)
     wait(world, origin.id, userMessageCount=1)
-    fork = Session(world.sessions, cwd=str(project))
-    lines = fork.path.read_text().splitlines()
-    header = json.loads(lines[0]) | {"parentSession": str(origin.path)}
-    fork.path.write_text(json.dumps(header) + "\n")
+    fork = origin.fork(cwd=str(project))
     fork.talk(2)
     wait(world, fork.id, userMessageCount=2, parentSessionId=origin.id)
     newest = [fork.id, origin.id]

@@ -26,7 +26,6 @@ roots = ["{0}/opencode"]
 
 
 def sent() -> list[Row]:
-    """What the drivers sent, session by session, as far as its file is there."""
     names = ("truth.json", "truth-pi.json")
     rows = [one for name in names for one in json.loads((REAL / name).read_text())]
     return [one for one in rows if _exists(one)]
@@ -57,12 +56,10 @@ def prints(store: Path) -> dict[str, tuple[int, int]]:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
-    """Every row, after one pass over a copy."""
     world = World(tmp_path_factory.mktemp("agents"))
     store = world.root / "stores"
     shutil.copytree(REAL, store, ignore=shutil.ignore_patterns("pi-oracle", "*checkpointed"))
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text(CONFIG.format(store))
+    world.configure(CONFIG.format(store))
     before = prints(store)
     world.run("run", "--once", "--json", code=None)
     assert prints(store) == before, "S1.10: nothing of an agent's own was touched"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.e2e.world import World, opencode_rows, until
-from tests.sessions.opencode_rows import Rows
+from tests.e2e.world import World, clock, opencode_rows, until, wait
 
+AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
 SUMS = {"tokens", "costUsd", "durationMs"}
 SPENT = {"tokens": {"input": 30, "output": 3, "reasoning": 0, "cache": {"read": 5, "write": 0}}}
@@ -32,15 +32,12 @@ def test_pi_counts_every_call_that_was_paid(world: World) -> None:
     session = world.session()
 
     def answer(path: str, given: int) -> str:
-        said = {"content": [edit(path)], "provider": "p", "model": "m", "stopReason": "stop"}
-        whole = {"role": "assistant", **said, "usage": usage(given, 10, 0.25)}
-        return session.entry("message", message=whole | {"timestamp": 1_800_000_000_000})
+        told: dict[str, Any] = {"provider": "p", "model": "m", "usage": usage(given, 10, 0.25)}
+        return session.said("assistant", edit(path), stopReason="stop", **told)
 
     def gave(text: str, **more: Any) -> str:
-        result = {"role": "toolResult", "toolCallId": "c", "toolName": "edit", "isError": False}
-        content = [{"type": "text", "text": text}]
-        whole = {**result, "content": content, **more, "timestamp": 1_800_000_000_000}
-        return session.entry("message", message=whole)
+        known = {"toolCallId": "c", "toolName": "edit", "isError": False}
+        return session.say("toolResult", text, **known, **more)
 
     session.say("user", "Begin.")
     fork = answer("kept.py", 100)
@@ -52,13 +49,8 @@ def test_pi_counts_every_call_that_was_paid(world: World) -> None:
     session.say("user", "Try that.")
     answer("other.py", 200)
     gave("asked a model", usage=usage(100_000, 30, 1))
-    session.entry(
-        "compaction",
-        summary="So far.",
-        firstKeptEntryId=fork,
-        tokensBefore=9,
-        usage=usage(1_000_000, 40, 2),
-    )
+    paid = {"tokensBefore": 9, "usage": usage(1_000_000, 40, 2)}
+    session.entry("compaction", summary="So far.", firstKeptEntryId=fork, **paid)
     session.entry("usage", provider="p", model="m", usage=usage(7, 0, 0.125))
     leaf = session.say("user", "Go on.")
     spent = {"tokens": dict(zip(TOKENS, (1_111_307, 120, 7, 14), strict=True)), "costUsd": 4.375}
@@ -71,26 +63,6 @@ def test_pi_counts_every_call_that_was_paid(world: World) -> None:
         leaf = session.say("user", "Back again.")
         files = ["/w/kept.py"]
         wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 1}, **spent)
-
-
-def wait(world: World, session_id: str, **wanted: Any) -> None:
-    shown: dict[str, Any] = {}
-
-    def agrees() -> bool:
-        row = world.row(session_id)
-        shown.update({key: row.get(key) for key in wanted})
-        return shown == wanted
-
-    try:
-        until(agrees, "agreement")
-    except AssertionError:
-        assert shown == wanted
-
-
-def _opencode(world: World) -> Rows:
-    folder = world.root / "data/opencode"
-    folder.mkdir(parents=True)
-    return Rows(folder / "opencode.db")
 
 
 def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World) -> None:
@@ -121,9 +93,8 @@ def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> 
     rows.message("ses_a", "msg_2", "assistant", modelID="m", providerID="p")
     for n, status in enumerate(("completed", "running")):
         state = {"status": status, "input": {"filePath": f"/w/{n}.py"}, "output": "ok"}
-        rows.part(
-            "ses_a", "msg_2", f"prt_{n}", type="tool", callID=f"c{n}", tool="edit", state=state
-        )
+        call = {"type": "tool", "callID": f"c{n}", "tool": "edit", "state": state}
+        rows.part("ses_a", "msg_2", f"prt_{n}", **call)
 
     def modified() -> Any:
         return bare_world.row("ses_a").get("filesModified")
@@ -150,12 +121,13 @@ def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> 
 def test_no_sum_is_told_of_half_a_session(world: World) -> None:
     """S0.43: until all of a session is read, what it took is left out: it is not 0, nor a part."""
     session, turns = world.session(), 4000
-    lines = []
     for n in range(turns):
-        lines.append(_line(n * 2, "user", [{"type": "text", "text": f"Question {n}."}]))
-        lines.append(_line(n * 2 + 1, "assistant", [edit(f"f{n % 9}.py")], usage=usage(1, 1, 0.5)))
-    with session.path.open("a") as file:
-        file.writelines(lines)
+        clock.now = AT + timedelta(seconds=2 * n)
+        session.say("user", f"Question {n}.")
+        clock.now += timedelta(seconds=1)
+        told: dict[str, Any] = {"provider": "p", "model": "m", "usage": usage(1, 1, 0.5)}
+        session.said("assistant", edit(f"f{n % 9}.py"), stopReason="stop", **told)
+    clock.now = None
     seen: list[dict[str, Any]] = []
 
     def told() -> bool:
@@ -171,15 +143,3 @@ def test_no_sum_is_told_of_half_a_session(world: World) -> None:
     assert (whole["costUsd"], whole["durationMs"]) == (turns / 2, (2 * turns - 1) * 1000)
     assert [one for one in seen if one not in ({}, whole)] == []
     assert totals["inputTokens"] == turns
-
-
-def _line(n: int, role: str, content: list[dict[str, Any]], **more: Any) -> str:
-    minutes, second = divmod(n, 60)
-    hour, minute = divmod(minutes, 60)
-    stamp = f"2026-11-21T{hour:02}:{minute:02}:{second:02}.000Z"
-    said = {"role": role, "content": content, **more}
-    if role == "assistant":
-        said |= {"provider": "p", "model": "m", "stopReason": "stop"}
-    whole = {"type": "message", "id": f"{n:08x}", "parentId": f"{n - 1:08x}" if n else None}
-    whole |= {"timestamp": stamp, "message": said | {"timestamp": 1_795_255_200_000 + n * 1000}}
-    return json.dumps(whole, separators=(",", ":")) + "\n"

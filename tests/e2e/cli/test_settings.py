@@ -1,8 +1,12 @@
-"""The configuration as the command line shows and checks it."""
+"""The configuration as the command line shows and checks it, and `make demo` as it is run."""
 
 from __future__ import annotations
 
-from tests.e2e.world import World
+import re
+import subprocess
+import sys
+
+from tests.e2e.world import ROOT, World
 
 FIVE = {
     "command_name": "index-session",
@@ -28,8 +32,7 @@ def test_every_wrong_key_is_named(bare_world: World) -> None:
 
     A model key without a provider is one of them, and the hint says how one is written (S0.29).
     """
-    bare_world.config.parent.mkdir(parents=True)
-    bare_world.config.write_text(
+    bare_world.configure(
         'commandName = 5\nstatus_key = ""\nmin_new_user_messages = 0\nnonsense = 1\n'
         'notificationAutoClearMs = "3"\nmodelKeys = ["claude-haiku-4-5"]\n'
     )
@@ -42,3 +45,14 @@ def test_every_wrong_key_is_named(bare_world: World) -> None:
     assert problems["nonsense"]["message"] == "no such key"
     assert {one["file"] for one in problems.values()} == {str(bare_world.config)}
     assert "provider/model" in problems["model_keys.0"]["hint"]
+
+
+def test_the_demo_says_where_the_meta_file_is() -> None:
+    """By its whole path, so that it can be looked for at home."""
+    options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 90}
+    done = subprocess.run([sys.executable, "-m", "indexerd.demo"], check=True, **options)
+    (home,) = re.findall(r"^A home with three pi sessions, in (/.+)$", done.stdout, re.MULTILINE)
+    (found,) = re.findall(r"(/\S+/sessions-meta/\S+\.meta\.json)", done.stdout)
+    session = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+    meta = re.escape(f"{home}/.pi/agent/sessions-meta/")
+    assert re.fullmatch(meta + session + re.escape(".meta.json"), found)

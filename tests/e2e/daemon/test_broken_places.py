@@ -87,7 +87,6 @@ def answers(world: World) -> bool:
 
 
 def gone(path: Path) -> bool:
-    """Delete a directory that somebody may write to meanwhile; whether it is gone."""
     shutil.rmtree(path, ignore_errors=True)
     return not path.exists()
 

@@ -105,26 +105,14 @@ def test_an_answer_is_kept_until_the_disk_takes_it(world: World) -> None:
 ANSWER = "The importer reads a feed, checks each amount, and keeps what it cannot read. " * 40
 
 
-def lengthen(session: Session, answers: int) -> None:
-    lines = []
-    for number in range(answers):
-        content = [{"type": "text", "text": ANSWER}]
-        entry: dict[str, object] = {"type": "message", "parentId": session.last}
-        entry["timestamp"] = "2026-11-21T10:00:00Z"
-        entry["message"] = {"role": "assistant", "content": content, "stopReason": "stop"}
-        session.last = entry["id"] = f"{number:08x}"
-        lines.append(json.dumps(entry) + "\n")
-    with session.path.open("a") as file:
-        file.writelines(lines)
-
-
 def test_a_long_session_holds_up_nobody(world: World) -> None:
     """F9, S11, V2: while one is described for the first time, all others are served.
 
     M17: SIGTERM is obeyed, and half a run writes nothing.
     """
     small, large = world.session(turns=3), world.session(turns=5)
-    lengthen(large, 15_000)
+    for _ in range(15_000):
+        large.answer(ANSWER)
     with world.daemon() as process:
         log = world.state / "log.jsonl"
         until(lambda: "index.started" in log.read_text(), "the run")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import stat
 import subprocess
@@ -21,20 +22,6 @@ from tests.e2e.world import World, ends_well, until
 pytestmark = pytest.mark.faults
 
 
-def test_a_second_daemon_names_the_first_and_ends(world: World) -> None:
-    """S0.41, A11: exit code 75, the holder's process id, and the first one goes on."""
-    with world.daemon() as first:
-        world.run("run", code=75)
-        assert str(first.pid) in world.stderr
-        told = world.run("run", "--once", "--json", code=75)
-        assert told["error"]["code"] == "already_running"
-        assert first.pid == world.call("hello")["pid"]
-        first.send_signal(signal.SIGKILL)
-        first.wait()
-        with world.daemon() as second:
-            assert second.pid == world.call("hello")["pid"]
-
-
 def test_signals_end_reload_and_clean_up(world: World) -> None:
     """V1, C3: SIGTERM and SIGINT end with 0, the socket is removed; SIGHUP reads settings anew."""
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -43,23 +30,16 @@ def test_signals_end_reload_and_clean_up(world: World) -> None:
             assert process.wait(5) == 0
         assert not world.socket.exists()
     session = world.session(turns=3)
-    world.config.parent.mkdir(parents=True)
     with world.daemon() as process:
         until(lambda: world.call("list")["sessions"], "the session")
-        world.config.write_text("min_new_user_messages = 3\n")
+        world.configure("min_new_user_messages = 3\n")
         process.send_signal(signal.SIGHUP)
         world.wait_meta(session.id)
-        world.config.write_text("nonsense = 1\n")
-        process.send_signal(signal.SIGHUP)
-        log = world.state / "log.jsonl"
-        until(lambda: "config.invalid" in log.read_text(), "the complaint")
-        assert world.call("status")["state"] == "ok"
 
 
 def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
     """S0.26, V3: errors are listed, nothing is indexed, lookups work; `config check` says 78."""
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text('min_new_user_messages = "five"\nnonsense = true\n')
+    world.configure('min_new_user_messages = "five"\nnonsense = true\n')
     session = world.session(turns=6)
     with world.daemon():
         found = until(lambda: world.call("list")["sessions"], "the session")
@@ -193,3 +173,27 @@ def test_what_dead_writers_left_is_swept_at_the_start(world: World, argv: tuple[
         world.run(*argv)
         assert names(world.metas) == stays
     assert (world.metas / alive).read_bytes() == b'{"half":'
+
+
+def test_ready_means_that_it_answers_and_a_socket_that_goes_is_made_again(world: World) -> None:
+    """V5, S6: READY once the socket answers, pings while it works, STOPPING at the end."""
+    world.env |= {"NOTIFY_SOCKET": str(world.root / "n"), "WATCHDOG_USEC": "400000"}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
+        line.bind(world.env["NOTIFY_SOCKET"])
+        line.settimeout(20)
+
+        def said(word: str) -> None:
+            while word not in line.recv(4096).decode().splitlines():
+                pass
+
+        with world.daemon(ready=False) as process:
+            said("READY=1")
+            assert world.call("hello")["pid"] == process.pid
+            said("WATCHDOG=1")
+            world.socket.unlink()
+            until(lambda: world._answers(process), "the socket")
+            assert world.socket.stat().st_mode & 0o777 == 0o600
+            assert world.call("hello")["pid"] == process.pid
+            process.send_signal(signal.SIGTERM)
+            said("STOPPING=1")
+            assert process.wait(10) == 0

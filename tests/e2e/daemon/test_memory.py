@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
-import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,8 @@ import pytest
 
 from indexerd.client import Client
 from indexerd.errors import ContextTooLargeError, SessionEmptyError
-from tests.e2e.world import World, until
+from tests.e2e.clients import ClaudeSession, CodexThread
+from tests.e2e.world import Session, World, until
 
 pytestmark = [
     pytest.mark.faults,
@@ -29,103 +28,38 @@ BACK_MB = 20  # that may stay, of all of them: what is free between what is in u
 MANY_BACK_MB = 40  # the same of very many small entries: pages that some small thing is left on
 LINE = "src/importer/feed.py:120:    amount = checked(row)  # a line that a tool printed\n"
 OUTPUT = (LINE * (SIZE // len(LINE) + 1))[:SIZE]
-AT = "2026-11-21T10:00:00.000Z"
-Line = dict[str, Any]
+SAID = "We decided to adjust it."
 
 
-class Pi:
-    def __init__(self, world: World, session_id: str) -> None:
-        self.path = world.sessions / f"2026-11-21T10-00-00-000Z_{session_id}.jsonl"
-        self.head = {"type": "session", "version": 3, "id": session_id, "timestamp": AT}
-        self.head |= {"cwd": "/w"}
-        self.rows = 0
-
-    def turn(self, output: str) -> Iterator[Line]:
-        call = {"type": "toolCall", "id": "c", "name": "bash", "arguments": {"command": "make"}}
-        yield self._said("user", [_text(f"Please adjust row {self.rows}.")])
-        if output:
-            yield self._said("assistant", [call], stopReason="toolUse")
-            yield self._said("toolResult", [_text(output)], toolCallId="c", toolName="bash")
-        yield self._said("assistant", [_text("We decided to adjust it.")], stopReason="stop")
-
-    def _said(self, role: str, content: list[Line], **more: Any) -> Line:
-        self.rows += 1
-        above = f"{self.rows - 1:08x}" if self.rows > 1 else None
-        message = {"role": role, "content": content, **more}
-        known = {"type": "message", "id": f"{self.rows:08x}", "parentId": above, "timestamp": AT}
-        return known | {"message": message}
+def pi(session: Session, output: str) -> None:
+    session.say("user", "Please adjust it.")
+    if output:
+        session.tool("bash", output, command="make")
+    session.answer(SAID)
 
 
-class Claude:
-    """The output stands twice on its line."""
-
-    def __init__(self, world: World, session_id: str) -> None:
-        self.path = world.root / f"home/.claude/projects/-w/{session_id}.jsonl"
-        self.head: Line = {}
-        self.id, self.last, self.turns = session_id, "", 0
-
-    def turn(self, output: str) -> Iterator[Line]:
-        call = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "make"}}
-        result = {"tool_use_id": "toolu_1", "type": "tool_result", "content": output}
-        self.turns += 1
-        yield self._line("user", f"Please adjust row {self.turns}.")
-        if output:
-            yield self._line("assistant", [call], stop_reason="tool_use")
-            stdout = {"toolUseResult": {"stdout": output, "stderr": ""}}
-            yield self._line("user", [result]) | stdout
-        yield self._line("assistant", [_text("We decided to adjust it.")], stop_reason="end_turn")
-
-    def _line(self, role: str, content: Any, **more: str) -> Line:
-        above, self.last = self.last or None, str(uuid.uuid4())
-        message = {"role": role, "content": content, "id": f"msg_{self.last}", **more}
-        known = {"parentUuid": above, "isSidechain": False, "cwd": "/w", "sessionId": self.id}
-        known |= {"version": "2.1.0", "type": role, "message": message}
-        return known | {"uuid": self.last, "timestamp": AT}
+def claude(session: ClaudeSession, output: str) -> None:  # its output stands twice on its line
+    session.turns += 1
+    session.prompt(f"Please adjust row {session.turns}.")
+    if output:
+        session.tool("Bash", output, command="make")
+    session.say(SAID)
 
 
-class Codex:
-    def __init__(self, world: World, session_id: str) -> None:
-        folder = world.root / "home/.codex/sessions/2026/11/21"
-        self.path = folder / f"rollout-2026-11-21T10-00-00-{session_id}.jsonl"
-        about = {"id": session_id, "timestamp": AT, "cwd": "/w", "cli_version": "0.140.0"}
-        self.head = _codex("session_meta", about | {"originator": "codex_cli_rs", "source": "cli"})
-
-    def turn(self, output: str) -> Iterator[Line]:
-        asked, answer = "Please adjust the importer.", "We decided to adjust it."
+def codex(thread: CodexThread, output: str) -> None:
+    if output:
         call = {"type": "function_call", "name": "shell", "arguments": '{"command":["make"]}'}
-        yield _codex("response_item", _message("user", "input_text", asked))
-        yield _codex("event_msg", {"type": "user_message", "message": asked})
-        if output:
-            yield _codex("response_item", call | {"call_id": "c"})
-            result = {"type": "function_call_output", "call_id": "c", "output": output}
-            yield _codex("response_item", result)
-        yield _codex("response_item", _message("assistant", "output_text", answer))
-        yield _codex("event_msg", {"type": "task_complete", "last_agent_message": answer})
+        thread.write("response_item", call | {"call_id": "c"})
+        result = {"type": "function_call_output", "call_id": "c", "output": output}
+        thread.write("response_item", result)
+    thread.turn("Please adjust the importer.", answer=SAID)
 
 
-def _text(text: str) -> Line:
-    return {"type": "text", "text": text}
-
-
-def _codex(kind: str, payload: Line) -> Line:
-    return {"timestamp": AT, "type": kind, "payload": payload}
-
-
-def _message(role: str, kind: str, text: str) -> Line:
-    return {"type": "message", "role": role, "content": [{"type": kind, "text": text}]}
-
-
-Agent = Pi | Claude | Codex
-
-
-def grow(session: Agent, turns: int, output: str = "") -> None:
-    session.path.parent.mkdir(parents=True, exist_ok=True)
-    with session.path.open("a", encoding="utf-8") as file:
-        if session.head:
-            file.write(json.dumps(session.head) + "\n")
-            session.head = {}
-        for _ in range(turns):
-            file.writelines(json.dumps(line) + "\n" for line in session.turn(output))
+AGENTS: dict[str, tuple[Callable[[World], Any], Callable[[Any, str], None]]] = {
+    "pi": (lambda world: world.session(), pi),
+    "claude": (lambda world: ClaudeSession(world.root / "home"), claude),
+    "codex": (lambda world: CodexThread(world.root / "home"), codex),
+}
 
 
 class Memory:
@@ -168,61 +102,61 @@ def ask(world: World, session_id: str, method: str, params: dict[str, Any]) -> N
         client.call(method, params | {key: session_id})
 
 
-@pytest.mark.parametrize("agent", [Pi, Claude, Codex])
-def test_a_session_of_200_mb_takes_no_more_memory_than_a_small_one(
-    world: World, agent: type[Agent]
-) -> None:
-    """F8: a digest by itself, summaries, questions, views: bounded, and given back."""
-    small_id, large_id = str(uuid.uuid4()), str(uuid.uuid4())
-    small, large = agent(world, small_id), agent(world, large_id)
-    grow(small, 40, "a few words")
-    grow(large, RESULTS, OUTPUT)
+@contextmanager
+def measured(world: World, agent: str, turns: int, output: str) -> Iterator[Measured]:
+    make, turn = AGENTS[agent]
+    small, large = make(world), make(world)
+    for session, count, told in ((small, 40, "a few words"), (large, turns, output)):
+        for _ in range(count):
+            turn(session, told)
     with world.daemon() as process:
-        memory, counts = Memory(process.pid), dict[str, float]()
-        wait_turns(world, small_id, 40)
-        wait_turns(world, large_id, RESULTS)
+        wait_turns(world, small.id, 40)
+        wait_turns(world, large.id, turns)
         for method, params in ASKED:  # loads what is loaded when it is asked for
             with suppress(SessionEmptyError):
-                ask(world, small_id, method, params)
-        started = memory.now()
+                ask(world, small.id, method, params)
+        yield Measured(world, large.id, partial(turn, large, ""), Memory(process.pid))
+
+
+class Measured:
+    def __init__(self, world: World, large: str, turn: Any, memory: Memory) -> None:
+        self.world, self.large, self.turn, self.memory = world, large, turn, memory
+        self.started = memory.now()
+        self.counts: dict[str, float] = {}
+        self.refused: set[str] = set()
+
+    def end(self, kept: int) -> None:
+        for method, params in ASKED:
+            try:
+                work = partial(ask, self.world, self.large, method, params)
+                self.counts[f"{method} {params}"] = self.memory.most_of(work)
+            except ContextTooLargeError:
+                self.refused.add(method)
+        assert not {name: more for name, more in self.counts.items() if more > MORE_MB}
+        until(lambda: self.memory.now() < self.started + kept, "giving it back", patience=60)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_session_of_200_mb_takes_no_more_memory_than_a_small_one(
+    world: World, agent: str
+) -> None:
+    """F8: a digest by itself, summaries, questions, views: bounded, and given back."""
+    with measured(world, agent, RESULTS, OUTPUT) as at:
 
         def digested() -> None:
             for _ in range(10):
-                grow(large, 1)
-            until(lambda: world.call("get", ref=large_id)["digest"]["segments"], "a digest")
+                at.turn()
+            until(lambda: world.call("get", ref=at.large)["digest"]["segments"], "a digest")
 
-        counts["a digest by itself"] = memory.most_of(digested)
-        grow(large, 30)
-        wait_turns(world, large_id, RESULTS + 40)
-        for method, params in ASKED:
-            with suppress(ContextTooLargeError):
-                work = partial(ask, world, large_id, method, params)
-                counts[f"{method} {params}"] = memory.most_of(work)
-        assert not {name: more for name, more in counts.items() if more > MORE_MB}
-        until(lambda: memory.now() < started + BACK_MB, "giving it back", patience=60)
+        at.counts["a digest by itself"] = at.memory.most_of(digested)
+        for _ in range(30):
+            at.turn()
+        wait_turns(world, at.large, RESULTS + 40)
+        at.end(BACK_MB)
 
 
 def test_a_context_of_very_many_entries_takes_no_more(world: World) -> None:
     """F8: a context of more entries than any model takes is refused, and the rest is given back."""
-    small_id, large_id = str(uuid.uuid4()), str(uuid.uuid4())
-    small, large = Pi(world, small_id), Pi(world, large_id)
-    grow(small, 40, "a few words")
-    grow(large, 9_000, "a few words")
-    with world.daemon() as process:
-        memory, counts = Memory(process.pid), dict[str, float]()
-        wait_turns(world, small_id, 40)
-        wait_turns(world, large_id, 9_000)
-        for method, params in ASKED:
-            with suppress(SessionEmptyError):
-                ask(world, small_id, method, params)
-        started = memory.now()
-        refused = list[str]()
-        for method, params in ASKED:
-            try:
-                work = partial(ask, world, large_id, method, params)
-                counts[f"{method} {params}"] = memory.most_of(work)
-            except ContextTooLargeError:
-                refused.append(method)
-        assert set(refused) == {"compact", "context", "stats"}  # of `context` the serialized one
-        assert not {name: more for name, more in counts.items() if more > MORE_MB}
-        until(lambda: memory.now() < started + MANY_BACK_MB, "giving it back", patience=60)
+    with measured(world, "pi", 9_000, "a few words") as at:
+        at.end(MANY_BACK_MB)
+        assert at.refused == {"compact", "context", "stats"}  # of `context` the serialized one

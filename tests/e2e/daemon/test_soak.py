@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable
@@ -37,8 +38,6 @@ IDLE_SECONDS, IDLE_TICKS, IDLE_WAKES = 6.0, 30, 240  # of hundredths, and of all
 
 @dataclass(frozen=True)
 class Sample:
-    """What a daemon takes at a moment. Sizes in bytes."""
-
     events: int
     rss: int
     descriptors: int
@@ -48,17 +47,13 @@ class Sample:
 
 
 class Seen:
-    """A process, seen from outside."""
-
     def __init__(self, pid: int, state: Path) -> None:
         self._proc = Path(f"/proc/{pid}")
         self._state = state
 
     def sample(self, events: int) -> Sample:
-        """How it is now."""
-        status = dict(
-            line.split(":", 1) for line in (self._proc / "status").read_text().splitlines()
-        )
+        lines = (self._proc / "status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
         return Sample(
             events,
             int(status["VmRSS"].split()[0]) * 1024,
@@ -69,14 +64,10 @@ class Seen:
         )
 
     def work(self) -> tuple[int, int]:
-        """Hundredths of a second of the processor so far, and how often any thread woke."""
         ticks = _read(self._proc / "stat").rpartition(")")[2].split()[11:13]
-        wakes = 0
-        for one in self._tasks():
-            for line in _read(one / "status").splitlines():
-                if line.startswith("voluntary_ctxt_switches"):
-                    wakes += int(line.split()[1])
-        return sum(map(int, ticks)), wakes
+        told = "".join(_read(one / "status") for one in self._tasks())
+        wakes = re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", told, re.MULTILINE)
+        return sum(map(int, ticks)), sum(map(int, wakes))
 
     def _tasks(self) -> list[Path]:
         return list((self._proc / "task").iterdir())
@@ -122,13 +113,11 @@ def test_an_hour_of_work_leaves_nothing_behind(world: World) -> None:
 
 
 def _nearly_full(path: Path) -> None:
-    """A log of many days, at the end of its file."""
     line = json.dumps({"ts": "2026-01-01T00:00:00.000Z", "level": "info", "event": "old"}) + "\n"
     path.write_text(line * ((LIMIT_BYTES - 50_000) // len(line)))
 
 
 def _worked(traffic: Traffic, seen: Seen) -> list[Sample]:
-    """Work, and look at times; what is seen before it has warmed up does not count."""
     for _ in range(WARM):
         traffic.step()
     end = time.monotonic() + SECONDS
@@ -142,7 +131,6 @@ def _worked(traffic: Traffic, seen: Seen) -> list[Sample]:
 
 
 def _level(samples: list[Sample]) -> None:
-    """The last third is as the first."""
     third = len(samples) // 3
     first, last = samples[:third], samples[-third:]
 
@@ -165,8 +153,6 @@ def _level(samples: list[Sample]) -> None:
 
 
 def _at_rest(world: World, traffic: Traffic, seen: Seen) -> None:
-    """All is known that there is, and then nothing is done but what was promised."""
-
     def known() -> bool:
         status = world.call("status")
         there = {
@@ -180,7 +166,6 @@ def _at_rest(world: World, traffic: Traffic, seen: Seen) -> None:
 
 
 def _rested(seen: Seen) -> bool:
-    """Whether the processor rests, and the threads sleep, for some seconds together."""
     before, end = seen.work(), time.monotonic() + IDLE_SECONDS
     until(lambda: time.monotonic() > end, "some seconds")
     ticks, wakes = (after - was for was, after in zip(before, seen.work(), strict=True))
@@ -189,7 +174,6 @@ def _rested(seen: Seen) -> bool:
 
 
 def _log_is_bounded(world: World, events: int) -> None:
-    """It was rotated, and an event costs some hundred bytes of it."""
     logs = sorted(world.state.glob("log.jsonl*"))
     assert [path.name for path in logs] == ["log.jsonl", "log.jsonl.1"]
     assert max(map(_size, logs)) <= LIMIT_BYTES

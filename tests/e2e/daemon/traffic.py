@@ -15,12 +15,12 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from indexerd.client import Client
 from indexerd.errors import DaemonDownError, IndexerdError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World
+from tests.e2e.world import Session, World, chat, opencode_rows
 from tests.sessions.opencode_rows import Rows
 
 LONG = 12  # turns after which a session is not let grow
@@ -28,125 +28,59 @@ REMEMBERED = 20  # sessions whose files are gone; older ones are purged
 WORDS_A_SIDE = 300  # of a turn: about 2 KB
 
 
-class Actor(Protocol):
-    """A session, as a client of its agent drives it."""
-
-    agent: str
-    id: str
-    turns: int
-
-    def turn(self, text: str) -> None:
-        """A question and its answer."""
-        ...
-
-    def alter(self, name: str) -> None:
-        """Rename it, undo a turn of it, move or archive it."""
-        ...
-
-    def anew(self) -> None:
-        """Write it anew, short."""
-        ...
-
-    def delete(self) -> None:
-        """Delete it, as its client would."""
-        ...
-
-
-class _Lines:
-    """What is common to sessions that are files of lines."""
-
+class Lines:
     path: Path
     turns: int
 
-    def _cut(self, lines: int) -> None:
-        """Write the file anew with so many lines of it."""
+    def cut(self, lines: int) -> Any:
         kept = self.path.read_bytes().splitlines(keepends=True)[:lines]
         self.path.write_bytes(b"".join(kept))
         self.turns = 1
+        return json.loads(kept[-1])
 
     def delete(self) -> None:
         self.path.unlink()
 
 
-class Pi(_Lines):
-    """A session of pi."""
-
+class Pi(Session, Lines):
     agent = "pi"
-
-    def __init__(self, world: World) -> None:
-        self._session = Session(world.sessions)
-        self.id, self.path, self.turns = self._session.id, self._session.path, 0
-
-    def turn(self, text: str) -> None:
-        self._session.turn(text, f"Done: {text}")
-        self.turns += 1
 
     def alter(self, name: str) -> None:
         if self.turns % 2:
-            self._session.entry("session_info", name=name)
+            self.entry("session_info", name=name)
         else:  # another name of the same file
-            moved = self.path.with_name(f"moved-{self.turns}_{self.id}.jsonl")
-            self.path = self._session.path = self.path.rename(moved)
+            self.path = self.path.rename(self.path.with_name(f"moved-{self.turns}_{self.id}.jsonl"))
 
     def anew(self) -> None:
-        self._cut(3)
-        self._session.last = json.loads(self.path.read_bytes().splitlines()[-1])["id"]
+        self.last = self.cut(3)["id"]
 
 
-class Claude(_Lines):
-    """A session of Claude Code."""
-
+class Claude(ClaudeSession, Lines):
     agent = "claude"
 
-    def __init__(self, world: World) -> None:
-        self._session = ClaudeSession(world.root / "home")
-        self.id, self.path, self.turns = self._session.id, self._session.path, 0
-
-    def turn(self, text: str) -> None:
-        self._session.turn(text)
-        self.turns += 1
-
     def alter(self, name: str) -> None:
-        self._session.title(name)
+        self.title(name)
 
     def anew(self) -> None:
-        self._cut(2)
-        self._session.last = json.loads(self.path.read_bytes().splitlines()[-1]).get("uuid")
+        self.last = self.cut(2).get("uuid")
 
 
-class Codex(_Lines):
-    """A thread of Codex."""
-
+class Codex(CodexThread, Lines):
     agent = "codex"
-
-    def __init__(self, world: World) -> None:
-        self._thread = CodexThread(world.root / "home")
-        self.id, self.turns = self._thread.id, 0
-
-    @property
-    def path(self) -> Path:  # type: ignore[override] # the parent has a field
-        """Where it is: archiving moves it."""
-        return self._thread.path
-
-    def turn(self, text: str) -> None:
-        self._thread.turn(text, edits=f"/w/{self.turns}.py")
-        self.turns += 1
 
     def alter(self, name: str) -> None:
         if self.turns % 3 == 0:
-            self._thread.roll_back(1)
+            self.roll_back(1)
         elif self.turns % 3 == 1 or "archived" in str(self.path):
-            self._thread.rename(name)
+            self.rename(name)
         else:
-            self._thread.archive()
+            self.archive()
 
     def anew(self) -> None:
-        self._cut(7)
+        self.cut(6)
 
 
 class Opencode:
-    """A session of opencode."""
-
     agent = "opencode"
 
     def __init__(self, rows: Rows) -> None:
@@ -156,40 +90,53 @@ class Opencode:
         rows.session(self.id, directory="/w")
 
     def turn(self, text: str) -> None:
-        rows = self._rows
-        asked = f"msg_{rows.tick():x}"
-        rows.said(self.id, asked, "user", text)
-        rows.said(self.id, f"msg_{rows.tick():x}", "assistant", f"Done: {text}", parentID=asked)
-        self._changed()
-        self._asked.append(asked)
+        self._asked.append(chat(self._rows, self.id, text))
+        self._change("time_updated = time_updated")
         self.turns += 1
 
     def alter(self, name: str) -> None:
-        rows = self._rows
-        rows.run("UPDATE session SET title = ? WHERE id = ?", name, self.id)
+        self._change("title = ?", name)
         if self._asked:
             revert = json.dumps({"messageID": self._asked[-1]}) if self.turns % 2 else None
-            rows.run("UPDATE session SET revert = ? WHERE id = ?", revert, self.id)
-        self._changed()
+            self._change("revert = ?", revert)
 
     def anew(self) -> None:
         for table in ("part", "message"):
             self._rows.run(f"DELETE FROM {table} WHERE session_id = ?", self.id)  # noqa: S608 - ours
         self._asked, self.turns = [], 0
-        self._changed()
+        self._change("title = title")
 
     def delete(self) -> None:
         self.anew()
         self._rows.run("DELETE FROM session WHERE id = ?", self.id)
 
-    def _changed(self) -> None:
-        now = self._rows.tick()
-        self._rows.run("UPDATE session SET time_updated = ? WHERE id = ?", now, self.id)
+    def _change(self, what: str, *given: Any) -> None:
+        statement = f"UPDATE session SET {what}, time_updated = ? WHERE id = ?"  # noqa: S608 - ours
+        self._rows.run(statement, *given, self._rows.tick(), self.id)
+
+
+Actor = Pi | Claude | Codex | Opencode
+# How often each kind of event comes in a thousand: its share of an hour.
+SHARES = {
+    "turn": 400,
+    "look": 300,
+    "alter": 50,
+    "edit_meta": 40,
+    "question": 40,
+    "die": 30,
+    "name": 30,
+    "hang_up": 30,
+    "anew": 20,
+    "force": 20,
+    "listen": 20,
+    "digest": 10,
+    "purge": 8,
+    "reload": 2,
+}
+ABOUT = ["get", "tree", "path", "context", "stats", "branches", "family", "footer", "compact"]
 
 
 class Traffic:
-    """Everybody at work on one daemon. Each `step` is one event; `done` counts them by kind."""
-
     def __init__(self, world: World, daemon: subprocess.Popen[bytes], sessions: int) -> None:
         self.world = world
         self.done: Counter[str] = Counter()
@@ -197,50 +144,25 @@ class Traffic:
         self._daemon = daemon
         self._random = random.Random(8)
         self._words = [f"{self._random.randrange(16**6):06x}" for _ in range(3000)]
-        data = world.root / "data/opencode"
-        data.mkdir(parents=True)
-        self._rows = Rows(data / "opencode.db")
+        self._rows = opencode_rows(world)
         self._client = Client(world.socket, timeout=30)
         self._ears: list[ExitStack] = []
         self._dead: list[str] = []  # deleted by their agents; meta file and text are kept
         self.actors = [self._born() for _ in range(sessions)]
-        self._kinds = self._mix()
 
     # -- what happens --------------------------------------------------------------------
 
-    def _mix(self) -> list[Callable[[], object]]:
-        """One of each thousand events each; how often each comes is its share of an hour."""
-        shares: dict[Callable[[], object], int] = {
-            self.turn: 400,
-            self.alter: 50,
-            self.anew: 20,
-            self.die: 30,
-            self.edit_meta: 40,
-            self.look: 300,
-            self.question: 40,
-            self.digest: 10,
-            self.force: 20,
-            self.name: 30,
-            self.listen: 20,
-            self.hang_up: 30,
-            self.reload: 2,
-            self.purge: 8,
-        }
-        return [kind for kind, share in shares.items() for _ in range(share)]
-
     def step(self) -> None:
-        """One event."""
-        kind = self._random.choice(self._kinds)
-        self.done[kind.__name__] += 1
+        (kind,) = self._random.choices([*SHARES], [*SHARES.values()])
+        self.done[kind] += 1
         try:
-            kind()
+            getattr(self, kind)()
         except DaemonDownError:
             raise
         except IndexerdError as bad:  # what is asked for may have gone, be at work, be ambiguous
             self.refused[bad.kind] += 1
 
     def turn(self) -> None:
-        """A session goes on; one that has become long is written anew, or makes room."""
         actor = self._one()
         actor.turn(self._text())
         if actor.turns > LONG:
@@ -264,7 +186,6 @@ class Traffic:
             self.actors[self.actors.index(actor)] = self._born()
 
     def edit_meta(self) -> None:
-        """Another hand changes, breaks or removes a meta file."""
         actor = self._one()
         path = self._meta(actor)
         with suppress(FileNotFoundError, ValueError):
@@ -280,26 +201,15 @@ class Traffic:
     # -- who asks ------------------------------------------------------------------------
 
     def look(self) -> None:
-        """A lookup of some kind."""
         one, other = self._one().id, self._one().id
+        told = {"text": f"as in @@{one} and @@{other}: which steps?", "sessionId": one}
         questions: list[tuple[str, dict[str, Any]]] = [
-            ("resolve", {"ref": one[:10]}),
-            ("list", {"limit": 50, "archived": True}),
+            *((method, {"ref": one}) for method in ABOUT),
+            *(("resolve", {"ref": one[:10]}), ("history", {"ref": one, "full": True})),
+            *(("list", {"limit": 50, "archived": True}), ("status", {}), ("expand", told)),
             ("complete", {"prefix": "name", "cwd": "/w"}),
             ("search", {"query": self._random.choice(self._words)}),
             ("search", {"query": f'"{self._text(2)}"', "rows": True}),
-            ("get", {"ref": one}),
-            ("tree", {"ref": one}),
-            ("path", {"ref": one}),
-            ("context", {"ref": one}),
-            ("history", {"ref": one, "full": True}),
-            ("stats", {"ref": one}),
-            ("branches", {"ref": one}),
-            ("family", {"ref": one}),
-            ("footer", {"ref": one}),
-            ("compact", {"ref": one}),
-            ("expand", {"text": f"as in @@{one} and @@{other}: which steps?", "sessionId": one}),
-            ("status", {}),
         ]
         method, params = self._random.choice(questions)
         self._ask(method, **params)
@@ -320,7 +230,6 @@ class Traffic:
         self._ask("update", ref=self._one().id, title=title, envHint=self._text(5))
 
     def listen(self) -> None:
-        """Somebody subscribes, and the one before hangs up without having read."""
         stack = ExitStack()
         client = stack.enter_context(Client(self.world.socket, timeout=30))
         client.call("subscribe")
@@ -329,7 +238,6 @@ class Traffic:
             self._ears.pop(0).close()
 
     def hang_up(self) -> None:
-        """A client goes in the middle of its request, or before its answer."""
         request = {"jsonrpc": "2.0", "id": 1, "method": "tree", "params": {"ref": self._one().id}}
         line = json.dumps(request).encode() + b"\n"
         with closing(socket.socket(socket.AF_UNIX)) as sock:
@@ -337,13 +245,10 @@ class Traffic:
             sock.sendall(line[: self._random.choice([len(line), len(line) // 2])])
 
     def reload(self) -> None:
-        """The configuration is another now."""
-        self.world.config.parent.mkdir(parents=True, exist_ok=True)
-        self.world.config.write_text(f"[index]\nconcurrency = {self._random.randrange(1, 4)}\n")
+        self.world.configure(f"[index]\nconcurrency = {self._random.randrange(1, 4)}\n")
         self._daemon.send_signal(signal.SIGHUP)
 
     def close(self) -> None:
-        """Everybody hangs up."""
         for ear in self._ears:
             ear.close()
         self._ears.clear()
@@ -358,18 +263,16 @@ class Traffic:
         return self._random.choice(self.actors)
 
     def _born(self) -> Actor:
+        home = self.world.root / "home"
         made: list[Callable[[], Actor]] = [
-            lambda: Pi(self.world),
-            lambda: Claude(self.world),
-            lambda: Codex(self.world),
-            lambda: Opencode(self._rows),
+            *(lambda: Pi(self.world.sessions), lambda: Claude(home)),
+            *(lambda: Codex(home), lambda: Opencode(self._rows)),
         ]
         actor = self._random.choice(made)()
         actor.turn(self._text())
         return actor
 
     def _replace(self, actor: Actor) -> None:
-        """A session is deleted, and another begun; what is kept of the deleted ones is bounded."""
         actor.delete()
         self.actors[self.actors.index(actor)] = self._born()
         self._dead.append(actor.id)

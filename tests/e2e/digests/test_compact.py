@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,10 +18,7 @@ STRATEGIES = ("pi", "codex", "opencode")
 WORDS = "We decided to write alerts to the file alerts.log."
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    world = World(tmp_path_factory.mktemp("compact"))
-    world.install_pi()
+def furnish(world: World) -> None:
     for agent in ("claude", "codex", "opencode"):
         shutil.copytree(REAL / agent, world.root / agent)
     shutil.copytree(REAL / "pi/sessions", world.pi / "sessions", dirs_exist_ok=True)
@@ -32,9 +28,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         "OPENCODE_DB": str(world.root / "opencode/opencode.db"),
         "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
     }
-    with world.daemon():
-        until(lambda: agents(world).keys() >= set(AGENTS), "the sessions of all agents")
-        yield world
 
 
 def agents(world: World) -> dict[str, dict[str, Any]]:
@@ -60,17 +53,8 @@ def told(world: World) -> Session:
     session.left = str(session.last)  # type: ignore[attr-defined] # kept with it
     session.last = fork
     session.turn("Then use files for the alerts.", "The alerts are in alerts.log now.")
+    world.seen(session)
     return session
-
-
-def known(world: World, session: Session) -> Session:
-    until(lambda: world.row(session.id).get("leafId", session.last) == session.last, "it")
-    until(lambda: leaf(world, session) == session.last, "the session's end")
-    return session
-
-
-def leaf(world: World, session: Session) -> str:
-    return str(world.call("tree", ref=session.id)["leafId"]) if world.row(session.id) else ""
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -78,7 +62,7 @@ def leaf(world: World, session: Session) -> str:
 def test_any_session_by_any_rules(running: World, agent: str, strategy: str) -> None:
     """Issue 5: the four fields of interfaces.md 5, and not a byte of the agents' files changed."""
     before = prints(running)
-    row = agents(running)[agent]
+    row = until(lambda: agents(running).get(agent), "its sessions")
     asked: dict[str, Any] = {"ref": row["sessionId"], "strategy": strategy}
     if strategy == "pi":
         asked["keepRecentTokens"] = 1
@@ -101,7 +85,7 @@ def test_any_session_by_any_rules(running: World, agent: str, strategy: str) -> 
 
 def test_the_command(running: World) -> None:
     """interfaces.md 4: for people, and `--json` as the method answers; errors have their codes."""
-    session = known(running, told(running))
+    session = told(running)
     text = running.run("compact", session.id)
     assert re.search(r"^strategy +pi$", text, re.MULTILINE)
     assert WORDS in text
@@ -122,7 +106,7 @@ def test_a_handoff_is_one_document(running: World) -> None:
     (project / "AGENTS.md").write_text("Never touch main.")
     session = running.session(cwd=str(project))
     session.turn("Where do the nightly alerts go?", WORDS)
-    known(running, session)
+    running.seen(session)
     text = running.run("compact", session.id, "--handoff")
     assert text.startswith("# Hand-off: ")
     assert "AGENTS.md" in text
@@ -133,7 +117,7 @@ def test_a_handoff_is_one_document(running: World) -> None:
 
 def test_a_branch_that_was_left(running: World) -> None:
     """S1.27, S1.28: summed up on request, once for each leaf, and shown by `branches`."""
-    session = known(running, told(running))
+    session = told(running)
     before = prints(running)
     tip = session.left  # type: ignore[attr-defined] # see `told`
     text = running.run("branch-summary", session.id, tip)

@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, chat, opencode_rows, until
 from tests.fakes.openai_server import OpenAIServer, reply
 from tests.fakes.wire import Answer, Request
-from tests.sessions.opencode_rows import Rows
 
 DEFAULTS = {
     "enabled": True,
@@ -54,33 +53,13 @@ class Desk:
     def requests(self, word: str) -> list[Request]:
         return [one for one in self.server.requests if word in words(one)]
 
-    def session(self, **options: Any) -> Session:
-        return self.world.session(**options)
-
-    def seen(self, session: Session) -> Session:
-        until(lambda: self.world.row(session.id).get("leafId") == session.last, "its end")
-        return session
-
     def digest(self, session: Session) -> Any:
-        return self.world.call("digest", ref=self.seen(session).id)
-
-    def hooked(self, session: Session, told: str) -> None:
-        (self.world.root / f"{session.id}.wish").write_text(told)
+        self.world.seen(session)
+        return self.world.call("digest", ref=session.id)
 
 
 def words(request: Request) -> str:
     return str(request.json["messages"][-1]["content"])
-
-
-def deed(session: Session, tool: str, output: str = "ok", **arguments: Any) -> None:
-    call = {"type": "toolCall", "id": f"c{session.last}", "name": tool, "arguments": arguments}
-    said = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
-    session.entry("message", message=said)
-    session.say("toolResult", output, toolCallId=call["id"], toolName=tool, isError=False)
-
-
-def tokens(text: str) -> int:
-    return -(-len(text) // 4)
 
 
 @pytest.fixture(scope="module")
@@ -90,10 +69,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     (world.root / "hook.py").write_text(HOOK)
     hook = [sys.executable, "-IS", str(world.root / "hook.py"), str(world.root)]
     with OpenAIServer() as server:
+        world.openai(server)
         world.env |= {
-            "INDEXERD_OPENAI_API_KEY": "sk-none",
-            "INDEXERD_MODEL_KEYS": '["openai/gpt-test"]',
-            "INDEXERD_PROVIDERS__OPENAI__BASE_URL": json.dumps(server.url),
             "INDEXERD_BUDGET__REQUESTS_PER_MINUTE": "10000",
             "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
             "INDEXERD_DIGEST__TRIGGER_THRESHOLD": "10000",
@@ -112,8 +89,7 @@ def test_a_setting_of_digests_can_be_changed_alone(world: World) -> None:
         return {name: found[f"digest.{name}"]["value"] for name in DEFAULTS}
 
     assert shown() == DEFAULTS
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text("[digest]\npreserve_recent = 4\n")
+    world.configure("[digest]\npreserve_recent = 4\n")
     assert shown() == DEFAULTS | {"preserve_recent": 4}
     world.scripted()
     session = world.session(turns=4)
@@ -127,13 +103,13 @@ def test_a_long_session_is_system_then_summaries_then_the_newest(desk: Desk) -> 
 
     Each block says how many messages it stands for, and lists the files that it changed.
     """
-    session = desk.session()
+    session = desk.world.session()
     session.say("system", "Always answer in verse.")
     deeds = [desk.digest(session)["segment"]]
     assert deeds == [None]
     for number, turns in enumerate((7, 5, 6)):
         session.turn(f"FACT {number}")
-        deed(session, "write", path=f"/w/{number}.py", content="x")
+        session.tool("write", path=f"/w/{number}.py", content="x")
         session.talk(turns)
         deeds.append(desk.digest(session)["segment"])
     ranges = [one["covering_messages"] for one in deeds[1:]]
@@ -155,58 +131,46 @@ def test_a_long_session_is_system_then_summaries_then_the_newest(desk: Desk) -> 
         assert f"Files modified: /w/{number}.py" in block
 
 
-def test_a_model_is_asked_for_technical_bullets(desk: Desk) -> None:
-    """It is asked for goal, actions, decisions and end state, in 1,000 tokens at most (S2.9)."""
-    session = desk.session(turns=8)
-    desk.digest(session)
-    (request,) = desk.requests(session.id)
-    for word in (BULLETS, "**Goal**", "**Actions**", "**Decisions and discoveries**"):
-        assert word in words(request)
-    assert "**End state**" in words(request)
-    assert [value for key, value in request.json.items() if "max" in key] == [1000]
-
-
 def test_a_report_compares_the_compression_with_the_target(desk: Desk) -> None:
     """How short the summary is, is told beside what was aimed at, met or missed (S2.10)."""
     for length, met in ((40, True), (4000, False)):
-        session = desk.session(turns=10)
+        session = desk.world.session(turns=10)
         desk.answers[session.id] = "x" * length
         found = desk.digest(session)
         lines = map(json.loads, session.path.read_text().splitlines()[1:11])
-        covered = sum(tokens(line["message"]["content"][0]["text"]) for line in lines)
+        said = [line["message"]["content"][0]["text"] for line in lines]
+        covered = sum(-(-len(text) // 4) for text in said)
         assert found["compression"] == round(length / 4 / covered, 4)
         assert (found["targetCompression"], found["targetMet"]) == (0.3, met)
     session.talk(10)
-    text = desk.world.run("digest", desk.seen(session).id)
+    desk.world.seen(session)
+    text = desk.world.run("digest", session.id)
     assert re.search(r"^compression +[\d,.]+% \(30% was aimed at\)$", text, re.MULTILINE), text
 
 
 def test_files_that_were_changed_are_listed_once_of_every_agent(desk: Desk) -> None:
     """Writes and edits of pi, Claude Code, Codex and opencode, each path once (S2.11)."""
-    home, world = desk.world.root / "home", desk.world
-    pi = desk.session()
+    world, home = desk.world, desk.world.root / "home"
+    pi = desk.world.session()
     pi.say("user", "Edit /w/a.py.")
     for tool, path in (("write", "/w/a.py"), ("edit", "/w/a.py"), ("read", "/w/b.py")):
-        deed(pi, tool, path=path)
+        pi.tool(tool, path=path)
     claude, codex = ClaudeSession(home), CodexThread(home)
-    data = world.root / "data/opencode"
-    data.mkdir(parents=True)
-    rows = Rows(data / "opencode.db")
+    rows = opencode_rows(world)
     rows.session("ses_files", directory="/w")
     for number in range(2):
         claude.edit("/w/a.py")
-        codex.turn(edits="/w/a.py")
+        codex.turn("Please adjust a widget.", "/w/a.py")
         rows.said("ses_files", f"msg_{number}a", "user", "Edit /w/a.py.")
         rows.said("ses_files", f"msg_{number}b", "assistant", "Edited.")
         state = {"status": "completed", "input": {"filePath": "/w/a.py"}, "output": "ok"}
         part = {"type": "tool", "tool": ("write", "edit")[number], "callID": "c", "state": state}
         rows.part("ses_files", f"msg_{number}b", f"prt_{number}", **part)
     pi.talk(6)
-    for number in range(6):
+    for _ in range(6):
         claude.turn()
         codex.turn()
-        rows.said("ses_files", f"msg_x{number}a", "user", "Go on.")
-        rows.said("ses_files", f"msg_x{number}b", "assistant", "Gone.")
+        chat(rows, "ses_files", "Go on.")
     for session_id, users in ((pi.id, 7), (claude.id, 8), (codex.id, 8), ("ses_files", 8)):
         until(lambda i=session_id, n=users: world.row(i).get("userMessageCount") == n, session_id)
         made = world.call("digest", ref=session_id)["segment"]
@@ -215,11 +179,11 @@ def test_files_that_were_changed_are_listed_once_of_every_agent(desk: Desk) -> N
 
 def test_uses_of_tools_are_counted_with_three_examples(desk: Desk) -> None:
     """Of each tool a digest tells how often it was used, and for what at most thrice (S2.12)."""
-    session = desk.session()
+    session = desk.world.session()
     session.say("user", "Look around.")
     for number in range(5):
-        deed(session, "bash", command=f"make step{number}")
-    deed(session, "read", path="/w/a.py")
+        session.tool("bash", command=f"make step{number}")
+    session.tool("read", path="/w/a.py")
     session.talk(6)
     used = {one["tool"]: one for one in desk.digest(session)["segment"]["tools_used"]}
     assert {tool: one["count"] for tool, one in used.items()} == {"bash": 5, "read": 1}
@@ -238,7 +202,7 @@ def test_decisions_are_the_sentences_that_say_so(desk: Desk) -> None:
         "We decided to retry twice.",
         "We decided to stop there.",
     ]
-    session = desk.session()
+    session = desk.world.session()
     session.say("user", "How shall we do it?")
     for number, sentence in enumerate(told):
         text = f"It was looked at. {sentence} That is fine."
@@ -251,7 +215,7 @@ def test_decisions_are_the_sentences_that_say_so(desk: Desk) -> None:
 
 def test_planted_facts_are_recalled_after_ten_rounds_of_folding(desk: Desk) -> None:
     """Facts of each round stand in the folded context; no message is sent twice (S2.27, S3.15)."""
-    session = desk.session()
+    session = desk.world.session()
     for number in range(10):
         session.turn(f"Mind FACT {number} of {session.id}.")
         session.talk(9)
@@ -266,11 +230,11 @@ def test_planted_facts_are_recalled_after_ten_rounds_of_folding(desk: Desk) -> N
 
 def test_a_session_indexed_again_sends_its_summary_and_what_is_new(desk: Desk) -> None:
     """Early decisions outlive later descriptions, though only new messages are sent (S3.15)."""
-    session = desk.session()
+    session = desk.world.session()
     for number in range(3):
         session.turn(f"Mind FACT {number} of {session.id}.")
         session.talk(3)
-        desk.seen(session)
+        desk.world.seen(session)
         desk.world.call("index", ref=session.id, force=True, wait=True)
         summary = (desk.world.meta(session.id) or {})["summary"]
         assert set(re.findall(r"FACT \d", summary)) == {f"FACT {one}" for one in range(number + 1)}
@@ -279,12 +243,15 @@ def test_a_session_indexed_again_sends_its_summary_and_what_is_new(desk: Desk) -
 
 
 def test_a_hook_adds_to_a_prompt_or_takes_its_place(desk: Desk) -> None:
-    """A command may add words or replace ours; when it fails, ours stand (S3.29)."""
+    """A command may add words or replace ours; when it fails, ours stand (S2.9, S3.29).
+
+    Ours ask for goal, actions, decisions and end state, in 1,000 tokens at most.
+    """
     prompts = {}
     for wish in ('{"context": ["Ticket 7 is it."]}', '{"prompt": "Write a poem."}', "no json", ""):
-        session = desk.session(turns=8)
+        session = desk.world.session(turns=8)
         if wish:
-            desk.hooked(session, wish)
+            (desk.world.root / f"{session.id}.wish").write_text(wish)
         assert desk.digest(session)["segment"]
         (request,) = desk.requests(session.id)
         prompts[wish] = words(request).partition("</conversation>")[2]
@@ -292,11 +259,14 @@ def test_a_hook_adds_to_a_prompt_or_takes_its_place(desk: Desk) -> None:
         assert json.loads(told)["covering"] == [0, 5]
         assert "widget" not in told, "it hears of the task, and not a word of the session"
     added, poem, failed, default = prompts.values()
+    for word in (BULLETS, "**Goal**", "**Actions**", "**Decisions and discoveries**"):
+        assert word in default
+    assert "**End state**" in default
+    assert [value for key, value in request.json.items() if "max" in key] == [1000]
     assert "Known besides: Ticket 7 is it." in added
     assert BULLETS in added
     assert poem.strip() == "Write a poem."
     assert failed == default
-    assert BULLETS in default
     assert "digest.hook_failed" in (desk.world.state / "log.jsonl").read_text()
 
 
@@ -307,15 +277,16 @@ def test_old_output_goes_before_anything_is_summed_up(desk: Desk) -> None:
     """
     note = "[Old tool result content cleared]"
     for size, pruned in ((30_000, True), (18_000, False)):
-        session = desk.session()
+        session = desk.world.session()
         tools = ("skill", "bash", "bash", "bash", "bash", "bash")
         for number, tool in enumerate(tools):
             session.say("user", f"More of {session.id}.")
             output = f"output{number} " + "z" * (4 * (55_000 if number == 5 else size))
-            deed(session, tool, output, command="seq")
+            session.tool(tool, output, command="seq")
             session.say("assistant", "Seen.", stopReason="stop")
+        desk.world.seen(session)
         before = len(desk.server.requests)
-        desk.world.call("compact", ref=desk.seen(session).id, strategy="opencode")
+        desk.world.call("compact", ref=session.id, strategy="opencode")
         sent = "".join(words(one) for one in desk.server.requests[before:])
         left = {number for number in range(6) if f"output{number} " in sent}
         assert left == ({0, 3, 4, 5} if pruned else set(range(6))), size

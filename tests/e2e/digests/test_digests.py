@@ -6,7 +6,6 @@ import json
 import re
 import signal
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,6 @@ def wait_lines(world: World, session: Session, count: int) -> list[dict[str, Any
     return lines(world, session.id)
 
 
-def wait_seen(world: World, session: Session) -> None:
-    until(lambda: world.row(session.id).get("messageCount") == said(session), "the session")
-
-
-def said(session: Session) -> int:
-    return session.path.read_text().count('"type":"message"')
-
-
 def rules(world: World, *rows: dict[str, Any]) -> None:
     Path(f"{world.script}.calls").unlink(missing_ok=True)
     world.scripted(*rows)
@@ -51,23 +42,16 @@ def audit(world: World, session: Session) -> list[dict[str, Any]]:
     return [row for row in world.telemetry() if row["sessionId"] == session.id]
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    world = World(tmp_path_factory.mktemp("digests"))
-    world.install_pi()
+def furnish(world: World) -> None:
     rules(world)
-    world.env |= ENV | {
-        "INDEXERD_MODEL_KEYS": '["local/extractive"]',
-        "INDEXERD_DIGEST__MODEL": '"scripted/digests"',
-    }
-    with world.daemon():
-        yield world
+    world.env["INDEXERD_MODEL_KEYS"] = '["local/extractive"]'
+    world.env["INDEXERD_DIGEST__MODEL"] = '"scripted/digests"'
 
 
 def test_the_fifty_first_message_makes_a_digest(running: World) -> None:
     """S2.3, S2.4, S2.5, S2.8, S2.18, S2.19, S2.24: stored, told, on record, by its own model."""
     session, other = running.session(turns=25), running.session(turns=25)
-    wait_seen(running, session)
+    running.seen(session)
     with Client(running.socket, timeout=20) as ear:
         events = ear.events(["digest.created"], timeout=20)
         other.turn()
@@ -103,7 +87,7 @@ def test_the_fifty_first_message_makes_a_digest(running: World) -> None:
 def test_a_failure_leaves_the_file_and_the_next_turn_tries_again(running: World) -> None:
     """S2.20: byte for byte; every attempt is on record, without a word of the session."""
     session = running.session(turns=24)
-    wait_seen(running, session)
+    running.seen(session)
     running.call("digest", ref=session.id)
     path = running.metas / f"{session.id}.digest.jsonl"
     before = path.read_bytes(), path.stat().st_mtime_ns
@@ -133,7 +117,7 @@ def test_secrets_stay_out(running: World) -> None:
     session.turn(f"Deploy with {KEY}, please.", f"Deployed with {KEY}.")
     session.talk(10)
     rules(running, {"match": re.escape(KEY), "text": "leaked"}, {"text": f"- Used {KEY}, then."})
-    wait_seen(running, session)
+    running.seen(session)
     found = running.call("digest", ref=session.id)
     assert found["segment"]["content"] == "- Used [redacted:github-token], then."
     rules(running)
@@ -149,7 +133,7 @@ def test_secrets_stay_out(running: World) -> None:
 def test_what_is_too_large_loses_its_oldest_part(running: World) -> None:
     """S3.24: of a compaction; tried again, and reported; instructions reach the model."""
     session = running.session(turns=12)
-    wait_seen(running, session)
+    running.seen(session)
     rules(
         running,
         {"match": "Question 1:", "error": "too_large"},
@@ -167,7 +151,7 @@ def test_by_hand_below_the_threshold(running: World) -> None:
     session = running.session()
     session.turn("Where do alerts go?", "We decided to write alerts to a file.")
     session.talk(11)
-    wait_seen(running, session)
+    running.seen(session)
     before = running.fingerprint()
     text = running.run("digest", session.id)
     assert "24 -> 11 (54.2 % less)" in text
@@ -190,7 +174,7 @@ def test_by_hand_below_the_threshold(running: World) -> None:
 def test_excluded_sessions_have_no_digests(running: World) -> None:
     """S2.2: neither by themselves nor by hand; one that is not excluded is made meanwhile."""
     quiet = running.session(turns=30, cwd="/quiet/project")
-    wait_seen(running, quiet)
+    running.seen(quiet)
     quiet.turn()
     loud = running.session(turns=30)
     wait_lines(running, loud, 1)
@@ -203,11 +187,11 @@ def test_excluded_sessions_have_no_digests(running: World) -> None:
 def test_a_branch_switch_keeps_what_is_shared(running: World) -> None:
     """Issue 5: entries under an older parent drop the later segments; going back finds them."""
     session = running.session(turns=10)
-    wait_seen(running, session)
+    running.seen(session)
     first = running.call("digest", ref=session.id)["segment"]
     fork = session.last
     session.talk(10)
-    wait_seen(running, session)
+    running.seen(session)
     second = running.call("digest", ref=session.id)["segment"]
     tip = session.last
 
@@ -255,7 +239,7 @@ def test_a_digest_that_was_due_outlives_a_restart(world: World, stop: signal.Sig
     world.env |= ENV
     session = world.session(turns=10)
     with world.daemon() as process:
-        wait_seen(world, session)
+        world.seen(session)
         session.talk(20)
         until(world.calls, "the call")
         process.send_signal(stop)

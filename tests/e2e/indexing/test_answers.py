@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import AlreadyRunningError, IndexerdError, OutputInvalidError, ProviderError
+from indexerd.errors import AlreadyRunningError, IndexerdError, OutputInvalidError
 from tests.e2e.models.answering import Answering, answering, prompt
+from tests.e2e.references.expanding import meta
 from tests.e2e.world import World, until
 from tests.fakes.gemini_server import METADATA
 from tests.fakes.openai_server import reply
@@ -143,25 +144,6 @@ def test_every_attempt_is_a_row_of_telemetry(place: Answering) -> None:
     assert place.world.fingerprint() == before
 
 
-def test_a_provider_that_fails_is_asked_once(world: World) -> None:
-    """One request, one row, and the old meta file untouched (S0.23)."""
-    world.scripted({"times": 1}, {"error": "provider"})
-    world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "10000"
-    session = world.session(1)
-    with world.daemon():
-        until(lambda: world.row(session.id), "the session")
-        world.call("index", ref=session.id, force=True, wait=True)
-        before = (world.metas / f"{session.id}.meta.json").read_bytes()
-        with pytest.raises(ProviderError):
-            world.call("index", ref=session.id, force=True, wait=True)
-        status = world.call("get", ref=session.id)["indexing"]
-    assert status["state"] == "failed"
-    assert status["text"].startswith("❌ index failed: ")
-    assert len(world.calls()) == 2
-    assert [row["success"] for row in world.telemetry()] == [True, False]
-    assert (world.metas / f"{session.id}.meta.json").read_bytes() == before
-
-
 def test_a_log_that_cannot_be_written_stops_nothing(world: World) -> None:
     """A session is described all the same (S0.45)."""
     (world.state / "log.jsonl").mkdir(parents=True)
@@ -174,12 +156,9 @@ def test_a_meta_file_of_the_older_extension_is_read_as_it_is(place: Answering) -
     """Its twelve fields come back as they are, at any length; its version is 1 (S0.32)."""
     world = place.world
     session = world.session(turns=6)
-    upstream = {
-        "sessionId": session.id, "sessionFile": str(session.path), "parentSessionFile": "/p.jsonl",
-        "name": "Named elsewhere", "description": "d" * 2000, "summary": "s", "tags": [],
-        "cwd": "/elsewhere", "createdAt": "2026-01-01T00:00:00.000Z",
-        "updatedAt": "2026-01-02T00:00:00.000Z", "model": "x/y", "lastIndexedLeafId": session.last,
-    }  # fmt: skip
+    named = {"sessionFile": str(session.path), "parentSessionFile": "/p.jsonl", "tags": []}
+    named |= {"description": "d" * 2000, "cwd": "/elsewhere", "lastIndexedLeafId": session.last}
+    upstream = meta(session.id, "Named elsewhere", **named)
     world.metas.mkdir(exist_ok=True)
     path = world.metas / f"{session.id}.meta.json"
     path.write_text(json.dumps(upstream))

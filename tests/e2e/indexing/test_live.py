@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from indexerd.client import Client
-from tests.e2e.world import World, until
+from tests.e2e.references.expanding import add
+from tests.e2e.world import World, until, wait
 
 
 @pytest.mark.parametrize("mode", ["auto", "poll"])
@@ -41,11 +40,7 @@ def test_no_run_starts_in_a_tool_loop(world: World) -> None:
         for _ in range(5):
             session.say("assistant", "Looking.", stopReason="toolUse")
             session.say("toolResult", "result")
-        until(
-            lambda: world.row(session.id).get("userMessageCount") == 5,
-            "the question in the row",
-        )
-        assert world.row(session.id)["state"] == "active"
+        wait(world, session.id, userMessageCount=5, state="active")
         until(lambda: world.call("status")["queued"] == 0, "an empty queue")
         assert world.calls() == []
         session.say("assistant", "Done.", stopReason="stop")
@@ -132,14 +127,11 @@ def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World
         world.wait_meta(session.id)
         moved = session.path.with_name("moved.jsonl")
         session.path.rename(moved)
-        until(lambda: str(world.row(session.id)["sessionFile"]).endswith("moved.jsonl"), "the move")
+        wait(world, session.id, sessionFile=str(moved))
         moved.rename(session.path)
         data = session.path.read_bytes().replace(b'"version":3', b'"version": 3, "x":1')
         session.path.write_bytes(data)
-        until(
-            lambda: str(world.row(session.id)["sessionFile"]).endswith(session.path.name),
-            "the move back",
-        )
+        wait(world, session.id, sessionFile=str(session.path))
         assert len(world.call("list", archived=True)["sessions"]) == 1
         assert world.row(session.id)["userMessageCount"] == 5
     assert len(world.calls()) == 1
@@ -148,27 +140,17 @@ def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World
 def test_meta_files_of_other_hands_are_respected(world: World) -> None:
     """A10, S0.38, S0.39, Q4: a foreign meta file counts; a broken one is missing, written anew."""
     world.scripted()
-    session = world.session(turns=6)
-    world.metas.mkdir(parents=True)
-    foreign = {
-        "sessionId": session.id, "sessionFile": str(session.path), "name": "Named by the extension",
-        "description": "d", "summary": "s", "tags": [], "cwd": "/w",
-        "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
-        "model": "x/y", "lastIndexedLeafId": session.last,
-    }  # fmt: skip
-    path = world.metas / f"{session.id}.meta.json"
-    path.write_text(json.dumps(foreign))
+    session_id = add(world, "Named by the extension", turns=6)
+    path = world.metas / f"{session_id}.meta.json"
+    leaf = (world.meta(session_id) or {})["lastIndexedLeafId"]
     with world.daemon():
         row = until(lambda: world.call("list")["sessions"], "the row")[0]
-        assert (
-            row["name"],
-            row["nameSource"],
-            row["newUserMessages"],
-        ) == ("Named by the extension", "meta", 0)
+        shown = (row["name"], row["nameSource"], row["newUserMessages"])
+        assert shown == ("Named by the extension", "meta", 0)
         assert world.calls() == []
         path.write_text("{broken")
-        meta = world.wait_meta(session.id, lambda one: one["model"] == "scripted/test")
-        assert session.last == meta["lastIndexedLeafId"]
+        meta = world.wait_meta(session_id, lambda one: one["model"] == "scripted/test")
+        assert leaf == meta["lastIndexedLeafId"]
     log = (world.state / "log.jsonl").read_text()
     assert log.count("meta.invalid") == 1
     assert "Invalid JSON in meta file" in log

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
 MAX_BYTES, MAX_LINES = 51_200, 2_000
@@ -18,7 +18,7 @@ ENV = {"INDEXERD_MIN_NEW_USER_MESSAGES": "10000"}
 
 
 def sent(world: World, session: Session) -> tuple[str, str]:
-    until(lambda: world.row(session.id).get("leafId") == session.last, "the session's end")
+    world.seen(session)
     prompt = str(world.call("as_sent", ref=session.id)["user"])
     found = SHOWN.search(prompt)
     assert found

@@ -13,7 +13,7 @@ import pytest
 
 from indexerd.client import Client
 from indexerd.errors import ContextTooLargeError, NotFoundError, UsageError
-from tests.e2e.world import Session, World, until, wait
+from tests.e2e.world import World, until, wait
 
 KNOWN = ("files", "applet", "endpoints", "ports")
 TEN = [f"/w/{number}" for number in range(10)]
@@ -22,7 +22,6 @@ SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
 
 
 def known(world: World, **options: Any) -> str:
-    """A session of one turn that the daemon knows."""
     session = world.session(turns=1, **options)
     until(lambda: world.row(session.id), "the session")
     return session.id
@@ -54,7 +53,6 @@ def records(world: World, session: str) -> list[dict[str, Any]]:
 
 
 def block(world: World, session: str, resume: str) -> str:
-    """What a resume tells of the sets: all behind the directory's line."""
     text = world.call("resume_context", session=session, resumeId=resume)["text"]
     return str(text.split("\n", 4)[4].removesuffix("---\n\n").strip())
 
@@ -192,9 +190,7 @@ def test_a_fork_of_pi_starts_with_a_copy(world: World) -> None:
         session = world.session(turns=1)
         wait(world, session.id)
         put(world, session.id, "files", ["/w/a"])
-        fork = Session(world.sessions)
-        header = json.loads(fork.path.read_text()) | {"parentSession": str(session.path)}
-        fork.path.write_text(json.dumps(header) + "\n")
+        fork = session.fork()
         fork.talk(1)
         wait(world, fork.id, parentSessionId=session.id)
         assert held(world, fork.id) == begun
@@ -373,15 +369,3 @@ def test_merges_of_two_clients_lose_nothing(running: World, session: str) -> Non
     assert {name: sorted(items) for name, items in found.items()} == {
         "both": [f"{who} {number}" for who in "xy" for number in range(5)]
     }
-
-
-def test_an_update_changes_what_it_names(running: World, session: str) -> None:
-    """S4.21: `update` changes what it names and nothing else, and knows its sessions."""
-    running.call("update", ref=session, title="Mine", envHint="make")
-    running.call("update", ref=session, setContext={"setName": "files", "items": ["a"]})
-    running.call("update", ref=session, envHint=None)
-    stored = json.loads(sidecar(running, session))
-    assert (stored["title"], stored["context"]) == ("Mine", {"files": ["a"]})
-    assert not stored.get("envHint")
-    with pytest.raises(NotFoundError):
-        running.call("update", ref="ffffffff-0000-4000-8000-000000000000", title="x")

@@ -23,7 +23,6 @@ REFS = ("get", "tree", "context", "history", "as_sent", "footer", "resolve")
 
 
 def talked(world: World, **options: Any) -> Session:
-    """A session about something that nothing else is about."""
     session = world.session(**options)
     session.turn(f"The hidden word is {SECRET}.")
     session.talk(5)
@@ -36,7 +35,6 @@ def print_of(path: Path) -> tuple[bytes, int, int]:
 
 
 def assert_unknown(world: World, session: Session) -> None:
-    """Nothing that can be asked knows of a session."""
     assert session.id not in {row["sessionId"] for row in world.call("list")["sessions"]}
     assert hit_by(world, SECRET) == set()
     assert world.call("complete", prefix=session.id[:8])["items"] == []
@@ -50,7 +48,6 @@ def ours(world: World, session: Session) -> list[str]:
 
 
 def stored(world: World) -> bytes:
-    """All bytes of our state."""
     return b"".join(path.read_bytes() for path in world.state.rglob("*") if path.is_file())
 
 
@@ -122,7 +119,6 @@ def test_a_run_under_way_writes_nothing_and_all_can_be_taken_back(world: World) 
 
 
 def answered(world: World, *argv: str, say: str) -> tuple[int, str]:
-    """Run a command on a terminal on which a person types this; its code, and what it showed."""
     command = [sys.executable, "-m", "indexerd", *argv]
     code, got = on_terminal(command, env=world.env, cwd=world.root, typed=say)
     return code, got.decode()
@@ -135,10 +131,9 @@ def test_what_is_removed_is_asked_for(world: World) -> None:
         world.wait_meta(session.id)
         sets = {"setName": "files", "items": ["a.py"]}
         world.call("set_relevant_context", session=session.id, **sets)
-        fork = Session(world.sessions)
-        header = json.loads(fork.path.read_text()) | {"parentSession": str(session.path)}
-        lines = session.path.read_text().splitlines(keepends=True)[1:]
-        fork.path.write_text(json.dumps(header) + "\n" + "".join(lines))
+        fork = session.fork()
+        with fork.path.open("ab") as file:
+            file.write(session.path.read_bytes().partition(b"\n")[2])
         wait(world, fork.id, parentSessionId=session.id)
         told = world.run("purge", session.id, "--json", code=2)
         assert "nobody to ask" in told["error"]["message"]
@@ -159,7 +154,6 @@ def test_what_is_removed_is_asked_for(world: World) -> None:
 
 
 def prints(home: Path) -> dict[Path, tuple[bytes, int, int]]:
-    """Every session file of an agent."""
     return {path: print_of(path) for path in sorted(home.rglob("*.jsonl*"))}
 
 
@@ -228,8 +222,7 @@ def test_an_excluded_session_can_be_forgotten_by_its_whole_id(world: World) -> N
     with world.daemon() as daemon:
         world.wait_meta(session.id)
         world.call("update", ref=session.id, title="Mine")
-        world.config.parent.mkdir(parents=True)
-        world.config.write_text(f'[privacy]\nexclude = ["{private}"]\n')
+        world.configure(f'[privacy]\nexclude = ["{private}"]\n')
         daemon.send_signal(signal.SIGHUP)
         until(lambda: not world.row(session.id), "the exclusion")
         with pytest.raises(NotFoundError):

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World
 from tests.fakes.openai_server import OpenAIServer
 from tests.fakes.wire import Answer, Request
 
@@ -29,7 +29,7 @@ class Answering:
         self._answers[session.id] = list(answers)
 
     def knows(self, session: Session) -> None:
-        until(lambda: self.world.row(session.id).get("leafId") == session.last, "the session")
+        self.world.seen(session)
 
     def index(self, session: Session) -> dict[str, Any]:
         done = self.world.call("index", ref=session.id, force=True, wait=True)

@@ -6,14 +6,10 @@ import json
 
 import pytest
 
-from tests.e2e.models.google import google
-from tests.e2e.world import World
+from tests.e2e.world import GOOGLE_KEY, World
 from tests.fakes.gemini_server import CANARY, METADATA, GeminiServer
 
 pytestmark = pytest.mark.faults
-
-
-KEY = "AIza" + "Sy-this-key-must-stay-here-012345"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +40,7 @@ def test_answers_and_faults(
     """
     session = world.session(turns=5)
     with GeminiServer() as server:
-        google(world, server)
+        world.google(server)
         if script == ["hang"]:
             world.env["INDEXERD_MODEL__TIMEOUT_SECONDS"] = "6"
         server.script(*script)
@@ -76,14 +72,14 @@ def test_answers_and_faults(
     booked = (world.state / "budget.jsonl").read_text()
     assert requests == booked.count('"reserve"')
     kept = "".join(path.read_text(errors="replace") for path in world.state.glob("*.jsonl*"))
-    for word in (KEY, CANARY, "widget number"):
+    for word in (GOOGLE_KEY, CANARY, "widget number"):
         assert word not in kept
 
 
 def test_what_is_declined_or_unaffordable_is_named_here(world: World) -> None:
     """M11, M16: content declined, or no budget: the built-in model, where it is configured."""
     with GeminiServer() as server:
-        google(world, server, "local/extractive")
+        world.google(server, "local/extractive")
         server.script("safety")
         first = world.session(turns=5)
         world.run("run", "--once")
@@ -99,7 +95,7 @@ def test_what_is_declined_or_unaffordable_is_named_here(world: World) -> None:
 def test_the_daily_caps_survive_everything(world: World) -> None:
     """M15, M16: no call is made beyond the cap, in this process, the next, or without caches."""
     with GeminiServer() as server:
-        google(world, server)
+        world.google(server)
         world.env["INDEXERD_BUDGET__DAILY_CALLS"] = "2"
         for _ in range(4):
             world.session(turns=5)
@@ -116,9 +112,9 @@ def test_without_a_key_nothing_leaves(world: World) -> None:
     """M21, C1: the default configuration without a key opens no connection, and names sessions."""
     session = world.session(turns=5)
     with GeminiServer() as server:
-        google(world, server, "local/extractive")
+        world.google(server, "local/extractive")
         del world.env["INDEXERD_GOOGLE_API_KEY"]
-        world.env["GEMINI_API_KEY"] = world.env["GOOGLE_API_KEY"] = KEY
+        world.env["GEMINI_API_KEY"] = world.env["GOOGLE_API_KEY"] = GOOGLE_KEY
         world.run("run", "--once")
         assert server.hits == 0
     assert (world.meta(session.id) or {})["model"] == "local/extractive"
@@ -131,7 +127,7 @@ def test_what_is_sent_is_what_was_shown(world: World) -> None:
     session.turn(f"Deploy with {secret} please.")
     session.talk(4)
     with GeminiServer() as server:
-        google(world, server)
+        world.google(server)
         world.run("run", "--once")
         (request,) = server.requests
     assert secret.encode() not in request.body

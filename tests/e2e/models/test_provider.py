@@ -7,21 +7,14 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import Any
 
 import pytest
 
 from indexerd.errors import NotFoundError
-from tests.e2e.models.google import google
 from tests.e2e.world import World, logged, scanned, until
 from tests.fakes.gemini_server import GeminiServer
 
 pytestmark = pytest.mark.faults
-
-
-def said(world: World, event: str) -> list[dict[str, Any]]:
-    lines = map(json.loads, (world.state / "log.jsonl").read_text().splitlines())
-    return [line for line in lines if line["event"] == event]
 
 
 def state(world: World, session_id: str) -> str | None:
@@ -40,7 +33,7 @@ def often(world: World) -> None:
 def test_a_provider_that_wants_peace_has_it_over_kill_9(world: World) -> None:
     """M3, M16: a 429 with a long wish: after SIGKILL, too, no session asks before it is over."""
     with GeminiServer() as server:
-        google(world, server)
+        world.google(server)
         server.default = "429_huge"
         first = world.session(turns=5)
         with world.daemon() as process:
@@ -67,7 +60,7 @@ def test_a_provider_that_wants_peace_has_it_over_kill_9(world: World) -> None:
 def test_a_bad_key_is_asked_with_again_after_a_reload(world: World) -> None:
     """M5: many due sessions, few requests, few lines; lookups are served, and SIGHUP mends it."""
     with GeminiServer() as server:
-        google(world, server)
+        world.google(server)
         server.default = "401"
         sessions = [world.session(turns=5) for _ in range(6)]
         with world.daemon() as process:
@@ -83,8 +76,7 @@ def test_a_bad_key_is_asked_with_again_after_a_reload(world: World) -> None:
             assert len(logged(world, "model.breaker_open")) == 1
             assert len(logged(world, "index.failed")) == 1
             server.default = "valid"
-            world.config.parent.mkdir(parents=True)
-            world.config.write_text("")
+            world.configure("")
             process.send_signal(signal.SIGHUP)
             for session in sessions:
                 world.wait_meta(session.id)

@@ -36,48 +36,29 @@ def furnished(root: Path) -> tuple[World, Session, Session]:
     seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
     hidden.turn("The topsecret plan, please.", "The topsecret answer.")
     seen.turn("Which alerts?", "CUSTOM-999 alerts.")
-    world.config.parent.mkdir(parents=True)
     return world, seen, hidden
 
 
 @pytest.mark.parametrize("broken", [f"{GOOD}\nbogus_key = 1\n", "[privacy\n", "log = 3\n"])
 def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> None:
     """Unknown key, broken file, one without them: what held at the last good start holds (V3)."""
-    world = World(tmp_path)
-    world.install_pi()
-    seen = world.session(cwd="/w")
-    seen.turn("Send the alerts to CUSTOM-999, please.", "Alerts go to CUSTOM-999 now.")
-    hidden = world.session(cwd="/secret/x")
-    hidden.turn("The topsecret plan, please.", "The topsecret answer.")
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text(GOOD)
+    world, seen, hidden = furnished(tmp_path)
+    world.configure(GOOD)
     with world.daemon():
         check(world, seen.id, hidden.id)
-    world.config.write_text(broken)
+    world.configure(broken)
     with world.daemon():
         assert world.call("status")["state"] == "indexing-off"
         check(world, seen.id, hidden.id)
 
 
-def test_a_first_start_beside_a_broken_file_answers_and_asks_no_model(tmp_path: Path) -> None:
-    """S0.26: with no good configuration yet sessions can be looked up; nothing is indexed."""
-    world, seen, _ = furnished(tmp_path)
-    world.config.write_text(GOOD + "[log]\nlevel = 'loud'\n")
-    with world.daemon():
-        until(lambda: world.row(seen.id), "the row")
-        told = world.call("status")
-        assert told["state"] == "indexing-off"
-        assert "log.level" in json.dumps(told["problems"])
-        until(lambda: world.call("search", query="alerts")["hits"], "the text")
-
-
 def test_a_pattern_that_is_refused_is_named(tmp_path: Path) -> None:
     """C2, X6: in `status`, with its place and the reason; the last good patterns hold."""
     world, seen, hidden = furnished(tmp_path)
-    world.config.write_text(GOOD)
+    world.configure(GOOD)
     with world.daemon():
         check(world, seen.id, hidden.id)
-    world.config.write_text(GOOD.replace('[0-9]+"]', '[0-9]+", "(?<=x)y"]'))
+    world.configure(GOOD.replace('[0-9]+"]', '[0-9]+", "(?<=x)y"]'))
     with world.daemon():
         assert "(?<=x)y" in json.dumps(world.call("status")["problems"])
         check(world, seen.id, hidden.id)
@@ -90,12 +71,11 @@ def test_a_pattern_that_is_refused_is_named(tmp_path: Path) -> None:
 def test_exclusions_come_and_go(world: World) -> None:
     """[privacy] exclude: by reload or restart, a session is dropped with its text, and returns."""
     world.scripted()
-    world.config.parent.mkdir(parents=True)
     hidden = Session(world.sessions, cwd="/secret/place")
     hidden.talk(4)
     with world.daemon() as process:
         until(lambda: world.call("search", query="widget")["hits"], "the text")
-        world.config.write_text('min_new_user_messages = 2\n[privacy]\nexclude = ["/secret"]\n')
+        world.configure('min_new_user_messages = 2\n[privacy]\nexclude = ["/secret"]\n')
         process.send_signal(signal.SIGHUP)
         until(lambda: not world.call("list", archived=True)["sessions"], "the session to go")
         assert world.call("search", query="widget")["hits"] == []
@@ -105,14 +85,9 @@ def test_exclusions_come_and_go(world: World) -> None:
         assert {shown.id} == {call["session"] for call in world.calls()}
     report = world.run("run", "--once", "--json")
     assert (report["sessions"], report["indexed"]) == (1, [])
-    world.config.write_text("min_new_user_messages = 2\n")
+    world.configure("min_new_user_messages = 2\n")
     report = world.run("run", "--once", "--json")
     assert [hidden.id] == report["indexed"]
-
-
-@pytest.fixture
-def home(world: World) -> Path:
-    return world.root / "home"
 
 
 def test_what_is_excluded_is_shown_neither_gone_nor_without_a_daemon(
@@ -128,8 +103,7 @@ def test_what_is_excluded_is_shown_neither_gone_nor_without_a_daemon(
         until(lambda: len(hit_by(world, "pelican")) == len((gone, there)), "the text")
         gone.path.unlink()
         wait(world, gone.id, gone=True)
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text('[privacy]\nexclude = ["/secret"]\n')
+    world.configure('[privacy]\nexclude = ["/secret"]\n')
     assert world.run("list", "--all", "--archived", "--json")["sessions"] == []
     assert world.run("search", "pelican", "--json")["hits"] == []
     for command in ("show", "tree", "context", "resume", "resolve"):
@@ -146,10 +120,9 @@ def test_a_bad_file_at_a_reload_leaves_the_old_values_in_force(world: World) -> 
 
     The reload is over when the log has named the error; what comes after it is judged by the old.
     """
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text('min_new_user_messages = 3\n[privacy]\nexclude = ["/secret"]\n')
+    world.configure('min_new_user_messages = 3\n[privacy]\nexclude = ["/secret"]\n')
     with world.daemon() as process:
-        world.config.write_text("min_new_user_messages = 1\nnonsense = 1\n")
+        world.configure("min_new_user_messages = 1\nnonsense = 1\n")
         process.send_signal(signal.SIGHUP)
         log = world.state / "log.jsonl"
         until(lambda: "config.invalid" in log.read_text(), "the complaint")
@@ -159,7 +132,7 @@ def test_a_bad_file_at_a_reload_leaves_the_old_values_in_force(world: World) -> 
         until(lambda: world.row(small.id), "the small one")
         assert (world.meta(small.id), world.row(hidden.id)) == (None, {})
         assert world.call("status")["state"] == "ok"
-        world.config.write_text("min_new_user_messages = 1\n")  # put right, it is taken
+        world.configure("min_new_user_messages = 1\n")  # put right, it is taken
         process.send_signal(signal.SIGHUP)
         for one in (small, hidden):
             world.wait_meta(one.id)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 
 import pytest
 
 from indexerd.errors import IndexerdError
-from tests.e2e.privacy.secret_places import tool
-from tests.e2e.world import World, until
+from tests.e2e.world import World
 from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.canaries import WORD, pem
 
@@ -53,10 +51,8 @@ def test_a_key_without_its_end_is_in_no_prompt(world: World) -> None:
     session = world.session()
     for name, end in JOINED.items():
         session.turn(f"Deploy with {name}: {end.join(lines)} as I always do.")
-        tool(
-            session,
-            f"$ cat key\n{end.join([*lines[:-1], lines[-1][:14]])}\n\nAnd {end.join(lines)}",
-        )
+        cut = end.join([*lines[:-1], lines[-1][:14]])
+        session.tool("bash", f"$ cat key\n{cut}\n\nAnd {end.join(lines)}", command="cat key")
         session.turn(f"The other one: {end.join(lines[:9])}", f"{end.join(lines[9:])} is its end.")
     session.talk(12)
     with OpenAIServer() as server:
@@ -64,9 +60,7 @@ def test_a_key_without_its_end_is_in_no_prompt(world: World) -> None:
         def told() -> list[bytes]:
             return [one.body for one in server.requests if b"as I always do." in one.body]
 
-        world.env["INDEXERD_OPENAI_API_KEY"] = "sk-not-one"
-        world.env["INDEXERD_MODEL_KEYS"] = json.dumps(["openai/gpt-test"])
-        world.env["INDEXERD_PROVIDERS__OPENAI__BASE_URL"] = json.dumps(server.url)
+        world.openai(server)
         with world.daemon():
             world.wait_meta(session.id)
             for method, more in ASKED:
@@ -99,7 +93,7 @@ def test_a_logged_key_goes_with_its_short_last_line(world: World, lost: str) -> 
         shown = [log.format(n=n, line=one) for n, one in enumerate([*lines, "It is ready."])]
         session.turn("\n".join(["What does it log?", "", *shown]))
     with world.daemon():
-        until(lambda: world.row(session.id).get("leafId") == session.last, "the session")
+        world.seen(session)
         sent = world.call("as_sent", ref=session.id)["user"]
     assert sent.count("It is ready.") == len(LOGS)
     assert sent.count("[redacted:private-key]") == len(LOGS)

@@ -17,6 +17,7 @@ import pytest
 from indexerd.cli.main import run
 from indexerd.client import Client
 from indexerd.errors import IndexerdError
+from tests.e2e.references.expanding import meta
 from tests.e2e.web.view import announced, free_port
 from tests.e2e.world import Session, World, until
 
@@ -26,14 +27,9 @@ ASK = ("ask", "Which widget?")
 
 
 def lure(world: World, path: str, session_id: str) -> None:
-    meta = {
-        "sessionId": session_id, "sessionFile": path, "name": f"Lure {session_id}",
-        "description": "d", "summary": "s", "tags": [], "cwd": "/w",
-        "createdAt": "2026-01-01T00:00:00.000Z", "updatedAt": "2026-01-01T00:00:00.000Z",
-        "model": "x/y", "lastIndexedLeafId": "e1", "agent": "pi",
-    }  # fmt: skip
+    held = meta(session_id, f"Lure {session_id}", sessionFile=path)
     world.metas.mkdir(exist_ok=True, parents=True)
-    (world.metas / f"{session_id}.meta.json").write_text(json.dumps(meta))
+    (world.metas / f"{session_id}.meta.json").write_text(json.dumps(held))
 
 
 def test_a_meta_file_leads_nowhere_else(

@@ -25,14 +25,6 @@ MARK = "[redacted:gitlab-token]"
 WHOLE = {"cwd", "sessionFile", "parentSessionFile", "resume"}  # fields that programs go by
 
 
-def edits(session: Session, path: str) -> None:
-    given = {"path": path, "oldText": "a", "newText": "b"}
-    call = {"type": "toolCall", "id": "t", "name": "edit", "arguments": given}
-    session.say("assistant", "Let me see.", stopReason="stop")
-    message = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
-    session.entry("message", message=message)
-
-
 class Place:
     def __init__(self, root: Path) -> None:
         self.world = world = World(root)
@@ -41,11 +33,9 @@ class Place:
         Path(self.cwd).mkdir(parents=True)
         world.sessions = world.pi / f"sessions/--{TOKEN}-repo--"
         self.session = world.session(cwd=self.cwd)
-        edits(self.session, f"lib/{TOKEN}.py")
+        self.session.tool("edit", path=f"lib/{TOKEN}.py", oldText="a", newText="b")
         self.session.talk(6)
-        self.fork = Session(world.sessions, cwd=self.cwd)
-        head = json.loads(self.fork.path.read_text()) | {"parentSession": str(self.session.path)}
-        self.fork.path.write_text(json.dumps(head) + "\n")
+        self.fork = self.session.fork(cwd=self.cwd)
         self.fork.talk(5)
         self.silent = Session(world.sessions, cwd=self.cwd)
         self.silent.path = self.silent.path.rename(world.sessions / f"{TOKEN}.jsonl")
@@ -53,7 +43,7 @@ class Place:
         self.claude = ClaudeSession(root / "home", self.cwd, folder)
         self.claude.edit(f"{self.cwd}/x.py")
         self.codex = CodexThread(root / "home", cwd=self.cwd, git={"branch": f"fix/{TOKEN}"})
-        self.codex.turn(edits=f"{self.cwd}/y.py")
+        self.codex.turn("Please adjust a widget.", f"{self.cwd}/y.py")
         for other in (self.claude, self.codex):
             for _ in range(5):
                 other.turn()

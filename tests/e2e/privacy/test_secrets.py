@@ -5,20 +5,44 @@ from __future__ import annotations
 import json
 import signal
 import socket
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
 from indexerd.client import Client
 from indexerd.errors import IndexerdError
-from tests.e2e.privacy.secret_places import PLACES
 from tests.e2e.world import Session, World, until
 from tests.fakes.gemini_server import CANARY
 from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.canaries import CANARIES, WORD
 
 pytestmark = pytest.mark.faults
+
+# Every place of a session in which a secret may stand.
+PLACES: dict[str, Callable[[Session, str], object]] = {
+    "user": lambda session, text: session.say("user", text),
+    "assistant": lambda session, text: session.say("assistant", text, stopReason="stop"),
+    "tool": lambda session, text: session.tool("bash", text, command=text),
+    "shell": lambda session, text: session.entry(
+        "message",
+        message={"role": "bashExecution", "command": text, "output": text, "exitCode": 0},
+    ),
+    "label": lambda session, text: session.entry("label", targetId=session.last, label=text),
+    "note": lambda session, text: session.entry(
+        "custom_message", customType="note", content=text, display=True
+    ),
+    "name": lambda session, text: session.entry("session_info", name=text),
+    "compaction": lambda session, text: session.entry(
+        "compaction", summary=text, firstKeptEntryId=session.last, tokensBefore=9
+    ),
+    "left": lambda session, text: session.entry(
+        "branch_summary", fromId=session.last, summary=text
+    ),
+    "thought": lambda session, text: session.said(
+        "assistant", {"type": "thinking", "thinking": text}, stopReason="stop"
+    ),
+}
 
 
 def test_no_secret_leaves_its_session(world: World) -> None:
@@ -34,9 +58,7 @@ def test_no_secret_leaves_its_session(world: World) -> None:
         session.talk(5)
     with OpenAIServer() as server:
         world.env["INDEXERD_LOG__LEVEL"] = '"debug"'
-        world.env["INDEXERD_OPENAI_API_KEY"] = "sk-not-one"
-        world.env["INDEXERD_MODEL_KEYS"] = json.dumps(["openai/gpt-test"])
-        world.env["INDEXERD_PROVIDERS__OPENAI__BASE_URL"] = json.dumps(server.url)
+        world.openai(server)
         with world.daemon():
             for place in PLACES:
                 world.wait_meta(f"secret-{place}")
@@ -84,9 +106,7 @@ def hostile(world: World, places: list[str]) -> None:
 
 def provided(world: World, server: OpenAIServer) -> None:
     world.env["INDEXERD_LOG__LEVEL"] = '"debug"'
-    world.env["INDEXERD_OPENAI_API_KEY"] = KEY
-    world.env["INDEXERD_MODEL_KEYS"] = json.dumps(["openai/gpt-test"])
-    world.env["INDEXERD_PROVIDERS__OPENAI__BASE_URL"] = json.dumps(server.url)
+    world.openai(server, KEY)
     world.env["INDEXERD_MODEL__TIMEOUT_SECONDS"] = "5"
 
 
@@ -115,10 +135,8 @@ def pester(world: World) -> None:
             ("update", {"ref": "place-user", "title": {SAID: WORD}}),
             ("label", {"ref": "place-user", "entryId": SAID, "text": WORD}),
         ):
-            try:
+            with suppress(IndexerdError):
                 client.call(method, params)
-            except IndexerdError:
-                continue
 
 
 def assert_silent(world: World) -> None:
@@ -150,7 +168,6 @@ def test_no_fault_of_a_daemon_tells_what_was_said(world: World) -> None:
             until(lambda: world.row("place-user").get("userMessageCount"), "the rows", PATIENCE)
             until(lambda: server.hits >= 2, "calls", PATIENCE)
             pester(world)
-            world.config.parent.mkdir(parents=True, exist_ok=True)
             nonsense = f'[providers.openai]\napi_key = "{KEY}"\n"{SAID}" = "{WORD}"\n'
             log = world.state / "log.jsonl"
             for text, event in (
@@ -159,18 +176,14 @@ def test_no_fault_of_a_daemon_tells_what_was_said(world: World) -> None:
                 ("", "daemon.config_reloaded"),
             ):
                 before = log.read_text().count(event)
-                world.config.write_text(text)
+                world.configure(text)
                 process.send_signal(signal.SIGHUP)
-                until(partial(told_again, log, event, before), "the reload", PATIENCE)
+                until(lambda e=event, n=before: log.read_text().count(e) > n, "it", PATIENCE)
                 last.turn(f"And the {SAID}?", f"The {SAID} is fine.")
             pester(world)
             until(lambda: world.call("status")["textPending"] == 0, "the texts", PATIENCE)
             assert process.poll() is None
     assert_silent(world)
-
-
-def told_again(log: Path, event: str, before: int) -> bool:
-    return log.read_text().count(event) > before
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -193,7 +206,6 @@ def test_a_reload_takes_what_is_a_secret_now_out_of_the_index(world: World) -> N
     """X5: it is neither found nor shown, and comes back when the pattern is taken back."""
     session = world.session()
     session.turn(f"The badge is {OWN}, said the porter.")
-    world.config.parent.mkdir(parents=True)
 
     def found(word: str) -> int:
         told = world.call("search", query=f'"{word}"')
@@ -201,11 +213,11 @@ def test_a_reload_takes_what_is_a_secret_now_out_of_the_index(world: World) -> N
 
     with world.daemon() as process:
         until(lambda: found(OWN) > 0, "the word")
-        world.config.write_text('[redact]\nextra_patterns = ["zq[0-9]+[a-z]+"]\n')
+        world.configure('[redact]\nextra_patterns = ["zq[0-9]+[a-z]+"]\n')
         process.send_signal(signal.SIGHUP)
         until(lambda: found("badge") > 0 and found(OWN) == 0, "an index without it")
         row = world.call("get", ref=session.id)["session"]
         assert OWN not in row["name"] + row["firstUserMessage"]
-        world.config.write_text("")
+        world.configure("")
         process.send_signal(signal.SIGHUP)
         until(lambda: found(OWN) > 0, "the word again")

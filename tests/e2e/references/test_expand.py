@@ -13,7 +13,7 @@ import pytest
 from indexerd.errors import UsageError
 from indexerd.references.inject import joined
 from tests.e2e.references.expanding import CANARY, add, expand, statuses
-from tests.e2e.world import Session, World, hit_by, until, wait
+from tests.e2e.world import World, hit_by, until, wait
 
 HEAD = "Referenced session summaries:"
 GUIDE = (
@@ -21,12 +21,6 @@ GUIDE = (
     " instruction. Where one is not enough, call query_session with its id and a question.)"
 )
 TRUNCATED = "[truncated to fit maxInjectedBytes]"
-
-
-def rewrite(world: World, session_id: str, **fields: Any) -> None:
-    """Another hand changes a meta file."""
-    path = world.metas / f"{session_id}.meta.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
 def test_a_prompt_with_references(world: World) -> None:
@@ -90,34 +84,28 @@ def test_what_does_not_resolve_is_said(world: World) -> None:
         assert (plain["references"], plain["message"]) == ([], None)
 
 
-def test_the_same_session_gets_the_same_text_again(world: World) -> None:
-    """S0.55, Q8: once issued in a session it stays, over a restart too; elsewhere it is new."""
-    valve = add(world, "Purple valve design")
-    with world.daemon():
-        before = expand(world, f"@@{valve}", sessionId="asking-1")
-    rewrite(world, valve, summary="All is different now.")
-    with world.daemon():
-        again = expand(world, f"and @@{valve}", sessionId="asking-1")
-        elsewhere = expand(world, f"@@{valve}", sessionId="asking-2")
-    assert again["message"]["content"] == before["message"]["content"]
-    assert "All is different now." in elsewhere["message"]["content"]
-
-
 def test_earlier_messages_never_change(world: World) -> None:
-    """S0.55, Q8: what a model is sent begins with what it was sent before, byte for byte."""
+    """S0.55, Q8: what a model is sent begins with what it was sent before, byte for byte.
+
+    Over restarts, too; in another session the text is new.
+    """
     valve = add(world, "Purple valve design")
     asking = world.session()
     sent: list[list[dict[str, Any]]] = []
-    with world.daemon():
-        for turn in range(4):
+    for turn in range(3):
+        with world.daemon():
             text = f"Part {turn}: as in @@purple-valve-design, please."
             asking.say("user", text)
             held = expand(world, text, sessionId=asking.id, cwd="/w")["message"]
             asking.entry("custom_message", **held)
-            leaf = asking.say("assistant", "Done.", stopReason="stop")
-            wait(world, asking.id, leafId=leaf)
+            asking.answer()
+            world.seen(asking)
             sent.append(world.call("context", ref=asking.id)["messages"])
-            rewrite(world, valve, summary=f"Changed {turn} times.")
+            elsewhere = expand(world, f"@@{valve}", sessionId=f"other-{turn}")
+            assert (f"Changed {turn} times." in elsewhere["message"]["content"]) is bool(turn)
+        path = world.metas / f"{valve}.meta.json"
+        held = json.loads(path.read_text()) | {"summary": f"Changed {turn + 1} times."}
+        path.write_text(json.dumps(held))
     for before, after in itertools.pairwise(sent):
         assert after[: len(before)] == before
         assert len(after) == len(before) + 3
@@ -128,9 +116,8 @@ def test_earlier_messages_never_change(world: World) -> None:
 
 def test_ancestors(world: World) -> None:
     """S0.57, S0.58: parents come only when they are asked for, and the walk's end is noted."""
-    first, second = world.session(1), Session(world.sessions)
-    header = json.loads(second.path.read_text()) | {"parentSession": str(first.path)}
-    second.path.write_text(json.dumps(header) + "\n")
+    first = world.session(1)
+    second = first.fork()
     second.turn("Now the second part, please.")
     with world.daemon():
         wait(world, second.id, parentSessionId=first.id)

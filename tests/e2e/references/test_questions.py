@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import CallLimitError, IndexerdError, NotFoundError, UsageError
+from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from tests.e2e.models.answering import Answering, answering
 from tests.e2e.world import Session, World, until
 from tests.fakes.openai_server import reply
@@ -53,16 +53,6 @@ def test_the_socket_answers(running: World) -> None:
     assert "alerts" not in json.dumps(rows)
     assert "alerts" not in (running.state / "log.jsonl").read_text()
     assert running.fingerprint() == before
-
-
-def test_a_turn_has_a_limit(running: World) -> None:
-    """S0.64: the second question of one turn is refused, with the original tool's code."""
-    session = known(running, told(running))
-    asked: dict[str, Any] = {"session": session.id, "question": "Alerts?", "turnId": session.id}
-    running.call("query_session", **asked)
-    with pytest.raises(CallLimitError) as caught:
-        running.call("query_session", **asked)
-    assert (caught.value.upstream, caught.value.exit_code) == ("CALL_LIMIT_EXCEEDED", 75)
 
 
 @pytest.mark.parametrize(

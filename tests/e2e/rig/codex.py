@@ -76,7 +76,6 @@ class Codex:
         return Path(self.call("thread/read", threadId=thread)["thread"]["path"])
 
     def back(self, thread: str) -> None:
-        """Have Codex take all but the first of three turns back."""
         if self.version == "codex-120":
             self.call("thread/rollback", threadId=thread, numTurns=2)
             return

@@ -29,7 +29,7 @@ import pytest
 
 from indexerd.client import Client
 from indexerd.errors import DeadlineError
-from tests.e2e.world import PATIENCE, World, until
+from tests.e2e.world import PATIENCE, World, until, wait
 
 RIG = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent").absolute()
 PORT = 8931
@@ -80,7 +80,6 @@ HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup befor
 
 
 def resumed(project: Path) -> str:
-    """The block of a resume in which one of two noted files is there."""
     files = "Relevant files:\n- src/forecast.py\n(1 file(s) no longer exist)"
     return f"{HEAD}Session directory: {project}\n\n{files}\n---"
 
@@ -146,18 +145,15 @@ class Isle:
         until(lambda: self.answers(PORT, "/health"), "the scripted model")
 
     def caller(self, *calls: tuple[str, str, dict[str, Any], int]) -> str:
-        """Start the model that calls tools, and say where it is; `bodies` has its requests."""
         argv = (sys.executable, "-B", "-c", CALLING, str(RIG), str(CALLER), json.dumps(calls))
         self.start(*argv, FAKE_CWD=str(self.project), FAKE_LOG=str(self.world.root / "calls"))
         until(lambda: self.answers(CALLER, "/health"), "the model that calls tools")
         return f"http://127.0.0.1:{CALLER}"
 
     def bodies(self, log: str = "calls") -> list[dict[str, Any]]:
-        """The body of each request so far that offered tools."""
-        dumps = [
-            json.loads(one.read_text()) for one in sorted((self.world.root / log).glob("*.json"))
-        ]
-        return [one["body"] for one in dumps if one["body"].get("tools")]
+        dumps = sorted((self.world.root / log).glob("*.json"))
+        held = [json.loads(one.read_text())["body"] for one in dumps]
+        return [one for one in held if one.get("tools")]
 
     def leave(self) -> None:
         for process in self._started:
@@ -200,19 +196,7 @@ class Beholder:
         self.told: list[dict[str, Any]] = []
 
     def sees(self, session_id: str, **wanted: Any) -> dict[str, Any]:
-        row: dict[str, Any] = {}
-
-        def agrees() -> bool:
-            row.clear()
-            row.update(self.world.row(session_id))
-            return {key: row.get(key) for key in wanted} == wanted
-
-        try:
-            until(agrees, "agreement")
-        except AssertionError:
-            shown = {key: row.get(key) for key in wanted}
-            raise AssertionError(f"{session_id} shows {shown}, not {wanted}") from None
-        return dict(row)
+        return wait(self.world, session_id, **wanted)
 
     def lists(self, *expected: str, **params: Any) -> None:
         ids: list[str] = []
@@ -254,8 +238,6 @@ class Beholder:
                 raise AssertionError(f"never told of {missing}: {told}") from None
 
     def helper(self, master: str) -> str:
-        """The one sub-agent's session of another one."""
-
         def others() -> list[str]:
             rows = self.world.call("list", agent=self.agent, subagents=True)["sessions"]
             return [row["sessionId"] for row in rows if row.get("parentSessionId") == master]

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.rig.isle import RIG
 from tests.e2e.world import World
 
-RIG = Path(os.environ.get("INDEXERD_RIG") or "/nonexistent").absolute()
 NODE = RIG / "node/node_modules/node/bin/node"
 PACKAGE = RIG / "clients/pi/node_modules/@earendil-works/pi-coding-agent"
 _BUNDLE = PACKAGE / "dist/bundle/index.js"

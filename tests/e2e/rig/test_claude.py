@@ -14,35 +14,17 @@ from typing import Any
 import pytest
 
 from tests.e2e.rig import claude as plain
+from tests.e2e.rig import isle as rig
 from tests.e2e.rig.claude import Claude
-from tests.e2e.rig.isle import (
-    FIVE,
-    FIX,
-    FIXED,
-    GROW,
-    HELPER,
-    LINE,
-    MODES,
-    NOTE,
-    NOTED,
-    PICK,
-    REDIS,
-    RETRY,
-    Beholder,
-    Isle,
-    needed,
-    resumed,
-    watched,
-)
+from tests.e2e.rig.isle import Beholder, Isle, needed, resumed, watched
 from tests.e2e.world import World, until
 
 pytestmark = needed
 
 
 def five(claude: Claude, eye: Beholder) -> str:
-    """A session of five turns, indexed."""
     with claude.talk() as talk:
-        for count, prompt in enumerate(FIVE, 1):
+        for count, prompt in enumerate(rig.FIVE, 1):
             talk.say(prompt)
             eye.sees(talk.id, userMessageCount=count)
     eye.indexed(talk.id)
@@ -54,10 +36,10 @@ def test_turns_of_the_real_claude(bare_world: World) -> None:
     with watched(bare_world, "claude") as (isle, eye):
         claude = Claude(isle)
         session = five(claude, eye)
-        assert claude.once(FIX, "--resume", session, "--name", "Forecast cache") == session
-        changed = [str(isle.project / path) for path in FIXED]
+        assert claude.once(rig.FIX, "--resume", session, "--name", "Forecast cache") == session
+        changed = [str(isle.project / path) for path in rig.FIXED]
         row = eye.sees(session, userMessageCount=6, newUserMessages=1, agentTitle="Forecast cache")
-        assert (row["agent"], row["firstUserMessage"]) == ("claude", FIVE[0])
+        assert (row["agent"], row["firstUserMessage"]) == ("claude", rig.FIVE[0])
         assert (row["cwd"], row["sessionFile"]) == (str(isle.project), str(claude.file(session)))
         until(lambda: sorted(eye.sees(session)["filesModified"]) == changed, "the changed files")
         events = ("session.created", "session.updated", "session.renamed", "index.succeeded")
@@ -71,16 +53,16 @@ def test_claude_goes_back_and_compacts(bare_world: World) -> None:
     with watched(bare_world, "claude") as (isle, eye):
         claude = Claude(isle)
         with claude.talk() as talk:
-            for prompt in (PICK, REDIS, GROW):
+            for prompt in (rig.PICK, rig.REDIS, rig.GROW):
                 talk.say(prompt)
         eye.sees(talk.id, userMessageCount=3)
         first = claude.answers(talk.id)[0]
-        claude.once(RETRY, "--resume", talk.id, "--resume-session-at", first)
-        eye.sees(talk.id, userMessageCount=2, newUserMessages=2, firstUserMessage=PICK)
+        claude.once(rig.RETRY, "--resume", talk.id, "--resume-session-at", first)
+        eye.sees(talk.id, userMessageCount=2, newUserMessages=2, firstUserMessage=rig.PICK)
         eye.hears(talk.id, "session.branched")
         with claude.talk("--resume", talk.id) as again:
             again.say("/compact keep the storage decision")
-            again.say(LINE)
+            again.say(rig.LINE)
         eye.sees(talk.id, userMessageCount=3, compactions=1)
         eye.hears(talk.id, "session.compacted")
         eye.paid()
@@ -91,11 +73,11 @@ def test_forks_and_helpers_of_claude(bare_world: World) -> None:
     with watched(bare_world, "claude") as (isle, eye):
         claude = Claude(isle)
         parent = five(claude, eye)
-        fork = claude.once(REDIS, "--resume", parent, "--fork-session")
+        fork = claude.once(rig.REDIS, "--resume", parent, "--fork-session")
         eye.sees(fork, userMessageCount=6, parentSessionId=parent)
         eye.sees(parent, userMessageCount=5, parentSessionId=None)
         eye.indexed(fork)
-        master = claude.once(HELPER)
+        master = claude.once(rig.HELPER)
         helper = eye.helper(master)
         eye.sees(helper, parentSessionId=master, subagent=True, userMessageCount=0)
         eye.lists(parent, fork, master, archived=True)
@@ -107,14 +89,12 @@ def test_forks_and_helpers_of_claude(bare_world: World) -> None:
 
 
 def integrated(isle: Isle, *options: str) -> list[str]:
-    """What `indexerd integrate claude` did, file by file."""
     isle.env |= {key: isle.world.env[key] for key in ("INDEXERD_SOCKET", "PYTHONPATH")}
     done = isle.world.run("integrate", "claude", *options, "--json")["changes"]
     return [one["did"] for one in done]
 
 
 def messages(body: dict[str, Any]) -> list[str]:
-    """A request's messages as text, without the marks of the cache."""
     return [_text(message) for message in body["messages"]]
 
 
@@ -133,18 +113,18 @@ def test_a_reference_in_claude(bare_world: World) -> None:
         past = five(claude, eye)
         assert sorted(integrated(isle)) == ["created", "updated", "updated"]
         meta = bare_world.meta(past) or {}
-        asked = f'{PICK} As in @@"{meta["name"]}".'
+        asked = f'{rig.PICK} As in @@"{meta["name"]}".'
         before = len(isle.bodies("model"))
         with claude.talk() as talk:
             talk.say(asked)
-            talk.say(REDIS)
+            talk.say(rig.REDIS)
         first, *_, last = map(messages, isle.bodies("model")[before:])
         (told,) = [text for text in first if text.endswith(asked)]
         assert all(line in told for line in meta["summary"].splitlines())
         assert told.count(f"({past})") == 1
         assert last[: len(first)] == first
         assert [f"({past})" in text for text in last] == [text == told for text in last]
-        assert last[-1].endswith(REDIS)
+        assert last[-1].endswith(rig.REDIS)
         assert integrated(isle, "--remove") == ["removed"] * 3
 
 
@@ -154,25 +134,25 @@ def test_a_resumed_claude_knows_what_was_relevant(
     """S4.15, S4.18, S4.27: what its model noted by the tool is in one message of a resume."""
     with watched(bare_world, "claude") as (isle, eye):
         claude = Claude(isle)
-        claude.once(MODES)
+        claude.once(rig.MODES)
         integrated(isle)
         tool = "mcp__indexerd__set_relevant_context"
-        model = isle.caller((NOTE, tool, NOTED, 1))
+        model = isle.caller((rig.NOTE, tool, rig.NOTED, 1))
         monkeypatch.setitem(plain.ENV, "ANTHROPIC_BASE_URL", model)
         with claude.talk() as talk:
-            talk.say(NOTE)  # its model is so quick that the daemon may not have seen the session
+            talk.say(rig.NOTE)  # so quickly that the daemon may not have seen the session
             eye.sees(talk.id, userMessageCount=1, state="idle")
-            talk.say(NOTE)
+            talk.say(rig.NOTE)
         assert "Set files: 2 items" in messages(isle.bodies()[-1])[-1]
         before = len(isle.bodies())
         with claude.talk("--resume", talk.id) as again:
-            again.say(RETRY)
-            again.say(GROW)
+            again.say(rig.RETRY)
+            again.say(rig.GROW)
         first, second = map(messages, isle.bodies()[before:])
     assert "When to call set_relevant_context" in "\n".join(first), "S4.27: the skill"
     (told,) = [text for text in first if "[SESSION RESUMED]" in text]
     assert told.count(resumed(isle.project)) == 1
-    assert told.endswith(RETRY)
+    assert told.endswith(rig.RETRY)
     assert second[: len(first)] == first
-    assert second[-1].endswith(GROW)
+    assert second[-1].endswith(rig.GROW)
     assert "\n".join(second).count("[SESSION RESUMED]") == 1

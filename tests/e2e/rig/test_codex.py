@@ -15,28 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.e2e.rig import codex as plain
+from tests.e2e.rig import isle as rig
 from tests.e2e.rig.codex import Codex, both, codex
-from tests.e2e.rig.isle import (
-    CALLER,
-    FIVE,
-    FIX,
-    FIXED,
-    GROW,
-    HELPER,
-    LINE,
-    MODES,
-    NOTED,
-    PICK,
-    PORT,
-    REDIS,
-    RETRY,
-    SLOW,
-    Beholder,
-    Isle,
-    needed,
-    resumed,
-    watched,
-)
+from tests.e2e.rig.isle import Beholder, Isle, needed, resumed, watched
 from tests.e2e.world import World, until
 
 pytestmark = needed
@@ -51,20 +32,20 @@ def test_turns_of_the_real_codex(bare_world: World, version: str) -> None:
     with watched(bare_world, "codex") as (isle, eye):
         with codex(isle, version) as app:
             thread = app.thread()
-            for count, prompt in enumerate(FIVE, 1):
+            for count, prompt in enumerate(rig.FIVE, 1):
                 app.say(thread, prompt)
                 eye.sees(thread, userMessageCount=count, cwd=app.cwd)
             eye.indexed(thread)
-            app.say(thread, FIX)
+            app.say(thread, rig.FIX)
             row = eye.sees(thread, userMessageCount=6, newUserMessages=1, gitBranch="main")
             assert row["sessionFile"] == str(app.file(thread))
             app.call("thread/name/set", threadId=thread, name="Forecast cache design")
         if version == "codex":  # the other one edits with shell commands
-            changed = [str(isle.project / path) for path in FIXED]
+            changed = [str(isle.project / path) for path in rig.FIXED]
             until(lambda: sorted(eye.sees(thread)["filesModified"]) == changed, "changed files")
         with codex(isle, version) as app:
             assert app.thread("thread/resume", threadId=thread) == thread
-            app.say(thread, MODES)
+            app.say(thread, rig.MODES)
         eye.sees(thread, userMessageCount=7, agentTitle="Forecast cache design")
         events = ("session.created", "session.updated", "session.renamed", "index.succeeded")
         eye.hears(thread, *events)
@@ -77,19 +58,19 @@ def test_codex_forks_goes_back_and_archives(bare_world: World, version: str) -> 
     """S0.7, S1.13, S1.16, S1.45: forks carry their history; what is taken back counts no more."""
     with watched(bare_world, "codex") as (isle, eye), codex(isle, version) as app:
         thread = app.thread()
-        app.say(thread, PICK, REDIS, GROW)
+        app.say(thread, rig.PICK, rig.REDIS, rig.GROW)
         eye.sees(thread, userMessageCount=3)
         fork = app.thread("thread/fork", threadId=thread)
-        app.say(fork, RETRY)
-        eye.sees(fork, userMessageCount=4, parentSessionId=thread, firstUserMessage=PICK)
+        app.say(fork, rig.RETRY)
+        eye.sees(fork, userMessageCount=4, parentSessionId=thread, firstUserMessage=rig.PICK)
         twice = app.thread("thread/fork", threadId=fork)
-        app.say(twice, MODES)
-        eye.sees(twice, userMessageCount=5, parentSessionId=fork, firstUserMessage=PICK)
+        app.say(twice, rig.MODES)
+        eye.sees(twice, userMessageCount=5, parentSessionId=fork, firstUserMessage=rig.PICK)
         eye.indexed(twice)
         app.back(thread)
         eye.sees(thread, userMessageCount=1, newUserMessages=1, parentSessionId=None)
-        app.say(thread, RETRY)
-        row = eye.sees(thread, userMessageCount=2, firstUserMessage=PICK)
+        app.say(thread, rig.RETRY)
+        row = eye.sees(thread, userMessageCount=2, firstUserMessage=rig.PICK)
         assert row["sessionFile"] == str(app.file(thread))
         eye.hears(thread, "session.branched")
         app.call("thread/archive", threadId=thread)
@@ -108,14 +89,14 @@ def test_codex_compacts_and_is_interrupted(bare_world: World, version: str) -> N
     """S0.1, S1.13, S3.5: what was compacted still counts; an interrupted turn has ended."""
     with watched(bare_world, "codex") as (isle, eye), codex(isle, version) as app:
         thread = app.thread()
-        app.say(thread, PICK, REDIS)
+        app.say(thread, rig.PICK, rig.REDIS)
         eye.sees(thread, userMessageCount=2)
         app.call("thread/compact/start", threadId=thread)
         app.ends("turn/completed", thread)
-        app.say(thread, LINE)
-        eye.sees(thread, userMessageCount=3, compactions=1, firstUserMessage=PICK)
+        app.say(thread, rig.LINE)
+        eye.sees(thread, userMessageCount=3, compactions=1, firstUserMessage=rig.PICK)
         eye.hears(thread, "session.compacted")
-        turn = app.begin(thread, SLOW)
+        turn = app.begin(thread, rig.SLOW)
         eye.sees(thread, state="active", userMessageCount=4)
         app.call("turn/interrupt", threadId=thread, turnId=turn)
         app.ends("turn/completed", thread)
@@ -127,7 +108,7 @@ def test_helpers_of_codex(bare_world: World) -> None:
     """S1.16: a helper's session hides, and names the one that started it."""
     with watched(bare_world, "codex") as (isle, eye), codex(isle, "codex") as app:
         master = app.thread(model="fake-1")
-        app.say(master, HELPER)
+        app.say(master, rig.HELPER)
         helper = eye.helper(master)
         eye.sees(helper, parentSessionId=master, subagent=True, userMessageCount=0)
         eye.lists(master, archived=True)
@@ -136,8 +117,6 @@ def test_helpers_of_codex(bare_world: World) -> None:
 
 
 class Integrated:
-    """An isle whose Codex has our server and our hooks."""
-
     def __init__(self, isle: Isle) -> None:
         self.isle = isle
         isle.env |= {key: isle.world.env[key] for key in ("INDEXERD_SOCKET", "PYTHONPATH")}
@@ -150,11 +129,10 @@ class Integrated:
         # a server in it gets the variables of its user, and this of the tests' besides.
         ours = config.read_text().removeprefix(before)
         ours = ours.replace("env_vars = [", 'env_vars = ["PYTHONPATH", ')
-        self.config = plain.CONFIG.replace(f":{PORT}/", f":{CALLER}/") + "\n" + ours
+        self.config = plain.CONFIG.replace(f":{rig.PORT}/", f":{rig.CALLER}/") + "\n" + ours
 
     @contextmanager
     def codex(self, *trusted: dict[str, Any]) -> Iterator[Codex]:
-        """An app-server for a block, with what we installed, and with hooks that are trusted."""
         lines = [
             f'[hooks.state."{one["key"]}"]\ntrusted_hash = "{one["currentHash"]}"\n'
             for one in trusted
@@ -164,7 +142,6 @@ class Integrated:
         app.close()
 
     def hooks(self) -> list[dict[str, Any]]:
-        """Our hooks, as Codex has read them."""
         with self.codex() as app:
             (found,) = app.call("hooks/list", cwds=[app.cwd])["data"]
         assert (found["warnings"], found["errors"]) == ([], [])
@@ -173,16 +150,14 @@ class Integrated:
 
 
 def past(eye: Beholder, isle: Isle) -> dict[str, Any]:
-    """The meta file of a session that is indexed."""
     with codex(isle, "codex") as app:
         thread = app.thread()
-        app.say(thread, *FIVE)
-    eye.sees(thread, userMessageCount=len(FIVE))
+        app.say(thread, *rig.FIVE)
+    eye.sees(thread, userMessageCount=len(rig.FIVE))
     return eye.indexed(thread)
 
 
 def texts(body: dict[str, Any]) -> list[str]:
-    """Each item of a request as text, without the ids that Codex gives anew."""
     kept = [{key: value for key, value in one.items() if key != "id"} for one in body["input"]]
     return [json.dumps(one, ensure_ascii=False) for one in kept]
 
@@ -204,7 +179,6 @@ def test_codex_calls_a_tool(bare_world: World) -> None:
 
 
 def _ready(told: dict[str, Any]) -> bool:
-    """Whether Codex says that our server has started; it must not say that it has failed."""
     if told.get("method") != "mcpServer/startupStatus/updated":
         return False
     assert told["params"]["status"] in ("starting", "ready"), told
@@ -216,16 +190,16 @@ def test_a_reference_in_codex(bare_world: World) -> None:
     with watched(bare_world, "codex") as (isle, eye):
         meta = past(eye, isle)
         put_in = Integrated(isle)
-        asked = f'{PICK} As in @@"{meta["name"]}".'
+        asked = f'{rig.PICK} As in @@"{meta["name"]}".'
         with put_in.codex(*put_in.hooks()) as app:
-            app.say(app.thread(), asked, LINE)
+            app.say(app.thread(), asked, rig.LINE)
         first, last = map(texts, isle.bodies()[-2:])
-        (at,) = [n for n, text in enumerate(first) if PICK in text]
+        (at,) = [n for n, text in enumerate(first) if rig.PICK in text]
         mark = f"({meta['sessionId']})"
         assert [mark in text for text in first] == [n == at + 1 for n in range(len(first))]
         assert json.dumps(meta["summary"].splitlines()[-1])[1:-1] in first[at + 1]
         assert last[: len(first)] == first
-        assert LINE in last[-1]
+        assert rig.LINE in last[-1]
 
 
 def test_a_resumed_codex_knows_what_was_relevant(bare_world: World) -> None:
@@ -233,22 +207,21 @@ def test_a_resumed_codex_knows_what_was_relevant(bare_world: World) -> None:
     with watched(bare_world, "codex") as (isle, eye):
         with codex(isle, "codex") as app:
             thread = app.thread()
-            app.say(thread, LINE)
+            app.say(thread, rig.LINE)
         eye.sees(thread, userMessageCount=1)
         put_in = Integrated(isle)
-        bare_world.call("set_relevant_context", session=thread, **NOTED)
+        bare_world.call("set_relevant_context", session=thread, **rig.NOTED)
         with put_in.codex(*put_in.hooks()) as app:
             assert app.thread("thread/resume", threadId=thread) == thread
-            app.say(thread, RETRY, GROW)
+            app.say(thread, rig.RETRY, rig.GROW)
         first, second = map(_said, isle.bodies()[-2:])
     (told,) = [text for text in first if "[SESSION RESUMED]" in text]
     assert told == resumed(isle.project) + "\n\n"
     assert second[: len(first)] == first
     assert [text for text in second[len(first) :] if "[SESSION RESUMED]" in text] == []
-    assert GROW in second[-1]
+    assert rig.GROW in second[-1]
 
 
 def _said(body: dict[str, Any]) -> list[str]:
-    """The text of each message of a request."""
     said = [one for one in body["input"] if one["type"] == "message"]
     return ["".join(str(part["text"]) for part in one["content"]) for one in said]

@@ -18,24 +18,8 @@ from typing import Any
 import pytest
 
 import indexerd
-from tests.e2e.rig.isle import (
-    FIVE,
-    FIX,
-    FIXED,
-    GROW,
-    HELPER,
-    LINE,
-    MODES,
-    NOTE,
-    PICK,
-    REDIS,
-    RETRY,
-    SLOW,
-    Isle,
-    needed,
-    program,
-    watched,
-)
+from tests.e2e.rig import isle as rig
+from tests.e2e.rig.isle import Isle, needed, program, watched
 from tests.e2e.rig.opencode import WHO, Opencode, both, opencode
 from tests.e2e.world import World, until
 
@@ -43,7 +27,7 @@ pytestmark = needed
 
 TITLE = "Weather CLI maintenance session"  # what the scripted model calls every session
 PLUGIN = Path(indexerd.__file__).parent / "integrations/opencode/indexerd.js"
-TWO = FIVE[1:3]  # enough to be indexed in a keen world
+TWO = rig.FIVE[1:3]  # enough to be indexed in a keen world
 QUESTION = "Ask the earlier session."
 
 
@@ -53,18 +37,18 @@ def test_turns_of_the_real_opencode(bare_world: World, version: str) -> None:
     with watched(bare_world, "opencode") as (isle, eye):
         with opencode(isle, version) as app:
             session = app.session()
-            for count, prompt in enumerate(FIVE, 1):
+            for count, prompt in enumerate(rig.FIVE, 1):
                 app.say(session, prompt)
                 eye.sees(session, userMessageCount=count, cwd=str(isle.project))
-            eye.sees(session, agentTitle=TITLE, firstUserMessage=FIVE[0])
+            eye.sees(session, agentTitle=TITLE, firstUserMessage=rig.FIVE[0])
             eye.indexed(session)
-            app.say(session, FIX)
-            changed = [str(isle.project / path) for path in FIXED]
+            app.say(session, rig.FIX)
+            changed = [str(isle.project / path) for path in rig.FIXED]
             eye.sees(session, userMessageCount=6, newUserMessages=1)
             until(lambda: sorted(eye.sees(session)["filesModified"]) == changed, "changed files")
             app.change(session, title="Forecast cache design")
         with opencode(isle, version) as app:
-            app.say(session, MODES)
+            app.say(session, rig.MODES)
             eye.sees(session, userMessageCount=7, agentTitle="Forecast cache design")
         events = ("session.created", "session.updated", "session.renamed", "index.succeeded")
         eye.hears(session, *events)
@@ -77,18 +61,18 @@ def test_opencode_forks_and_goes_back(bare_world: World, version: str) -> None:
     """S0.7, S1.13, S3.10: what is reverted does not count, unless it is wanted back after all."""
     with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
         session = app.session(title="Alerts")
-        prompts = app.say(session, PICK, REDIS, GROW)
+        prompts = app.say(session, rig.PICK, rig.REDIS, rig.GROW)
         eye.sees(session, userMessageCount=3, agentTitle="Alerts")
         fork = str(app.do(session, "fork", messageID=prompts[2])["id"])
-        app.say(fork, RETRY)
-        eye.sees(fork, userMessageCount=3, firstUserMessage=PICK, agentTitle="Alerts (fork #1)")
+        app.say(fork, rig.RETRY)
+        eye.sees(fork, userMessageCount=3, firstUserMessage=rig.PICK, agentTitle="Alerts (fork #1)")
         app.do(session, "revert", messageID=prompts[1])
         eye.sees(session, userMessageCount=1, newUserMessages=1)
         app.do(session, "unrevert")
         eye.sees(session, userMessageCount=3, newUserMessages=3)
         app.do(session, "revert", messageID=prompts[1])
-        app.say(session, RETRY)
-        eye.sees(session, userMessageCount=2, newUserMessages=2, firstUserMessage=PICK)
+        app.say(session, rig.RETRY)
+        eye.sees(session, userMessageCount=2, newUserMessages=2, firstUserMessage=rig.PICK)
         eye.hears(session, "session.branched")
         eye.lists(session, fork, archived=True, subagents=True)
         eye.paid()
@@ -99,9 +83,9 @@ def test_opencode_archives_and_deletes(bare_world: World, version: str) -> None:
     """S0.41, S1.16, S1.45, S3.10: archived sessions and helpers hide; a deleted one is told of."""
     with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
         kept, gone, master = app.session(), app.session(), app.session()
-        app.say(kept, *FIVE)
-        app.say(gone, MODES)
-        app.say(master, HELPER)
+        app.say(kept, *rig.FIVE)
+        app.say(gone, rig.MODES)
+        app.say(master, rig.HELPER)
         helper = eye.helper(master)
         eye.sees(helper, subagent=True, userMessageCount=0)
         eye.lists(kept, gone, master)
@@ -120,13 +104,13 @@ def test_opencode_compacts_and_is_interrupted(bare_world: World, version: str) -
     """S0.1, S1.13, S3.10: what was compacted still counts; an aborted turn has ended."""
     with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
         session = app.session()
-        app.say(session, PICK, REDIS)
+        app.say(session, rig.PICK, rig.REDIS)
         eye.sees(session, userMessageCount=2)
         app.do(session, "summarize", **WHO)
-        app.say(session, LINE)
-        eye.sees(session, userMessageCount=3, compactions=1, firstUserMessage=PICK)
+        app.say(session, rig.LINE)
+        eye.sees(session, userMessageCount=3, compactions=1, firstUserMessage=rig.PICK)
         eye.hears(session, "session.compacted")
-        app.begin(session, SLOW)
+        app.begin(session, rig.SLOW)
         eye.sees(session, state="active", userMessageCount=4)
         app.do(session, "abort")
         eye.sees(session, state="idle", userMessageCount=4)
@@ -135,13 +119,11 @@ def test_opencode_compacts_and_is_interrupted(bare_world: World, version: str) -
 
 @pytest.fixture
 def keen_world(bare_world: World) -> World:
-    """A home in which two prompts are enough for an index."""
     bare_world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "2"
     return bare_world
 
 
 def plug(isle: Isle, version: str, *calls: tuple[str, str, dict[str, Any], int]) -> None:
-    """Give opencode the plugin, and a model that calls tools."""
     config = Path(isle.env["XDG_CONFIG_HOME"]) / "opencode"
     (config / "plugins").mkdir(parents=True)
     command = json.dumps([sys.executable, "-m", "indexerd"])
@@ -158,7 +140,6 @@ def plug(isle: Isle, version: str, *calls: tuple[str, str, dict[str, Any], int])
 
 
 def turns(isle: Isle) -> list[list[dict[str, Any]]]:
-    """The messages of each turn's request so far, but for the system's."""
     return [[one for one in b["messages"] if one["role"] != "system"] for b in isle.bodies()]
 
 
@@ -168,7 +149,6 @@ def texts(message: dict[str, Any]) -> list[str]:
 
 
 def parts(app: Opencode, session: str, nth: int = 0) -> list[dict[str, Any]]:
-    """The parts of a session's nth prompt, as opencode has kept them."""
     held = app.call("GET", f"/session/{session}/message")
     prompts = [one["parts"] for one in held if one["info"]["role"] == "user"]
     found: list[dict[str, Any]] = prompts[nth]
@@ -185,8 +165,8 @@ def test_references_reach_opencodes_model(keen_world: World, version: str) -> No
             app.say(past, *TWO)
             name = eye.indexed(past)["name"]
             session = app.session(title="Alerts")
-            prompt = f'{PICK} As in @@"{name}".'
-            app.say(session, prompt, REDIS)
+            prompt = f'{rig.PICK} As in @@"{name}".'
+            app.say(session, prompt, rig.REDIS)
         first, second = turns(isle)[-2:]
         (asked,) = first
         own, added = texts(asked)
@@ -199,10 +179,10 @@ def test_references_reach_opencodes_model(keen_world: World, version: str) -> No
             kept, hidden = parts(app, session)
             assert (kept["text"], kept.get("synthetic")) == (prompt, None)
             assert (hidden["text"], hidden["synthetic"]) == (added, True)
-            app.say(session, GROW)
+            app.say(session, rig.GROW)
         third = turns(isle)[-1]
         assert json.dumps(third[: len(second)]) == json.dumps(second)
-        assert texts(third[-1])[0] == GROW
+        assert texts(third[-1])[0] == rig.GROW
 
 
 @both
@@ -214,7 +194,12 @@ def test_opencode_calls_the_tools(keen_world: World, version: str) -> None:
             past = app.session(title="Forecast cache design")
             app.say(past, *TWO)
             eye.indexed(past)
-        note = (NOTE, "indexerd_set_relevant_context", {"setName": "files", "items": [noted]}, 2)
+        note = (
+            rig.NOTE,
+            "indexerd_set_relevant_context",
+            {"setName": "files", "items": [noted]},
+            2,
+        )
         asked = {"session": past, "question": "What is said about eviction?"}
         plug(isle, version, note, (QUESTION, "indexerd_query_session", asked, 2))
         with opencode(isle, version) as app:
@@ -223,11 +208,11 @@ def test_opencode_calls_the_tools(keen_world: World, version: str) -> None:
             tools = [one["content"] for one in turns(isle)[-1] if one["role"] == "tool"]
             assert "Least-recently-used" in tools[0]
             assert "CALL_LIMIT_EXCEEDED" in tools[1], "one question a turn"
-            app.say(session, NOTE)
+            app.say(session, rig.NOTE)
         held = keen_world.call("get_relevant_context", session=session)
         assert held["context"] == {"files": [noted]}
         with opencode(isle, version) as app:
-            app.say(session, RETRY, GROW)
+            app.say(session, rig.RETRY, rig.GROW)
             assert [len(parts(app, session, nth)) for nth in (2, 3)] == [2, 1]
         own, context = texts(turns(isle)[-2][-1])
-        assert (own, noted in context) == (RETRY, True)
+        assert (own, noted in context) == (rig.RETRY, True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from tests.e2e.rig.isle import LINE, MODEL, PICK, REDIS, RETRY, isle, needed, watched
 from tests.e2e.rig.live_pi import NODE, PI
 from tests.e2e.rig.opencode import WHO, opencode
-from tests.e2e.world import World, until, wait
+from tests.e2e.world import World, wait
 
 pytestmark = needed
 
@@ -74,17 +73,3 @@ def test_opencode_and_the_daemon_agree_on_what_a_session_took(bare_world: World)
         wanted = {"userMessageCount": 1, "tokens": tokens, "costUsd": round(told["cost"], 6)}
         wait(bare_world, session, **wanted)
     assert wanted["costUsd"] > 0
-
-
-def _agrees(world: World, session_id: str, wanted: dict[str, Any]) -> None:
-    shown: dict[str, Any] = {}
-
-    def found() -> bool:
-        row = world.row(session_id)
-        shown.update({key: row.get(key) for key in wanted})
-        return shown == wanted
-
-    try:
-        until(found, "agreement")
-    except AssertionError:
-        assert shown == wanted

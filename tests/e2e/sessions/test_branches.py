@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, wait
 
 PREAMBLE = (
     "The user explored a different conversation branch before returning here.\n"
     "Summary of that exploration:\n\n"
 )
-
-
-def known(world: World, session: Session) -> None:
-    until(lambda: world.row(session.id).get("leafId") == session.last, "the session")
 
 
 def left(world: World) -> tuple[Session, str, str]:
@@ -28,7 +23,7 @@ def left(world: World) -> tuple[Session, str, str]:
 
 
 def tips(world: World, session: Session) -> dict[str, dict[str, Any]]:
-    known(world, session)
+    world.seen(session)
     return {one["leafId"]: one for one in world.call("branches", ref=session.id)["tips"]}
 
 
@@ -79,37 +74,29 @@ def test_the_reason_of_a_branch_is_its_label_and_never_made_up(running: World) -
 def test_a_whole_copy_in_another_directory_is_a_session_of_its_own(running: World) -> None:
     """Its header's id and directory count, and all of the history is there (S1.17)."""
     first = running.session(turns=3)
-    copy = Session(running.pi / "sessions/--elsewhere--", cwd="/elsewhere")
-    head = json.loads(copy.path.read_text()) | {"parentSession": str(first.path)}
-    copy.path.write_text(json.dumps(head) + "\n")
+    place = running.pi / "sessions/--elsewhere--"
+    copy = Session(place, cwd="/elsewhere", parentSession=str(first.path))
     with copy.path.open("ab") as file:
         file.write(first.path.read_bytes().partition(b"\n")[2])
     copy.last, copy.turns = first.last, first.turns
     copy.turn("Only in the copy.")
-    known(running, first)
-    known(running, copy)
-    row = until(lambda: parented(running, copy), "the parent")
+    running.seen(first)
+    running.seen(copy)
+    row = wait(running, copy.id, parentSessionId=first.id)
     assert (row["cwd"], row["userMessageCount"]) == ("/elsewhere", 4)
-    assert (row["parentSessionFile"], row["parentSessionId"]) == (str(first.path), first.id)
+    assert row["parentSessionFile"] == str(first.path)
     assert running.row(first.id)["userMessageCount"] == 3
     listed = running.call("list", cwd="/elsewhere")["sessions"]
     assert [one["sessionId"] for one in listed] == [copy.id]
 
 
-def parented(world: World, session: Session) -> dict[str, Any]:
-    row = world.row(session.id)
-    return row if row.get("parentSessionId") else {}
-
-
 def test_a_version_to_come_is_read_with_one_warning(running: World) -> None:
     """What is understood is served, and `status` says once that there is more (S1.12)."""
-    session = Session(running.sessions)
-    head = json.loads(session.path.read_text())
-    session.path.write_text(json.dumps(head | {"version": 9, "novelty": {"x": 1}}) + "\n")
+    session = Session(running.sessions, version=9, novelty={"x": 1})
     session.entry("hologram", shape="cube")
     session.turn("Is this read?", "It is.")
     session.turn()
-    known(running, session)
+    running.seen(session)
     row = running.row(session.id)
     messages = running.call("context", ref=session.id)["messages"]
     assert (row["version"], row["userMessageCount"]) == (9, 2)

@@ -1,4 +1,4 @@
-"""What a model would see of a pi session, how full that is, and where it would be cut."""
+"""What a model would see of a session, how full that is and what follows, where it is cut."""
 
 from __future__ import annotations
 
@@ -6,19 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import ROOT, Session, World
 
-WINDOW, RESERVE = 100_000, 16_384
-
-
-ENV = {
-    "INDEXERD_MIN_NEW_USER_MESSAGES": "10000",
-    "INDEXERD_DIGEST__CONTEXT_WINDOW": str(WINDOW),
-}
+ENV = {"INDEXERD_MIN_NEW_USER_MESSAGES": "10000"}
 
 
 def ask(world: World, method: str, session: Session, **params: Any) -> dict[str, Any]:
-    until(lambda: world.row(session.id).get("leafId") == session.last, "the session")
+    world.seen(session)
     answer: dict[str, Any] = world.call(method, ref=session.id, **params)
     return answer
 
@@ -27,18 +21,9 @@ def texts(found: dict[str, Any]) -> list[str]:
     return [f"{one['role']} {one['text']}" for one in found["messages"]]
 
 
-def calls(session: Session, name: str, result: str = "ok", **arguments: Any) -> str:
-    call = {"type": "toolCall", "id": "c", "name": name, "arguments": arguments}
-    said = {"role": "assistant", "content": [call], "stopReason": "toolUse"}
-    entry = session.entry("message", message=said)
-    session.say("toolResult", result, toolCallId="c", toolName=name)
-    return entry
-
-
 def compaction(session: Session, summary: str, kept: str, **more: Any) -> str:
-    return session.entry(
-        "compaction", summary=summary, firstKeptEntryId=kept, tokensBefore=9, **more
-    )
+    told = {"summary": summary, "firstKeptEntryId": kept, "tokensBefore": 9}
+    return session.entry("compaction", **told, **more)
 
 
 def test_a_compaction_stands_for_what_came_before_the_kept_entry(running: World) -> None:
@@ -106,10 +91,10 @@ def test_file_lists_of_a_branch_go_on_from_summaries_on_it(running: World) -> No
 
 
 def work(session: Session) -> str:
-    calls(session, "read", path="/w/b")
-    calls(session, "edit", path="/w/e", oldText="a", newText="b")
-    calls(session, "write", path="/w/a", content="x")
-    calls(session, "bash", command="cat /w/never")
+    session.tool("read", path="/w/b")
+    session.tool("edit", path="/w/e", oldText="a", newText="b")
+    session.tool("write", path="/w/a", content="x")
+    session.tool("bash", command="cat /w/never")
     return session.say("assistant", "Done.", stopReason="stop")
 
 
@@ -119,8 +104,7 @@ def test_the_whole_as_one_text_is_in_pis_form(running: World) -> None:
     session.say("user", "Read it.")
     call = {"type": "toolCall", "id": "c", "name": "read", "arguments": {"path": "/a", "n": 1}}
     parts = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes."}, call, call]
-    said = {"role": "assistant", "content": parts, "stopReason": "toolUse"}
-    session.entry("message", message=said)
+    session.said("assistant", *parts, stopReason="toolUse")
     session.say("toolResult", "x" * 2345, toolCallId="c", toolName="read")
     session.say("assistant", "Done.", stopReason="stop")
     found = ask(running, "context", session, serialize=True)["serialized"]
@@ -138,22 +122,6 @@ def test_the_whole_as_one_text_is_in_pis_form(running: World) -> None:
     assert running.run("context", session.id, "--serialized") == found + "\n"
 
 
-@pytest.mark.parametrize(
-    ("used", "full"), [(WINDOW - RESERVE, False), (WINDOW - RESERVE + 1, True)]
-)
-def test_a_context_is_full_when_the_reserve_is_touched(
-    running: World, used: int, full: bool
-) -> None:
-    """The newest answer's own count is the size; more than window less reserve is full (S1.25)."""
-    session = running.session(turns=1)
-    usage = {"input": used - 10, "output": 10, "totalTokens": used}
-    session.say("user", "How full?")
-    session.say("assistant", "Quite.", stopReason="stop", usage=usage)
-    found = ask(running, "stats", session)
-    assert (found["contextTokens"], found["estimated"], found["window"]) == (used, False, WINDOW)
-    assert (found["shouldCompact"]["pi"], found["reserve"]) == (full, RESERVE)
-
-
 def test_what_nobody_counted_is_a_fourth_of_its_characters(running: World) -> None:
     """After the newest answer each message is rounded up; pictures of tools are 4,800 (S1.25)."""
     session = running.session()
@@ -161,8 +129,7 @@ def test_what_nobody_counted_is_a_fourth_of_its_characters(running: World) -> No
     usage = {"input": 900, "output": 100, "totalTokens": 1000}
     session.say("assistant", "Well?", stopReason="toolUse", usage=usage)
     picture = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
-    result = {"role": "toolResult", "toolCallId": "c", "toolName": "read", "content": [picture]}
-    session.entry("message", message=result)
+    session.said("toolResult", picture, toolCallId="c", toolName="read")
     session.say("user", "x" * 41)
     session.say("assistant", "", stopReason="error", usage={"totalTokens": 77_777})
     found = ask(running, "stats", session)
@@ -173,7 +140,7 @@ def test_a_session_is_never_cut_before_a_result(running: World) -> None:
     """A turn that is split says so, and has a summary of its beginning (S1.26)."""
     session = running.session(turns=2)
     first = session.say("user", f"A long turn. {'w' * 400}")
-    made = {calls(session, "bash", "y" * 400, command=f"step {n}") for n in range(4)}
+    made = {session.tool("bash", "y" * 400, command=f"step {n}") for n in range(4)}
     end = session.say("assistant", "z" * 40, stopReason="stop")
     results = {
         one["id"] for one in ask(running, "path", session)["entries"] if one["role"] == "toolResult"
@@ -216,7 +183,7 @@ def test_rules_change_one_answer_and_nothing_else(running: World) -> None:
     """Prune, summary and truncate: the next answer is as if there had been none (S1.37)."""
     session = running.session()
     session.say("user", "Read it.")
-    calls(session, "read", "x" * 1000, path="/a")
+    session.tool("read", "x" * 1000, path="/a")
     end = session.say("assistant", "d" * 1000, stopReason="stop")
     plain = ask(running, "context", session)
     files = running.fingerprint()
@@ -238,3 +205,68 @@ def test_rules_change_one_answer_and_nothing_else(running: World) -> None:
     assert running.call("context", ref=session.id) == plain
     assert running.fingerprint() == files
     assert not running.metas.exists() or not list(running.metas.glob(f"{session.id}*"))
+
+
+@pytest.mark.parametrize(
+    ("counted", "level", "percent"),
+    [
+        (146_000, "ok", None),
+        (147_000, "warning", 80),
+        (165_300, "fold", 90),
+        (183_616, "fold", 100),
+        (183_617, "fold", 100),
+        (190_000, "fold", 103),
+    ],
+)
+def test_a_full_context_is_warned_of(
+    running: World, counted: int, level: str, percent: int | None
+) -> None:
+    """At 80 % of the usable tokens a warning, at 90 % the advice to fold (S2.26, S3.16).
+
+    Beyond the window less the reserve it is full (S1.25).
+    """
+    session = running.session()
+    session.say("user", "Where?")
+    usage = {"input": counted - 10, "output": 10, "totalTokens": counted}
+    model = {"provider": "anthropic", "model": "claude-opus-4-5"}
+    session.say("assistant", "There.", stopReason="stop", usage=usage, **model)
+    found = ask(running, "stats", session)
+    assert (found["window"], found["reserve"], found["usable"]) == (200_000, 16_384, 183_616)
+    assert (found["contextTokens"], found["level"]) == (counted, level)
+    assert [one.partition(" ")[0] for one in found["warnings"]] == [f"{percent}%"] * bool(percent)
+    assert found["shouldCompact"]["pi"] is (counted > 183_616)
+
+
+def test_tokens_are_counted_by_the_provider_or_else_estimated(running: World) -> None:
+    """A real count wins; without one a token is four characters, as documented (S3.23, S2.26)."""
+    session = running.session()
+    session.say("user", "x" * 41)
+    session.say("assistant", "y" * 8, stopReason="stop")
+    found = ask(running, "stats", session)
+    assert (found["contextTokens"], found["estimated"]) == (11 + 2, True)
+    assert (found["level"], found["warnings"], "window" in found) == (None, [], False)
+    usage = {"input": 4990, "output": 10, "totalTokens": 5000}
+    session.say("user", "And?")
+    session.say("assistant", "z" * 400, stopReason="stop", usage=usage)
+    found = ask(running, "stats", session)
+    assert (found["contextTokens"], found["estimated"]) == (5000, False)
+    assert "a fourth of the characters" in " ".join((ROOT / "docs/CLI.md").read_text().split())
+
+
+def test_an_outgrown_context_makes_a_digest_where_that_is_wanted(world: World) -> None:
+    """A context beyond window less reserve is a reason only where it is switched on (S3.16)."""
+    world.env |= {
+        "INDEXERD_DIGEST__CONTEXT_WINDOW": "30000",
+        "INDEXERD_DIGEST__RESERVE_TOKENS": "20000",
+        "INDEXERD_INDEX__QUIET_SECONDS": "0",
+    }
+    sessions = {counted: world.session(turns=12) for counted in (9_990, 10_010)}
+    world.run("run", "--once")
+    for wanted in ("false", "true"):
+        world.env["INDEXERD_DIGEST__TOKEN_TRIGGER"] = wanted
+        for counted, session in sessions.items():
+            usage = {"input": counted - 10, "output": 10, "totalTokens": counted}
+            session.say("user", "Go on.")
+            session.say("assistant", "Gone.", stopReason="stop", usage=usage)
+        made = world.run("run", "--once", "--json")["digested"]
+        assert made == ([sessions[10_010].id] if wanted == "true" else [])

@@ -7,17 +7,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from indexerd.client import Client
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import World, opencode_rows, scanned, until, wait
-from tests.sessions.opencode_rows import Rows
-
-
-@pytest.fixture
-def home(world: World) -> Path:
-    return world.root / "home"
+from tests.e2e.world import World, forget, opencode_rows, scanned, until, wait
 
 
 def test_forks_keep_an_origin_that_is_gone(world: World, home: Path) -> None:
@@ -59,17 +51,9 @@ def test_a_fork_of_opencode_is_linked_and_stays_so(world: World) -> None:
         rows.run("UPDATE session SET title = 'Redis', time_updated = 5 WHERE id = 'ses_o'")
         wait(world, "ses_o", agentTitle="Redis")
         wait(world, "ses_f", parentSessionId="ses_o")
-        for table in ("part", "message", "session"):
-            key = "id" if table == "session" else "session_id"
-            rows.run(f"DELETE FROM {table} WHERE {key} = 'ses_o'")  # noqa: S608 - our own names
+        forget(rows, "ses_o")
         wait(world, "ses_o", gone=True)
         wait(world, "ses_f", parentSessionId="ses_o")
-
-
-def database(world: World) -> Rows:
-    data = world.root / "data/opencode"
-    data.mkdir(parents=True)
-    return Rows(data / "opencode.db")
 
 
 def test_a_copied_sub_agent_is_no_problem(world: World, home: Path) -> None:

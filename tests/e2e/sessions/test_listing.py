@@ -16,7 +16,7 @@ import pytest
 from indexerd.errors import UsageError
 from tests.e2e.search import corpus
 from tests.e2e.search.corpus import NOW, Told, Turn
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, stamp, until
 from tests.sessions.opencode_rows import Rows
 
 HOUR = timedelta(hours=1)
@@ -25,8 +25,6 @@ AGENTS = ("pi", "claude", "codex", "opencode")
 
 @dataclass(frozen=True)
 class Made:
-    """A session that was written, as a list should have it."""
-
     id: str
     agent: str
     cwd: str
@@ -36,8 +34,6 @@ class Made:
 
 
 class Home:
-    """A home in which four agents were used, each in its turn, an hour apart."""
-
     def __init__(self, root: Path) -> None:
         self.world = world = World(root.resolve())
         world.install_pi()
@@ -52,7 +48,7 @@ class Home:
         corpus.write(world, told)
         hidden = {told[14].id: {"archived": True}, told[15].id: {"archived": True}}
         self.made = [
-            Made(one.id, one.agent, one.cwd, _stamp(one.at(1)), **hidden.get(one.id, {}))
+            Made(one.id, one.agent, one.cwd, stamp(one.at(1)), **hidden.get(one.id, {}))
             for one in told
         ]
         self._archive(self.made[14], self.made[15])
@@ -67,7 +63,6 @@ class Home:
         rows.run("UPDATE session SET time_archived = time_updated WHERE id = ?", opencode.id)
 
     def _below(self, told: Told, parent: Made) -> None:
-        """A sub-agent of Claude Code's first session, at work when that was."""
         (path,) = (self.world.root / "home/.claude").glob(f"**/{parent.id}.jsonl")
         lines = (json.loads(one) for one in path.read_text().splitlines())
         side = ({**line, "isSidechain": True, "agentId": "a0b1"} for line in lines)
@@ -78,8 +73,6 @@ class Home:
         self.made.insert(1, made)
 
     def listed(self, **filters: Any) -> list[str]:
-        """The contract of `list`, said once more."""
-
         def shown(one: Made) -> bool:
             cwd, since = filters.get("cwd"), filters.get("since")
             return (
@@ -94,13 +87,8 @@ class Home:
         return [one.id for one in newest]
 
 
-def _stamp(moment: Any) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
 @pytest.fixture(scope="module")
 def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """A daemon that has read everything."""
     home = Home(tmp_path_factory.mktemp("listing"))
     with home.world.daemon():
 
@@ -116,7 +104,7 @@ def ids(found: dict[str, Any]) -> list[str]:
     return [row["sessionId"] for row in found["sessions"]]
 
 
-LATE = _stamp(NOW + 7 * HOUR)
+LATE = stamp(NOW + 7 * HOUR)
 FILTERS: list[dict[str, Any]] = [
     {},
     {"agent": "pi"},
@@ -183,24 +171,20 @@ def test_pages_are_stable_while_sessions_are_appended_to(agents: Home) -> None:
 
 
 def _grow(agents: Home, candidates: list[str]) -> str:
-    """Append a turn to the first pi session of these, and wait until the daemon has read it.
-
-    What the session did comes into its row a moment after its time: with its words.
-    """
     one = next(
         made for key in candidates for made in agents.made if (made.id, made.agent) == (key, "pi")
     )
     at = NOW + (20 + len(candidates) % 7) * HOUR
     (path,) = agents.world.pi.glob(f"sessions/*/*_{one.id}.jsonl")
     said = {"role": "user", "content": [{"type": "text", "text": "And?"}]}
-    entry = {"type": "message", "id": "0000feed", "parentId": None, "timestamp": _stamp(at)}
+    entry = {"type": "message", "id": "0000feed", "parentId": None, "timestamp": stamp(at)}
     with path.open("a") as file:
         file.write(
             json.dumps(entry | {"message": said | {"timestamp": at.timestamp() * 1000}}) + "\n"
         )
-    until(lambda: agents.world.row(one.id)["modifiedAt"] == _stamp(at), "the turn")
-    until(lambda: not agents.world.call("status")["textPending"], "its words")
-    agents.made[agents.made.index(one)] = replace(one, modified=_stamp(at))
+    until(lambda: agents.world.row(one.id)["modifiedAt"] == stamp(at), "the turn")
+    until(lambda: not agents.world.call("status")["textPending"], "its words, which come later")
+    agents.made[agents.made.index(one)] = replace(one, modified=stamp(at))
     return one.id
 
 

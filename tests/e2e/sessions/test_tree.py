@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from tests.e2e.world import Session, World, until, wait
+from tests.e2e.world import Session, World, append, iso, until
 
 
 class Forked(Session):
@@ -190,9 +190,8 @@ def test_what_is_not_there_is_named(alive: tuple[World, Forked]) -> None:
         fails(world, UsageError, method, ref=session.id, leaf="")
     for command in ("tree", "path", "context"):
         world.run(command, session.id, "--leaf=", code=2)
-    other = Session(world.sessions)
-    other.turn()
-    until(lambda: world.row(other.id), "another session")
+    other = world.session(turns=1)
+    world.seen(other)
     other.path.unlink()
     until(lambda: world.row(other.id)["gone"], "its end")
     for method in ("tree", "branches", "path", "context"):
@@ -220,21 +219,16 @@ def test_an_odd_tree_is_told_of(running: World) -> None:
 def test_a_line_that_was_taken_on_its_looks_is_read_anew(running: World) -> None:
     """S1.2: a torn line in the middle shows when it is read in full; then it is no entry."""
     session = running.session(turns=1)
-    with session.path.open("ab") as file:
-        file.write(torn(session))
-    last = session.turn()
-    until(lambda: running.row(session.id).get("leafId") == last, "the session")
+    message = {"role": "user", "content": [{"type": "text", "text": "TORN"}], "timestamp": 1}
+    entry = {"type": "message", "id": "0000dead", "parentId": session.last, "timestamp": iso()}
+    append(session.path, entry | {"message": message})
+    data = session.path.read_bytes()
+    session.path.write_bytes(data.replace(b'"TORN"', b'"TO'))
+    session.turn()
+    running.seen(session)
     nodes = running.call("tree", ref=session.id)["nodes"]
     assert "0000dead" not in [node["id"] for node in nodes]
     assert len(nodes) == 4
-
-
-def torn(session: Session) -> bytes:
-    entry = {"type": "message", "id": "0000dead", "parentId": session.last}
-    entry["timestamp"] = "2026-11-21T10:00:00.000Z"
-    message = {"role": "user", "content": [{"type": "text", "text": "TORN"}], "timestamp": 1}
-    line = json.dumps(entry | {"message": message}, separators=(",", ":"))
-    return line.replace('"TORN"', '"TO').encode() + b"\n"
 
 
 def test_a_prompt_with_a_huge_picture_is_shown_and_copied(running: World) -> None:
@@ -242,9 +236,9 @@ def test_a_prompt_with_a_huge_picture_is_shown_and_copied(running: World) -> Non
     session = running.session()
     picture = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
     words = {"type": "text", "text": "Which quokka is this?"}
-    asked = session.entry("message", message={"role": "user", "content": [picture, words]})
-    last = session.say("assistant", "It is Kevin.", stopReason="stop")
-    until(lambda: running.row(session.id).get("leafId") == last, "the session")
+    asked = session.said("user", picture, words)
+    session.answer("It is Kevin.")
+    running.seen(session)
     tree = running.call("tree", ref=session.id)
     assert (tree["nodes"][0]["role"], tree["nodes"][0]["text"]) == ("user", words["text"])
     context = running.call("context", ref=session.id)
@@ -261,8 +255,8 @@ def test_an_extension_gets_its_records(running: World) -> None:
     session = running.session(turns=1)
     for kind, number in (("mine", 1), ("other", 2), ("mine", 3)):
         session.entry("custom", customType=kind, data={"n": number})
-    last = session.turn()
-    until(lambda: running.row(session.id).get("leafId") == last, "the session")
+    session.turn()
+    running.seen(session)
     found = running.call("path", ref=session.id, customType="mine")["entries"]
     assert [one["data"] for one in found] == [{"n": 1}, {"n": 3}]
     shown = running.call("context", ref=session.id)["messages"]
@@ -282,7 +276,7 @@ def test_a_hand_built_tree_is_what_it_was_built_as(running: World) -> None:
     for number in range(3000):
         session.entry("custom", customType="deep", data={"n": number})
     leaf = session.entry("hologram", shape="cube")
-    wait(running, session.id, leafId=leaf)
+    running.seen(session)
     nodes = running.call("tree", ref=session.id)["nodes"]
     shown = {one["id"]: one for one in nodes}
     assert [one["id"] for one in nodes if one["depth"] == 0] == [root, orphan]
@@ -310,7 +304,7 @@ def test_labels_model_and_thinking_level_follow_the_path(running: World) -> None
     session.entry("label", targetId=first)
     session.last = fork
     leaf = session.say("user", "Three.")
-    wait(running, session.id, leafId=leaf)
+    running.seen(session)
     nodes = {one["id"]: one for one in running.call("tree", ref=session.id)["nodes"]}
     assert "label" not in nodes[first]
     for tip, model in ((leaf, "old"), (left, "new")):

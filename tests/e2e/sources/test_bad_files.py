@@ -46,8 +46,7 @@ def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> No
     """F14, S0.34: createdAt goes along, and without caches nothing is paid for again."""
     world.scripted()
     other = world.root / "other/agent"
-    world.config.parent.mkdir(parents=True)
-    world.config.write_text(f'[agents.pi]\nroots = ["{world.pi}", "{other}"]\n')
+    world.configure(f'[agents.pi]\nroots = ["{world.pi}", "{other}"]\n')
     session = world.session(turns=5)
     world.run("run", "--once")
     first = world.meta(session.id)

@@ -53,7 +53,6 @@ pytestmark = [
 
 
 def changes(name: str, given: str, error: str | None) -> bool:
-    """Whether a file is other than before, or may become so, or others must wait for it."""
     if name in OPENS.split(","):
         wrote = name == "creat" or FOR_WRITING.search(given)
         return bool(wrote) and not error and "-wal" not in given
@@ -63,7 +62,6 @@ def changes(name: str, given: str, error: str | None) -> bool:
 
 
 def judged(trace: Path, theirs: tuple[str, ...], metas: str) -> tuple[set[str], bool, set[str]]:
-    """What was opened of the agents' files, whether meta files were written, and trespasses."""
     opened, ours, trespasses = set[str](), False, set[str]()
     for line in trace.read_text("utf-8", "replace").splitlines():
         if found := CALL.match(line):

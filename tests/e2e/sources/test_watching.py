@@ -5,7 +5,6 @@ Scans are far apart here, so that what is seen in time was seen for a hint, and 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -19,7 +18,7 @@ import pytest
 
 from indexerd.errors import IndexerdError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, ends_well, logged, until
+from tests.e2e.world import Session, World, ends_well, hooked, logged, until
 from tests.sessions.opencode_rows import Rows
 
 pytestmark = [
@@ -29,12 +28,6 @@ pytestmark = [
 
 NAMESPACE = ["unshare", "-Ur"]
 LIMIT = Path("/proc/sys/user/max_inotify_instances")
-
-
-def said(world: World, event: str) -> list[dict[str, Any]]:
-    path = world.state / "log.jsonl"
-    lines = map(json.loads, path.read_text().splitlines() if path.exists() else ())
-    return [line for line in lines if line["event"] == event]
 
 
 def watches(world: World) -> dict[str, Any]:
@@ -184,8 +177,7 @@ signal.signal(signal.SIGUSR1, end)
 
 def test_a_dead_watcher_is_replaced_and_five_are_the_end(world: World) -> None:
     """W4: a thread that died is made anew, and the log says so; five in five minutes: exit 1."""
-    (world.root / "sitecustomize.py").write_text(KILLER)
-    world.env["PYTHONPATH"] = f"{world.root}:{world.env['PYTHONPATH']}"
+    hooked(world, KILLER)
     session = world.session(turns=1)
     with world.daemon() as process:
         until(lambda: world.row(session.id), "the session")

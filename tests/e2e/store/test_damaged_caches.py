@@ -36,8 +36,6 @@ PLACES = [
 
 
 class Template:
-    """Sessions that were described, and the caches of two daemons that knew them."""
-
     def __init__(self, root: Path) -> None:
         self.world = World(root)
         self.world.install_pi()
@@ -75,7 +73,6 @@ class Template:
         return all(one.path.name.encode() in log for one in self.words.values())
 
     def told(self) -> Any:
-        """What the daemon tells of every session."""
         call = self.world.call
         rows = {one["sessionId"]: one for one in call("list", limit=100)["sessions"]}
         found = []
@@ -90,13 +87,11 @@ class Template:
         return [sorted(rows), found]
 
     def fresh(self, how: str) -> Path:
-        """Caches as they were left."""
         shutil.rmtree(self.world.state, ignore_errors=True)
         shutil.copytree(self.left[how], self.world.state)
         return self.world.state
 
     def comes_to_it(self, why: str) -> None:
-        """Start a daemon, and see that it tells all there is, without a call of a model."""
         with self.world.daemon() as process:
             until(self._tells, f"all that was known, after {why}")
             assert self.world.call("status")["problems"] == [], why
@@ -114,40 +109,33 @@ class Template:
 
 @pytest.fixture(scope="module")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
-    """Made once: only the caches are another for each damage."""
     return Template(tmp_path_factory.mktemp("caches"))
 
 
 def flip(data: bytearray, dice: random.Random) -> None:
-    """Change some bytes anywhere."""
     for _ in range(dice.choice([1, 8, 64])):
         data[dice.randrange(len(data))] ^= dice.randrange(1, 256)
 
 
 def zero(data: bytearray, dice: random.Random) -> None:
-    """Leave a page empty."""
     at = dice.randrange(-(-len(data) // PAGE)) * PAGE
     data[at : at + PAGE] = bytes(len(data[at : at + PAGE]))
 
 
 def head(data: bytearray, _: random.Random) -> None:
-    """Change what a file says of itself."""
     data[:100] = b"not a database".ljust(100)[: len(data)]
 
 
 def double(data: bytearray, dice: random.Random) -> None:
-    """Write one page over another."""
     first, other = (dice.randrange(max(1, len(data) // PAGE)) * PAGE for _ in range(2))
     data[other : other + PAGE] = data[first : first + PAGE]
 
 
 def cut(data: bytearray, dice: random.Random) -> None:
-    """Lose the end."""
     del data[dice.randrange(len(data)) :]
 
 
 def empty(data: bytearray, _: random.Random) -> None:
-    """Lose everything."""
     data.clear()
 
 
@@ -156,7 +144,6 @@ ALL = list(product(PLACES, DAMAGES))
 
 
 def damaged(template: Template, number: int) -> None:
-    """One damage, all of which follows from its number."""
     dice = random.Random(number)
     (how, name), damage = ALL[number % len(ALL)]
     path = template.fresh(how) / name
