@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
+from traceback import clear_frames
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -172,6 +173,7 @@ class TextIndex:
             code = error and (error[1] or error[2])
             if error and code != str(errno.ENOENT):
                 self._lose()
+                clear_frames(bad.__traceback__)  # whoever keeps the error must not keep the writer
                 why = "a write failed" if error[3] else "another process writes to it"
                 why = os.strerror(int(code)) if code else why
                 raise WriteError(f"the index cannot be used now: {why}") from bad
