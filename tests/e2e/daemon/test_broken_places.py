@@ -34,10 +34,13 @@ def fill(place: Path) -> Path:
     return ballast
 
 
-@pytest.mark.skipif(
+mounts = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None,
     reason="mounting a tmpfs needs root on Linux, and unshare",
 )
+
+
+@mounts
 def test_a_full_state_directory(world: World) -> None:
     """A3, M15, S0.36: books, ledger, catalog and log cannot grow: the daemon does not end.
 
@@ -77,6 +80,29 @@ def test_a_full_state_directory(world: World) -> None:
         assert process.poll() is None
     assert Counter(one["session"] for one in world.calls()) == {old.id: 2, new.id: 1}
     assert booked >= len(world.calls())
+
+
+@mounts
+def test_a_full_meta_directory(world: World) -> None:
+    """A3: the old meta file stays whole, `status` says why; the answer is written once it can be.
+
+    For that no model is asked again.
+    """
+    world.scripted()
+    session = world.session(turns=5)
+    with world.daemon(under=on_a_small_disk(world.metas, "64k")) as process:
+        world.metas = Path(f"/proc/{process.pid}/root{world.metas}")
+        old = world.wait_meta(session.id)
+        names = sorted(os.listdir(world.metas))
+        ballast = fill(world.metas)
+        session.talk(5)
+        until(lambda: "write_failed" in problems(world), "the problem in the status")
+        assert world.meta(session.id) == old
+        assert sorted(os.listdir(world.metas)) == sorted([*names, ballast.name])
+        ballast.unlink()
+        world.wait_meta(session.id, lambda meta: meta["userMessageCount"] == 10)
+        until(lambda: not problems(world), "the end of the problem")
+    assert [one["session"] for one in world.calls()] == [session.id] * 2
 
 
 def answers(world: World) -> bool:

@@ -12,12 +12,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.world import World, ends_well, until
+from tests.e2e.world import World, ends_well, hooked, scanned, until
 
 pytestmark = pytest.mark.faults
 
@@ -35,6 +36,48 @@ def test_signals_end_reload_and_clean_up(world: World) -> None:
         world.configure("min_new_user_messages = 3\n")
         process.send_signal(signal.SIGHUP)
         world.wait_meta(session.id)
+
+
+AHEAD = """\
+import os, time
+
+def ahead(own=time.time):
+    return own() + (0 if os.path.exists(os.environ["SET_BACK"]) else 86_400)
+
+time.time = ahead
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc counts what is read")
+def test_the_clock_is_set_back(world: World) -> None:
+    """V8: by a day, with a session from what now is tomorrow: no stall, and no reading for ever."""
+    back = world.root / "back"
+    world.env["SET_BACK"] = str(back)
+    hooked(world, AHEAD)
+    tomorrow = datetime.now(UTC) + timedelta(days=1)
+    with world.daemon() as process:
+        old, late = world.session(turns=5), world.session(turns=1)
+        said = {"role": "user", "content": [{"type": "text", "text": "word " * 200_000}]}
+        late.entry("message", message=said, timestamp=tomorrow.isoformat())
+        os.utime(late.path, (tomorrow.timestamp(),) * 2)
+        world.wait_meta(old.id)
+        back.touch()
+        new = world.session(turns=5)
+        world.wait_meta(new.id)
+        old.talk(5)
+        world.wait_meta(old.id, lambda meta: meta["userMessageCount"] == 10)
+        until(lambda: not world.call("status")["textPending"], "the words")
+        times = [row["modifiedAt"] for row in world.call("list")["sessions"]]
+        assert times == sorted(times, reverse=True)
+        assert world.call("list")["sessions"][0]["sessionId"] == late.id
+        read = _bytes_read(process.pid)
+        scanned(world, 3)
+        print("READ", _bytes_read(process.pid) - read, late.path.stat().st_size)
+        assert _bytes_read(process.pid) - read < late.path.stat().st_size
+
+
+def _bytes_read(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/io").read_text().split()[1])
 
 
 def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:

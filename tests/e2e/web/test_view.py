@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from tests.e2e.web.view import alive, announced, config, free_port
-from tests.e2e.world import World, until
+from tests.e2e.world import World, hooked, until
 
 pytestmark = pytest.mark.faults
 
@@ -42,6 +42,37 @@ def test_the_daemon_keeps_the_view_running(world: World) -> None:
         daemon.send_signal(signal.SIGHUP)
         until(lambda: not alive(told["pid"]), "the view's end")
         assert announced(world) is None
+
+
+STARTS = """\
+import os, sys
+
+def note(event, args):
+    if event.startswith(("subprocess.", "os.exec", "os.fork", "os.posix_spawn", "os.system")):
+        with open(os.environ["STARTED"], "a") as file:
+            file.write(f"{os.getpid()} {event}\\n")
+
+sys.addaudithook(note)
+"""
+
+
+def test_the_view_starts_no_program(world: World) -> None:
+    """W12: whatever page is opened, no agent's program runs, nor any other."""
+    session = world.session(3)
+    config(world, f"127.0.0.1:{free_port()}")
+    started = world.root / "started"
+    world.env["STARTED"] = str(started)
+    hooked(world, STARTS)
+    with world.daemon() as daemon:
+        told = until(lambda: announced(world), "the view's start")
+        with httpx2.Client(follow_redirects=True) as browser:
+            browser.get(world.run("web", "--json", session.id)["link"])
+            for page in ("", "/document", "/sent", "/family", "/export"):
+                assert browser.get(f"{told['url']}/s/{session.id}{page}").is_success, page
+            assert browser.get(f"{told['url']}/?q=widget").is_success
+        by = {int(line.split()[0]) for line in started.read_text().splitlines()}
+    assert daemon.pid in by  # which started the view
+    assert told["pid"] not in by
 
 
 @pytest.mark.parametrize("beside", [False, True])
