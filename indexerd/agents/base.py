@@ -8,11 +8,10 @@ agent keeps in a database reaches its adapter as lines of JSON, made by `sources
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
-from typing import Self
 
 import msgspec
 from msgspec import field
@@ -60,28 +59,7 @@ class ContextUse(msgspec.Struct, array_like=True, frozen=True):
     window: int = 0
 
 
-class Int32(array):  # type: ignore[type-arg] # not generic at run time
-    """Numbers that are stored as bytes."""
-
-    code = "i"
-
-    def __new__(cls, held: Iterable[int] | bytes = b"") -> Self:  # noqa: D102 - fixes the type code
-        return super().__new__(cls, cls.code, held)
-
-
-class UInt32(Int32):
-    """The same without a sign."""
-
-    code = "I"
-
-
-class UInt64(Int32):
-    """The same, for places in files."""
-
-    code = "Q"
-
-
-class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
+class Tree(msgspec.Struct, eq=False, dict=True):
     """Entries in arrays, a row for each in file order, and the facts that adapters set.
 
     What surprised us, and is handled: ids repeat in one file (the last one wins); parents can name
@@ -94,11 +72,11 @@ class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
     header: Header | None = None
     foreign: bool = False  # the first record shows that this is no session (S1.3)
     ids: list[str] = field(default_factory=list)
-    parents: Int32 = field(default_factory=Int32)
-    offsets: UInt64 = field(default_factory=UInt64)
-    lengths: UInt64 = field(default_factory=UInt64)
+    parents: array[int] = field(default_factory=lambda: array("i"))
+    offsets: array[int] = field(default_factory=lambda: array("Q"))
+    lengths: array[int] = field(default_factory=lambda: array("Q"))
     codes: bytearray = field(default_factory=bytearray)  # packed (events.py)
-    ordinals: UInt32 = field(default_factory=UInt32)  # places among the file's objects
+    ordinals: array[int] = field(default_factory=lambda: array("I"))  # among the file's objects
     late: dict[int, str] = field(default_factory=dict)  # row -> a parent that was not there yet
     repeats: bool = False  # an id came again
     seen: int = 0  # JSON objects other than headers
@@ -121,7 +99,7 @@ class Tree(msgspec.Struct, array_like=True, eq=False, dict=True):
     tokens: tuple[int, int, int, int] | None = None  # input, output, cache: where the agent sums
     context: ContextUse = ContextUse()
     split_answers: bool = False  # one answer of the model is several entries
-    memory: bytes = b""  # what the adapter remembers between blocks, in its own encoding
+    memory: object = None  # what the adapter remembers between blocks
 
     def __len__(self) -> int:
         return len(self.ids)

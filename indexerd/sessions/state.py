@@ -3,17 +3,17 @@
 Adapters fill the tree (agents/base.py); everything here is a question. A row is an entry's number
 in file order; its ordinal counts the file's other JSON objects too, except headers. Texts stay in
 the file: a row knows its offset and length, and whoever needs the words reads that line alone.
-Where a history begins in another file, its rows come first, and `parts` says which rows stand
+Where a history begins in another file, its rows come first, and `borrowed_files` says which stand
 where. Counts are those of the path, so they fall as well as rise.
 """
 
 from __future__ import annotations
 
 from array import array
+from copy import copy
 from itertools import takewhile
 from typing import Any
 
-import msgspec
 from msgspec import field
 from msgspec.structs import replace
 
@@ -31,15 +31,15 @@ _IS_COMPACTION = bytes(packed & KIND_MASK == Kind.COMPACTION for packed in range
 
 
 class SessionState(Tree):
-    """A session's tree, and where its history stands. All of it is stored (`encode`) but `file`."""
+    """A session's tree, and where its history stands."""
 
-    parts: list[tuple[int, bytes]] = field(default_factory=list)  # rows before which, and file
+    borrowed_files: list[tuple[int, str]] = field(default_factory=list)  # before which rows, whose
     wants: str = ""  # the thread whose file holds more of its history, and was not found
     barred: bool = False  # more of its history is in a file that the user excluded
 
     def borrowed(self, path: str) -> None:
         """All rows so far stand in another file: what follows is this file's own, or another's."""
-        self.parts.append((len(self.ids), path.encode("utf-8", "surrogateescape")))
+        self.borrowed_files.append((len(self.ids), path))
         self.header, self.seen = None, 0
 
     # -- the tree ------------------------------------------------------------------------
@@ -51,11 +51,6 @@ class SessionState(Tree):
     def file_of(self, row: int) -> str:
         """The file in which a row stands."""
         return next((path for end, path in self.borrowed_files if row < end), self.file)
-
-    @property
-    def borrowed_files(self) -> list[tuple[int, str]]:
-        """Files in which the history begins, each with the row before which its rows end."""
-        return [(end, path.decode("utf-8", "surrogateescape")) for end, path in self.parts]
 
     def id(self, row: int) -> str:
         """The id of a row."""
@@ -179,37 +174,10 @@ class SessionState(Tree):
 
     def still(self, leaf: int | None = None) -> SessionState:
         """A copy that stays as it is while the session goes on, seen from a leaf of choice."""
-        copy = replace(self, leaf=self.leaf if leaf is None else leaf)
+        still = replace(self, leaf=self.leaf if leaf is None else leaf)
         for name in self.__struct_fields__:
             held: Any = getattr(self, name)
             if isinstance(held, list | dict | array | bytearray):
-                kind: Any = type(held)
-                setattr(copy, name, kind(held))
-        copy.__dict__["index"] = dict(self.index)
-        return copy
-
-    def encode(self) -> bytes:
-        """The state as bytes, to be stored."""
-        return _encoder.encode(replace(self, file=""))
-
-    @classmethod
-    def decode(cls, data: bytes, file: str = "") -> SessionState:
-        """The reverse of `encode`; ValueError for bytes that are not one."""
-        try:
-            state = _decoder.decode(data)
-        except msgspec.DecodeError as bad:
-            raise ValueError(f"not a session state: {bad}") from None
-        arrays = (state.parents, state.offsets, state.lengths, state.codes, state.ordinals)
-        fit = all(len(one) == len(state.ids) for one in arrays)
-        if not fit or not NOWHERE <= state.leaf < len(state.ids):
-            raise ValueError("not a session state: its parts do not fit together")
-        state.file = file
-        return state
-
-
-def _numbers(kind: type, held: Any) -> Any:
-    return kind(held)
-
-
-_encoder = msgspec.msgpack.Encoder(enc_hook=array.tobytes)
-_decoder = msgspec.msgpack.Decoder(SessionState, dec_hook=_numbers)
+                setattr(still, name, copy(held))
+        still.__dict__["index"] = dict(self.index)
+        return still

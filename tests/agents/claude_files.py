@@ -18,10 +18,8 @@ FILE = "/home/u/.claude/projects/-w/s1.jsonl"
 MISSING = "(the key is not written)"
 
 
-def state_of(
-    data: bytes, *, file: str = FILE, cuts: Iterable[int] = (), asleep: bool = False
-) -> SessionState:
-    """Feed a file's bytes in pieces; `asleep`: the state is stored and loaded between them."""
+def state_of(data: bytes, *, file: str = FILE, cuts: Iterable[int] = ()) -> SessionState:
+    """Feed a file's bytes in pieces."""
     state, buffer = SessionState(file), LineBuffer()
     for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
         for found in buffer.feed(data[start:stop]):
@@ -29,8 +27,6 @@ def state_of(
                 scan_oversize(ADAPTER, state, found)
             else:
                 scan(state, found.data, found.offset)
-            if asleep:
-                state = SessionState.decode(state.encode(), file)
     return state
 
 

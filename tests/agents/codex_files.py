@@ -93,9 +93,8 @@ def state_of(
     cuts: Iterable[int] = (),
     file: str = FILE,
     state: SessionState | None = None,
-    stored: bool = False,
 ) -> SessionState:
-    """Feed a file's bytes in pieces; `stored` encodes and decodes the state between them."""
+    """Feed a file's bytes in pieces."""
     data, buffer = b"".join(lines), LineBuffer()
     state = state or SessionState(file)
     for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
@@ -104,8 +103,6 @@ def state_of(
                 scan_oversize(codex.ADAPTER, state, found)
             else:
                 codex.scan(state, found.data, found.offset)
-            if stored:
-                state = SessionState.decode(state.encode(), file)
     return state
 
 

@@ -111,7 +111,7 @@ def _taken(agent: str, first: bytes, data: bytes) -> None:
         "/s/rollout-2026-01-01T00-00-00-0199c3f2-0000-7000-8000-00000000000a.jsonl"
     )
     ADAPTERS[agent].scan(state, whole, 0)
-    state.encode().decode("latin-1")
+    msgspec.msgpack.encode(state, enc_hook=bytes)  # no half characters
     card = info_of(state, agent=agent, path="/s.jsonl", mtime_ms=1, since=None)
     if card is not None:
         msgspec.msgpack.decode(msgspec.msgpack.encode(card), type=type(card))

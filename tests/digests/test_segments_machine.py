@@ -88,11 +88,6 @@ class Session(RuleBasedStateMachine):
         assert chain(self.state, rows, self.segments()) == [*had, made]
 
     @rule()
-    def restart(self) -> None:
-        """The ledger's bytes are read again."""
-        self.state = SessionState.decode(self.state.encode())
-
-    @rule()
     def summed_up_elsewhere(self) -> None:
         """The summary of a branch that was left is no part of any chain."""
         rows = message_rows(self.state)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.agents.base import ContextUse
-from indexerd.events import Header, Kind, Turn, code
-from indexerd.sessions.state import NOWHERE, SessionState
+from indexerd.events import Kind, Turn, code
+from indexerd.sessions.state import SessionState
 
 USER, TOOL = code(Kind.USER, message=True), code(Kind.TOOL)
 ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
@@ -69,25 +67,3 @@ def test_a_count_falls_when_the_leaf_moves_back() -> None:
     assert state.new_user_messages("c") == 1
     state.move_leaf(None)
     assert (state.leaf_id, state.path(), state.turn) == (None, [], Turn.OPEN)
-
-
-def test_all_of_it_is_stored() -> None:
-    """A state is the same once it was stored; damaged bytes are told from others."""
-    state = built([("a", "late", USER), ("late", None, ANSWER)])
-    state.header = Header("id", "/w", "", 3)
-    state.first_user, state.labels, state.context = "Hello", {"a": "x"}, ContextUse(5, 1, 9)
-    state.borrowed("/other\udcff.jsonl")
-    state.marks["turn"] = 1
-    state.memory = b"\x80"
-    stored = state.encode()
-    again = SessionState.decode(stored, "/t.jsonl")
-    assert again.encode() == stored
-    assert (again.file, again.path(), again.leaf_id) == ("/t.jsonl", state.path(), "turn")
-    assert (again.file_of(0), again.context.used) == ("/other\udcff.jsonl", 5)
-    for bad in (b"", stored[:-1], stored + b"x", SessionState().encode()[:5]):
-        with pytest.raises(ValueError, match="not a session state"):
-            SessionState.decode(bad)
-    state.leaf = 7
-    with pytest.raises(ValueError, match="fit together"):
-        SessionState.decode(state.encode())
-    assert SessionState.decode(SessionState().encode()).leaf == NOWHERE

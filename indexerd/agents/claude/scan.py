@@ -35,8 +35,6 @@ import re
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from indexerd.agents.base import NOWHERE, PATH_MAX, PROMPT, PROMPTED, WORD_MAX, Tree
 from indexerd.agents.claude.human import OTHER, Said, plan_of, preview, said
 from indexerd.agents.claude.lines import Line, blocks, decode
@@ -60,16 +58,12 @@ _TITLE_LINES = {
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
-_encode = msgspec.msgpack.Encoder().encode
-_recall = msgspec.msgpack.Decoder(Memory).decode
-
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
     scanner = _Scanner(tree)
     for line, offset, text in scan_lines(tree, data, base, decode):
         scanner.take(line, offset, len(text), text)
-    tree.memory = _encode(scanner.memory)
 
 
 def parent_of(file: str) -> str:
@@ -83,7 +77,8 @@ class _Scanner:
 
     def __init__(self, tree: Tree) -> None:
         self._tree = tree
-        self.memory = _recall(tree.memory) if tree.memory else Memory()
+        held = tree.memory
+        self.memory = tree.memory = held if isinstance(held, Memory) else Memory()
         self._stem = scrub(tree.file.rpartition("/")[2].removesuffix(".jsonl"))
         tree.split_answers = True
 

@@ -62,7 +62,7 @@ class Prompt(msgspec.Struct, array_like=True):
     turn: int
 
 
-class Memory(msgspec.Struct, omit_defaults=True):
+class Memory(msgspec.Struct):
     """What the scan remembers from one block of lines to the next; rows, -1 is none."""
 
     # the tree

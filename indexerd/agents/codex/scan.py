@@ -69,7 +69,7 @@ _PROGRAM = code(Kind.CUSTOM, message=True)
 _Sums = tuple[int, int, int]  # tokens given, of these from a cache, made
 
 
-class Memory(msgspec.Struct, omit_defaults=True):
+class Memory(msgspec.Struct):
     """What is remembered of one file; a file that goes on another's history begins anew."""
 
     start: int = 0  # the first row of this file
@@ -100,16 +100,12 @@ class Memory(msgspec.Struct, omit_defaults=True):
     aborted: bool = False  # a notice of an interruption came since
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_recall = msgspec.msgpack.Decoder(Memory).decode
-
-
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at file offset `base`."""
     scanner = _Scanner(tree)
     for line, offset, text in scan_lines(tree, data, base, lines.decode):
         scanner.take(line, offset, len(text), text)
-    tree.memory = _encode(scanner.memory)
+    tree.memory = scanner.memory
 
 
 class _Scanner:
@@ -117,7 +113,7 @@ class _Scanner:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self.memory = _recall(tree.memory) if tree.memory else Memory()
+        self.memory = tree.memory if isinstance(tree.memory, Memory) else Memory()
 
     def take(self, line: Line, offset: int, length: int, text: bytes) -> None:
         """Take in one line; what makes no row of it counts as an object all the same."""

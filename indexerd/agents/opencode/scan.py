@@ -26,7 +26,7 @@ _ATTACHED = "[Attached "  # what a copy of a prompt has in the place of its pict
 _SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
 
 
-class Memory(msgspec.Struct, omit_defaults=True):
+class Memory(msgspec.Struct):
     """What must be known of earlier lines."""
 
     child: bool = False  # a sub-agent's session
@@ -43,13 +43,10 @@ class Memory(msgspec.Struct, omit_defaults=True):
     leaf: str | None = None  # then: the newest message that is not hidden
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_recall = msgspec.msgpack.Decoder(Memory).decode
-
-
 def scan(tree: Tree, data: bytes, base: int) -> None:
     """Take in whole lines that stand at offset `base`."""
-    memory = _recall(tree.memory) if tree.memory else Memory()
+    held = tree.memory
+    memory = tree.memory = held if isinstance(held, Memory) else Memory()
     for line, offset, text in scan_lines(tree, data, base, parse_object):
         if tree.header is None:
             _header(tree, memory, line)
@@ -58,7 +55,6 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
         elif line.get("type") != "session":
             tree.seen += 1
     tree.unsettled = len(tree) - memory.unsettled if memory.unsettled >= 0 else 0
-    tree.memory = _encode(memory)
 
 
 def _header(tree: Tree, memory: Memory, line: Fields) -> None:
