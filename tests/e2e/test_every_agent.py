@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,7 @@ def shown(world: World, **params: Any) -> list[str]:
     return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
 
 
-def test_a_session_of_claude_code_is_followed_and_outlives_its_file(
-    world: World, home: Path
-) -> None:
+def test_a_session_of_claude_code_outlives_its_file(world: World, home: Path) -> None:
     """S0.6, S0.31: counted, indexed once, named, and still there when the client cleaned up."""
     session = ClaudeSession(home)
     with world.daemon():
@@ -103,6 +101,7 @@ def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: P
         asked = [chat(rows, "ses_one", f"Step {n}") for n in range(5)]
         row = wait(world, "ses_one", userMessageCount=5, newUserMessages=0)
         assert row["sessionFile"] == str(rows.path)
+        assert row["resume"] == "cd /w && opencode --session ses_one"
         meta = until(lambda: world.meta("ses_one", "opencode"), "the meta file")
         assert meta["sessionFile"] == str(rows.path)
         assert until(lambda: hit_by(world, '"Step 3"'), "its words") == {"ses_one"}
@@ -138,28 +137,17 @@ def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None
         wait(world, thread.id, state="archived")
         thread.path.unlink()
         wait(world, thread.id, gone=True)
-        told = [one for one in heard(events) if one["sessionId"] == thread.id]
+        told = []
+        while not told or told[-1]["event"] != "session.removed":
+            told.append(next(events))
+        told = [one for one in told if one["sessionId"] == thread.id]
     assert told[0]["event"] == "session.created"
     assert told[-1]["event"] == "session.removed"
     assert told[-1]["sessionFile"] == str(thread.path)
+    states = ["idle", "active", "idle", "compacted", "archived", "deleted"]
     lives = [(one["previousState"], one["state"]) for one in told if "previousState" in one]
-    assert lives == [
-        ("idle", "active"),
-        ("active", "idle"),
-        ("idle", "compacted"),
-        ("compacted", "archived"),
-        ("archived", "deleted"),
-    ]
+    assert lives == [*pairwise(states)]
     assert [one["event"] for one in told].count("session.compacted") == 1
-
-
-def heard(events: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    told = []
-    for event in events:
-        told.append(event)
-        if event["event"] == "session.removed":
-            break
-    return told
 
 
 def test_a_store_that_is_not_understood_disables_only_itself(world: World, home: Path) -> None:

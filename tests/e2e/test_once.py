@@ -29,11 +29,8 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
     due = {header_id(row): row for row in rows if int(str(row["n_user"])) >= 5}
     assert set(due) == set(report["indexed"])
     assert {f"{key}.meta.json" for key in due} == {one.name for one in world.metas.iterdir()}
-    assert (len(rows), len(rows) - len(due), []) == (
-        report["sessions"],
-        report["skipped"],
-        report["failed"],
-    )
+    counts = report["sessions"], report["skipped"], report["failed"]
+    assert counts == (len(rows), len(rows) - len(due), [])
     for session_id, row in due.items():
         meta = world.meta(session_id)
         assert meta is not None
@@ -84,7 +81,7 @@ def test_sessions_without_an_answer_or_a_header_get_no_meta_file(world: World) -
     mute = world.session()
     for _ in range(6):
         mute.say("user", " ")
-        mute.say("assistant", "", stopReason="stop")
+        mute.answer("")
     report = world.run("run", "--once", "--json", code=None)
     assert report["indexed"] == []
     assert [{"sessionId": mute.id, "kind": "session_empty"}] == report["failed"]
@@ -137,16 +134,11 @@ def test_old_sessions_stay_on_this_machine(world: World) -> None:
     old = world.session(turns=0)
     for number in range(5):
         stamp = 1_600_000_000_000 + number
-        old.entry(
-            "message", message={"role": "user", "content": f"Ask {number}", "timestamp": stamp}
-        )
-        answer = {"role": "assistant", "content": "Yes.", "timestamp": stamp, "stopReason": "stop"}
-        old.entry("message", message=answer)
+        old.say("user", f"Ask {number}", timestamp=stamp)
+        old.answer("Yes.", timestamp=stamp)
     new = world.session(turns=5)
     report = world.run("run", "--once", "--json")
     assert {old.id, new.id} == set(report["indexed"])
-    assert [(world.meta(one.id) or {})["model"] for one in (old, new)] == [
-        "local/extractive",
-        "scripted/test",
-    ]
+    models = [(world.meta(one.id) or {})["model"] for one in (old, new)]
+    assert models == ["local/extractive", "scripted/test"]
     assert len(world.calls()) == 1

@@ -248,11 +248,13 @@ class World:
 
     # -- looking -------------------------------------------------------------------------
 
-    def meta(self, session_id: str, agent: str = "pi") -> dict[str, Any] | None:
+    def meta_path(self, session_id: str, agent: str = "pi") -> Path:
         elsewhere = self.root / "data/indexerd/sessions-meta" / agent
-        path = (self.metas if agent == "pi" else elsewhere) / f"{session_id}.meta.json"
+        return (self.metas if agent == "pi" else elsewhere) / f"{session_id}.meta.json"
+
+    def meta(self, session_id: str, agent: str = "pi") -> dict[str, Any] | None:
         try:
-            found: dict[str, Any] = json.loads(path.read_bytes())
+            found: dict[str, Any] = json.loads(self.meta_path(session_id, agent).read_bytes())
         except (FileNotFoundError, ValueError):
             return None
         return found

@@ -50,13 +50,11 @@ class Rows:
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """A connection for one commit."""
         with closing(sqlite3.connect(self.path)) as db, db:
             db.execute("PRAGMA synchronous = OFF")
             yield db
 
     def run(self, statement: str, *given: Any) -> None:
-        """One statement."""
         with self.writing() as db:
             db.execute(statement, given)
 
@@ -66,99 +64,48 @@ class Rows:
         return self._now
 
     def session(self, session_id: str, **more: Any) -> str:
-        """Insert a session; returns its path."""
-        now = self.tick()
-        held = {
-            "project_id": "p",
-            "directory": "/work/demo",
-            "title": "A title",
-            "version": "1.18.33",
-            "time_created": now,
-            "time_updated": now,
-        }
-        self._insert("session", held | {"id": session_id} | more)
-        return f"{self.path}/{session_id}"
+        known = {"project_id": "p", "directory": "/work/demo", "title": "A title"}
+        return self._session("session", session_id, known | {"version": "1.18.33"} | more)
 
     def session_2(self, session_id: str, **more: Any) -> str:
-        """Insert a session of version 2; returns its path."""
+        known = {"directory": "/work/two", "title": "Two", "version": "2.0.12"}
+        return self._session("session_v2", session_id, known | more)
+
+    def _session(self, table: str, session_id: str, held: dict[str, Any]) -> str:
         now = self.tick()
-        held = {
-            "directory": "/work/two",
-            "title": "Two",
-            "version": "2.0.12",
-            "time_created": now,
-            "time_updated": now,
-        }
-        self._insert("session_v2", held | {"id": session_id} | more)
+        self._insert(table, {"id": session_id, "time_created": now, "time_updated": now} | held)
         return f"{self.path}/{session_id}"
 
     def message(self, session_id: str, message_id: str, role: str, **data: Any) -> int:
         """Insert a message; returns its time."""
-        at = data.pop("at", None) or self.tick()
+        at: int = data.pop("at", None) or self.tick()
         held = {"role": role, "time": {"created": at}} | data
-        self._insert(
-            "message",
-            {
-                "id": message_id,
-                "session_id": session_id,
-                "time_created": at,
-                "time_updated": at,
-                "data": json.dumps(held),
-            },
-        )
+        self._dated("message", at, held, id=message_id, session_id=session_id)
         return at
 
     def part(self, session_id: str, message_id: str, part_id: str, **data: Any) -> None:
-        """Insert a part."""
-        at = self.tick()
-        self._insert(
-            "part",
-            {
-                "id": part_id,
-                "message_id": message_id,
-                "session_id": session_id,
-                "time_created": at,
-                "time_updated": at,
-                "data": json.dumps(data),
-            },
-        )
+        named = {"id": part_id, "message_id": message_id, "session_id": session_id}
+        self._dated("part", self.tick(), data, **named)
+
+    def _dated(self, table: str, at: int, data: dict[str, Any], **held: Any) -> None:
+        times = {"time_created": at, "time_updated": at}
+        self._insert(table, held | times | {"data": json.dumps(data)})
 
     def said(self, session_id: str, message_id: str, role: str, text: str, **data: Any) -> None:
-        """Insert a message with one text."""
         if role == "assistant":
             data = {"finish": "stop", "time": {"created": self._now, "completed": self._now}} | data
         self.message(session_id, message_id, role, **data)
         self.part(session_id, message_id, f"prt_{message_id}", type="text", text=text)
 
     def row_2(self, session_id: str, message_id: str, kind: str, seq: int, **data: Any) -> None:
-        """Insert a message of version 2."""
         at = self.tick()
-        self._insert(
-            "session_message",
-            {
-                "id": message_id,
-                "session_id": session_id,
-                "type": kind,
-                "seq": seq,
-                "time_created": at,
-                "time_updated": at,
-                "data": json.dumps({"time": {"created": at}} | data),
-            },
-        )
+        named = {"id": message_id, "session_id": session_id, "type": kind, "seq": seq}
+        self._dated("session_message", at, {"time": {"created": at}} | data, **named)
 
     def event(self, session_id: str) -> None:
-        """Log an event of a session."""
         self._events += 1
-        self._insert(
-            "event",
-            {
-                "id": f"evt_{self._events}",
-                "aggregate_id": session_id,
-                "seq": self._events,
-                "type": "message.updated.1",
-                "data": "{}",
-            },
-        )
+        held = {"id": f"evt_{self._events}", "aggregate_id": session_id, "seq": self._events}
+        self._insert("event", held | {"type": "message.updated.1", "data": "{}"})
 
     def _insert(self, table: str, held: dict[str, Any]) -> None:
         names, marks = ", ".join(held), ", ".join("?" * len(held))

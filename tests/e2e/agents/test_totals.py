@@ -25,10 +25,7 @@ def edit(path: str) -> dict[str, Any]:
 
 
 def test_pi_counts_every_call_that_was_paid(world: World) -> None:
-    """S1.13: tokens and cost of left branches, summaries, tools and kept caches; deeds of the path.
-
-    As pi's own `getSessionStats` adds them up: over all entries of the file.
-    """
+    """S1.13: tokens and cost of left branches, summaries, tools and caches; deeds of the path."""
     session = world.session()
 
     def answer(path: str, given: int) -> str:
@@ -83,10 +80,7 @@ def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World) -> None
 
 
 def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> None:
-    """S3.10, S1.13: a client that died at work wrote down what its tools did until then.
-
-    A call that goes on has changed no file yet; what comes of it is told as it comes.
-    """
+    """S3.10, S1.13: a client that died at work wrote down what its tools did until then."""
     rows = opencode_rows(bare_world)
     rows.session("ses_a")
     rows.said("ses_a", "msg_1", "user", "Change both files.")

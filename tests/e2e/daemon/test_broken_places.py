@@ -42,11 +42,7 @@ mounts = pytest.mark.skipif(
 
 @mounts
 def test_a_full_state_directory(world: World) -> None:
-    """A3, M15, S0.36: books, ledger, catalog and log cannot grow: the daemon does not end.
-
-    Lookups are served, `status` says what is wrong; what sessions said meanwhile is shown, found
-    and described once there is room, without another word from them, and nothing is paid twice.
-    """
+    """A3, M15, S0.36: books, ledger, catalog and log cannot grow: the daemon does not end."""
     world.scripted()
     old = world.session(turns=5)
     with world.daemon(under=on_a_small_disk(world.state, "4m")) as process:
@@ -139,10 +135,7 @@ def test_the_sockets_directory_goes(world: World) -> None:
 
 
 def test_the_state_directory_goes(world: World) -> None:
-    """V10: while it cannot be made the daemon stays, and says so; then it ends, to begin anew.
-
-    The next one knows all again, and makes no call for it.
-    """
+    """V10: while it cannot be made the daemon stays, and says so; then it ends, to begin anew."""
     world.scripted()
     session = world.session(turns=5)
     with world.daemon() as process:
@@ -155,7 +148,7 @@ def test_the_state_directory_goes(world: World) -> None:
         assert process.wait(30) == 1
     assert "begin anew" in (world.root / "stderr").read_text()
     with world.daemon():
-        until(lambda: world.row(session.id), "the session")
+        world.seen(session)
         until(lambda: world.call("search", query="widget")["hits"], "its text")
         assert world.call("status")["state"] == "ok"
         new = world.session(turns=5)

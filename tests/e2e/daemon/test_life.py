@@ -122,15 +122,12 @@ def test_two_daemons_do_not_share_a_directory_of_meta_files(world: World) -> Non
     """S0.41: with another state directory, too; and nothing is left in the agents' stores."""
     session = world.session(turns=1)
     with world.daemon():
-        until(lambda: world.row(session.id), "the session")
-        elsewhere = {"XDG_STATE_HOME": str(world.root / "other"), "INDEXERD_SOCKET": "/nowhere/s"}
-        world.env |= elsewhere
+        world.seen(session)
+        env, elsewhere = world.env, {"XDG_STATE_HOME": str(world.root / "other")}
+        world.env = env | elsewhere | {"INDEXERD_SOCKET": "/nowhere/s"}
         told = world.run("run", "--once", "--json", code=75)
         assert str(world.metas) in told["error"]["message"]
-        world.env |= {
-            "XDG_STATE_HOME": str(world.root / "state"),
-            "INDEXERD_SOCKET": str(world.socket),
-        }
+        world.env = env
     assert not [*world.pi.rglob(".*")]
 
 
@@ -198,10 +195,7 @@ def names(place: Path) -> set[str]:
 
 @pytest.mark.parametrize("argv", [("run",), ("run", "--once")])
 def test_what_dead_writers_left_is_swept_at_the_start(world: World, argv: tuple[str, ...]) -> None:
-    """A1, S0.37: temporary files of ours and of the older extension; no other name is touched.
-
-    Neither is what a process that lives is writing, nor a directory of such a name.
-    """
+    """A1, S0.37: temporary files of ours and of the older extension; no other name is touched."""
     world.scripted()
     world.metas.mkdir()
     alive = f".{ID}.1.5.tmp"

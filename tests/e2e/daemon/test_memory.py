@@ -137,9 +137,7 @@ class Measured:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_session_of_200_mb_takes_no_more_memory_than_a_small_one(
-    world: World, agent: str
-) -> None:
+def test_a_session_of_200_mb_takes_no_more_than_a_small_one(world: World, agent: str) -> None:
     """F8: a digest by itself, summaries, questions, views: bounded, and given back."""
     with measured(world, agent, RESULTS, OUTPUT) as at:
 

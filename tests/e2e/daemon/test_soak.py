@@ -104,7 +104,7 @@ def test_an_hour_of_work_leaves_nothing_behind(world: World) -> None:
             "already_running", "ambiguous_reference", "not_found", "session_empty",
             "session_unreadable", "timeout", "write_failed",
         }, traffic.refused  # fmt: skip
-        assert traffic.done.keys() >= {"turn", "look", "question", "purge", "reload"}
+        assert traffic.done.keys() >= {"turn", "ask", "purge", "reload"}
         problems = {one["code"] for one in world.call("status")["problems"]}
         assert problems <= {"invalid_meta"}
     kept = [*world.root.glob("home/**/*.tmp"), *world.root.glob("data/**/*.tmp")]

@@ -117,23 +117,20 @@ class Opencode:
 
 Actor = Pi | Claude | Codex | Opencode
 # How often each kind of event comes in a thousand: its share of an hour.
-SHARES = {
-    "turn": 400,
-    "look": 300,
-    "alter": 50,
-    "edit_meta": 40,
-    "question": 40,
-    "die": 30,
-    "name": 30,
-    "hang_up": 30,
-    "anew": 20,
-    "force": 20,
-    "listen": 20,
-    "digest": 10,
-    "purge": 8,
-    "reload": 2,
-}
-ABOUT = ["get", "tree", "path", "context", "stats", "branches", "family", "footer", "compact"]
+OFTEN = "turn:400 ask:440 alter:50 edit_meta:40 die:30 hang_up:30 listen:20 purge:8 reload:2"
+SHARES = {kind: int(share) for kind, _, share in (one.partition(":") for one in OFTEN.split())}
+ABOUT = [
+    "get",
+    "tree",
+    "path",
+    "context",
+    "stats",
+    "branches",
+    "family",
+    "footer",
+    "compact",
+    "digest",
+]
 
 
 class Traffic:
@@ -171,11 +168,6 @@ class Traffic:
     def alter(self) -> None:
         self._one().alter(f"Name {self._text(3)}")
 
-    def anew(self) -> None:
-        actor = self._one()
-        if actor.turns:
-            actor.anew()
-
     def die(self) -> None:
         self._replace(self._one())
 
@@ -187,7 +179,7 @@ class Traffic:
 
     def edit_meta(self) -> None:
         actor = self._one()
-        path = self._meta(actor)
+        path = self.world.meta_path(actor.id, actor.agent)
         with suppress(FileNotFoundError, ValueError):
             held = json.loads(path.read_bytes())
             match self._random.randrange(4):
@@ -200,9 +192,11 @@ class Traffic:
 
     # -- who asks ------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def ask(self) -> None:
         one, other = self._one().id, self._one().id
         told = {"text": f"as in @@{one} and @@{other}: which steps?", "sessionId": one}
+        asked = {"session": one, "question": "Which widget?", "turnId": str(self._random.random())}
+        title = f"Mine {self._text(2)}" if self._random.randrange(2) else None
         questions: list[tuple[str, dict[str, Any]]] = [
             *((method, {"ref": one}) for method in ABOUT),
             *(("resolve", {"ref": one[:10]}), ("history", {"ref": one, "full": True})),
@@ -210,24 +204,11 @@ class Traffic:
             ("complete", {"prefix": "name", "cwd": "/w"}),
             ("search", {"query": self._random.choice(self._words)}),
             ("search", {"query": f'"{self._text(2)}"', "rows": True}),
+            *(("query_session", asked), ("index", {"ref": one, "force": True})),
+            ("update", {"ref": one, "title": title, "envHint": self._text(5)}),
         ]
         method, params = self._random.choice(questions)
         self._ask(method, **params)
-
-    def question(self) -> None:
-        turn = str(self._random.randrange(10**9))
-        asked = {"question": "Which widget was adjusted last?", "turnId": turn}
-        self._ask("query_session", session=self._one().id, **asked)
-
-    def digest(self) -> None:
-        self._ask("digest", ref=self._one().id)
-
-    def force(self) -> None:
-        self._ask("index", ref=self._one().id, force=True)
-
-    def name(self) -> None:
-        title = f"Mine {self._text(2)}" if self._random.randrange(2) else None
-        self._ask("update", ref=self._one().id, title=title, envHint=self._text(5))
 
     def listen(self) -> None:
         stack = ExitStack()
@@ -281,9 +262,3 @@ class Traffic:
 
     def _text(self, words: int = WORDS_A_SIDE) -> str:
         return " ".join(self._random.choices(self._words, k=words))
-
-    def _meta(self, actor: Actor) -> Path:
-        if actor.agent == "pi":
-            return self.world.metas / f"{actor.id}.meta.json"
-        folder = self.world.root / "data/indexerd/sessions-meta" / actor.agent
-        return folder / f"{actor.id}.meta.json"

@@ -99,10 +99,7 @@ def test_a_setting_of_digests_can_be_changed_alone(world: World) -> None:
 
 
 def test_a_long_session_is_system_then_summaries_then_the_newest(desk: Desk) -> None:
-    """System words and the newest ten stay verbatim, summaries stand between (S2.7, S2.14, S2.15).
-
-    Each block says how many messages it stands for, and lists the files that it changed.
-    """
+    """System words and the newest ten stay, summaries stand between (S2.7, S2.14, S2.15)."""
     session = desk.world.session()
     session.say("system", "Always answer in verse.")
     deeds = [desk.digest(session)["segment"]]
@@ -243,10 +240,7 @@ def test_a_session_indexed_again_sends_its_summary_and_what_is_new(desk: Desk) -
 
 
 def test_a_hook_adds_to_a_prompt_or_takes_its_place(desk: Desk) -> None:
-    """A command may add words or replace ours; when it fails, ours stand (S2.9, S3.29).
-
-    Ours ask for goal, actions, decisions and end state, in 1,000 tokens at most.
-    """
+    """A command may add words or replace ours; when it fails, ours stand (S2.9, S3.29)."""
     prompts = {}
     for wish in ('{"context": ["Ticket 7 is it."]}', '{"prompt": "Write a poem."}', "no json", ""):
         session = desk.world.session(turns=8)
@@ -271,10 +265,7 @@ def test_a_hook_adds_to_a_prompt_or_takes_its_place(desk: Desk) -> None:
 
 
 def test_old_output_goes_before_anything_is_summed_up(desk: Desk) -> None:
-    """Output older than the newest 40,000 tokens is left out where 20,000 go (S3.22).
-
-    What the tool `skill` gave and the last two turns stay, and so does output of a little less.
-    """
+    """Output older than the newest 40,000 tokens is left out where 20,000 go (S3.22)."""
     note = "[Old tool result content cleared]"
     for size, pruned in ((30_000, True), (18_000, False)):
         session = desk.world.session()
@@ -283,7 +274,7 @@ def test_old_output_goes_before_anything_is_summed_up(desk: Desk) -> None:
             session.say("user", f"More of {session.id}.")
             output = f"output{number} " + "z" * (4 * (55_000 if number == 5 else size))
             session.tool(tool, output, command="seq")
-            session.say("assistant", "Seen.", stopReason="stop")
+            session.answer("Seen.")
         desk.world.seen(session)
         before = len(desk.server.requests)
         desk.world.call("compact", ref=session.id, strategy="opencode")

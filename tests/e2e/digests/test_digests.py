@@ -58,7 +58,7 @@ def test_the_fifty_first_message_makes_a_digest(running: World) -> None:
         (second,) = wait_lines(running, other, 1)
         assert second["covering_messages"] == [0, 41]
         assert lines(running, session.id) == []
-        session.say("assistant", "We decided to add one more.", stopReason="stop")
+        session.answer("We decided to add one more.")
         (line,) = wait_lines(running, session, 1)
         told = {event["sessionId"]: event for event in (next(events), next(events))}[session.id]
     assert list(line) == [

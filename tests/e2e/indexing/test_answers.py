@@ -96,12 +96,12 @@ def test_after_three_malformed_answers_it_is_a_failure(place: Answering) -> None
     """The error says that there were three attempts, and the meta file stays (S0.22)."""
     session = place.session()
     place.index(session)
-    before = (place.world.metas / f"{session.id}.meta.json").read_bytes()
+    before = place.world.meta_path(session.id).read_bytes()
     place.says(session, *[reply("No.")] * 9)
     with pytest.raises(OutputInvalidError, match="after 3 attempts"):
         place.index(session)
     assert len(place.prompts(session)) == 1 + 3
-    assert (place.world.metas / f"{session.id}.meta.json").read_bytes() == before
+    assert place.world.meta_path(session.id).read_bytes() == before
 
 
 def test_the_first_usable_model_is_asked_and_named(place: Answering) -> None:
@@ -123,7 +123,7 @@ def test_a_forced_run_waits_for_the_end_of_the_turn(place: Answering) -> None:
         place.world.call("index", ref=session.id, force=True)
     assert place.prompts(session) == []
     session.say("toolResult", "seen")
-    session.say("assistant", "It is done.", stopReason="stop")
+    session.answer("It is done.")
     assert place.world.wait_meta(session.id)["lastIndexedLeafId"] == session.last
     assert ["It is done." in one for one in place.prompts(session)] == [True]
 
@@ -160,7 +160,7 @@ def test_a_meta_file_of_the_older_extension_is_read_as_it_is(place: Answering) -
     named |= {"description": "d" * 2000, "cwd": "/elsewhere", "lastIndexedLeafId": session.last}
     upstream = meta(session.id, "Named elsewhere", **named)
     world.metas.mkdir(exist_ok=True)
-    path = world.metas / f"{session.id}.meta.json"
+    path = world.meta_path(session.id)
     path.write_text(json.dumps(upstream))
     until(lambda: world.row(session.id).get("name") == "Named elsewhere", "the name")
     found = world.call("get", ref=session.id)
@@ -178,7 +178,7 @@ def test_a_meta_file_that_cannot_be_read_is_a_failure_and_no_end(place: Answerin
     world.metas.mkdir(exist_ok=True)
     for make in (Path.mkdir, lambda path: path.symlink_to(path)):
         session = place.session()
-        make(world.metas / f"{session.id}.meta.json")
+        make(world.meta_path(session.id))
         with pytest.raises(IndexerdError):
             place.index(session)
         assert world.call("get", ref=session.id)["session"]["sessionId"] == session.id

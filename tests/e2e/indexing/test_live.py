@@ -43,7 +43,7 @@ def test_no_run_starts_in_a_tool_loop(world: World) -> None:
         wait(world, session.id, userMessageCount=5, state="active")
         until(lambda: world.call("status")["queued"] == 0, "an empty queue")
         assert world.calls() == []
-        session.say("assistant", "Done.", stopReason="stop")
+        session.answer()
         world.wait_meta(session.id)
     assert len(world.calls()) == 1
 
@@ -55,7 +55,7 @@ def test_a_failed_turn_and_its_retry_cause_one_run(world: World) -> None:
         session = world.session(turns=4)
         session.turn(answer="", stop="error")
         until(lambda: world.call("list")["sessions"], "the session")
-        session.say("assistant", "Now it worked.", stopReason="stop")
+        session.answer("Now it worked.")
         meta = world.wait_meta(session.id)
         assert session.last == meta["lastIndexedLeafId"]
     assert len(world.calls()) == 1
@@ -112,11 +112,8 @@ def test_events_reach_subscribers(world: World) -> None:
             if "index.succeeded" in seen:
                 break
     assert seen[0] == "session.created"
-    assert [one for one in seen if one.startswith("index.")] == [
-        "index.started",
-        "index.retry",
-        "index.succeeded",
-    ]
+    runs = [one for one in seen if one.startswith("index.")]
+    assert runs == ["index.started", "index.retry", "index.succeeded"]
 
 
 def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World) -> None:
@@ -141,7 +138,7 @@ def test_meta_files_of_other_hands_are_respected(world: World) -> None:
     """A10, S0.38, S0.39, Q4: a foreign meta file counts; a broken one is missing, written anew."""
     world.scripted()
     session_id = add(world, "Named by the extension", turns=6)
-    path = world.metas / f"{session_id}.meta.json"
+    path = world.meta_path(session_id)
     leaf = (world.meta(session_id) or {})["lastIndexedLeafId"]
     with world.daemon():
         row = until(lambda: world.call("list")["sessions"], "the row")[0]

@@ -34,7 +34,7 @@ def test_sections_of_user_and_assistant_parted_by_a_blank_line(running: World) -
         {"type": "text", "text": " \n "},
         {"type": "text", "text": "Second block."},
     ]
-    session.entry("message", message={"role": "assistant", "content": blocks, "stopReason": "stop"})
+    session.said("assistant", *blocks, stopReason="stop")
     session.turn("Next?", " Done. ")
     assert sent(running, session)[0].split("\n\n") == [
         "User: A plain string.",
@@ -50,19 +50,17 @@ def test_nothing_but_words_of_user_and_assistant_is_sent(running: World) -> None
     session.say("user", "Look, please.")
     call = {"type": "toolCall", "id": "c", "name": "HIDDEN-call", "arguments": {"x": "HIDDEN-arg"}}
     parts = [{"type": "thinking", "thinking": "HIDDEN-thought"}, call]
-    session.entry(
-        "message", message={"role": "assistant", "content": parts, "stopReason": "toolUse"}
-    )
+    session.said("assistant", *parts, stopReason="toolUse")
     session.say("toolResult", "HIDDEN-result", toolCallId="c", toolName="read")
     ran = {"role": "bashExecution", "command": "HIDDEN-cmd", "output": "HIDDEN-out", "exitCode": 0}
     session.entry("message", message=ran)
     image = {"type": "image", "data": "SElEREVO", "mimeType": "image/png"}
-    session.entry("message", message={"role": "user", "content": [image]})
+    session.said("user", image)
     session.entry("custom_message", customType="x", content="HIDDEN-note", display=True)
     session.entry("custom", customType="x", data={"x": "HIDDEN-data"})
     session.entry("model_change", provider="HIDDEN-provider", modelId="HIDDEN-model")
     session.entry("session_info", name="HIDDEN-name")
-    session.say("assistant", "Seen.", stopReason="stop")
+    session.answer("Seen.")
     transcript, prompt = sent(running, session)
     assert transcript == "User: Look, please.\n\nAssistant: Seen."
     assert "HIDDEN" not in prompt

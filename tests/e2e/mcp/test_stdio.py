@@ -58,10 +58,7 @@ async def converse(client: Client, session: Session) -> None:
 
 
 def test_a_host_asks_the_real_daemon(world: World) -> None:
-    """Issue 4, S0.60, S1.34, S4.9, S0.64: the official client over stdio calls the tools.
-
-    No daemon is an error with its cure, before and after; the same server works with one.
-    """
+    """Issue 4, S0.60, S1.34, S4.9, S0.64: the official client over stdio calls the tools."""
     session = world.session(cwd=str(world.root))
     session.turn("Which port does the billing server use?", "It listens on port 4173.")
     session.turn(f"Move the confirm button to the left. {HOSTILE} token {KEY}", HOSTILE)
@@ -85,11 +82,7 @@ HALF = {"name": "resolve_session", "arguments": {"ref": "what about \ud83d alert
 
 
 def test_every_request_is_answered_and_nothing_else_printed(world: World) -> None:
-    """Only the protocol on stdout, nothing on stderr.
-
-    Half an emoji is no reason to be silent, and no more is a request that is none. A host that
-    hangs up does not leave a process waiting for a daemon that never answers.
-    """
+    """Only the protocol on stdout, nothing on stderr."""
     with process(world) as server, socket.socket(socket.AF_UNIX) as listener:
         assert greet(server)["result"]["serverInfo"]["name"] == "indexerd"
         server.stdin.write(b"not json\n")  # what has no id is passed over

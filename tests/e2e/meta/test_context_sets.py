@@ -13,7 +13,7 @@ import pytest
 
 from indexerd.client import Client
 from indexerd.errors import ContextTooLargeError, NotFoundError, UsageError
-from tests.e2e.world import World, until, wait
+from tests.e2e.world import World, wait
 
 KNOWN = ("files", "applet", "endpoints", "ports")
 TEN = [f"/w/{number}" for number in range(10)]
@@ -23,7 +23,7 @@ SECRET = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
 
 def known(world: World, **options: Any) -> str:
     session = world.session(turns=1, **options)
-    until(lambda: world.row(session.id), "the session")
+    world.seen(session)
     return session.id
 
 
@@ -276,7 +276,7 @@ def test_what_tools_read_and_write_is_no_context(running: World) -> None:
     session.say("user", "Please mend it.")
     for name, path in (("read", "read.py"), ("edit", "edited.py")):
         session.tool(name, path=path)
-    session.say("assistant", "Mended.", stopReason="stop")
+    session.answer("Mended.")
     wait(running, session.id, filesModified=["/w/edited.py"], filesRead=["/w/read.py"])
     running.call("index", ref=session.id, force=True, wait=True)
     assert held(running, session.id) == {"files": ["/w/mine.md"]}

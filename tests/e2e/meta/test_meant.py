@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import AmbiguousError, NotFoundError
-from tests.e2e.world import World, until
+from tests.e2e.world import World
 
 SETS: dict[str, Any] = {"setName": "files", "items": ["theirs.txt"]}
 CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -31,7 +31,7 @@ def test_an_unknown_id_is_no_session(world: World) -> None:
     session = world.session()
     with world.daemon():
         session.turn(f"continue session {unknown} please")
-        until(lambda: world.row(session.id), "the row")
+        world.seen(session)
         for title in (None, unknown, unknown[:-1] + "g"):
             world.call("update", ref=session.id, title=title)
             for method in ("get", "resolve", "footer"):
@@ -51,7 +51,7 @@ def test_a_session_that_has_just_begun_is_waited_for(world: World) -> None:
     other = world.session()
     with world.daemon(), ThreadPoolExecutor(1) as pool:
         other.turn(f"see {later}")
-        until(lambda: world.row(other.id), "the row")
+        world.seen(other)
         world.call("update", ref=other.id, title=later)
         asked = pool.submit(world.call, "set_relevant_context", session=later, **SETS)
         for _ in range(5):  # the question gets there before the session
@@ -67,7 +67,7 @@ def test_nothing_is_changed_by_a_fuzzy_name(world: World) -> None:
     session = world.session(turns=1)
     near, exact = "confirm buton refactor", "confirm-button-refactor"
     with world.daemon():
-        until(lambda: world.row(session.id), "the row")
+        world.seen(session)
         world.call("update", ref=session.id, title="Confirm button refactor")
         assert world.call("resolve", ref=near)["how"] == "fuzzy"
         assert world.call("footer", ref=near)["sessionId"] == session.id

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World
 from tests.integrations import acted_pi, opencode_host
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
@@ -52,7 +52,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def known(world: World) -> Session:
     session = world.session(turns=1, cwd=str(world.root))
-    until(lambda: world.row(session.id), "the session")
+    world.seen(session)
     return session
 
 
@@ -134,7 +134,7 @@ def test_what_was_noted_is_there_days_later(tmp_path: Path) -> None:
     stored = sidecar.read_bytes()
     shutil.rmtree(world.state)
     with world.daemon():
-        until(lambda: world.row(session.id), "the session")
+        world.seen(session)
         assert world.call("get_relevant_context", session=session.id)["context"] == SETS
         assert world.call("resume_context", session=session.id, resumeId="r2")["text"] == block
     shown = SHOWN.replace("- a.py\n(1", "(2")

@@ -97,11 +97,11 @@ def test_what_is_of_no_use_and_what_is_late_change_no_meta_file(world: World) ->
     with world.daemon():
         for session in (bad, slow):
             world.wait_meta(session.id)
-        kept = world.metas / f"{bad.id}.meta.json"
+        kept = world.meta_path(bad.id)
         before = kept.read_bytes()
         slow.talk(5)
         until(lambda: len(world.calls()) == 3, "the slow call")
-        path = world.metas / f"{slow.id}.meta.json"
+        path = world.meta_path(slow.id)
         meta = json.loads(path.read_bytes())
         theirs = json.dumps(meta | {"name": "Theirs", "lastIndexedLeafId": slow.last})
         path.write_text(theirs)

@@ -90,9 +90,7 @@ def test_exclusions_come_and_go(world: World) -> None:
     assert [hidden.id] == report["indexed"]
 
 
-def test_what_is_excluded_is_shown_neither_gone_nor_without_a_daemon(
-    world: World, home: Path
-) -> None:
+def test_what_is_excluded_is_shown_by_nobody(world: World, home: Path) -> None:
     """[privacy] exclude holds for sessions whose file is gone, and before a daemon knows of it."""
     gone, there = ClaudeSession(home, "/secret/a"), ClaudeSession(home, "/secret/b")
     gone.turn("The gone pelican.")
@@ -116,10 +114,7 @@ def test_what_is_excluded_is_shown_neither_gone_nor_without_a_daemon(
 
 
 def test_a_bad_file_at_a_reload_leaves_the_old_values_in_force(world: World) -> None:
-    """C3: what was excluded stays so, thresholds stay, whatever the bad file says beside its error.
-
-    The reload is over when the log has named the error; what comes after it is judged by the old.
-    """
+    """C3: what was excluded stays so, thresholds stay, whatever else the bad file says."""
     world.configure('min_new_user_messages = 3\n[privacy]\nexclude = ["/secret"]\n')
     with world.daemon() as process:
         world.configure("min_new_user_messages = 1\nnonsense = 1\n")

@@ -14,31 +14,13 @@ from tests.sessions.canaries import WORD, pem
 pytestmark = pytest.mark.faults
 
 
-JOINED = {
-    "a space": " ",
-    "spaces": "    ",
-    "a tab": "\t",
-    "a literal line end": "\\n",
-    "a literal tab": "\\t",
-    "CRLF": "\r\n",
-    "CR": "\r",
-    "an indent": "\n    ",
-    "a quote": "\n> ",
-    "a quote and a space": " > ",
-    "a comment": "\n# ",
-    "a page's line end": "<br>",
-    "a page's escape": "&#10;",
-    "an address's escape": "%0A",
-    "an arrow": " ↵ ",
-    "a colon": "\n: ",
-    "a box": "\n│ ",
-    "a full stop": ". ",
-    "an underscore": "_",
-    "a tag": "</line>",
-}
+JOINED = [
+    *(" ", "    ", "\t", "\\n", "\\t", "\r\n", "\r", "\n    ", "\n> ", " > ", "\n# "),
+    *("<br>", "&#10;", "%0A", " ↵ ", "\n: ", "\n│ ", ". ", "_", "</line>"),
+]
 ASKED = (
     ("digest", {}),
-    ("query_session", {"question": "How is it deployed with a space?"}),
+    ("query_session", {"question": "How is it deployed with way 0?"}),
     ("compact", {"strategy": "codex"}),
     ("compact", {"strategy": "opencode"}),
     ("compact", {"handoff": True}),
@@ -49,8 +31,8 @@ def test_a_key_without_its_end_is_in_no_prompt(world: World) -> None:
     """S2.21, X5: said by the user, given by a tool and cut there, or going on in the answer."""
     lines = pem().split("\n")[:-1]
     session = world.session()
-    for name, end in JOINED.items():
-        session.turn(f"Deploy with {name}: {end.join(lines)} as I always do.")
+    for name, end in enumerate(JOINED):
+        session.turn(f"Deploy with way {name}: {end.join(lines)} as I always do.")
         cut = end.join([*lines[:-1], lines[-1][:14]])
         session.tool("bash", f"$ cat key\n{cut}\n\nAnd {end.join(lines)}", command="cat key")
         session.turn(f"The other one: {end.join(lines[:9])}", f"{end.join(lines[9:])} is its end.")

@@ -24,9 +24,8 @@ PLACES: dict[str, Callable[[Session, str], object]] = {
     "user": lambda session, text: session.say("user", text),
     "assistant": lambda session, text: session.say("assistant", text, stopReason="stop"),
     "tool": lambda session, text: session.tool("bash", text, command=text),
-    "shell": lambda session, text: session.entry(
-        "message",
-        message={"role": "bashExecution", "command": text, "output": text, "exitCode": 0},
+    "shell": lambda session, text: session.said(
+        "bashExecution", command=text, output=text, exitCode=0
     ),
     "label": lambda session, text: session.entry("label", targetId=session.last, label=text),
     "note": lambda session, text: session.entry(
@@ -154,11 +153,7 @@ def assert_silent(world: World) -> None:
 
 
 def test_no_fault_of_a_daemon_tells_what_was_said(world: World) -> None:
-    """X11: at level debug, whatever goes wrong: no key, secret or sentence in a log or stream.
-
-    And no secret in anything that we keep. Sessions are damaged and full of secrets, an answer is
-    bad, requests are junk, and a reload finds nonsense with a key in it.
-    """
+    """X11: at level debug, whatever goes wrong: no key, secret or sentence in a log or stream."""
     hostile(world, list(PLACES))
     last = Session(world.sessions)
     with OpenAIServer() as server:

@@ -31,7 +31,7 @@ def add(world: World, name: str, *, turns: int = 1, cwd: str = "/w", **more: Any
     world.metas.mkdir(exist_ok=True)
     held = meta(session.id, name, cwd=cwd, sessionFile=str(session.path), **more)
     held["lastIndexedLeafId"] = session.last
-    (world.metas / f"{session.id}.meta.json").write_text(json.dumps(held))
+    world.meta_path(session.id).write_text(json.dumps(held))
     return session.id
 
 

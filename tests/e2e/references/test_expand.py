@@ -64,7 +64,7 @@ def test_what_does_not_resolve_is_said(world: World) -> None:
     broken = add(world, "Broken")
     with world.daemon():
         wait(world, broken, name="Broken")
-        (world.metas / f"{broken}.meta.json").write_text("{")
+        world.meta_path(broken).write_text("{")
         found = expand(world, f"@@no-such-thing @@purple-valve @@{broken} @@a-third-one")
         assert statuses(found) == {
             "@@no-such-thing": "not_found",
@@ -85,10 +85,7 @@ def test_what_does_not_resolve_is_said(world: World) -> None:
 
 
 def test_earlier_messages_never_change(world: World) -> None:
-    """S0.55, Q8: what a model is sent begins with what it was sent before, byte for byte.
-
-    Over restarts, too; in another session the text is new.
-    """
+    """S0.55, Q8: what a model is sent begins with what it was sent before, byte for byte."""
     valve = add(world, "Purple valve design")
     asking = world.session()
     sent: list[list[dict[str, Any]]] = []
@@ -103,7 +100,7 @@ def test_earlier_messages_never_change(world: World) -> None:
             sent.append(world.call("context", ref=asking.id)["messages"])
             elsewhere = expand(world, f"@@{valve}", sessionId=f"other-{turn}")
             assert (f"Changed {turn} times." in elsewhere["message"]["content"]) is bool(turn)
-        path = world.metas / f"{valve}.meta.json"
+        path = world.meta_path(valve)
         held = json.loads(path.read_text()) | {"summary": f"Changed {turn + 1} times."}
         path.write_text(json.dumps(held))
     for before, after in itertools.pairwise(sent):
@@ -228,8 +225,8 @@ def test_secrets_and_meta_files_of_another_hand(world: World) -> None:
     )
     other = add(world, "Lamp oil ledger", summary=f"The key is {github} as ever.")
     stolen = add(world, "Stolen")
-    data = (world.metas / f"{valve}.meta.json").read_text()
-    (world.metas / f"{stolen}.meta.json").write_text(data)
+    data = world.meta_path(valve).read_text()
+    world.meta_path(stolen).write_text(data)
     with world.daemon():
         found = expand(world, f"@@{valve}: where are the widgets adjusted? @@{other} @@{stolen}")
     assert len(found["messages"]) == 2

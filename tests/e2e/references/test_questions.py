@@ -149,7 +149,7 @@ def test_the_whole_branch_is_read_with_the_ids_of_its_entries(place: Answering) 
     session.turn("The ABANDONED idea.")
     session.last = fork
     thanks = session.say("user", "Thank you.")
-    last = session.say("assistant", "You are welcome.", stopReason="stop")
+    last = session.answer("You are welcome.")
     found, prompt = asked_model(place, session)
     assert f"[{asked}] User: Count, please.\n\n[{fork}] Assistant: Here:\n0\n1\n" in prompt
     assert f"\n2499\n\n[{thanks}] User: Thank you.\n\n[{last}] Assistant: You are" in prompt

@@ -199,19 +199,13 @@ class Beholder:
         return wait(self.world, session_id, **wanted)
 
     def lists(self, *expected: str, **params: Any) -> None:
-        ids: list[str] = []
-
         def agrees() -> bool:
             rows = self.world.call("list", agent=self.agent, limit=500, **params)["sessions"]
-            ids[:] = [row["sessionId"] for row in rows]
-            return sorted(ids) == sorted(expected) and all(
+            return sorted(row["sessionId"] for row in rows) == sorted(expected) and all(
                 row == self.world.row(row["sessionId"]) for row in rows
             )
 
-        try:
-            until(agrees, "the list")
-        except AssertionError:
-            raise AssertionError(f"{sorted(ids)} are listed, not {sorted(expected)}") from None
+        until(agrees, f"a list of {sorted(expected)}")
 
     def indexed(self, session_id: str) -> dict[str, Any]:
         found: dict[str, Any] = {}

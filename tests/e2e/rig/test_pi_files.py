@@ -21,7 +21,7 @@ import pytest
 
 from tests.e2e.rig.isle import needed
 from tests.e2e.rig.live_pi import PI, _pi_live, command, live, oracle
-from tests.e2e.world import REAL, World, logged, until
+from tests.e2e.world import REAL, World, logged, until, wait
 
 QUIET = 0.3  # seconds, as in world.py
 
@@ -40,15 +40,7 @@ def agree(world: World, said: dict[str, Any]) -> None:
         "filesRead": [f"{cwd}/{path}" for path in files["readFiles"]],
         "filesModified": [f"{cwd}/{path}" for path in files["modifiedFiles"]],
     }
-
-    def found() -> dict[str, Any]:
-        row = world.row(said["header"]["id"])
-        return {key: row.get(key) for key in wanted}
-
-    try:
-        until(lambda: found() == wanted, "agreement")
-    except AssertionError:
-        assert wanted == found()
+    wait(world, said["header"]["id"], **wanted)
 
 
 def count_turns(world: World, **rule: Any) -> None:

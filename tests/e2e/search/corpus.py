@@ -157,7 +157,6 @@ def _meta(world: World, told: Told, path: Path, leaf: str) -> None:
         lastIndexedLeafId=leaf,
         agent=told.agent,
     )
-    elsewhere = world.root / f"data/indexerd/sessions-meta/{told.agent}"
-    folder = world.metas if told.agent == "pi" else elsewhere
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{told.id}.meta.json").write_text(json.dumps(held))
+    path = world.meta_path(told.id, told.agent)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(held))

@@ -61,9 +61,7 @@ def test_words_nearly_typed_are_found(running: World) -> None:
         (r"re:orchid-\d$", (0, "cwd")),
     ],
 )
-def test_patterns_look_at_ids_names_texts_and_directories(
-    running: World, pattern: str, found: tuple[Any, str]
-) -> None:
+def test_patterns_look_at_all_of_it(running: World, pattern: str, found: tuple[Any, str]) -> None:
     """`re:` is a regular expression over each of them, in any case (S1.44)."""
     assert found in hits(running, pattern)
 

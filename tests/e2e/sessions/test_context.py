@@ -31,10 +31,10 @@ def test_a_compaction_stands_for_what_came_before_the_kept_entry(running: World)
     session = running.session()
     session.turn("one", "1")
     kept = session.say("user", "two")
-    session.say("assistant", "2", stopReason="stop")
+    session.answer("2")
     compaction(session, "S1", kept)
     three = session.say("user", "three")
-    session.say("assistant", "3", stopReason="stop")
+    session.answer("3")
     later = ["user three", "assistant 3"]
     first = ["compactionSummary S1", "user two", "assistant 2", *later]
     assert texts(ask(running, "context", session)) == first
@@ -95,7 +95,7 @@ def work(session: Session) -> str:
     session.tool("edit", path="/w/e", oldText="a", newText="b")
     session.tool("write", path="/w/a", content="x")
     session.tool("bash", command="cat /w/never")
-    return session.say("assistant", "Done.", stopReason="stop")
+    return session.answer()
 
 
 def test_the_whole_as_one_text_is_in_pis_form(running: World) -> None:
@@ -106,7 +106,7 @@ def test_the_whole_as_one_text_is_in_pis_form(running: World) -> None:
     parts = [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes."}, call, call]
     session.said("assistant", *parts, stopReason="toolUse")
     session.say("toolResult", "x" * 2345, toolCallId="c", toolName="read")
-    session.say("assistant", "Done.", stopReason="stop")
+    session.answer()
     found = ask(running, "context", session, serialize=True)["serialized"]
     one = 'read(path="/a", n=1)'
     assert found == "\n\n".join(

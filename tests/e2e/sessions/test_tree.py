@@ -19,7 +19,7 @@ class Forked(Session):
     def __init__(self, world: World) -> None:
         super().__init__(world.sessions)
         self.first = self.say("user", "Where do alerts go?")
-        self.fork = self.say("assistant", "Redis or a file.", stopReason="stop")
+        self.fork = self.answer("Redis or a file.")
         self.label = self.entry("label", targetId=self.fork, label="storage")
         self.redis = self.say("user", "Take Redis.")
         self.left = self.say("assistant", "", stopReason="toolUse")
@@ -27,7 +27,7 @@ class Forked(Session):
         self.summary = self.entry("branch_summary", fromId=self.left, summary="Redis is too big.")
         self.note = self.entry("custom_message", customType="x", content="psst", display=False)
         self.file = self.say("user", "Take \x1b[31ma file.\x1b[0m")
-        self.leaf = self.say("assistant", "It is written.", stopReason="stop")
+        self.leaf = self.answer("It is written.")
         self.turns = 2
 
 
@@ -70,12 +70,8 @@ def test_what_the_socket_says_the_command_line_says(alive: tuple[World, Forked])
         assert seen["leafId"] == session.redis
     assert seen == world.run(name, session.id, "--leaf", session.redis, "--json")
     path = world.call("path", ref=session.id, leaf=session.redis)["entries"]
-    assert [one["id"] for one in path] == [
-        session.first,
-        session.fork,
-        session.label,
-        session.redis,
-    ]
+    wanted = [session.first, session.fork, session.label, session.redis]
+    assert [one["id"] for one in path] == wanted
     assert [one["parentId"] for one in path] == [None, *(one["id"] for one in path[:-1])]
     assert [one["ordinal"] for one in path] == [0, 1, 2, 3]
     assert path[1]["label"] == "storage"
@@ -85,14 +81,8 @@ def test_people_see_a_tree(alive: tuple[World, Forked]) -> None:
     """S1.31, S1.32, S1.35, X9: branches, labels and the current path; nothing that acts."""
     world, session = alive
     lines = world.run("tree", session.id).splitlines()
-    assert [line.split("\t")[0] for line in lines] == [
-        session.first,
-        session.fork,
-        session.redis,
-        session.summary,
-        session.file,
-        session.leaf,
-    ]
+    shown = [session.first, session.fork, session.redis, session.summary, session.file]
+    assert [line.split("\t")[0] for line in lines] == [*shown, session.leaf]
     shown = [line.split("\t")[2] for line in lines]
     assert shown == [
         "* user: Where do alerts go?",
@@ -267,9 +257,9 @@ def test_a_hand_built_tree_is_what_it_was_built_as(running: World) -> None:
     """S1.1, S1.4, S1.6: roots, orphans, depth, children and leaf, an unknown kind among them."""
     session = running.session()
     root = session.say("user", "Root.")
-    old = session.say("assistant", "Old.", stopReason="stop")
+    old = session.answer("Old.")
     session.last = root
-    young = session.say("assistant", "Young.", stopReason="stop")
+    young = session.answer("Young.")
     session.last = "n0b0dy00"
     orphan = session.say("user", "Orphan.")
     session.last = young
@@ -281,10 +271,8 @@ def test_a_hand_built_tree_is_what_it_was_built_as(running: World) -> None:
     shown = {one["id"]: one for one in nodes}
     assert [one["id"] for one in nodes if one["depth"] == 0] == [root, orphan]
     assert [one["id"] for one in nodes if one["parentId"] == root] == [old, young]
-    assert (shown[leaf]["type"], shown[leaf]["depth"], shown[leaf]["active"]) == (
-        *("hologram", 3002),
-        True,
-    )
+    end = shown[leaf]
+    assert (end["type"], end["depth"], end["active"]) == ("hologram", 3002, True)
     assert not shown[old]["active"]
     context = running.call("context", ref=session.id)["messages"]
     assert [one["text"] for one in context] == ["Root.", "Young."]

@@ -133,10 +133,7 @@ def peak(pid: int) -> int:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("size", [100_000_000, 50_000_000, 9_000_000])
 def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
-    """F8: it is passed over piece by piece, and the lines after it count.
-
-    Of one that may be read in full when it is asked for, search and a model have the beginning.
-    """
+    """F8: it is passed over piece by piece, and the lines after it count."""
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1000"
     session = world.session(turns=4)
     with world.daemon() as process:

@@ -30,10 +30,7 @@ def rchar(pid: int) -> int:
 
 
 def test_a_session_that_never_pauses_is_described_now_and_then(world: World) -> None:
-    """W10: a turn at every look: a call when the longest wait is over, and then not before again.
-
-    What came during a call waits from that call on; when the session rests, the rest is described.
-    """
+    """W10: a turn at every look: a call when the longest wait is over, and not before."""
     world.scripted()
     world.env |= {
         "INDEXERD_MIN_NEW_USER_MESSAGES": "1",

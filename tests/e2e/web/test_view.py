@@ -77,11 +77,7 @@ def test_the_view_starts_no_program(world: World) -> None:
 
 @pytest.mark.parametrize("beside", [False, True])
 def test_a_browser_is_given_a_file_and_no_link(world: World, beside: bool) -> None:
-    """What every user of the machine can read of a process, its arguments, holds no token.
-
-    The file is the user's alone, leads there, and goes once it has led somebody in; whether the
-    view is this command's own, or the daemon's.
-    """
+    """What every user of the machine can read of a process, its arguments, holds no token."""
     seen, browser = world.root / "seen", world.root / "browser"
     browser.write_text(
         f'#!/bin/sh\necho "$@" > {seen}.new\ncat "${{1#file://}}" >> {seen}.new\n'
