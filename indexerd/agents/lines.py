@@ -21,7 +21,7 @@ from msgspec import Raw, Struct
 from indexerd.agents.base import TIME_MAX, Adapter, Oversize, Tree
 from indexerd.events import Tokens
 from indexerd.privacy.redact import redact
-from indexerd.privacy.sanitize import clean_line, scrub
+from indexerd.privacy.sanitize import clean_line, without_surrogates
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 
 PREVIEWED = 20_000  # characters of a text that its preview looks at
@@ -110,17 +110,9 @@ def parse(line: bytes | Raw) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return _scrubbed(json.loads(bytes(line).decode("utf-8", "replace")))
+        return without_surrogates(json.loads(bytes(line).decode("utf-8", "replace")))
     except RecursionError:
         raise ValueError("nested too deeply") from None
-
-
-def _scrubbed(held: Any) -> Any:
-    if isinstance(held, dict):
-        return {scrub(key): _scrubbed(one) for key, one in held.items()}
-    if isinstance(held, list):
-        return [_scrubbed(one) for one in held]
-    return scrub(held) if isinstance(held, str) else held
 
 
 def parse_object(line: bytes) -> dict[str, Any]:

@@ -99,9 +99,9 @@ class EventBus:
 
     def session(self, update: Update, *, was_known: bool) -> None:
         """A session changed on disk."""
-        change, card, session_id = update.change, update.card, update.session_id
+        change, info, session_id = update.change, update.info, update.session_id
         was = change.was if change else None
-        if card is None:
+        if info is None:
             self.log(Event.SESSION_REMOVED, {"session": session_id})
             removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
             self.publish("session.removed", session_id, {"state": "deleted", **removed})
@@ -109,13 +109,13 @@ class EventBus:
         if change is not None and change.verdict is not Verdict.SAME:
             word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
             word = Event.SESSION_RESET if change.verdict.restart else word
-            self.log(word, {"session": session_id, "path": card.path})
-            new = card.bad_lines - (was.bad_lines if was else 0)
-            if new > 0 and self._bad_lines.admit(card.path, self._clock()) is not None:
-                fields = {"session": session_id, "path": card.path, "count": card.bad_lines}
+            self.log(word, {"session": session_id, "path": info.path})
+            new = info.bad_lines - (was.bad_lines if was else 0)
+            if new > 0 and self._bad_lines.admit(info.path, self._clock()) is not None:
+                fields = {"session": session_id, "path": info.path, "count": info.bad_lines}
                 self.log(Event.SESSION_BAD_LINE, fields)
-        for event, told in _session_events(change, card, was_known=was_known):
-            self.publish(event, session_id, {"sessionFile": card.file, **told})
+        for event, told in _session_events(change, info, was_known=was_known):
+            self.publish(event, session_id, {"sessionFile": info.file, **told})
 
     def watching(self, health: Health) -> None:
         """How the watcher does, told where it is another than before."""
@@ -151,16 +151,16 @@ class EventBus:
     def indexing(self, known: SessionRuntime, why: str) -> None:
         """A run begins."""
         self._status(known, "indexing", "⏳ indexing...")
-        self.log(Event.INDEX_STARTED, {"session": known.card.session_id, "reason": why})
-        self.publish("index.started", known.card.session_id, {"reason": why})
+        self.log(Event.INDEX_STARTED, {"session": known.info.session_id, "reason": why})
+        self.publish("index.started", known.info.session_id, {"reason": why})
 
     def attempted(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
         """A model answered."""
-        self.log(Event.INDEX_ATTEMPT, {"session": known.card.session_id, **fields})
+        self.log(Event.INDEX_ATTEMPT, {"session": known.info.session_id, **fields})
 
     def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
         """A malformed answer is asked for again."""
-        session_id = known.card.session_id
+        session_id = known.info.session_id
         text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
         self._status(known, "indexing", text)
         self.log(Event.INDEX_RETRY, {"session": session_id, **fields})
@@ -181,7 +181,7 @@ class EventBus:
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
         """A run failed. One of many for one cause that was told of is a skip to the log (M5)."""
-        session_id = known.card.session_id
+        session_id = known.info.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}
         if self._outages.holds(session_id, error, self._clock()):
@@ -201,24 +201,24 @@ class EventBus:
 
 
 def _session_events(
-    change: Change | None, card: SessionInfo, *, was_known: bool
+    change: Change | None, info: SessionInfo, *, was_known: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """What a changed file means to a subscriber (S1.45)."""
-    was, state = change.was if change else None, state_of(card)
+    was, state = change.was if change else None, state_of(info)
     changed = change is not None and change.verdict is not Verdict.SAME
     if changed and not was_known:
         yield "session.created", {"state": state}
         return
     if was_known:
-        told: dict[str, Any] = {"messages": card.messages} if changed else {}
+        told: dict[str, Any] = {"messages": info.messages} if changed else {}
         if was is not None and state_of(was) != state:  # once per change (S3.25)
             told["previousState"] = state_of(was)
         yield "session.updated", {**told, "state": state}
     if change is None or was is None:
         return
     if changed and change.branched:
-        yield "session.branched", {"leafId": card.leaf_id, "previous": was.leaf_id}
-    if changed and card.compactions > was.compactions:
-        yield "session.compacted", {"leafId": card.leaf_id}
-    if was.agent_title != card.agent_title:
-        yield "session.renamed", {"name": card.agent_title, "previous": was.agent_title}
+        yield "session.branched", {"leafId": info.leaf_id, "previous": was.leaf_id}
+    if changed and info.compactions > was.compactions:
+        yield "session.compacted", {"leafId": info.leaf_id}
+    if was.agent_title != info.agent_title:
+        yield "session.renamed", {"name": info.agent_title, "previous": was.agent_title}

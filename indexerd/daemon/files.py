@@ -65,16 +65,16 @@ class Files:
 
     # -- questions -----------------------------------------------------------------------
 
-    def card(self, session_id: str) -> SessionInfo | None:
+    def info(self, session_id: str) -> SessionInfo | None:
         """What is known of a session."""
         owner = self.owners.get(session_id)
-        return owner.card if owner else None
+        return owner.info if owner else None
 
     def problems(self) -> dict[str, str]:
         """Files that could not be read, and why."""
         files = list(self._files.values())  # another thread may ask while this one reads
         missing = self._forks.missing
-        problems = ((one.path, one.unreadable or one.problem or missing(one.card)) for one in files)
+        problems = ((one.path, one.unreadable or one.problem or missing(one.info)) for one in files)
         return {path: problem for path, problem in problems if problem}
 
     def state(self, session_id: str) -> SessionState | None:
@@ -131,23 +131,23 @@ class Files:
         """Take over what the store knows; nothing is read."""
         self.exclusions.renew()
         forks = []
-        for path, cursor, card in known:
+        for path, cursor, info in known:
             store = self.store_of(path)
             if store is None:
                 continue
-            if self._barred(path, card):
-                self.hidden |= {card.session_id} if card else set()
+            if self._barred(path, info):
+                self.hidden |= {info.session_id} if info else set()
                 self.unstored[path] = None
                 continue
-            file = self._files[path] = SessionFile(path, store.agent, cursor, card)
+            file = self._files[path] = SessionFile(path, store.agent, cursor, info)
             self._forks.add(store.agent, path)
-            file.rank = rank(path, card, store)
+            file.rank = rank(path, info, store)
             self.owners.claim(file)
-            if card is not None and card.is_heir:
+            if info is not None and info.is_heir:
                 forks.append(file)
         for file in forks:
-            if file.card is not None:
-                self._forks.know(file.path, file.card)
+            if file.info is not None:
+                self._forks.know(file.path, file.info)
             file.begin_anew()  # what they begin with may have come, or been excluded, meanwhile
 
     def stored(self, path: str) -> tuple[Cursor, bytes] | None:
@@ -155,7 +155,7 @@ class Files:
         file = self._files.get(path)
         if file is None or file.excluded or file.underway or (cursor := file.cursor) is None:
             return None
-        return cursor, pack(file.card) if file.card else b""
+        return cursor, pack(file.info) if file.info else b""
 
     def reconsider(self) -> list[Change]:
         """The exclusions may have changed: drop what is excluded now, follow what is not."""
@@ -165,9 +165,9 @@ class Files:
         for file in list(self._files.values()):
             if file.excluded:
                 del self._files[file.path]  # met anew by the scan that follows
-            elif self._barred(file.path, file.card):
+            elif self._barred(file.path, file.info):
                 changes += self._hide(file)
-            elif file.card is not None and file.card.is_heir:
+            elif file.info is not None and file.info.is_heir:
                 self._renew([file.path])
         return changes
 
@@ -176,9 +176,9 @@ class Files:
         known = session_id in self.hidden or session_id in self.exclusions.forgotten
         return known or self.exclusions.match(path, cwd)
 
-    def _barred(self, path: str, card: SessionInfo | None) -> bool:
+    def _barred(self, path: str, info: SessionInfo | None) -> bool:
         """Whether the user excluded a file of which so much is known."""
-        cwd, session_id = (card.cwd, card.session_id) if card else ("", "")
+        cwd, session_id = (info.cwd, info.session_id) if info else ("", "")
         return self.exclusions.match(path, cwd, session_id)
 
     def _excluded(self, path: str, cwd: str) -> bool:
@@ -235,14 +235,14 @@ class Files:
                 self.due[path] = None
 
     def recount(self, session_id: str) -> Change | None:
-        """Make a session's card anew, where its meta file or its agent's name for it changed."""
+        """Make a session's info anew, where its meta file or its agent's name for it changed."""
         owner = self.owners.get(session_id)
-        card = owner.card if owner else None
-        if owner is None or card is None:
+        info = owner.info if owner else None
+        if owner is None or info is None:
             return None
         title = self._title(owner.agent, session_id)
-        same = title is None or (card.agent_title or "") == title
-        if (same and card.since == self._since(session_id)) or self.state(session_id) is None:
+        same = title is None or (info.agent_title or "") == title
+        if (same and info.since == self._since(session_id)) or self.state(session_id) is None:
             return None
         owner.verdict = Verdict.SAME
         return next(iter(self._deal(owner)), None)
@@ -299,43 +299,43 @@ class Files:
         return read
 
     def _deal(self, file: SessionFile) -> list[Change]:
-        """Make the file's new card; say what it changes, for its session and a former one."""
-        state, was, verdict = file.state, file.card, file.verdict
+        """Make the file's new info; say what it changes, for its session and a former one."""
+        state, was, verdict = file.state, file.info, file.verdict
         file.verdict = Verdict.SAME
         if state is None or file.cursor is None:
             return []
         header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
             return self._hide(file)
-        card = file.make_card(self.store_of(file.path), self._since, self._title)
+        info = file.make_info(self.store_of(file.path), self._since, self._title)
         self.unstored[file.path] = None
         changes = []
-        if was is not None and (card is None or card.session_id != was.session_id):
+        if was is not None and (info is None or info.session_id != was.session_id):
             self.owners.disown(file, was.session_id)
             changes.append(self._lost(was))
             was = None
-        if card is not None and card != was:
-            changes.append(self._own(file, card, verdict, was))
+        if info is not None and info != was:
+            changes.append(self._own(file, info, verdict, was))
         return changes
 
     def _own(
-        self, file: SessionFile, card: SessionInfo, verdict: Verdict, was: SessionInfo | None
+        self, file: SessionFile, info: SessionInfo, verdict: Verdict, was: SessionInfo | None
     ) -> Change:
         """Have a file claim its session; it may take it over from another (a revert in Codex)."""
-        self.hidden.discard(card.session_id)
-        before = self.card(card.session_id)
+        self.hidden.discard(info.session_id)
+        before = self.info(info.session_id)
         self.owners.claim(file)
-        owner, state, left = self.card(card.session_id), file.state, False
+        owner, state, left = self.info(info.session_id), file.state, False
         if was is not None and state is not None:
             left = verdict is Verdict.CONTINUE and state.left(was.leaf_id)
-        elif before is not None and owner is card and before.leaf_id and state is not None:
+        elif before is not None and owner is info and before.leaf_id and state is not None:
             was, left = before, state.row(before.leaf_id) is None or state.left(before.leaf_id)
-        return Change(card.session_id, owner, verdict, was, left)
+        return Change(info.session_id, owner, verdict, was, left)
 
     def _hide(self, file: SessionFile) -> list[Change]:
         """The user excluded this file: forget all that is known of it."""
-        was, header = file.card, file.state.header if file.state else None
-        file.excluded, file.card = True, None
+        was, header = file.info, file.state.header if file.state else None
+        file.excluded, file.info = True, None
         file.begin_anew()
         self._awake.pop(file.path, None)
         self.unstored[file.path] = None
@@ -355,13 +355,13 @@ class Files:
         self._awake.pop(path, None)
         self.unstored[path] = None
         self._forks.drop(file.agent, path)
-        if file.card is None:
+        if file.info is None:
             return []
-        self.owners.disown(file, file.card.session_id)
-        return [self._lost(file.card)]
+        self.owners.disown(file, file.info.session_id)
+        return [self._lost(file.info)]
 
     def _lost(self, was: SessionInfo) -> Change:
-        return Change(was.session_id, self.card(was.session_id), Verdict.SAME, was)
+        return Change(was.session_id, self.info(was.session_id), Verdict.SAME, was)
 
     def _keep(self, file: SessionFile) -> None:
         """A tree is used now: let go of those that were not for longest."""

@@ -138,19 +138,19 @@ def _sessions(pipeline: Pipeline) -> Found:
             cure = "bring that file back, or leave it: the session's own part is kept"
         yield "unreadable", f"{escape_path(path)}: {why}", cure
     for session_id, paths in islice(files.owners.twins().items(), SHOWN):
-        card = files.card(session_id)
-        if card is not None and not card.subagent:  # which is copied with each fork, rightly so
+        info = files.info(session_id)
+        if info is not None and not info.subagent:  # which is copied with each fork, rightly so
             names = ", ".join(escape_path(path) for path in paths)
             cause = f"several files claim session {session_id}; the first counts: {names}"
             yield "duplicate_session", cause, "remove the copies that are not wanted"
     for why in list(pipeline.library.metas.problems().values())[:SHOWN]:
         yield "invalid_meta", why, "`indexerd index REF --force` writes it anew"
-    odd = (one for one in files.owners.cards() if one.looped or one.version > NEWEST_VERSION)
-    for card in islice(odd, SHOWN):  # read as well as can be (S1.7, S1.12)
-        who = f"session {card.session_id}"
-        if card.looped:
+    odd = (one for one in files.owners.infos() if one.looped or one.version > NEWEST_VERSION)
+    for info in islice(odd, SHOWN):  # read as well as can be (S1.7, S1.12)
+        who = f"session {info.session_id}"
+        if info.looped:
             cause, cure = "parents run in a circle", "the path is cut where it would repeat"
             yield "parent_cycle", f"{who}: {cause}", cure
         else:
-            cause = f"{who}: format version {card.version} is newer than we know"
+            cause = f"{who}: format version {info.version} is newer than we know"
             yield "newer_version", cause, "look for a newer indexerd"

@@ -46,7 +46,7 @@ class Update(msgspec.Struct, frozen=True):
     """What the loop learns of one session; the store shows it already, unless there is trouble."""
 
     session_id: str
-    card: SessionInfo | None
+    info: SessionInfo | None
     meta: MetaStat | None
     change: Change | None = None
     row: dict[str, Any] | None = None
@@ -88,7 +88,7 @@ class Library:
         self.scanned: ScanResult | None = None
         self.changed = 0  # counts up wherever `problems` of files may be others than before
         self.trouble: StateError | None = None  # why the store lacks something
-        self._rows = Rows(files.card, files.hides, self.metas, store, self.stores)
+        self._rows = Rows(files.info, files.hides, self.metas, store, self.stores)
         self._hinted: dict[str, None] = {}  # paths to look at
         self._queue: dict[str, None] = {}  # likewise, after those
         self._late: dict[str, float] = {}  # paths that were not there, and when to believe it
@@ -106,20 +106,20 @@ class Library:
         self.find_stores()
         self.files.load(self.store.files(known_file))
         self.metas.load()
-        cards = list(self.files.owners.cards())
-        self.discovery.named((one.agent, one.session_id, one.agent_title) for one in cards)
-        for card in cards:
-            self._rows.parents.put(card.session_id, card)
+        infos = list(self.files.owners.infos())
+        self.discovery.named((one.agent, one.session_id, one.agent_title) for one in infos)
+        for info in infos:
+            self._rows.parents.put(info.session_id, info)
         new = self.index.open()
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
         if new or not self.store.count():
-            self._show({card.session_id for card in cards} | set(self.metas.ids()))
+            self._show({info.session_id for info in infos} | set(self.metas.ids()))
         self._show(self.store.unindexed())
         self.store.renamed += 1  # rows were stored, and nobody was told
-        self.texts.resume(self._newest_cards())
+        self.texts.resume(self._newest_infos())
         self.changed += 1
-        return [Update(card.session_id, card, self.metas.get(card.session_id)) for card in cards]
+        return [Update(info.session_id, info, self.metas.get(info.session_id)) for info in infos]
 
     @property
     def damaged(self) -> bool:
@@ -152,22 +152,22 @@ class Library:
         self.discovery.renew(self._stores)
         return self._stores
 
-    def meta_dir(self, card: SessionInfo) -> str:
+    def meta_dir(self, info: SessionInfo) -> str:
         """Where a session's meta file belongs."""
-        store = next((one for one in self.stores() if one.holds(card.path)), None)
+        store = next((one for one in self.stores() if one.holds(info.path)), None)
         if store is None:
             raise NotFoundError("the session's directory is no root any more")
         return store.meta
 
     def home(self, session_id: str) -> str | None:
         """The directory in which a session's meta file and sidecar are, or belong."""
-        stat, card = self.metas.get(session_id), self.files.card(session_id)
+        stat, info = self.metas.get(session_id), self.files.info(session_id)
         if stat is not None:
             return stat.directory
-        return self.meta_dir(card) if card else None
+        return self.meta_dir(info) if info else None
 
-    def _newest_cards(self) -> list[SessionInfo]:
-        return sorted(self.files.owners.cards(), key=lambda one: -one.modified_ms)
+    def _newest_infos(self) -> list[SessionInfo]:
+        return sorted(self.files.owners.infos(), key=lambda one: -one.modified_ms)
 
     # -- what is to be looked at -----------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Library:
         if first:  # a crash may have come between a meta file and the store
             self._mark(
                 one.session_id
-                for one in self.files.owners.cards()
+                for one in self.files.owners.infos()
                 if one.since != self.metas.since(one.session_id)
             )
         self.texts.again()
@@ -335,8 +335,8 @@ class Library:
         """Compare every meta file with what is remembered of it."""
 
         def belongs(session_id: str) -> str | None:
-            card = self.files.card(session_id)
-            return self.meta_dir(card) if card else None
+            info = self.files.info(session_id)
+            return self.meta_dir(info) if info else None
 
         homes = dict.fromkeys(one.meta for one in self._stores)
         self._mark(self.metas.sweep(homes, belongs))
@@ -344,7 +344,7 @@ class Library:
     def _mark(self, session_ids: Iterable[str]) -> None:
         """What lies beside these sessions is another."""
         for session_id in list(session_ids):
-            if self._first and self.files.card(session_id) is None:
+            if self._first and self.files.info(session_id) is None:
                 self._alone.append(session_id)
                 continue
             change = self.files.recount(session_id)
@@ -366,8 +366,8 @@ class Library:
         self.changed += bool(changes)
         kin: set[str] = set()
         for session_id, change in changes.items():
-            kin |= self._rows.parents.put(session_id, self.files.card(session_id))
-            if change is not None and change.card is not None:
+            kin |= self._rows.parents.put(session_id, self.files.info(session_id))
+            if change is not None and change.info is not None:
                 self.texts.want([session_id])
         owed = self._unshown
         grown = {one for one, change in changes.items() if change and change.only_grew}
@@ -381,7 +381,7 @@ class Library:
                 self._rows.drop()
                 self.trouble, self._unshown, owed = bad, ids, {}
         return [
-            Update(one, self.files.card(one), self.metas.get(one), changes.get(one), rows.get(one))
+            Update(one, self.files.info(one), self.metas.get(one), changes.get(one), rows.get(one))
             for one in owed | changes
         ]
 
@@ -442,18 +442,18 @@ class Library:
             return []
         gone = [one for one in self.store.names() if not one.live and exclusions.match("", one.cwd)]
         self._swept = exclusions.packed()
-        return [one.session_id for one in gone if self.files.card(one.session_id) is None]
+        return [one.session_id for one in gone if self.files.info(one.session_id) is None]
 
     def _unfollowed(self, unseen: Callable[[str], bool]) -> list[str]:
         """Sessions that the store shows, and that nobody follows.
 
         A crash came before the store knew them, and then their file went, or was excluded.
         """
-        card, excluded = self.files.card, self.files.exclusions.match
+        info, excluded = self.files.info, self.files.exclusions.match
         return [
             one
             for one, path, cwd in self.store.shown()
-            if card(one) is None and (excluded(path, cwd, one) or not unseen(path))
+            if info(one) is None and (excluded(path, cwd, one) or not unseen(path))
         ]
 
 

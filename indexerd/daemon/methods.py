@@ -320,7 +320,7 @@ class Api:
             raise NotFoundError("the session's file is gone", hint="its meta file still stands")
         if session_id in pipeline.running and not asked.force:
             return {"status": "already_running"}
-        if not asked.force and known.card.new_users < pipeline.settings.min_new_user_messages:
+        if not asked.force and known.info.new_users < pipeline.settings.min_new_user_messages:
             return {"status": "below_threshold"}
         waiter = pipeline.force(session_id)
         if not asked.wait:

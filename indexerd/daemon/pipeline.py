@@ -163,7 +163,7 @@ class Pipeline:
     def _is_new(self, update: Update) -> bool:
         """Whether nobody changed or dropped a session while others were taken in."""
         key = update.session_id
-        return key not in self.known and self.library.files.card(key) is not None
+        return key not in self.known and self.library.files.info(key) is not None
 
     async def stop(self) -> None:
         """Let go of what is under way; an interrupted run writes nothing."""
@@ -336,19 +336,19 @@ class Pipeline:
         if updates:
             self._owe_words()
         for update in updates:
-            card, key = update.card, update.session_id
+            info, key = update.info, update.session_id
             known = self.known.get(key)
-            if card is None:
+            if info is None:
                 self._forget(key)
             elif known is None:
-                seen = min(card.mtime_ms / 1000, now)
+                seen = min(info.mtime_ms / 1000, now)
                 self.known[key] = SessionRuntime(
-                    card, update.meta, seen, seen, self.indexer.retry_state(key)
+                    info, update.meta, seen, seen, self.indexer.retry_state(key)
                 )
                 (self.on_growth if self.scanned.is_set() else self.on_meeting)(key)
             else:
                 self._grow(known, update, now)
-            if update.row is not None or card is None:
+            if update.row is not None or info is None:
                 self.on_row(key, update.row)
             if self.scanned.is_set():
                 self.bus.session(update, was_known=known is not None)
@@ -364,10 +364,10 @@ class Pipeline:
             known.answer(NotFoundError("the session's file is gone"))
 
     def _grow(self, known: SessionRuntime, update: Update, now: float) -> None:
-        below = known.card.new_users < self.settings.min_new_user_messages
+        below = known.info.new_users < self.settings.min_new_user_messages
         known.meta = update.meta
-        if update.card is not None:
-            known.card = update.card
+        if update.info is not None:
+            known.info = update.info
         if update.change is not None and update.change.verdict is not Verdict.SAME:
             known.changed_at = now
             if below:
@@ -394,13 +394,13 @@ class Pipeline:
 
     def _offer(self, known: SessionRuntime, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
-        session_id, forced = known.card.session_id, known.forced is not None
-        exclusions, card = self.library.files.exclusions, known.card
-        if exclusions.forbid(card.path, card.cwd, session_id):
+        session_id, forced = known.info.session_id, known.forced is not None
+        exclusions, info = self.library.files.exclusions, known.info
+        if exclusions.forbid(info.path, info.cwd, session_id):
             return
         if forced or (self._takers(known) and not self._held(known)):
             self.bus.log(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
-            self.jobs.offer(Job(session_id, why, known.card.modified_ms, forced))
+            self.jobs.offer(Job(session_id, why, known.info.modified_ms, forced))
             self._pump()
 
     def _held(self, known: SessionRuntime) -> bool:
@@ -414,19 +414,19 @@ class Pipeline:
 
     def _takers(self, known: SessionRuntime) -> list[Model]:
         """The models that may take a session by itself: an old one stays on this machine."""
-        age = self._started - known.card.modified_ms / 1000
+        age = self._started - known.info.modified_ms / 1000
         old = age > self.settings.index.backfill_days * DAY
         return [one for one in self.models.available() if not (old and one.remote)]
 
     def _wait(self, known: SessionRuntime, until: float) -> None:
         """Look again later; whoever forced a run is not kept waiting for ever."""
         if known.forced:
-            if known.card.turn_state is Turn.OPEN and self.now() >= known.forced.until:
+            if known.info.turn_state is Turn.OPEN and self.now() >= known.forced.until:
                 known.answer(DeadlineError("the session is still in the middle of a turn"))
-                self._consider(known.card.session_id)
+                self._consider(known.info.session_id)
                 return
             until = min(until, known.forced.until)
-        if self._reminders.remind(known.card.session_id, until):
+        if self._reminders.remind(known.info.session_id, until):
             self._wake.set()
 
     async def keep_time(self) -> None:
@@ -509,8 +509,8 @@ class Pipeline:
     def due(self) -> list[str]:
         """Return the sessions that have enough new messages."""
         least = self.settings.min_new_user_messages
-        cards = ((session_id, known.card) for session_id, known in self.known.items())
-        return [one for one, card in cards if card.answered and card.new_users >= least]
+        infos = ((session_id, known.info) for session_id, known in self.known.items())
+        return [one for one, info in infos if info.answered and info.new_users >= least]
 
     async def rewritten(self, session_id: str, directory: str) -> None:
         """A sidecar was written by us."""

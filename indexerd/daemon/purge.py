@@ -208,8 +208,8 @@ def _held(library: Library, session_id: str, agent: str) -> _Held:
     homes += [home for home in places if home not in homes and _ours([home], session_id)]
     paths = [] if agent == _BOXED else [one.path for one in owners.files(session_id)]
     bases = {base_name(path) for path in paths}
-    cards = (one for one in owners.cards() if one.session_id != session_id)
-    heirs = [one.session_id for one in cards if not bases.isdisjoint(one.bases)]
+    infos = (one for one in owners.infos() if one.session_id != session_id)
+    heirs = [one.session_id for one in infos if not bases.isdisjoint(one.bases)]
     return _Held(homes, _ours(homes, session_id), [*map(Path, paths)], heirs)
 
 

@@ -57,8 +57,8 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
 
     For the thread that owns its state.
     """
-    card, state = library.files.card(session_id), library.files.state(session_id)
-    if card is None or state is None:
+    info, state = library.files.info(session_id), library.files.state(session_id)
+    if info is None or state is None:
         return None
     row = None if leaf is None else row_of(state, leaf)
     home, labels = None, dict(state.labels)
@@ -71,7 +71,7 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
                     labels[state.id(one)] = text
     except IndexerdError:  # no root any more; or an invalid sidecar, which is told of elsewhere
         pass
-    return OpenSession(card, state.still(row), library.files.lines(session_id), labels, home)
+    return OpenSession(info, state.still(row), library.files.lines(session_id), labels, home)
 
 
 def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def make_branch(
     now: float, asked: params.Branch, session: OpenSession, _check: object = None
 ) -> dict[str, Any]:
     """Make a session file of one path. UsageError for sessions of agents other than pi."""
-    file, card, state, header = asked.file, session.info, session.state, session.state.header
+    file, info, state, header = asked.file, session.info, session.state, session.state.header
     if file is not None and (not file.startswith("/") or "\0" in file):
         raise UsageError("file is an absolute path, and has no NUL in it")
-    if card.agent != "pi":
-        hint = _OWN_WAYS.get(card.agent)
+    if info.agent != "pi":
+        hint = _OWN_WAYS.get(info.agent)
         raise UsageError("a branch can be extracted from a session of pi only", hint=hint)
     rows = state.path()
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
@@ -117,10 +117,10 @@ def make_branch(
         session_id=new_id(now),
         timestamp=iso(now),
         cwd=header.cwd if header else "",
-        source=card.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
+        source=info.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
         version=header.version if header else VERSION,
     )
-    target = Path(file) if file else Path(card.path).parent / file_name(origin)
+    target = Path(file) if file else Path(info.path).parent / file_name(origin)
     with session.lines as lines:
 
         def line(row: int) -> Line:

@@ -66,13 +66,13 @@ class AutoDigests:
         """Something was added to a session."""
         del self._failures[session_id]
         known = self._known.get(session_id)
-        if known is not None and known.card.messages > self._least():
+        if known is not None and known.info.messages > self._least():
             self._remind(session_id, self._clock())
 
     def met(self, session_id: str) -> None:
         """A session was there at the start that no daemon knew: it may have begun meanwhile."""
         known = self._known.get(session_id)
-        if known is not None and iso_ms(known.card.created_at) / 1000 >= self._since:
+        if known is not None and iso_ms(known.info.created_at) / 1000 >= self._since:
             self.grown(session_id)
 
     def _remind(self, session_id: str, when: float) -> None:
@@ -121,8 +121,8 @@ class AutoDigests:
                 self._events.defect(Event.DIGEST_FAILED, session_id, bug)
 
     async def _look(self, known: SessionRuntime) -> None:
-        session_id, card, now = known.card.session_id, known.card, self._clock()
-        if not card.answered or card.messages <= self._least():
+        session_id, info, now = known.info.session_id, known.info, self._clock()
+        if not info.answered or info.messages <= self._least():
             return
         await self._note(session_id, waits=True)
         ready = settled_at(known, self._settings(), now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from indexerd.events import Prompt, Stretch
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 
 SEGMENT_TOKENS = 1000  # of a segment's text (S2.9)
 CHECKPOINT_TOKENS = 13_107  # 0.8 of what pi keeps free of a window
@@ -136,7 +136,9 @@ def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Promp
 
     parts = [framed("conversation", text)]
     if stretch.previous:
-        parts.append(framed("previous-summary", scrub(stretch.previous[:PREVIOUS_MAX])))
+        parts.append(
+            framed("previous-summary", replace_surrogates(stretch.previous[:PREVIOUS_MAX]))
+        )
     parts += [f"Known besides: {one}" for one in wish.context]
     parts.append(wish.instead or instructions(stretch))
     if focus := wish.focus.strip()[:FOCUS_MAX]:

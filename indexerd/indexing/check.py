@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from indexerd.meta.model import Metadata
 from indexerd.models.attempts import Rejected
-from indexerd.privacy.sanitize import clean_line, clean_text, scrub
+from indexerd.privacy.sanitize import clean_line, clean_text, without_surrogates
 from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
 REPLY_MAX = 1_000_000  # characters of an answer that are looked at
@@ -48,7 +48,7 @@ def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
     first, last = reply.find("{"), reply.rfind("}")
     text = reply[first : last + 1] if 0 <= first < last else reply.strip()
     try:
-        held = _scrubbed(json.loads(text, parse_constant=_no_constant))
+        held = without_surrogates(json.loads(text, parse_constant=_no_constant))
     except ValueError as bad:
         raise ValueError(f"Not a JSON object: {bad}") from None
     except RecursionError:
@@ -60,16 +60,6 @@ def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
 
 def _no_constant(word: str) -> float:
     raise ValueError(f"{word} is not JSON")
-
-
-def _scrubbed(held: Any) -> Any:
-    if isinstance(held, str):
-        return scrub(held)
-    if isinstance(held, list):
-        return [_scrubbed(one) for one in held]
-    if isinstance(held, dict):
-        return {key: _scrubbed(one) for key, one in held.items()}
-    return held
 
 
 def reason_of(bad: ValueError) -> str:

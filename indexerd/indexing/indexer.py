@@ -202,8 +202,8 @@ class Indexer:
         return updates
 
     async def _failed(self, session: SessionRuntime, error: IndexerdError) -> None:
-        self.outcomes[session.card.session_id] = Failure(error.kind, error.retryable)
-        state = after_failure(session.retry, error, session.card.new_users, self._clock())
+        self.outcomes[session.info.session_id] = Failure(error.kind, error.retryable)
+        state = after_failure(session.retry, error, session.info.new_users, self._clock())
         await self._keep(session, state)
         self._events.failed(session, error, state.retry_at)
         session.answer(error)
@@ -253,7 +253,7 @@ class Indexer:
         snapshot = run.snapshot
         row = audit_row(
             INDEX,
-            session_id=snapshot.card.session_id,
+            session_id=snapshot.info.session_id,
             timestamp=iso(self._clock()),
             redactions=snapshot.redactions,
             bytes=snapshot.bytes,
@@ -292,7 +292,7 @@ class Indexer:
         be read, made a prompt of and sent away again at each of their trials. A session is sent
         away once, so that its status says what it waits for; from then on it only waits.
         """
-        if session.card.session_id in self._unwritten:
+        if session.info.session_id in self._unwritten:
             return 0.0
         refused = refusals(models, self._budget)
         reported = session.retry.why in {one.kind for one in refused}
@@ -313,7 +313,7 @@ class Indexer:
     async def _keep(self, session: SessionRuntime, state: RetryState) -> None:
         if state != session.retry:
             session.retry = state
-            await self._note(session.card.session_id, state)
+            await self._note(session.info.session_id, state)
 
     async def _note(self, session_id: str, state: RetryState) -> None:
         """Store a retry state, or that there is none."""
@@ -366,34 +366,34 @@ def _pause(refused: ModelError) -> float:
 
 def _meta_file(run: _Run, found: Metadata, model: str, now: float) -> MetaFile:
     """The meta file of a snapshot and the answer to it."""
-    snapshot, card, old, spent = run.snapshot, run.snapshot.card, run.snapshot.meta, run.spent
+    snapshot, info, old, spent = run.snapshot, run.snapshot.info, run.snapshot.meta, run.spent
     updated = iso_of_ms(max(round(now * 1000), iso_ms(old.updated_at) + 1 if old else 0))
     return MetaFile(
         **((old.model_extra or {}) if old else {}),  # what others added is theirs
         schema_version=max(SCHEMA_VERSION, old.schema_version if old else 0),
-        session_id=card.session_id,
+        session_id=info.session_id,
         session_file=snapshot.session_file,
-        parent_session_file=card.parent or None,
+        parent_session_file=info.parent or None,
         **found.model_dump(),
-        cwd=card.cwd,
+        cwd=info.cwd,
         created_at=old.created_at if old else updated,
         updated_at=updated,
         model=model,
         last_indexed_leaf_id=snapshot.leaf_id,
-        agent=card.agent,
+        agent=info.agent,
         usage=Usage(
             input_tokens=spent.input_tokens,
             output_tokens=spent.output_tokens,
             cost_usd=spent.usd,
             calls=spent.calls,
         ),
-        message_count=card.messages,
-        user_message_count=card.users,
-        first_user_message=card.first_user[:FIRST_MESSAGE_MAX] or None,
+        message_count=info.messages,
+        user_message_count=info.users,
+        first_user_message=info.first_user[:FIRST_MESSAGE_MAX] or None,
         files_read=list(snapshot.facts.files_read),
         files_modified=list(snapshot.facts.files_modified),
         tools_used=snapshot.facts.tools_used,
         redactions=snapshot.redactions or None,
-        session_created_at=card.created_at or None,
-        session_modified_at=iso_of_ms(card.modified_ms),
+        session_created_at=info.created_at or None,
+        session_modified_at=iso_of_ms(info.modified_ms),
     )

@@ -65,7 +65,7 @@ class Forced(msgspec.Struct):
 class SessionRuntime(msgspec.Struct):
     """What the event loop knows of one session."""
 
-    card: SessionInfo
+    info: SessionInfo
     meta: MetaStat | None
     changed_at: float  # when the file was last seen to change
     open_since: float  # when the unindexed part began to wait
@@ -101,13 +101,13 @@ class Skip(msgspec.Struct, frozen=True):
 
 def decide(session: SessionRuntime, settings: Settings, now: float) -> Index | Wait | Skip:
     """Index, wait or skip."""
-    card, retry, forced = session.card, session.retry, session.forced is not None
-    if not card.answered:  # before that no agent writes a session for good
+    info, retry, forced = session.info, session.retry, session.forced is not None
+    if not info.answered:  # before that no agent writes a session for good
         return Skip("no_answer")
     if not forced:
-        if card.new_users < settings.min_new_user_messages:
+        if info.new_users < settings.min_new_user_messages:
             return Skip("below_threshold")
-        if retry.refused_at is not None and card.new_users <= retry.refused_at:
+        if retry.refused_at is not None and info.new_users <= retry.refused_at:
             return Skip("refused")
         if 0 < retry.retry_at - now <= RETRY_MAX:
             return Wait(retry.retry_at, "back_off")
@@ -119,7 +119,7 @@ def decide(session: SessionRuntime, settings: Settings, now: float) -> Index | W
 
 def settled_at(session: SessionRuntime, settings: Settings, now: float) -> float | None:
     """When the newest turn counts as ended; None in the middle of one."""
-    turn, index = session.card.turn_state, settings.index
+    turn, index = session.info.turn_state, settings.index
     if turn is Turn.OPEN:
         return None
     quiet = index.error_quiet_seconds if turn is Turn.FAILED else index.quiet_seconds

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from indexerd.events import Facts, Prompt
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX, TAGS_MAX
 
 REPLY_SHOWN = 4000  # characters of a malformed reply that the retry carries
@@ -93,7 +93,7 @@ def earlier_text(name: str, description: str, summary: str, tags: Sequence[str])
 
 def retry_prompt(base: Prompt, reply: str, error: str) -> Prompt:
     """The same prompt again, with the malformed reply and what was wrong with it (S0.22)."""
-    shown = scrub(reply[:REPLY_SHOWN])
+    shown = replace_surrogates(reply[:REPLY_SHOWN])
     user = (
         f"{base.user}\n\nYour previous reply was rejected.\n\n<previous_reply>\n{shown}\n"
         f"</previous_reply>\n\n<error>\n{error}\n</error>\n\n"

@@ -64,7 +64,7 @@ class Library(Protocol):
     @property
     def store(self) -> StateStore: ...  # noqa: D102
 
-    def meta_dir(self, card: SessionInfo) -> str:
+    def meta_dir(self, info: SessionInfo) -> str:
         """Where a session's meta file belongs."""
 
     def reread(self, session_id: str) -> bool:
@@ -78,7 +78,7 @@ class Library(Protocol):
 class Snapshot:
     """What is sent of a session, and what of it is stored with the answer."""
 
-    card: SessionInfo
+    info: SessionInfo
     session_file: str
     leaf_id: str
     directory: Path  # of the meta file
@@ -95,7 +95,7 @@ class Snapshot:
         """The answer to `as_sent`: what would be sent now, and to whom (S0.45)."""
         model = models[0] if models else None
         return {
-            "sessionId": self.card.session_id,
+            "sessionId": self.info.session_id,
             "model": model.key if model else None,
             "leavesTheMachine": bool(model and model.remote),
             "system": self.prompt.system,
@@ -121,21 +121,21 @@ async def take_snapshot(
 
 
 def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
-    card, state = library.files.card(session_id), library.files.state(session_id)
-    if card is None or state is None:
+    info, state = library.files.info(session_id), library.files.state(session_id)
+    if info is None or state is None:
         raise NotFoundError("the session's file is gone")
-    directory = Path(library.meta_dir(card))
+    directory = Path(library.meta_dir(info))
     seen = stamp(directory / meta_name(session_id))
     meta = _old_meta(library, session_id, directory)
     if not settings.index.merge_previous_summary:
         described, holds = None, False
     else:
-        described, holds = border(card.agent, state, meta), _indexed_row(state, meta) is not None
+        described, holds = border(info.agent, state, meta), _indexed_row(state, meta) is not None
     redact = redactor(settings)
     try:
         with library.files.lines(session_id) as lines:
             caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-            said = assemble(_newest_first(card, state, lines, described), caps, redact)
+            said = assemble(_newest_first(info, state, lines, described), caps, redact)
     except ValueError:
         if library.reread(session_id):  # a line was not what it looked like: parse them all
             return _take(library, session_id, settings)
@@ -148,10 +148,10 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
     if meta and holds and (only_new or said.cut):
         summary, earlier = _carried(meta, redact, counts, whole=only_new)
     row = library.store.get(session_id) or {}
-    facts = _facts(said, card, row, summary if said.cut else None, redact)
+    facts = _facts(said, info, row, summary if said.cut else None, redact)
     return Snapshot(
-        card=card,
-        session_file=row.get("sessionFile", card.path),
+        info=info,
+        session_file=row.get("sessionFile", info.path),
         leaf_id=state.leaf_id,
         directory=directory,
         stamp=seen,
@@ -257,13 +257,13 @@ def _carried(
 
 
 def _newest_first(
-    card: SessionInfo, state: SessionState, lines: SessionLines, described: int | None
+    info: SessionInfo, state: SessionState, lines: SessionLines, described: int | None
 ) -> Iterator[Section]:
     """The path's messages from the leaf back; a line is read only when it is asked for.
 
     From the row `described` back they are old.
     """
-    read, old = ADAPTERS[card.agent].read, False
+    read, old = ADAPTERS[info.agent].read, False
     for row in state.up(state.leaf):
         old = old or row == described
         role = _ROLES.get(state.kind(row))
@@ -273,7 +273,7 @@ def _newest_first(
 
 
 def _facts(
-    said: Transcript, card: SessionInfo, row: dict[str, Any], summary: str | None, redact: Redactor
+    said: Transcript, info: SessionInfo, row: dict[str, Any], summary: str | None, redact: Redactor
 ) -> Facts:
     done = facts_of(row) or RowFacts()
     uses = (use for each in done.tool_uses.values() for use in each)
@@ -282,8 +282,8 @@ def _facts(
         files_read=tuple(done.files_read),
         files_modified=tuple(done.files_modified),
         tools_used=done.tools_used,
-        cwd=shown_path(card.cwd),
+        cwd=shown_path(info.cwd),
         previous_summary=summary,
-        title=redact(card.agent_title or "")[0],
+        title=redact(info.agent_title or "")[0],
         commands=tuple(redact(one)[0] for one in uses),
     )

@@ -38,7 +38,7 @@ from indexerd.mcp.daemon import DaemonAccess
 from indexerd.mcp.rendering import Answer, compact, failure, reading
 from indexerd.mcp.tools import TOOLS
 from indexerd.paths import is_session_id
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.protocol.params import decode
 from indexerd.references.query_codes import coded
 
@@ -195,7 +195,7 @@ class HostLines:
         line, value = self._source.readline(), None
         try:
             value = json.loads(line)
-            line = scrub(json.dumps(value, ensure_ascii=False)) + "\n"
+            line = replace_surrogates(json.dumps(value, ensure_ascii=False)) + "\n"
             types.jsonrpc_message_adapter.validate_json(line, by_name=False)
         except (ValueError, RecursionError):
             known = value.get("id") if isinstance(value, dict) and "method" in value else None

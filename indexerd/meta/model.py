@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 from pydantic_core import to_json
 
 from indexerd.errors import InvalidMetaError
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.protocol import limits
 
 SCHEMA_VERSION = 1
@@ -177,7 +177,7 @@ def _storable(value: Any, depth: int = 0) -> Any:
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
     if isinstance(value, str):
-        return scrub(value)
+        return replace_surrogates(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, list):

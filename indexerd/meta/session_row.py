@@ -47,7 +47,7 @@ from indexerd.times import iso_ms, iso_of_ms
 
 KEPT = 512  # rows, of those that grew last; a few kilobytes each
 Row = dict[str, Any]
-# What a row takes from a card, but for what grows.
+# What a row takes from a info, but for what grows.
 _firm = attrgetter(
     *("agent", "path", "session_id", "cwd", "created_at", "parent", "version", "agent_title"),
     *("first_user", "parent_id", "subagent", "archived", "git_branch", "born_ms", "first"),
@@ -60,14 +60,14 @@ class Rows:
 
     def __init__(
         self,
-        card: Callable[[str], SessionInfo | None],
+        info: Callable[[str], SessionInfo | None],
         hides: Callable[..., bool],
         metas: MetaCache,
         store: StateStore,
         stores: Callable[[], list[Store]],
     ) -> None:
         """`hides(session_id, file="", cwd="")`: whether the user excluded a session."""
-        self._card = card
+        self._info = info
         self._hides = hides
         self._metas = metas
         self._store = store
@@ -81,40 +81,40 @@ class Rows:
 
     def of(self, session_id: str, *, grown: bool) -> StoredRow | None:
         """A session's row; None where it has none. `grown`: of itself and its kin, that is all."""
-        card = self._card(session_id)
-        if card is None or not grown:
+        info = self._info(session_id)
+        if info is None or not grown:
             self._held.pop(session_id, None)
             return self._made(session_id, None)
-        made = self._fitting(session_id, card) or self._made(session_id, None)
-        return self._keep(session_id, card, made, {})
+        made = self._fitting(session_id, info) or self._made(session_id, None)
+        return self._keep(session_id, info, made, {})
 
     def with_facts(self, session_id: str, facts: Facts) -> StoredRow | None:
         """A session's row with what it did; None where it has none.
 
         Also where nothing is new in it: the transaction that it went into last may have failed.
         """
-        card = self._card(session_id)
-        if card is None:
+        info = self._info(session_id)
+        if info is None:
             return None
-        made = self._fitting(session_id, card)
+        made = self._fitting(session_id, info)
         if made is None:
             return self._made(session_id, facts) if self._store.get(session_id) else None
-        return self._keep(session_id, card, made, fact_fields(facts))
+        return self._keep(session_id, info, made, fact_fields(facts))
 
-    def _fitting(self, session_id: str, card: SessionInfo) -> StoredRow | None:
+    def _fitting(self, session_id: str, info: SessionInfo) -> StoredRow | None:
         """What is held of a session's row, if most of it still holds."""
         firm, stat, made = self._held.get(session_id, (None, None, None))
-        same = made is not None and stat is self._metas.get(session_id) and firm == _firm(card)
+        same = made is not None and stat is self._metas.get(session_id) and firm == _firm(info)
         return made if same else None
 
     def _keep(
-        self, session_id: str, card: SessionInfo, made: StoredRow | None, more: Row
+        self, session_id: str, info: SessionInfo, made: StoredRow | None, more: Row
     ) -> StoredRow | None:
         if made is None:
             return None
-        made = made._replace(row=made.row | more | growing(card))
-        if iso_ms(card.created_at):  # else the file's time is in the row, which is another soon
-            self._held[session_id] = _firm(card), self._metas.get(session_id), made
+        made = made._replace(row=made.row | more | growing(info))
+        if iso_ms(info.created_at):  # else the file's time is in the row, which is another soon
+            self._held[session_id] = _firm(info), self._metas.get(session_id), made
             self._held.move_to_end(session_id)
             if len(self._held) > KEPT:
                 self._held.popitem(last=False)
@@ -122,14 +122,14 @@ class Rows:
 
     def _made(self, session_id: str, facts: Facts | None) -> StoredRow | None:
         """A row made of everything; `facts` are those of the row before, where none are given."""
-        card, stat = self._card(session_id), self._metas.get(session_id)
+        info, stat = self._info(session_id), self._metas.get(session_id)
         meta, old = self._metas.meta(session_id), self._store.get(session_id)
         title = stat.title if stat else None
-        if card is None:
+        if info is None:
             return None if self._is_hidden(session_id, meta, old) else gone_row(old, meta, title)
         facts = facts_of(old) if facts is None else facts
-        parent = self._parent(card, old.get("parentSessionId") if old else None)
-        return row_of(card, meta, title, facts, resume=self._resume, parent=parent)
+        parent = self._parent(info, old.get("parentSessionId") if old else None)
+        return row_of(info, meta, title, facts, resume=self._resume, parent=parent)
 
     def _resume(self, session_id: str, cwd: str, path: str) -> str:
         """The command that opens a session again; a directory that is not absolute is none."""
@@ -146,15 +146,15 @@ class Rows:
         places += [(meta.session_file, meta.cwd)] if meta else []
         return any(self._hides(session_id, *one) for one in places)
 
-    def _parent(self, card: SessionInfo, told: str | None) -> Parent:
+    def _parent(self, info: SessionInfo, told: str | None) -> Parent:
         """Where a session came from; one that is gone stays the parent that was `told` before."""
-        parent = self.parents.parent(card)
-        if parent.session_id is None and card.parent:  # its file is gone; its row may be there
-            for row in self._store.by_file(card.parent):
-                return Parent(str(row["sessionId"]), card.parent)
-        before = told if told != card.parent_id else None
-        named = "" if card.parent else before or parent.session_id
-        if named and self._card(named) is None and not self._hides(named):
+        parent = self.parents.parent(info)
+        if parent.session_id is None and info.parent:  # its file is gone; its row may be there
+            for row in self._store.by_file(info.parent):
+                return Parent(str(row["sessionId"]), info.parent)
+        before = told if told != info.parent_id else None
+        named = "" if info.parent else before or parent.session_id
+        if named and self._info(named) is None and not self._hides(named):
             left = self._store.get(named)
             if left is not None:
                 return Parent(named, str(left["sessionFile"]))
@@ -162,7 +162,7 @@ class Rows:
 
 
 def row_of(
-    card: SessionInfo,
+    info: SessionInfo,
     meta: MetaFile | None,
     title: str | None,
     facts: Facts | None,
@@ -174,46 +174,46 @@ def row_of(
 
     `facts`: None until all of it was read, and then nothing is told of what it took.
     """
-    stem = posixpath.basename(card.path).removesuffix(".zst").removesuffix(".jsonl")
-    row = _base(meta, title, card.agent_title, card.first_user, stem) | {
-        "sessionId": card.session_id,
-        "agent": card.agent,
-        "sessionFile": _shown(card.file),
-        "cwd": _shown(card.cwd),
-        "createdAt": iso_of_ms(iso_ms(card.created_at) or card.mtime_ms),
-        "firstUserMessage": card.first_user,
-        "archived": card.archived,
+    stem = posixpath.basename(info.path).removesuffix(".zst").removesuffix(".jsonl")
+    row = _base(meta, title, info.agent_title, info.first_user, stem) | {
+        "sessionId": info.session_id,
+        "agent": info.agent,
+        "sessionFile": _shown(info.file),
+        "cwd": _shown(info.cwd),
+        "createdAt": iso_of_ms(iso_ms(info.created_at) or info.mtime_ms),
+        "firstUserMessage": info.first_user,
+        "archived": info.archived,
         "gone": False,
-        "resume": resume(card.session_id, card.cwd, card.path),
-        "version": card.version,
-        "subagent": card.subagent,
+        "resume": resume(info.session_id, info.cwd, info.path),
+        "version": info.version,
+        "subagent": info.subagent,
     }
-    row |= fact_fields(facts) | growing(card)
-    if card.git_branch:
-        row["gitBranch"] = _line(_unsecret(card.git_branch), WORD_MAX)
-    if card.agent_title:
-        row["agentTitle"] = _line(card.agent_title, FIRST_MESSAGE_MAX)
+    row |= fact_fields(facts) | growing(info)
+    if info.git_branch:
+        row["gitBranch"] = _line(_unsecret(info.git_branch), WORD_MAX)
+    if info.agent_title:
+        row["agentTitle"] = _line(info.agent_title, FIRST_MESSAGE_MAX)
     parent_id, parent_file = parent
-    if card.parent or parent_file:
-        row["parentSessionFile"] = _absolute(card.parent or parent_file or "", card.cwd)
+    if info.parent or parent_file:
+        row["parentSessionFile"] = _absolute(info.parent or parent_file or "", info.cwd)
     if parent_id:
         row["parentSessionId"] = parent_id[:WORD_MAX]
-    return _written(row, meta, [title, card.agent_title])
+    return _written(row, meta, [title, info.agent_title])
 
 
-def growing(card: SessionInfo) -> Row:
-    """The fields of a row that become others while a session grows, and no card but it changes."""
+def growing(info: SessionInfo) -> Row:
+    """The fields of a row that become others while a session grows, and no info but it changes."""
     found: Row = {
-        "modifiedAt": iso_of_ms(card.modified_ms),
-        "messageCount": card.messages,
-        "userMessageCount": card.users,
-        "newUserMessages": card.new_users,
-        "state": state_of(card),
-        "leafId": card.leaf_id and card.leaf_id[:WORD_MAX],
-        "compactions": card.compactions,
+        "modifiedAt": iso_of_ms(info.modified_ms),
+        "messageCount": info.messages,
+        "userMessageCount": info.users,
+        "newUserMessages": info.new_users,
+        "state": state_of(info),
+        "leafId": info.leaf_id and info.leaf_id[:WORD_MAX],
+        "compactions": info.compactions,
     }
-    if card.tokens:
-        found["tokens"] = dict(zip(TOKEN_KEYS, card.tokens, strict=True))
+    if info.tokens:
+        found["tokens"] = dict(zip(TOKEN_KEYS, info.tokens, strict=True))
     return found
 
 

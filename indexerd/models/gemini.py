@@ -21,7 +21,7 @@ from indexerd.errors import ProviderDeniedError, ProviderError, RefusedError
 from indexerd.events import Prompt
 from indexerd.models import http
 from indexerd.models.base import Finish, Reply, Tokens
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.settings import ModelLimits
 
 BASE_URL = "https://generativelanguage.googleapis.com/"
@@ -130,7 +130,7 @@ def read(body: str, prompt: Prompt, configured: str) -> Reply:
         for part in (parts if isinstance(parts, list) else [])
         if isinstance(part, dict) and isinstance(part.get("text"), str) and not part.get("thought")
     ]
-    text = scrub("".join(texts))
+    text = replace_surrogates("".join(texts))
     reason = http.name(candidate.get("finishReason"), "unnamed")
     if reason in _REFUSED:
         raise RefusedError(f"{_WHO}: the model declined this content ({reason})")

@@ -23,7 +23,7 @@ from indexerd.errors import ModelError, ProviderError, RefusedError
 from indexerd.events import Prompt
 from indexerd.models import http
 from indexerd.models.base import Finish, Reply, Tokens
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.settings import ModelLimits
 
 _WHO = "openai"
@@ -96,7 +96,7 @@ def read(body: bytes, prompt: Prompt, configured: str) -> Reply:
     content = http.dig(choice, "message", "content")
     if isinstance(content, list):  # parts, some of which hold text
         content = "".join(t for part in content if isinstance(t := http.dig(part, "text"), str))
-    text = scrub(content) if isinstance(content, str) else ""
+    text = replace_surrogates(content) if isinstance(content, str) else ""
     reason = http.name(choice.get("finish_reason"), "unnamed")
     if reason == "content_filter" or http.dig(choice, "message", "refusal"):
         raise RefusedError(f"{_WHO}: the model declined this content")

@@ -18,7 +18,7 @@ import msgspec
 
 from indexerd.disk import RotatingFile
 from indexerd.errors import IndexerdError
-from indexerd.privacy.sanitize import clean_line, scrub
+from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sources.tail import opened
 
 INDEX = "session-index:index"
@@ -89,7 +89,9 @@ class Telemetry:
     def append(self, row: Mapping[str, Any]) -> bool:
         """Write a row; False if it was not written. Never raises."""
         try:
-            line = scrub(json.dumps(dict(row), ensure_ascii=False, allow_nan=False)).encode()
+            line = replace_surrogates(
+                json.dumps(dict(row), ensure_ascii=False, allow_nan=False)
+            ).encode()
         except (TypeError, ValueError, RecursionError):
             return False
         return len(line) <= _ROW_MAX and self._file.append(line)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
+from typing import Any
 
 from indexerd.privacy.patterns import lazy_pattern
 
@@ -33,7 +35,7 @@ _BLANK_LINES = re.compile(r"\n{4,}")
 _SPACES = re.compile(r" {2,}")
 
 
-def scrub(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Replace each lone surrogate by U+FFFD; a pair that JSON kept apart becomes its character."""
     if text.isascii():
         return text
@@ -44,6 +46,15 @@ def scrub(text: str) -> str:
     else:
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def without_surrogates(value: Any) -> Any:
+    """The same for all texts of a JSON value."""
+    if isinstance(value, str):
+        return replace_surrogates(value)
+    if isinstance(value, Mapping):
+        return {replace_surrogates(key): without_surrogates(one) for key, one in value.items()}
+    return [*map(without_surrogates, value)] if isinstance(value, list | tuple) else value
 
 
 def clean_line(text: str, limit: int) -> str:

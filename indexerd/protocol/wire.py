@@ -24,6 +24,7 @@ from typing import Any, NoReturn, TypeAlias
 import msgspec
 
 from indexerd.errors import RPC_CODES, IndexerdError, UsageError
+from indexerd.privacy.sanitize import without_surrogates
 
 LINE_MAX = 1024 * 1024  # bytes of one request line, its newline not counted
 ID_MAX = 256  # characters of a request's id, which is echoed
@@ -168,7 +169,7 @@ def _load(line: bytes | bytearray) -> Any:
         return _decode(line)
     except ValueError:  # every error of msgspec's is one, and so is a bad UTF-8 byte
         value = json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
-        return _replace_surrogates(value)
+        return without_surrogates(value)
 
 
 def _refuse(word: str) -> NoReturn:
@@ -186,18 +187,7 @@ def _dump(value: Any) -> bytes:
     try:
         return _encode(value)  # writes NaN and infinity as null
     except UnicodeEncodeError:
-        return _encode(_replace_surrogates(value))
-
-
-def _replace_surrogates(value: Any) -> Any:
-    """Replace lone surrogates, which JSON may escape and UTF-8 cannot hold."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, Mapping):
-        return {_replace_surrogates(key): _replace_surrogates(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_surrogates(one) for one in value]
-    return value
+        return _encode(without_surrogates(value))
 
 
 # -- what the server cuts lines with -----------------------------------------------------------

@@ -35,7 +35,7 @@ from tantivy import Document, Query, Searcher
 
 from indexerd.errors import DamagedError, IndexerdError, StateError, WriteError
 from indexerd.privacy.redact import shown_path
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.search.names import known, without_references
 from indexerd.search.query import indexable, storable
 from indexerd.store.integrity import named
@@ -190,7 +190,11 @@ class TextIndex:
             items = {}
             for row, summary, aliases in rows:
                 names = known(row, aliases)
-                items[scrub(names.session_id)] = (row, names, _texts_of(row, names, summary))
+                items[replace_surrogates(names.session_id)] = (
+                    row,
+                    names,
+                    _texts_of(row, names, summary),
+                )
             given = ((row, names, _hash(texts)) for row, names, texts in items.values())
             for session_id in self.store.put(given):
                 texts = items[session_id][2]
@@ -488,7 +492,11 @@ def _about_document(session_id: str, texts: About) -> Document:
 
 
 def _message_document(session_id: str, message: Message) -> Document:
-    clean = (scrub(message.entry), scrub(message.role), scrub(message.at))
+    clean = (
+        replace_surrogates(message.entry),
+        replace_surrogates(message.role),
+        replace_surrogates(message.at),
+    )
     held = Message(message.row, *clean, storable(message.text[:TEXT_MAX]))
     document = _document(session_id, "message", held)
     document.add_unsigned("row", message.row)
@@ -554,7 +562,7 @@ def either(queries: Iterable[Query]) -> Query:
 
 def _of(session_id: str, kind: str | None = None, row: int | None = None) -> Query:
     """Ask for a session's documents, or those of a kind; of messages those at `row` and behind."""
-    own = [term("session", scrub(session_id))]
+    own = [term("session", replace_surrogates(session_id))]
     if kind is not None:
         own.append(term("kind", kind))
     if row is not None:

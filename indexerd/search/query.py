@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Any
 
 from indexerd.privacy.patterns import lazy_pattern
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 
 QUERY_MAX = 1000  # characters of a query that are looked at
 PATTERN_MAX = 250
@@ -56,7 +56,7 @@ _BLANKS = lazy_pattern(
 
 def storable(text: str) -> str:
     """Bring a text to one form of Unicode, so that it has the words of `indexable`."""
-    return text if text.isascii() else unicodedata.normalize("NFC", scrub(text))
+    return text if text.isascii() else unicodedata.normalize("NFC", replace_surrogates(text))
 
 
 def indexable(text: str) -> str:
@@ -205,7 +205,9 @@ class Asked:
 
 def parse(query: str) -> Asked:
     """Read what a user typed."""
-    text = unicodedata.normalize("NFC", scrub(query[:QUERY_MAX]).replace("\0", " ")).strip()
+    text = unicodedata.normalize(
+        "NFC", replace_surrogates(query[:QUERY_MAX]).replace("\0", " ")
+    ).strip()
     cut = "the query is too long: only its beginning counts" if len(query) > QUERY_MAX else None
     if text.startswith("re:"):
         try:

@@ -51,7 +51,7 @@ _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 class SessionFiles(Protocol):
     """What is read of session files."""
 
-    def card(self, session_id: str) -> SessionInfo | None:
+    def info(self, session_id: str) -> SessionInfo | None:
         """Return what is known of a session."""
         ...
 
@@ -134,10 +134,10 @@ class Texts:
         self._unread |= self._missed
         self._missed.clear()
 
-    def resume(self, cards: Iterable[SessionInfo]) -> None:
+    def resume(self, infos: Iterable[SessionInfo]) -> None:
         """After a start: find what was not all read, or was stored under other patterns."""
         signs = self._store.mark_signs()
-        self.want(one.session_id for one in cards if signs.get(one.session_id) != _sign(one))
+        self.want(one.session_id for one in infos if signs.get(one.session_id) != _sign(one))
         self._secrets.renew()
         self._compare()
 
@@ -259,16 +259,16 @@ class Texts:
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; says whether all is read."""
-        card, state = self._files.card(session_id), self._files.state(session_id)
-        if card is None or state is None:
+        info, state = self._files.info(session_id), self._files.state(session_id)
+        if info is None or state is None:
             return True
         path = sorted(state.path())
-        held, anew = self._progress(card, state, path)
+        held, anew = self._progress(info, state, path)
         part = _part_of(state, path, held, limit)
         try:
             with self._files.lines(session_id) as lines:
-                said = self._take_in(card, state, lines, part, held)
-                facts = _facts(card, state, lines, part, held)
+                said = self._take_in(info, state, lines, part, held)
+                facts = _facts(info, state, lines, part, held)
         except SessionUnreadableError:  # it may be back, as it was, before anybody misses it
             self._missed[session_id] = None
             return True
@@ -281,7 +281,7 @@ class Texts:
         with self._store.batch():
             if anew:
                 self._index.drop_messages(session_id)
-            mark = f"{_sign(card) if part.last else ''} {packed}"
+            mark = f"{_sign(info) if part.last else ''} {packed}"
             if self._index.add_messages(session_id, since, said, mark):
                 self._read[session_id] = None
             if facts is not None:
@@ -290,7 +290,7 @@ class Texts:
 
     def _take_in(
         self,
-        card: SessionInfo,
+        info: SessionInfo,
         state: SessionState,
         lines: SessionLines,
         part: _Part,
@@ -298,10 +298,10 @@ class Texts:
     ) -> list[Message]:
         """Read a part's lines, each once and one at a time: they may be of any size."""
         said = []
-        for row, entry in _entries(card, state, part.rows, lines):
+        for row, entry in _entries(info, state, part.rows, lines):
             copied = _copied(held.own, row, entry)
             if row in part.done:
-                held.done.add(entry, card.cwd, copied=copied)
+                held.done.add(entry, info.cwd, copied=copied)
             if row < held.words or row < _borrowed(state):
                 continue
             if not copied:
@@ -313,10 +313,10 @@ class Texts:
         return said
 
     def _progress(
-        self, card: SessionInfo, state: SessionState, path: list[int]
+        self, info: SessionInfo, state: SessionState, path: list[int]
     ) -> tuple[_Progress, bool]:
         """What was read so far, as far as it still holds; whether all is to be read anew."""
-        own, mark = _own(card, state), self._index.mark(card.session_id)
+        own, mark = _own(info, state), self._index.mark(info.session_id)
         if mark is None:
             return _Progress(own=own), False
         with suppress(msgspec.DecodeError, ValueError):
@@ -371,9 +371,9 @@ def _does(state: SessionState, row: int) -> bool:
 
 
 def _entries(
-    card: SessionInfo, state: SessionState, rows: Iterable[int], lines: SessionLines
+    info: SessionInfo, state: SessionState, rows: Iterable[int], lines: SessionLines
 ) -> Iterator[tuple[int, Entry]]:
-    read = ADAPTERS[card.agent].read
+    read = ADAPTERS[info.agent].read
     for row in rows:
         line = lines.brief(row)
         if line:  # else it is far too long, or no JSON
@@ -381,7 +381,7 @@ def _entries(
 
 
 def _facts(
-    card: SessionInfo, state: SessionState, lines: SessionLines, part: _Part, held: _Progress
+    info: SessionInfo, state: SessionState, lines: SessionLines, part: _Part, held: _Progress
 ) -> Facts | None:
     """What a session did, with what it is at; None while half of it is not read.
 
@@ -392,26 +392,26 @@ def _facts(
     if not part.unsettled:
         return held.done.facts()
     done = _decode(_encode(held)).done
-    for row, entry in _entries(card, state, part.unsettled, lines):
+    for row, entry in _entries(info, state, part.unsettled, lines):
         copied = _copied(held.own, row, entry)
-        done.add(entry, card.cwd, copied=copied)
+        done.add(entry, info.cwd, copied=copied)
         if not copied:
             done.pay(entry)
     return done.facts()
 
 
-def _sign(card: SessionInfo) -> str:
+def _sign(info: SessionInfo) -> str:
     """The same for sessions with the same entries and the same leaf, so that it tells all read."""
-    told = f"{card.session_id}\0{card.leaf_id}\0{card.path}\0{_RULES}"
-    return f"{card.rows:x}-{blake2b(told.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
+    told = f"{info.session_id}\0{info.leaf_id}\0{info.path}\0{_RULES}"
+    return f"{info.rows:x}-{blake2b(told.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
 
 
-def _own(card: SessionInfo, state: SessionState) -> int | tuple[int, int]:
+def _own(info: SessionInfo, state: SessionState) -> int | tuple[int, int]:
     """From which time and which row on a session's entries are its own; 0: all of them are."""
     if state.copied:
         return 0, state.copied
-    came_from = card.parent or card.parent_id or card.first
-    return (card.born_ms, 0) if came_from else 0
+    came_from = info.parent or info.parent_id or info.first
+    return (info.born_ms, 0) if came_from else 0
 
 
 def _copied(own: int | tuple[int, int], row: int, entry: Entry) -> bool:

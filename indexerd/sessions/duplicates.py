@@ -20,7 +20,7 @@ class Claimant(Protocol):
     """A file, as far as owning a session goes."""
 
     path: str
-    card: SessionInfo | None
+    info: SessionInfo | None
     rank: tuple[Any, ...]
 
 
@@ -39,10 +39,10 @@ class DuplicateResolver(Generic[_C]):
         """The file that stands for a session."""
         return self._owners.get(session_id)
 
-    def cards(self) -> Iterator[SessionInfo]:
-        """The card of every session."""
+    def infos(self) -> Iterator[SessionInfo]:
+        """The info of every session."""
         files = list(self._owners.values())  # another thread may ask while this one reads
-        return (file.card for file in files if file.card)
+        return (file.info for file in files if file.info)
 
     def files(self, session_id: str) -> list[_C]:
         """Every file that claims a session, the owner first."""
@@ -63,9 +63,9 @@ class DuplicateResolver(Generic[_C]):
 
     def claim(self, file: _C) -> None:
         """Let a file stand for its session, if it is the best one; or another, if it is no more."""
-        if file.card is None:
+        if file.info is None:
             return
-        session_id = file.card.session_id
+        session_id = file.info.session_id
         owner, claims = self._owners.get(session_id), self._claims.get(session_id)
         if claims is None:
             if owner is None or owner is file:
@@ -98,5 +98,5 @@ class DuplicateResolver(Generic[_C]):
 
 def _worth(file: Claimant) -> tuple[tuple[Any, ...], int, list[int]]:
     """What decides between files: rank, newest message, smaller path."""
-    activity = file.card.activity_ms if file.card else 0
+    activity = file.info.activity_ms if file.info else 0
     return file.rank, activity, [*(-ord(char) for char in file.path), 1]

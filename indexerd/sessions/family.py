@@ -105,52 +105,52 @@ class Parent(NamedTuple):
 
 
 class ParentIndex:
-    """Every session's relations, by card. One thread uses this."""
+    """Every session's relations, by info. One thread uses this."""
 
     def __init__(self) -> None:
-        self._cards: dict[str, SessionInfo] = {}
+        self._infos: dict[str, SessionInfo] = {}
         self._files: dict[str, str] = {}  # path, and its last part -> session id, where not in it
         self._named: dict[str, dict[str, None]] = {}  # parent's id or path -> its children
         self._families: dict[tuple[str, str], dict[str, None]] = {}
 
-    def put(self, session_id: str, card: SessionInfo | None) -> set[str]:
+    def put(self, session_id: str, info: SessionInfo | None) -> set[str]:
         """A session is this now, or gone; says which others are told something new by it."""
-        old, others = self._cards.get(session_id), set[str]()
-        if old is not None and card is not None and _relations(old) == _relations(card):
-            self._cards[session_id] = card
+        old, others = self._infos.get(session_id), set[str]()
+        if old is not None and info is not None and _relations(old) == _relations(info):
+            self._infos[session_id] = info
             return others
         if old is not None:
             self._forget(session_id, old)
-        for one in (old, card):
+        for one in (old, info):
             if one is not None:
                 others.update(self._named.get(_leaf(one.path), ()), self._named.get(session_id, ()))
                 others.update(self._families.get(_family(one), ()) if one.first else ())
-        if card is not None:
-            self._remember(session_id, card)
+        if info is not None:
+            self._remember(session_id, info)
         return others - {session_id}
 
-    def _remember(self, session_id: str, card: SessionInfo) -> None:
-        self._cards[session_id] = card
-        name = _leaf(card.path)
+    def _remember(self, session_id: str, info: SessionInfo) -> None:
+        self._infos[session_id] = info
+        name = _leaf(info.path)
         if _id_in(name) != session_id:
-            self._files[card.path] = self._files[name] = session_id
-        for key in _parents(card):
+            self._files[info.path] = self._files[name] = session_id
+        for key in _parents(info):
             self._named.setdefault(key, {})[session_id] = None
-        if card.first:
-            self._families.setdefault(_family(card), {})[session_id] = None
+        if info.first:
+            self._families.setdefault(_family(info), {})[session_id] = None
 
-    def _forget(self, session_id: str, card: SessionInfo) -> None:
-        del self._cards[session_id]
-        for key in (card.path, _leaf(card.path)):
+    def _forget(self, session_id: str, info: SessionInfo) -> None:
+        del self._infos[session_id]
+        for key in (info.path, _leaf(info.path)):
             if self._files.get(key) == session_id:
                 del self._files[key]
-        for key in _parents(card):
+        for key in _parents(info):
             children = self._named.get(key, {})
             children.pop(session_id, None)
             if not children:
                 self._named.pop(key, None)
-        if card.first:
-            self._families.get(_family(card), {}).pop(session_id, None)
+        if info.first:
+            self._families.get(_family(info), {}).pop(session_id, None)
 
     def _owner(self, path: str) -> str | None:
         """The session of a file, by its path, or else by its name."""
@@ -158,54 +158,54 @@ class ParentIndex:
             return self._files[path]
         name = _leaf(path)
         told = _id_in(name)
-        held = self._cards.get(told)
+        held = self._infos.get(told)
         if held is not None and _leaf(held.path) == name:
             return told
         return self._files.get(name)
 
-    def parent(self, card: SessionInfo) -> Parent:
-        """The session that a card's came from."""
-        older = self._older(card) if card.agent == _COPIED else []
+    def parent(self, info: SessionInfo) -> Parent:
+        """The session that a info's came from."""
+        older = self._older(info) if info.agent == _COPIED else []
         if older:
             return Parent(older[0].session_id, older[0].file)
-        if card.parent_id:
-            known = self._cards.get(card.parent_id)
-            return Parent(card.parent_id, known.file if known else None)
-        if card.parent:
-            return Parent(self._owner(card.parent), card.parent)
-        found = _forked(card, self._older(card))
+        if info.parent_id:
+            known = self._infos.get(info.parent_id)
+            return Parent(info.parent_id, known.file if known else None)
+        if info.parent:
+            return Parent(self._owner(info.parent), info.parent)
+        found = _forked(info, self._older(info))
         return Parent(found[0].session_id, found[0].file) if len(found) == 1 else Parent()
 
-    def _older(self, card: SessionInfo) -> list[SessionInfo]:
-        """Copies of a card's history that are older, oldest first."""
-        if not card.first:
+    def _older(self, info: SessionInfo) -> list[SessionInfo]:
+        """Copies of a info's history that are older, oldest first."""
+        if not info.first:
             return []
-        family = (self._cards[one] for one in self._families.get(_family(card), ()))
-        return sorted((one for one in family if _age(one) < _age(card)), key=_age)
+        family = (self._infos[one] for one in self._families.get(_family(info), ()))
+        return sorted((one for one in family if _age(one) < _age(info)), key=_age)
 
 
 _COPIED = "claude"  # the agent whose forks say nothing, and copy all that their origin said
 _TITLED = "opencode"  # the agent whose forks say in their title what they came from
 
 
-def _forked(card: SessionInfo, older: list[SessionInfo]) -> list[SessionInfo]:
+def _forked(info: SessionInfo, older: list[SessionInfo]) -> list[SessionInfo]:
     """Of the older copies of a history, those that a fork can have come from.
 
     A user can rename either. Then the only older copy is it, unless that is a fork itself, whose
     sibling this one may be.
     """
-    named = [one for one in older if card.fork_of and one.agent_title == card.fork_of]
+    named = [one for one in older if info.fork_of and one.agent_title == info.fork_of]
     return named or [one for one in older if len(older) == 1 and not one.fork_of]
 
 
-def _relations(card: SessionInfo) -> tuple[object, ...]:
-    title = card.agent_title if card.agent == _TITLED else None
-    copied = (card.first, card.born_ms, card.fork_of, title)
-    return (card.path, card.parent_id, card.parent, *copied)
+def _relations(info: SessionInfo) -> tuple[object, ...]:
+    title = info.agent_title if info.agent == _TITLED else None
+    copied = (info.first, info.born_ms, info.fork_of, title)
+    return (info.path, info.parent_id, info.parent, *copied)
 
 
-def _parents(card: SessionInfo) -> list[str]:
-    return [one for one in (card.parent_id, _leaf(card.parent or "")) if one]
+def _parents(info: SessionInfo) -> list[str]:
+    return [one for one in (info.parent_id, _leaf(info.parent or "")) if one]
 
 
 def _leaf(path: str) -> str:
@@ -224,9 +224,9 @@ def _id_in(name: str) -> str:
 _ID = 36  # characters of a UUID
 
 
-def _family(card: SessionInfo) -> tuple[str, str]:
-    return card.path.rpartition("/")[0], card.first
+def _family(info: SessionInfo) -> tuple[str, str]:
+    return info.path.rpartition("/")[0], info.first
 
 
-def _age(card: SessionInfo) -> tuple[int, str]:
-    return card.born_ms, card.path
+def _age(info: SessionInfo) -> tuple[int, str]:
+    return info.born_ms, info.path

@@ -1,6 +1,6 @@
 """What the daemon keeps in memory of every session: the facts, without the tree.
 
-A card is made from a session's state whenever its file changed, and is all that policy, rows
+A info is made from a session's state whenever its file changed, and is all that policy, rows
 and lookups need. It is frozen: the thread that reads files makes new ones, the others look.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import force_setattr
 
 from indexerd.events import Kind, Turn
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.sessions.state import NOWHERE, SessionState
 from indexerd.times import iso_ms
 
@@ -78,7 +78,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Turn(self.turn)
 
 
-_SAME = (  # of a state and its card
+_SAME = (  # of a state and its info
     *("activity_ms", "messages", "answered", "bad_lines", "oversized", "git_branch"),
     *("compactions", "first", "fork_of", "tokens", "wants", "barred"),
 )
@@ -95,7 +95,7 @@ def info_of(
     archived: bool = False,
     boxed: bool = False,
 ) -> SessionInfo | None:
-    """The card of a state, or None when the file is no session (S1.3).
+    """The info of a state, or None when the file is no session (S1.3).
 
     `title`, `archived` and `boxed` are what is known of it besides its own lines.
     """
@@ -134,34 +134,34 @@ def info_of(
 
 def base_name(path: str) -> str:
     """A file's name as it stays when the file is moved, or compressed."""
-    return scrub(path.rpartition("/")[2].removesuffix(".zst"))
+    return replace_surrogates(path.rpartition("/")[2].removesuffix(".zst"))
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(SessionInfo)
 
 
-def pack(card: SessionInfo) -> bytes:
-    """A card as bytes, for the store; without its path, which need not be text."""
-    return _encoder.encode(msgspec.structs.replace(card, path=""))
+def pack(info: SessionInfo) -> bytes:
+    """A info as bytes, for the store; without its path, which need not be text."""
+    return _encoder.encode(msgspec.structs.replace(info, path=""))
 
 
 def unpack(data: bytes, path: str) -> SessionInfo:
     """The reverse of `pack`; ValueError for bytes of another build.
 
-    What many cards have in common they share: there are tens of thousands of them at a start.
+    What many infos have in common they share: there are tens of thousands of them at a start.
     """
-    card = _decoder.decode(data)  # its errors are ValueErrors
-    force_setattr(card, "path", path)  # nobody else has this card yet
+    info = _decoder.decode(data)  # its errors are ValueErrors
+    force_setattr(info, "path", path)  # nobody else has this info yet
     for name in ("agent", "cwd", "git_branch"):
-        force_setattr(card, name, sys.intern(getattr(card, name)))
-    return card
+        force_setattr(info, name, sys.intern(getattr(info, name)))
+    return info
 
 
-def state_of(card: SessionInfo) -> str:
+def state_of(info: SessionInfo) -> str:
     """The session's state, as a row says it (S3.25)."""
-    if card.archived:
+    if info.archived:
         return "archived"
-    if card.turn_state is Turn.OPEN and card.answered:
+    if info.turn_state is Turn.OPEN and info.answered:
         return "active"
-    return "compacted" if card.compacted else "idle"
+    return "compacted" if info.compacted else "idle"

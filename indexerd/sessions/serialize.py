@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from indexerd.events import ToolCall
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.sessions.clipped import Clipped, Written, joined, length
 from indexerd.sessions.context import ContextMessage
 
@@ -115,7 +115,7 @@ def call_text(call: ToolCall) -> str:
     if given is None:
         return f"{call.name}()"
     pairs = given.items() if isinstance(given, dict) else [("input", given)]
-    told = [joined([f"{scrub(key)}=", js_json(value)]) for key, value in pairs]
+    told = [joined([f"{replace_surrogates(key)}=", js_json(value)]) for key, value in pairs]
     return joined([f"{call.name}(", joined(told, ", "), ")"])
 
 

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Meta, field
 
 from indexerd.errors import UsageError
-from indexerd.privacy.sanitize import clean_line, scrub
+from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.context import CLEARED, ContextMessage
 
 _WORD_MAX = 200  # characters of an id or a role
@@ -132,7 +132,7 @@ def _summed_up(messages: list[ContextMessage], rule: Summary) -> list[ContextMes
         if not start <= at < end or (rule.roles and one.role not in rule.roles):
             found.append(one)
         elif text is not None:
-            found.append(ContextMessage(role, one.entry, (scrub(text),)))
+            found.append(ContextMessage(role, one.entry, (replace_surrogates(text),)))
             text = None  # it stands where the first of them stood
     return found
 

@@ -40,10 +40,10 @@ _decode = msgspec.msgpack.Decoder(Cursor).decode
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A session is not what it was. `card` is None when its last file is gone."""
+    """A session is not what it was. `info` is None when its last file is gone."""
 
     session_id: str
-    card: SessionInfo | None
+    info: SessionInfo | None
     verdict: Verdict
     was: SessionInfo | None = None
     branched: bool = False  # the old leaf is not on the new path
@@ -64,8 +64,8 @@ class SessionFile:
         "_tail",
         "agent",
         "aside",
-        "card",
         "excluded",
+        "info",
         "path",
         "problem",
         "rank",
@@ -77,17 +77,17 @@ class SessionFile:
     )
 
     def __init__(
-        self, path: str, agent: str, cursor: Cursor | None = None, card: SessionInfo | None = None
+        self, path: str, agent: str, cursor: Cursor | None = None, info: SessionInfo | None = None
     ) -> None:
         self.path = path
         self.agent = agent
         self.source = source_of(agent, path)
         self._at = _encode(cursor) if cursor else b""
         self._tail: Tailing | None = None
-        self.card = card
+        self.info = info
         self.state: SessionState | None = None
         self.rank: tuple[Any, ...] = ()  # among files of one session, before their newest entry
-        self.verdict = Verdict.CONTINUE  # of what was read since the card was made
+        self.verdict = Verdict.CONTINUE  # of what was read since the info was made
         self.underway = False  # the last reading did not come to the end
         self.excluded = False
         self.unreadable = ""  # why it cannot be read for now
@@ -187,14 +187,14 @@ class SessionFile:
             raise
         self.state = state
 
-    def make_card(
+    def make_info(
         self,
         store: Store | None,
         since: Callable[[str], str | None],
         title: Callable[[str, str], str | None],
     ) -> SessionInfo | None:
         """The facts of what was read; None where it is no session, and `problem` may say why."""
-        state, was, cursor = self.state, self.card, self.cursor
+        state, was, cursor = self.state, self.info, self.cursor
         if state is None:
             return None
         header, beside = state.header, dict[str, Any]()
@@ -204,7 +204,7 @@ class SessionFile:
                 "archived": store.archive,
                 "boxed": store.kind is Kind.DATABASE,
             }
-        card = info_of(
+        info = info_of(
             state,
             agent=self.agent,
             path=self.path,
@@ -212,25 +212,25 @@ class SessionFile:
             since=since(header.session_id) if header else None,
             **beside,
         )
-        if card is None and was is not None and is_blank(state):  # emptied, to be written anew
-            card = replace(was, path=self.path, since=since(was.session_id), new_users=0)
+        if info is None and was is not None and is_blank(state):  # emptied, to be written anew
+            info = replace(was, path=self.path, since=since(was.session_id), new_users=0)
         self.problem = ""
-        if card is not None and not is_session_id(card.session_id):
-            self.problem, card = "the session id is not of the allowed form", None
-        self.card = card
-        if card is not None and store is not None:
-            self.rank = rank(self.path, card, store)
-        return card
+        if info is not None and not is_session_id(info.session_id):
+            self.problem, info = "the session id is not of the allowed form", None
+        self.info = info
+        if info is not None and store is not None:
+            self.rank = rank(self.path, info, store)
+        return info
 
 
-def rank(path: str, card: SessionInfo | None, store: Store) -> tuple[object, ...]:
+def rank(path: str, info: SessionInfo | None, store: Store) -> tuple[object, ...]:
     """What decides between files of one session, before their newest entries do.
 
     Of a thread's files in Codex that with the newest session_meta is live (a revert makes a
     second), a plain one before its compressed copy; in opencode the database before the tree.
     """
-    if store.agent == "codex" and card is not None:
-        return (iso_ms(card.created_at), not path.endswith(".zst"))
+    if store.agent == "codex" and info is not None:
+        return (iso_ms(info.created_at), not path.endswith(".zst"))
     return (store.kind is Kind.DATABASE,) if store.agent == "opencode" else ()
 
 

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import Any
 
 from indexerd.errors import UsageError
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms
 
 _SEAL_SIZE = 8
@@ -69,12 +69,12 @@ def conditions(
     values: list[str | int] = []
     if cwd is not None:
         # All that begins with `/a/b/` lies between that and `/a/b0`: 0 comes after the slash.
-        base = scrub(cwd).rstrip("/")
+        base = replace_surrogates(cwd).rstrip("/")
         where.append("(cwd = ? OR cwd >= ? AND cwd < ?)")
         values += [base or "/", base + "/", base + "0"]
     if agent is not None:
         where.append("agent = ?")
-        values.append(scrub(agent))
+        values.append(replace_surrogates(agent))
     if since is not None:
         moment = iso_ms(since)
         if moment == 0:

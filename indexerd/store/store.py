@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from indexerd.errors import DamagedError, IndexerdError, StateError, UsageError
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.sessions.family import Link
 from indexerd.sources.cursor import Cursor
 from indexerd.store.integrity import (
@@ -57,7 +57,7 @@ CREATE INDEX session_listed
 CREATE INDEX session_file ON session (file);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
 CREATE TABLE record (no INTEGER PRIMARY KEY, row TEXT NOT NULL);
-CREATE TABLE file (path BLOB PRIMARY KEY, cursor BLOB, card BLOB) WITHOUT ROWID;
+CREATE TABLE file (path BLOB PRIMARY KEY, cursor BLOB, info BLOB) WITHOUT ROWID;
 CREATE TABLE note (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
 """
@@ -272,7 +272,9 @@ class StateStore:
         sql = "SELECT row FROM record JOIN session USING (no) WHERE id = ?"
 
         def ask(db: sqlite3.Connection) -> dict[str, dict[str, Any]]:
-            found = ((one, db.execute(sql, (scrub(one),)).fetchone()) for one in wanted)
+            found = (
+                (one, db.execute(sql, (replace_surrogates(one),)).fetchone()) for one in wanted
+            )
             return {one: json.loads(row[0]) for one, row in found if row}
 
         return self.read(ask)
@@ -282,7 +284,7 @@ class StateStore:
         sql = "SELECT row FROM record JOIN session USING (no) WHERE file = ? ORDER BY id"
 
         def ask(db: sqlite3.Connection) -> tuple[dict[str, Any], ...]:
-            return tuple(json.loads(row) for (row,) in db.execute(sql, (scrub(path),)))
+            return tuple(json.loads(row) for (row,) in db.execute(sql, (replace_surrogates(path),)))
 
         return self.read(ask)
 
@@ -407,7 +409,7 @@ class StateStore:
 
         def work(db: sqlite3.Connection) -> bool:
             sql = "SELECT no FROM session WHERE id = ?"
-            found = db.execute(sql, (scrub(session_id),)).fetchone()
+            found = db.execute(sql, (replace_surrogates(session_id),)).fetchone()
             if found is not None:
                 db.execute("DELETE FROM record WHERE no = ?", found)
                 db.execute("DELETE FROM session WHERE no = ?", found)
@@ -434,7 +436,7 @@ class StateStore:
         asked = list(wanted)
 
         def ask(db: sqlite3.Connection) -> list[Link]:
-            rows = (row for one in asked for row in db.execute(sql, (scrub(one),)))
+            rows = (row for one in asked for row in db.execute(sql, (replace_surrogates(one),)))
             return [Link(one, above or "", born or 0, bool(sub)) for one, above, born, sub in rows]
 
         return self.read(ask)
@@ -446,11 +448,11 @@ class StateStore:
 
         def work(db: sqlite3.Connection) -> None:
             sql = "UPDATE session SET text_hash = ? WHERE id = ?"
-            db.executemany(sql, [(held, scrub(one)) for one, held in hashes.items()])
+            db.executemany(sql, [(held, replace_surrogates(one)) for one, held in hashes.items()])
             db.executemany(
                 "INSERT INTO session (id, mark) VALUES (?, ?)"
                 " ON CONFLICT (id) DO UPDATE SET mark = excluded.mark",
-                [(scrub(one), mark) for one, mark in marks.items()],
+                [(replace_surrogates(one), mark) for one, mark in marks.items()],
             )
 
         if hashes or marks:
@@ -475,7 +477,7 @@ class StateStore:
         sql = "SELECT mark FROM session WHERE id = ?"
 
         def ask(db: sqlite3.Connection) -> str | None:
-            found = db.execute(sql, (scrub(session_id),)).fetchone()
+            found = db.execute(sql, (replace_surrogates(session_id),)).fetchone()
             return found[0] if found else None
 
         return self.read(ask)
@@ -491,16 +493,16 @@ class StateStore:
 
         def ask(db: sqlite3.Connection) -> list[tuple[str, Cursor, _T]]:
             with _once_through(db):
-                rows = db.execute("SELECT path, cursor, card FROM file").fetchall()
+                rows = db.execute("SELECT path, cursor, info FROM file").fetchall()
             named = ((_bytes(path).decode("utf-8", "surrogateescape"), c, d) for path, c, d in rows)
-            return [(path, _cursor(at), decode(_bytes(card), path)) for path, at, card in named]
+            return [(path, _cursor(at), decode(_bytes(info), path)) for path, at, info in named]
 
         return self.read(ask)
 
     def put_files(self, files: Iterable[tuple[str, Cursor, bytes]]) -> None:
         """Write (path, cursor, packed): what is known and where reading stopped, together."""
-        rows = [(_key(path), _encode(cursor), card) for path, cursor, card in files]
-        sql = "INSERT OR REPLACE INTO file (path, cursor, card) VALUES (?, ?, ?)"
+        rows = [(_key(path), _encode(cursor), info) for path, cursor, info in files]
+        sql = "INSERT OR REPLACE INTO file (path, cursor, info) VALUES (?, ?, ?)"
         if rows:
             self.write(lambda db: db.executemany(sql, rows))
 
@@ -584,24 +586,27 @@ class _Item(NamedTuple):
 
     @classmethod
     def of(cls, row: Mapping[str, Any], held: Named, text_hash: bytes) -> _Item:
-        names = [scrub(name) for name in held.aliases]
-        aliases = "" if names == [scrub(held.name)] else json.dumps(names)
-        cwd = scrub(held.cwd)
+        names = [replace_surrogates(name) for name in held.aliases]
+        aliases = "" if names == [replace_surrogates(held.name)] else json.dumps(names)
+        cwd = replace_surrogates(held.cwd)
         whole = json.dumps(row, separators=(",", ":"))
         values = (
-            scrub(str(row.get("agent") or "")),
+            replace_surrogates(str(row.get("agent") or "")),
             cwd.rstrip("/") or cwd[:1],
-            scrub(str(row.get("sessionFile") or "")),
+            replace_surrogates(str(row.get("sessionFile") or "")),
             held.modified,
             iso_ms(str(row.get("createdAt") or "")),
             *(bool(row.get(key)) for key in ("archived", "gone", "subagent")),
-            scrub(str(row.get("parentSessionId") or row.get("parentSessionFile") or "")) or None,
-            scrub(held.name),
+            replace_surrogates(
+                str(row.get("parentSessionId") or row.get("parentSessionFile") or "")
+            )
+            or None,
+            replace_surrogates(held.name),
             held.named,
             aliases,
             hashed(whole, aliases),
         )
-        return cls(scrub(held.session_id), values, whole, text_hash)
+        return cls(replace_surrogates(held.session_id), values, whole, text_hash)
 
 
 def _put(db: sqlite3.Connection, item: _Item) -> bool:

@@ -23,7 +23,7 @@ from starlette.responses import RedirectResponse, Response
 from indexerd.agents import ADAPTERS
 from indexerd.errors import AskError
 from indexerd.privacy.redact import for_people, shown_path
-from indexerd.privacy.sanitize import clean_line, escape_path, scrub
+from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
 from indexerd.times import iso, iso_ms
 from indexerd.web.daemon import Daemon
 from indexerd.web.pages import render
@@ -144,7 +144,7 @@ def _directory(text: str, home: str, directories: Iterable[str]) -> str:
 
 def session_address(session_id: str) -> str:
     """The page of a session. A name of dots alone would be a step up, and leads nowhere."""
-    name = quote(scrub(session_id), safe="")
+    name = quote(replace_surrogates(session_id), safe="")
     return f"/s/{name}" if name.strip(".") else "/s/-"
 
 
@@ -164,7 +164,7 @@ def basename(path: str) -> str:
 
 
 def _encoded(text: str) -> str:
-    return quote(scrub(text), safe="/")
+    return quote(replace_surrogates(text), safe="/")
 
 
 class Home:
@@ -176,7 +176,7 @@ class Home:
     async def page(self, request: Request) -> Response:
         """The page, or the way to where a context footer's link leads."""
         pairs = parse_qsl(request.url.query[:16_384], errors="replace")
-        params = {key: scrub(value) for key, value in reversed(pairs)}
+        params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
         if target := footer_target(params):
             return RedirectResponse(target, 303)
         number = self._daemon.count

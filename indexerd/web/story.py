@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from indexerd.events import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
-from indexerd.privacy.sanitize import clean_line, scrub
+from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree import WORD_MAX, is_displayed, is_quiet, outline, shown_word
 from indexerd.times import iso_ms
@@ -132,7 +132,7 @@ def node_of(
     wrong = answer and (turn is Turn.FAILED or entry.stop_reason in ("error", "aborted"))
     text = cut(whole, room)
     node = Node(
-        id=scrub(entry.id[:ID_MAX]),
+        id=replace_surrogates(entry.id[:ID_MAX]),
         row=row,
         kind=entry.kind.name.lower(),
         type=shown_word(entry.type),

@@ -112,9 +112,9 @@ def _taken(agent: str, first: bytes, data: bytes) -> None:
     )
     ADAPTERS[agent].scan(state, whole, 0)
     msgspec.msgpack.encode(state, enc_hook=bytes)  # no half characters
-    card = info_of(state, agent=agent, path="/s.jsonl", mtime_ms=1, since=None)
-    if card is not None:
-        msgspec.msgpack.decode(msgspec.msgpack.encode(card), type=type(card))
+    info = info_of(state, agent=agent, path="/s.jsonl", mtime_ms=1, since=None)
+    if info is not None:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(info), type=type(info))
     entries = {row: _read(agent, state, whole, row) for row in range(len(state))}
     deeds = ActivityStats()
     for entry in entries.values():

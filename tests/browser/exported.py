@@ -35,11 +35,11 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     """The exported page of a session of these entries."""
     data = session(*entries)
     state = state_of(data)
-    card = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
-    assert card is not None
+    info = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
+    assert info is not None
     (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
     lines: Any = nullcontext(Lines(state, data))
-    taken = OpenSession(card, state.still(), lines, dict(state.labels), folder)
+    taken = OpenSession(info, state.still(), lines, dict(state.labels), folder)
     row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
     stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
     page = folder / "page.html"

@@ -22,7 +22,7 @@ from indexerd.logs import Event
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources.cursor import Verdict
 from indexerd.sources.watch import Health, Problem
-from tests.sessions.plain_card import CARD
+from tests.sessions.plain_info import INFO
 
 NOW = 1_700_000_000.0
 BUSY = ProviderError("429", retry_after=37.0, throttled=True)
@@ -58,13 +58,13 @@ class Heard:
     def fail(self, error: IndexerdError, sessions: int = 20) -> None:
         """Runs of so many sessions fail."""
         for number in range(sessions):
-            known = SessionRuntime(card(f"s{number}"), None, NOW, NOW)
+            known = SessionRuntime(info(f"s{number}"), None, NOW, NOW)
             self.bus.failed(known, error, self.now + 60)
 
 
-def card(session_id: str, bad_lines: int = 0) -> SessionInfo:
+def info(session_id: str, bad_lines: int = 0) -> SessionInfo:
     """A session."""
-    return replace(CARD, path=f"/s/{session_id}.jsonl", session_id=session_id, bad_lines=bad_lines)
+    return replace(INFO, path=f"/s/{session_id}.jsonl", session_id=session_id, bad_lines=bad_lines)
 
 
 @pytest.fixture
@@ -122,15 +122,15 @@ def test_a_budget_that_is_spent_is_told_of_once_an_hour(heard: Heard) -> None:
 
 def test_bad_lines_are_told_of_once_a_minute_and_file(heard: Heard) -> None:
     """F4: a file that grows by a bad line every second is no log of its own."""
-    was = card("s0")
+    was = info("s0")
     for number in range(1, 61):
-        new = card("s0", bad_lines=number)
+        new = info("s0", bad_lines=number)
         change = Change("s0", new, Verdict.CONTINUE, was)
         heard.bus.session(Update("s0", new, None, change), was_known=True)
         was = new
         heard.now += 1
     assert heard.count(Event.SESSION_BAD_LINE) == 1
-    other = card("other", bad_lines=3)
+    other = info("other", bad_lines=3)
     change = Change("other", other, Verdict.CONTINUE, None)
     heard.bus.session(Update("other", other, None, change), was_known=True)
     assert heard.count(Event.SESSION_BAD_LINE) == 2

@@ -118,7 +118,7 @@ def _found(asked: asking.Asked, stored: str) -> None:
 
 def redact(data: bytes) -> None:
     """What is left holds no secret any more, and has not grown out of bounds."""
-    text = cleaning.scrub(text_of(data))  # as all that is read of a session
+    text = cleaning.replace_surrogates(text_of(data))  # as all that is read of a session
     once = redacted(text)
     again = redacted(once.text)
     assert again.text == once.text
@@ -158,7 +158,7 @@ def clean(data: bytes) -> None:
     assert cleaning.bare(bare) == bare
     assert cleaning.escape_path(text).isprintable() or not text.isprintable()
     cleaning.escape_path(text).encode()
-    cleaning.scrub(text).encode()
+    cleaning.replace_surrogates(text).encode()
 
 
 def _shows(text: str) -> None:

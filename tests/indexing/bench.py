@@ -122,8 +122,8 @@ class Bench:
             events=silence,
             clock=lambda: self.now,
         )
-        card = library.files.card(self.session.id)
-        session = SessionRuntime(card, None, self.now, self.now)
+        info = library.files.info(self.session.id)
+        session = SessionRuntime(info, None, self.now, self.now)
         job = Job(self.session.id, "due", 0, forced)
         await indexer.run(session, job, self.settings, models)
 

@@ -52,7 +52,7 @@ def session(
     refused_at: int | None = None,
 ) -> SessionRuntime:
     """A session whose turn ended at T0, with new questions that began to wait a minute before."""
-    card = SessionInfo(
+    info = SessionInfo(
         *("pi", "/s.jsonl", "s", "/w", "", None, 3, 0, 0, "a", int(turn), None, "", 0, users),
         answered=answered,
         compacted=False,
@@ -61,7 +61,7 @@ def session(
         oversized=0,
         new_users=users,
     )
-    made = SessionRuntime(card, None, changed, since, RetryState(0, retry_at, refused_at))
+    made = SessionRuntime(info, None, changed, since, RetryState(0, retry_at, refused_at))
     made.forced = Forced(0.0, asyncio.Future(loop=_LOOP)) if forced else None
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from indexerd.meta.session_row import gone_row
-from tests.meta.row_cards import card, meta, written
+from tests.meta.row_infos import info, meta, written
 
 STEM = "2026-01-11T10-00-00-000Z_id"
 NAMES = [
@@ -21,7 +21,7 @@ NAMES = [
 def test_the_order_of_names(missing: int, blank: str) -> None:
     """S0.46: the user's title, meta, the agent's own, the first message, the stem; no blank one."""
     here = {key: blank if missing >> n & 1 else text for n, (key, _, text) in enumerate(NAMES)}
-    made = card(agent_title=here["agent_title"], first_user=here["first_user"])
+    made = info(agent_title=here["agent_title"], first_user=here["first_user"])
 
     row = written(made, meta(name=here["meta"]), here["title"]).row
 
@@ -34,7 +34,7 @@ def test_the_order_of_names(missing: int, blank: str) -> None:
 
 def test_a_file_that_is_gone_leaves_what_was_known() -> None:
     """S0.68: the row is marked gone, still resolves, and keeps its facts."""
-    was = written(card(agent_title="Agent's"), meta(), files_read=("/a",)).row
+    was = written(info(agent_title="Agent's"), meta(), files_read=("/a",)).row
     left = gone_row(was, meta(), None)
 
     assert left is not None
@@ -45,4 +45,4 @@ def test_a_file_that_is_gone_leaves_what_was_known() -> None:
     assert left.aliases == ("The meta name", "Agent's")
 
 
-# -- cards ------------------------------------------------------------------------------------
+# -- infos ------------------------------------------------------------------------------------

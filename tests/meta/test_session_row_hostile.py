@@ -21,7 +21,7 @@ from indexerd.protocol.limits import (
 )
 from indexerd.protocol.results import StoredRow
 from indexerd.sessions.facts import Facts
-from tests.meta.row_cards import card, meta, written
+from tests.meta.row_infos import info, meta, written
 
 LONG = "\x1b]0;pwn\x07\u202ex\n" * 100_000
 LIMITS = {
@@ -69,7 +69,7 @@ def test_hostile_texts_are_bounded(*, gone: bool) -> None:
         made = gone_row(None, about, LONG)
         assert made is not None
     else:
-        hostile = card(cwd="/" + LONG, created_at=LONG, parent=LONG, leaf_id=LONG, agent_title=LONG)
+        hostile = info(cwd="/" + LONG, created_at=LONG, parent=LONG, leaf_id=LONG, agent_title=LONG)
         made = row_of(hostile, about, LONG, Facts(), resume=lambda _id, _cwd, _path: "")
     bounded(made)
     assert "ok" in made.row["tags"]
@@ -93,7 +93,7 @@ def test_any_texts_make_a_row(
         files_read=many,
         updated_at=first,
     )
-    made = card(agent_title=third or None, created_at=first, cwd=second, parent=third or None)
+    made = info(agent_title=third or None, created_at=first, cwd=second, parent=third or None)
     for one in (written(made, about, title), written(made, None, title)):
         bounded(one)
         left = gone_row(one.row, about, title)

@@ -58,7 +58,7 @@ class Place:
     def read(self, most: int = 1000) -> None:
         """Do what may wait: all of it, or some steps."""
         for _ in range(most):
-            if not self.library.texts.some() and not self.library.texts.due:
+            if not self.library.texts.step():
                 return
         assert most < 1000, "it never ends"
 

@@ -69,8 +69,8 @@ class Session:
         self.data += line
         return name
 
-    def card(self, _session_id: str) -> SessionInfo:
-        """Its card."""
+    def info(self, _session_id: str) -> SessionInfo:
+        """Its info."""
         made = info_of(self.tree, agent="claude", path="/s.jsonl", mtime_ms=0, since=None)
         assert made is not None
         return made

@@ -20,10 +20,10 @@ def taken(
     state = state_of(data)
     if lost is not None:
         state.lengths[lost] = 0
-    card = info_of(state, agent=agent, path=path, mtime_ms=0, since=None)
-    assert isinstance(card, SessionInfo)
+    info = info_of(state, agent=agent, path=path, mtime_ms=0, since=None)
+    assert isinstance(info, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
-    return OpenSession(card, state.still(), lines, {})
+    return OpenSession(info, state.still(), lines, {})
 
 
 def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:

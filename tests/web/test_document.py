@@ -31,11 +31,11 @@ def taken(
     state = state_of(data)
     if lost is not None:
         state.lengths[lost] = 0
-    card = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
-    assert card is not None
+    info = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
+    assert info is not None
     lines: Any = nullcontext(Lines(state, data))
     row = None if leaf is None else row_of(state, leaf)
-    return OpenSession(card, state.still(row), lines, dict(state.labels), home)
+    return OpenSession(info, state.still(row), lines, dict(state.labels), home)
 
 
 def exported(one: OpenSession, wish: Wish, **stored: Any) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from indexerd.agents.claude.lines import Line, blocks, decode
 from indexerd.agents.claude.tree import TALK, Memory, end_turn, put, put_aside
 from indexerd.agents.lines import parse_object, safe_line, scan_lines, string
 from indexerd.events import Header, Kind
-from indexerd.privacy.sanitize import scrub
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms
 
 _ID_MAX = 512
@@ -79,7 +79,7 @@ class _Scanner:
         self._tree = tree
         held = tree.memory
         self.memory = tree.memory = held if isinstance(held, Memory) else Memory()
-        self._stem = scrub(tree.file.rpartition("/")[2].removesuffix(".jsonl"))
+        self._stem = replace_surrogates(tree.file.rpartition("/")[2].removesuffix(".jsonl"))
         tree.split_answers = True
 
     def take(self, line: Line, offset: int, length: int, text: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Cards and meta files of one session, and the row that is made of them."""
+"""Infos and meta files of one session, and the row that is made of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from indexerd.sessions.info import SessionInfo
 NOON = 1_700_000_000_000
 PATH = "/home/u/.pi/agent/sessions/--home-u-p--/2026-01-11T10-00-00-000Z_id.jsonl"
 # A session of two questions, field by field as `SessionInfo` has them.
-CARD = msgspec.convert(
+INFO = msgspec.convert(
     (
         *("pi", PATH, "id", "/home/u/p", "2026-01-11T10:00:00.000Z", None, 3, NOON, NOON + 5000),
         *("00000004", int(Turn.ENDED), None, "", 4, 2, True, False, 4, 0, 0, None, 1),
@@ -26,9 +26,9 @@ CARD = msgspec.convert(
 )
 
 
-def card(**fields: Any) -> SessionInfo:
+def info(**fields: Any) -> SessionInfo:
     """The session, with other fields."""
-    return msgspec.structs.replace(CARD, **fields)
+    return msgspec.structs.replace(INFO, **fields)
 
 
 def meta(**fields: Any) -> MetaFile:

@@ -1,10 +1,10 @@
-"""The card of a session of one question and its answer."""
+"""The info of a session of one question and its answer."""
 
 from __future__ import annotations
 
 from indexerd.sessions.info import SessionInfo
 
-CARD = SessionInfo(
+INFO = SessionInfo(
     agent="pi",
     path="",
     session_id="s",
