@@ -1,7 +1,7 @@
 """The Unix-socket server, by real sockets: order, bounds, privacy, and a file that is ours.
 
 The servers run on a loop in a thread of the test's own process, so that handlers and counters
-can be looked at. Those whose umask, descriptors or memory matter are in test_client_process.py.
+can be looked at. Those whose umask, descriptors or memory matter are in test_client.py.
 """
 
 import contextlib
