@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, whether to try again, hint
     "not_found": (3, False, "`indexerd list --all` shows every session"),
     "ambiguous_reference": (3, False, "use the session id, or a longer part of the name"),
-    "invalid_meta": (1, False, "`indexerd index REF --force` writes it anew"),
+    "invalid_meta": (1, False, "`indexerd index REF --force` rewrites it"),
     "session_empty": (1, False, "there is nothing to index yet"),
     "session_unreadable": (1, True, "check that the session file exists and is readable"),
     "model_unavailable": (1, False, "configure a key, or add local/extractive to model_keys"),
-    "model_output_invalid": (1, True, "try another model; the session is tried again later"),
+    "model_output_invalid": (1, True, "try another model; the session is retried later"),
     "budget_exhausted": (75, True, "raise [budget] in the configuration, or wait until tomorrow"),
-    "provider_unavailable": (75, True, "it is tried again later by itself"),
+    "provider_unavailable": (75, True, "it is retried automatically later"),
     "already_running": (75, True, "wait for it to end"),
     "context_too_large": (1, False, "lower [index] max_bytes"),
     "call_limit_exceeded": (75, True, "ask again in the next turn"),
@@ -28,7 +28,7 @@ _KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, whether to try again,
     "config_invalid": (78, False, "`indexerd config check` lists every problem"),
     "usage": (2, False, "see `indexerd --help`"),
     "daemon_down": (69, True, "start it with `indexerd service install`, or `indexerd run`"),
-    "permission": (77, False, "check the owner and mode of the path named"),
+    "permission": (77, False, "check the owner and mode of the path"),
     "write_failed": (75, True, "free some space, or check the directory's permissions"),
     "internal": (1, False, "see `indexerd logs`"),
 }
@@ -80,7 +80,7 @@ class NotFoundError(AskError, kind="not_found"):
     """No session fits."""
 
 
-class FileGoneError(NotFoundError, hint="what is stored of it: `indexerd show REF`"):
+class FileGoneError(NotFoundError, hint="`indexerd show REF` shows what is stored"):
     """The session is known, and its file is gone."""
 
 
@@ -108,7 +108,7 @@ class SessionUnreadableError(AskError, kind="session_unreadable"):
 
 
 class StateError(IndexerdError):
-    """Something on disk, or in the configuration, is not as it must be."""
+    """Something on disk, or in the configuration, is wrong."""
 
 
 class ConfigError(StateError, kind="config_invalid"):
@@ -133,7 +133,7 @@ class AlreadyRunningError(StateError, kind="already_running"):
 
 
 class DaemonDownError(StateError, kind="daemon_down"):
-    """Nobody answers on the socket."""
+    """Nothing answers on the socket."""
 
 
 class AccessError(StateError, kind="permission"):
@@ -145,7 +145,7 @@ class WriteError(StateError, kind="write_failed"):
 
 
 class DamagedError(StateError):
-    """A cache holds what was not put into it, or its file is not as it was left."""
+    """A cache's file is damaged, or was changed by something else."""
 
 
 # -- models --------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ class BudgetError(ModelError, kind="budget_exhausted"):
     def __init__(
         self, message: str, *, hint: str = "", retry_after: float = 3600.0, passing: bool = False
     ) -> None:
-        soon = "wait a minute; it is tried again by itself" if passing else self.hint
+        soon = "wait a minute; it is retried automatically" if passing else self.hint
         super().__init__(message, hint=hint or soon)
         self.retry_after = retry_after
         self.passing = passing

@@ -136,7 +136,7 @@ def prepare() -> None:
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Run, and flush what was printed. A reader that has gone is no error; a full disk is one."""
+    """Run, and flush what was printed. A reader that went away is not an error; a full disk is."""
     try:
         code = work()
         sys.stdout.flush()

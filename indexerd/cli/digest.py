@@ -24,11 +24,11 @@ _SPENT |= {"cacheReadTokens": "from cache", "cacheWriteTokens": "to cache"}
 @method(
     "history",
     REF,
-    flag("--full", "Summaries and messages whole, and all of them."),
+    flag("--full", "All summaries and messages, uncut."),
     leaf("The history of the path to another entry."),
 )
 def history(found: Any) -> Iterator[str]:
-    """Show what a session came to: its digests, and the messages after them."""
+    """Show a session's digests, and the messages after them."""
     full = click.get_current_context().params["full"]
     for segment in found["segments"]:
         first, last = segment["covering_messages"]
@@ -41,7 +41,7 @@ def history(found: Any) -> Iterator[str]:
         yield ""
     recent = found["recent"] if full else found["recent"][-RECENT_SHOWN:]
     if left_out := len(found["recent"]) - len(recent):
-        yield f"({left_out} messages more; --full shows them)"
+        yield f"({left_out} more messages; --full shows them)"
     for one in recent:
         text = one["text"] or f"[{', '.join(one.get('tools', ()))}]"
         if full:
@@ -54,7 +54,7 @@ def history(found: Any) -> Iterator[str]:
 
 @method("digest", REF)
 def digest(found: Any) -> Iterator[str]:
-    """Sum up what no digest of a session covers yet, but for its newest messages."""
+    """Summarise what no digest of a session covers yet, except its newest messages."""
     segment, short = found["segment"], found.get("compression")
     if segment is None:
         yield f"nothing to do: {safe(found['reason'])}"
@@ -84,22 +84,22 @@ def digest(found: Any) -> Iterator[str]:
     REF,
     option(
         "--strategy",
-        "Whose rules; those of the session's own agent by default.",
+        "Whose rules to apply; default: those of the session's own agent.",
         type=click.Choice(("pi", "codex", "opencode")),
     ),
     FOCUS,
-    flag("--handoff", "Print a document to begin a new session with."),
+    flag("--handoff", "Print a document to start a new session with."),
     leaf("As the session was at another entry."),
     option(
         "--keep-recent",
         "keepRecentTokens",
-        "What pi's rules keep; 20000 by default.",
+        "What pi's rules keep; default: 20000.",
         type=int,
         metavar="TOKENS",
     ),
 )
 def compact(found: Any) -> Iterator[str]:
-    """Sum up a session so that it can go on elsewhere. Nothing in it is changed."""
+    """Summarise a session so that it can continue elsewhere. It is not changed itself."""
     for note in found["notes"]:
         aside(f"indexerd: {safe(note)}")
     if "handoff" in found:
@@ -124,16 +124,16 @@ def compact(found: Any) -> Iterator[str]:
     REF,
     argument("leaf"),
     FOCUS,
-    flag("--replace", "replaceInstructions", "The instructions take the place of ours."),
+    flag("--replace", "replaceInstructions", "Use only these instructions, not the default ones."),
 )
 def branch_summary(found: Any) -> Iterator[str]:
-    """Sum up a branch that was left, by its last entry; `branches` shows it from then on."""
+    """Summarise an abandoned branch, named by its last entry, for `branches` to show."""
     return render.paragraph(found["summary"], "  ")
 
 
 @method("stats", REF)
 def stats(found: Any) -> Iterator[str]:
-    """Show how full a session's context is, and what the session came to so far."""
+    """Show how full a session's context is, and the session's totals."""
     from indexerd.models.prices import format_usd
 
     totals, cost = found["totals"], found["totals"].get("costUsd")

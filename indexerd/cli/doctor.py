@@ -1,4 +1,4 @@
-"""Commands to find out what is wrong: doctor, which checks the set-up piece by piece; logs."""
+"""Commands for troubleshooting: `doctor` checks the set-up piece by piece, `logs` shows the log."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Check(NamedTuple):
 
 @command()
 def doctor() -> int:
-    """Check the set-up, and say what to mend."""
+    """Check the set-up, and say what to fix."""
     checks = list(_checks(current()))
     if not as_json({"checks": [one._asdict() for one in checks]}):
         for one in checks:
@@ -57,7 +57,7 @@ def _checks(app: App) -> Iterator[Check]:
         found = f"{len(loaded.problems)} problems, first: {first['key']}: {first['message']}"
         yield Check("configuration", "bad", found, "indexerd config check")
     else:
-        there = "" if _trouble(places.config_file) is None else " (not there: defaults)"
+        there = "" if _trouble(places.config_file) is None else " (missing: defaults apply)"
         yield Check("configuration", "ok", f"{places.config_file}{there}")
     yield from _places(places)
     yield from _stores(loaded.settings)
@@ -78,7 +78,9 @@ def _places(places: Places) -> Iterator[Check]:
         if trouble:
             yield Check(name, "bad", f"{path}: {trouble}", "check the path, and its owner and mode")
         elif trouble is not None:
-            yield Check(name, "note", f"{path} is not there yet", "made when the daemon starts")
+            yield Check(
+                name, "note", f"{path} does not exist yet", "it is created when the daemon starts"
+            )
         elif not os.access(path, os.W_OK) or not path.is_dir():
             yield Check(name, "bad", f"{path} is not writable", "check its owner and mode")
         else:
@@ -89,7 +91,7 @@ def _places(places: Places) -> Iterator[Check]:
 
 
 def _trouble(path: Path) -> str | None:
-    """Why nothing can be said of a path, or "" where nothing is there; None where something is."""
+    """Why a path cannot be examined, "" if it does not exist, None if it does."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -112,11 +114,18 @@ def _stores(settings: Settings) -> Iterator[Check]:
         here = [one for one, trouble in looked.items() if trouble is None]
         for one, trouble in looked.items():
             if trouble:
-                yield Check(agent, "bad", f"{one.sessions}: {trouble}", "check where it is to be")
+                yield Check(
+                    agent,
+                    "bad",
+                    f"{one.sessions}: {trouble}",
+                    "check the path, and its owner and mode",
+                )
         if not here and not any(looked.values()):
             first = next(iter(looked)).sessions
             state = "ok" if first in usual else "note"  # somebody named that place
-            yield Check(agent, state, f"{first} is not there", "it is picked up when it appears")
+            yield Check(
+                agent, state, f"{first} does not exist", "its sessions are found once it exists"
+            )
         if here:
             discovery = SessionDiscovery()
             discovery.renew(here)
@@ -141,12 +150,12 @@ def _models(settings: Settings) -> Iterator[Check]:
 
 
 @command(
-    flag("-f", "--follow", "Go on as the log grows."),
+    flag("-f", "--follow", "Keep printing as the log grows."),
     click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True),
     click.option("-n", "--lines", type=click.IntRange(0, 100000), default=50, show_default=True),
 )
 def logs(*, follow: bool, level: str, lines: int) -> None:
-    """Show the structured log; with --json, as it is: one JSON document a line."""
+    """Show the log; with --json, one JSON document per line."""
     levels = LEVELS[LEVELS.index(level) :]
     tail = _appended(current().places.log)
     shown = (line for line in tail if line is None or str(line.get("level", "info")) in levels)

@@ -137,7 +137,7 @@ def expand(app: App, word: str, params: Mapping[str, Any], *, inline: bool) -> i
 
 
 def failures(found: dict[str, Any]) -> list[str]:
-    """What did not resolve, and why: lines for people."""
+    """Which references did not resolve, and why, as lines for people."""
     problems: list[str] = []
     for one in found["references"]:
         raw, status = safe(one["raw"], 100), one["status"]
@@ -168,7 +168,7 @@ _BYTES_MAX = 9000  # of context
 _SECONDS = 2.0
 _LINES_MAX = 5  # for the user
 _REST = "(cut here; get_relevant_context has the rest)\n---\n\n"
-_TOO_LONG = "indexerd: this prompt is too long for references; it goes through without them"
+_TOO_LONG = "indexerd: this prompt is too long for references; it is sent without them"
 
 
 def answer_hook(words: Sequence[str]) -> int:
@@ -187,7 +187,7 @@ def answer_hook(words: Sequence[str]) -> int:
 
 
 def _reply(agent: str, data: bytes) -> str:
-    """What to print for an event; most have nothing to do with us."""
+    """What to print for an event; most events need nothing."""
     if b"@@" not in data and b"\\u0040" not in data and b'"resume"' not in data:
         return ""
     from indexerd.client import dumps, loads  # `json` costs as much as starting Python

@@ -63,7 +63,7 @@ def limit(most: int | None, default: int) -> Declare:
 
 
 AGENT = option("--agent", "Only this agent's sessions.")
-FOCUS = option("--instructions", "What the summary should dwell on.", metavar="TEXT")
+FOCUS = option("--instructions", "What the summary should focus on.", metavar="TEXT")
 
 
 def current() -> App:
@@ -128,10 +128,13 @@ CAPABILITIES = {
         "sessions",
         "list show search resolve complete family status index rename purge",
     ),
-    "Look at one": ("tree", "tree branches path context label branch export"),
-    "Use others": ("references", "expand ask context-set context-get resume-context footer"),
+    "Look at one session": ("tree", "tree branches path context label branch export"),
+    "Use other sessions": (
+        "references",
+        "expand ask context-set context-get resume-context footer",
+    ),
     "Long sessions": ("digest", "history digest compact branch-summary stats"),
-    "Go on": ("resume", "resume continue-recent"),
+    "Resume": ("resume", "resume continue-recent"),
     "Run": ("serve", "run web mcp"),
     "Set up": ("setup", "config service integrate completion"),
     "Find out what is wrong": ("doctor", "doctor logs"),
@@ -184,7 +187,7 @@ class Lazy(click.Group):
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="Colours, and tables as on a terminal.",
+    help="Use colours, and format tables for a terminal.",
 )
 @click.version_option(__version__, prog_name="indexerd")
 @click.pass_context

@@ -20,16 +20,16 @@ from indexerd.cli.backend import aside, safe
 @cli.command(
     cli.argument("text", default="-"),
     cli.option(
-        "--session", "sessionId", "The session that asks: what it was given once stays the same."
+        "--session", "sessionId", "The asking session; a text it was given once stays the same."
     ),
-    cli.near("The project that names are looked for in first; default: here."),
+    cli.near("Project to look up names in first; default: the current one."),
     cli.flag("--inline", "Print the block, a rule, and the prompt."),
 )
 def expand(text: str, *, inline: bool, **params: Any) -> int:
     """Expand the `@@` references of a prompt: find them, and print the block to inject.
 
-    TEXT is the prompt; `-`, or nothing, reads it from stdin. A reference that means no session,
-    or several, is named on stderr; the exit code is 0 all the same, as no prompt is to be held up.
+    TEXT is the prompt; `-`, or nothing, reads it from stdin. A reference that fits no session, or
+    several, is named on stderr. The exit code is 0 even then, so that no prompt is held up.
     """
     return hook.expand(cli.current(), text, params, inline=inline)
 
@@ -62,7 +62,7 @@ def ask(found: Any) -> Iterator[str]:
     cli.argument(
         "items", nargs=-1, metavar="[ITEM]...", callback=lambda _c, _p, items: list(items)
     ),
-    cli.flag("--merge", "mode", "Add to the set, instead of replacing it.", value="merge"),
+    cli.flag("--merge", "mode", "Add to the set instead of replacing it.", value="merge"),
 )
 def context_set(found: Any) -> str:
     """Note what a session works with: files, applet, endpoints, ports, or a set of your own.
@@ -79,7 +79,7 @@ def context_set(found: Any) -> str:
     "get_relevant_context", cli.SESSION, cli.argument("set_name", metavar="[NAME]", required=False)
 )
 def context_get(found: Any) -> Iterator[str]:
-    """Show what was noted of a session: every set, or the one named."""
+    """Show what was noted for a session: every set, or the one named."""
     from indexerd.meta.context_sets import relative
 
     rows = [
@@ -101,7 +101,7 @@ def context_get(found: Any) -> Iterator[str]:
     ),
 )
 def resume_context(found: Any) -> None:
-    """Print the block for the first message after a resume; nothing the next time."""
+    """Print the block for the first message after a resume, once."""
     sys.stdout.write(found["text"] or "")
 
 

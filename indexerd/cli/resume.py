@@ -24,14 +24,14 @@ EXEC = flag("--exec", "run", "Run it, in the session's directory.")
 
 @command(REF, EXEC)
 def resume(ref: str, *, run: bool) -> list[str]:
-    """Print the command that opens a session again, of its own agent; --exec runs it."""
+    """Print the agent's own command that reopens a session; --exec runs it."""
     row = current().call("get", {"ref": ref, "cwd": project()})["session"]
     return list(_opened(row, run=run))[1:]
 
 
-@command(near("Of this directory and below, not the current one."), AGENT, EXEC)
+@command(near("Look in this directory and below, not in the current one."), AGENT, EXEC)
 def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterator[str]:
-    """Print the newest session of a project, and the command that opens it again."""
+    """Print the newest session of a project, and the command that reopens it."""
     rows = current().call("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
     if not rows:
         what = f"no session of {agent}'s" if agent else "no session"
@@ -74,7 +74,7 @@ def _become(command: str, row: dict[str, Any]) -> NoReturn:
                 f"{render.exact(step[0])} is not on your PATH",
                 hint=f"install {row['agent']}, or run this where it is: {render.exact(command)}",
             )
-    # Python has it ignored, which the agent would inherit: its own pipes would not end it.
+    # Python ignores it, and the agent would inherit that: a closed pipe would not end it.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     *before, last = steps
     try:
@@ -96,5 +96,5 @@ def _enter(directory: str, rest: str) -> None:
     except (OSError, ValueError) as bad:
         raise NotFoundError(
             f"the session's directory is not there: {render.exact(directory)}",
-            hint=f"make it anew, or run this elsewhere: {render.exact(rest)}",
+            hint=f"create it, or run this elsewhere: {render.exact(rest)}",
         ) from bad

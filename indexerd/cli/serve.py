@@ -89,7 +89,7 @@ def _daemon(app: App, *, once: bool, again: bool = False) -> Daemon:
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
 
 
-@command(flag("--once", "Scan, index what is due, and end."))
+@command(flag("--once", "Scan, index what is due, and exit."))
 def run(*, once: bool) -> int:
     """Run the daemon in the foreground; --once for a single pass."""
     app = current()
@@ -120,12 +120,12 @@ def run(*, once: bool) -> int:
     option(
         "--print-config",
         "host",
-        "Print what this host's configuration needs, and end.",
+        "Print what to add to this host's configuration, and exit.",
         type=click.Choice([*HOSTS]),
     )
 )
 def mcp(host: str | None) -> None:
-    """Serve coding agents by the Model Context Protocol, on stdin and stdout."""
+    """Serve coding agents over the Model Context Protocol, on stdin and stdout."""
     app = current()
     if host is not None:
         aside(f"# {HOSTS[host]}:")
@@ -142,14 +142,14 @@ def mcp(host: str | None) -> None:
     argument("ref", required=False),
     option(
         "--listen",
-        "Serve there, on loopback; port 0 is a free one. By default [web] listen, or a free port.",
+        "Loopback address to serve on (port 0: any free); default: [web] listen, or a free port.",
         metavar="HOST:PORT",
     ),
-    flag("--no-open", "Print the link, and open no browser."),
+    flag("--no-open", "Print the link without opening a browser."),
     click.option("--beside-daemon", is_flag=True, hidden=True),
 )
 def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bool) -> int:
-    """Look at sessions in a browser: home, search, trees, live.
+    """Browse and search sessions in a web browser, live.
 
     Prints a link that works once, within five minutes, and opens it where there is a screen. Serves
     until it is interrupted, unless a view of yours runs already.

@@ -46,15 +46,15 @@ SINCE = cli.option("--since", "Only those active since then (7d, 12h, 2026-11-01
 @cli.command(
     cli.AGENT,
     BELOW,
-    cli.flag("--all", "everywhere", "Of every project."),
+    cli.flag("--all", "everywhere", "Every project's sessions."),
     SINCE,
     cli.limit(None, 50),
-    cli.option("--cursor", "Go on after an earlier page: its nextCursor."),
+    cli.option("--cursor", "Continue from an earlier page's nextCursor."),
     cli.flag("--archived", "Also archived ones, and those whose file is gone."),
     cli.flag("--subagents", "Also sub-agents' sessions."),
 )
 def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
-    """List sessions, newest first: of the current project, unless --all."""
+    """List the current project's sessions, newest first; --all lists every project's."""
     params["cwd"] = params["cwd"] or (None if everywhere else project())
     rows: list[Any] = []
     while True:  # one page after the other
@@ -80,7 +80,7 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
     if not rows:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
     if params["cursor"]:
-        aside(f"there are more; the next: --cursor {params['cursor']}")
+        aside(f"there are more; next page: --cursor {params['cursor']}")
 
 
 def _mark(row: dict[str, Any]) -> str:
@@ -94,8 +94,8 @@ def _mark(row: dict[str, Any]) -> str:
     cli.REF,
     cli.flag(
         "--as-sent",
-        "The exact redacted prompt that would leave. Control characters are shown; with --json "
-        "they are as they would be sent.",
+        "The exact redacted prompt that would be sent. Control characters are shown as escapes; "
+        "--json has them as they would be sent.",
     ),
 )
 def show(ref: str, *, as_sent: bool) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _facts(row: dict[str, Any], meta: dict[str, Any]) -> Iterator[tuple[str, Any
     cli.flag("--all", "scope", "Look in every project at once.", value="all"),
 )
 def resolve(found: Any) -> list[str]:
-    """Say which session a reference means: id, prefix, name, or something like it."""
+    """Show which session a reference means: an id, a prefix, a name or a similar name."""
     return lines(found)
 
 
@@ -180,7 +180,7 @@ def search(found: Any) -> Iterator[str]:
 
 @cli.method("family", cli.REF)
 def family(found: Any) -> Iterator[str]:
-    """Show the sessions that one came from, and all that came from them."""
+    """Show a session's ancestors, and all forks, resumed sessions and sub-agents of them."""
     members = found["members"]
     drawn = render.branches([one["depth"] for one in members], single=True)
     rows = (
@@ -202,14 +202,14 @@ def family(found: Any) -> Iterator[str]:
         from indexerd.privacy.redact import shown_path
 
         parent = render.exact(shown_path(found["missingParent"]))
-        aside(f"the session that this began in is not known: {parent}")
+        aside(f"the session this one came from is not known: {parent}")
     if found["more"]:
         aside(f"{found['more']} more; the nearest are shown")
 
 
 @cli.method("status")
 def status(found: Any) -> Iterator[str]:
-    """Show the daemon, its watches, queue, budget and problems."""
+    """Show the daemon's state, watches, queue, budget and problems."""
     budget, watches, pending = found["budget"], found["watches"], found.get("textPending")
     spent = f"${budget['usd']:.4f} of ${budget['dailyUsd']:.2f}"
     yield from render.facts(
@@ -232,10 +232,10 @@ def status(found: Any) -> Iterator[str]:
 
 @cli.command(
     cli.argument("ref", required=False),
-    cli.flag("--force", "Below the threshold, too."),
+    cli.flag("--force", "Even below the threshold."),
     cli.flag("--wait", "Wait until it is done."),
     cli.flag("--all", "everything", "All sessions with enough new messages."),
-    cli.flag("--dry-run", "With --all: only count, and estimate the cost."),
+    cli.flag("--dry-run", "With --all: only count sessions and estimate the cost."),
 )
 def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run: bool) -> str:
     """Index a session now, or all that are due."""
@@ -261,14 +261,14 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
 
 @cli.method("update", cli.REF, cli.argument("title"))
 def rename(row: Any) -> list[str]:
-    """Give a session a title of your own; an empty one takes it back."""
+    """Give a session a title of your own; an empty one removes it."""
     return lines(row)
 
 
 @cli.command(
     cli.REF,
-    cli.flag("--yes", "Without asking."),
-    cli.flag("--transcript", "The agent's own session file, too. It cannot be brought back."),
+    cli.flag("--yes", "Do not ask."),
+    cli.flag("--transcript", "Also delete the agent's own session file. This cannot be undone."),
     cli.flag("--undo", "Read a purged session again; REF is its whole id."),
 )
 def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
@@ -277,7 +277,7 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
     The agent's own file stays as it is, unless you say --transcript.
     """
     if undo and (yes or transcript):
-        raise UsageError("--undo stands alone")
+        raise UsageError("--undo takes no other option")
     params: dict[str, Any] = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
     call = cli.current().call
     if undo:
@@ -302,12 +302,12 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
 def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     """Show what will be removed, and ask; whether a person agrees to it."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
-        hint = "say --yes, if you are sure"
+        hint = "use --yes if you are sure"
         raise UsageError("nothing was removed: there is nobody to ask", hint=hint)
     aside(f"{safe(planned['name'] or planned['sessionId'])}  {safe(planned['sessionId'])}")
     for path in planned["files"] or ["(no files; what is kept for searching goes)"]:
         aside(f"  {render.exact(path)}")
     questions = ["Forget this session?"]
     if transcript:
-        questions.append("Remove the agent's own file, too? It cannot be brought back.")
+        questions.append("Also delete the agent's own file? This cannot be undone.")
     return all(click.confirm(one, err=True) for one in questions)

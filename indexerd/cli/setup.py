@@ -36,7 +36,7 @@ def path() -> str:
 
 @command()
 def show() -> Iterator[str]:
-    """Print every setting, its value, and where that came from."""
+    """Print every setting, its value, and where the value came from."""
     loaded = current().loaded
     rows = [
         (key, value, str(loaded.sources.get(key, "default")))
@@ -57,7 +57,7 @@ def check() -> str:
             aside(safe(f"  hint: {bad['hint']}", 4000))
         raise ConfigError(problems)
     found = {"ok": True, "path": str(app.places.config_file)}
-    return "" if as_json(found) else "the configuration is sound"
+    return "" if as_json(found) else "the configuration is valid"
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -74,7 +74,9 @@ def service() -> None:
     """Run the daemon at every login (systemd or launchd)."""
 
 
-@command(option("--program", "named", "The installed program, where it is not found by itself."))
+@command(
+    option("--program", "named", "Path of the installed program, if it is not found automatically.")
+)
 def install(named: str | None) -> int:
     """Write the service file, and start the service."""
     from indexerd.cli.serve import program
@@ -104,7 +106,7 @@ def uninstall() -> int:
 
 @command()
 def status() -> int:
-    """Show what the service manager says of the service."""
+    """Show what the service manager reports about the service."""
     from indexerd.integrations import service as services
 
     found = services.status(_host())
@@ -139,11 +141,11 @@ def _report(done: Outcome, word: str) -> int:
 
 @command(
     argument("agent", type=click.Choice(("pi", "claude", "codex", "opencode"))),
-    flag("--remove", "Take it out again; everything else stays."),
-    flag("--force", "Also where a file of ours was edited."),
+    flag("--remove", "Remove it again; everything else stays."),
+    flag("--force", "Also replace files of indexerd that were edited."),
 )
 def integrate(agent: str, *, remove: bool, force: bool) -> Iterator[str]:
-    """Install into an agent: references, questions, context."""
+    """Add references, questions and context to an agent."""
     from importlib.util import find_spec
 
     from indexerd.cli.serve import program

@@ -68,7 +68,7 @@ def tree(found: Any) -> Iterator[str]:
         aside(f"indexerd: {safe(warning)}")
 
 
-@cli.method("path", cli.REF, cli.leaf("The path to another entry than the current one."))
+@cli.method("path", cli.REF, cli.leaf("The path to this entry, not to the current one."))
 def path(found: Any) -> Iterator[str]:
     """List the entries from the root to the leaf."""
     entries = [entry for entry in found["entries"] if entry.get("display", True)]
@@ -125,7 +125,7 @@ def branches(found: Any) -> Iterator[str]:
     cli.flag("--serialized", "serialize", "As one text, the way pi gives it to a model."),
 )
 def context(found: Any) -> Iterator[str]:
-    """Show what the agent would hand its model."""
+    """Show what the agent would send to its model."""
     if "serialized" in found:
         yield render.exact(found["serialized"])
         return
@@ -145,7 +145,7 @@ ENTRY = cli.argument("entry_id", metavar="ENTRY")
 
 @cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False))
 def label(found: Any) -> str:
-    """Label an entry of a session. Without a text, take your label back."""
+    """Label an entry of a session. Without a text, remove your label."""
     return f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()
 
 
@@ -153,9 +153,9 @@ def label(found: Any) -> str:
     "branch", cli.REF, cli.argument("leaf"), _output("Write it there, not beside the session.")
 )
 def branch(found: Any) -> str:
-    """Make a new session file of the path to an entry. Only for pi; never over another file.
+    """Write the path to an entry as a new pi session. Never overwrites a file.
 
-    Labels in the session's own file go along; those made with `indexerd label` do not.
+    Labels in the session's own file are copied; those made with `indexerd label` are not.
     """
     return f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"
 
@@ -170,20 +170,20 @@ def branch(found: Any) -> str:
         "--format",
         "form",
         "html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
-        "json: all of it, for programs. By default what FILE ends in, else html.",
+        "json: all of it, for programs. By default chosen by FILE's suffix, else html.",
         type=click.Choice(FORMATS),
     ),
     cli.leaf("As seen from another entry than the current one."),
     cli.flag("--redact", "Take known kinds of secrets out of every text."),
-    cli.flag("--force", "Replace FILE, should it be there."),
+    cli.flag("--force", "Replace FILE if it exists."),
 )
 def export(
     ref: str, file: str | None, form: str | None, leaf: str | None, *, redact: bool, force: bool
 ) -> None:
-    """Make one self-contained file of a session: its tree, texts, digests and metadata.
+    """Write a session to one self-contained file: its tree, texts, digests and metadata.
 
-    Nothing is redacted unless you say --redact: what you give away holds every word, path and
-    result of a tool that the session holds, but for very long texts, which are cut and say so.
+    Nothing is redacted without --redact: the file holds every word, path and tool result of the
+    session. Only very long texts are cut, and say so.
     """
     from indexerd.daemon.trees import read_alone
     from indexerd.meta.newfile import create
@@ -197,7 +197,7 @@ def export(
     if file:
         _check(Path(file), app, force=force)
     elif not app.json and form == "html" and sys.stdout.isatty():
-        raise UsageError("a page is nothing for a terminal", hint="name a file: -o FILE.html")
+        raise UsageError("a page cannot be shown in a terminal", hint="name a file: -o FILE.html")
     extra = compile_patterns(settings.redact.extra_patterns)
     wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
@@ -227,8 +227,12 @@ def _check(path: Path, app: App, *, force: bool) -> None:
         raise UsageError(f"{path} is where sessions are kept", hint="name a file elsewhere")
     own = (str(app.places.state_dir), str(app.places.data_dir), *(one.meta for one in agents))
     if any(within(real, os.path.realpath(one)) for one in own):
-        raise UsageError(f"{path} is where indexerd keeps its own", hint="name a file elsewhere")
+        raise UsageError(
+            f"{path} is where indexerd keeps its own files", hint="name a file elsewhere"
+        )
     if force and (path.is_symlink() or (path.exists() and not path.is_file())):
-        raise UsageError(f"{path} is no file", hint="--force replaces plain files alone")
+        raise UsageError(
+            f"{path} is not a regular file", hint="--force replaces regular files only"
+        )
     if not force and os.path.lexists(path):
         raise UsageError(f"{path} exists", hint="name another file, or replace it with --force")

@@ -32,7 +32,7 @@ def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path)
     assert ["budget.daily_calls", "25", str(path)] in rows
     assert len(shown) == len(rows)
     assert home.json("config", "path", env=env) == {"path": str(path), "exists": True}
-    assert home.ix("config", "check", env=env).stdout == "the configuration is sound\n"
+    assert home.ix("config", "check", env=env).stdout == "the configuration is valid\n"
 
 
 def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path) -> None:
