@@ -1,4 +1,4 @@
-"""The `indexerd` command: what agents' hooks call on the standard library, the rest with click."""
+"""The `indexerd` command: what hooks run imports only the standard library, the rest uses click."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file system for every room: atomic writes, durable directories, locks, files that rotate.
+"""The file system for every package: atomic writes, durable directories, locks, rotated files.
 
 Locks are flocks: the kernel frees them with their holder, kill -9 included. Lock files are never
 unlinked: two processes could then hold two files of one name.

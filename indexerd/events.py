@@ -1,4 +1,4 @@
-"""The words that all rooms share: what a line of a session says, and what a model is asked."""
+"""Types that all packages share: what a line of a session says, and what a model is asked."""
 
 from __future__ import annotations
 

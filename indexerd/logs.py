@@ -1,4 +1,4 @@
-"""The structured log: events with facts, never sentences, never what a session says.
+"""The structured log: events with fields, and never text of a session.
 
 `get_logger().info(Event.META_WRITTEN, session=…, ms=…)` writes one JSON object a line to the log
 file, and to stderr JSON, or coloured text on a terminal. Until `configure`, nothing is written.

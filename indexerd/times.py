@@ -1,4 +1,4 @@
-"""Times as text: ISO-8601 in UTC with milliseconds and `Z`, as every file here writes them."""
+"""Times as text: ISO-8601 in UTC with milliseconds and `Z`, as in every file of indexerd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""How commands get their answers and print them, on the standard library alone.
+r"""How commands get and print their answers, importing only the standard library.
 
 Answers come from the daemon; where none runs, the same methods are answered in this process, from
 what is stored, and a note on stderr says so. What changes something needs the daemon.

@@ -1,4 +1,4 @@
-"""What agents run at every prompt, on the standard library alone.
+"""Commands that agents run at every prompt, importing only the standard library.
 
 `expand`, `resolve`, `complete` and `resume-context` in their plain forms; other forms are click's,
 with the same meaning.

@@ -268,10 +268,9 @@ class Daemon:
         if self._start.again and self.library.damaged:
             yield {
                 "code": "cache_damaged",
-                "cause": "a cache was made anew, and is damaged again",
+                "cause": "a cache was rebuilt, and is damaged again",
                 "since": iso(self._started),
-                "cure": "restart the daemon; where it comes again, look after the disk, and "
-                "report it",
+                "cure": "restart the daemon; if it recurs, check the disk and report it",
             }
 
     # -- life ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What happened, for the log and for whoever subscribed on the socket.
+"""Events, for the log and for subscribers on the socket.
 
 Also keeps each session's indexing status (S0.42), as a client shows it in the slot that
 `status_key` names and clears after `notification_auto_clear_ms` (S0.30). Never text of a

@@ -1,4 +1,4 @@
-"""Every session file: what is known of each, and which of several stands for a session.
+"""Every session file: what is known of each, and which of several represents a session.
 
 In: paths to look at. Out: `Change` values, one for each session that is another than before. One
 thread uses this; nobody else touches a tree. Trees are kept in memory for the sessions used

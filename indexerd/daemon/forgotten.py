@@ -1,4 +1,4 @@
-"""Sessions that their user had forgotten, for good or until that is taken back.
+"""Purged sessions, which are not read again until the purge is undone.
 
 What surprised us: a write that was called off still happens when its thread has begun; hence the
 question within the writer's lock, which the removal takes, too.

@@ -1,4 +1,4 @@
-"""What `status` says: how things stand, and for every problem its cause, since when, its cure.
+"""What `status` reports: the daemon's state, and each problem with its cause, start and cure.
 
 The daemon asks for its own state every few seconds. What is wrong with sessions is looked for in
 all of them, so that is kept until a round or a scan has changed something.
@@ -19,8 +19,8 @@ from indexerd.times import iso
 NEWEST_VERSION = 3  # of pi's format
 SHOWN = 20  # paths and sessions named in one problem
 Found = Iterator[tuple[str, str, str]]  # code, cause, cure of a problem
-_LATER = "it is looked at again at every scan; the other agents' sessions are not affected"
-_MODE = "check its mode and owner; it is looked at again at every scan"
+_LATER = "it is checked again at every scan; other agents' sessions are not affected"
+_MODE = "check its mode and owner; it is checked again at every scan"
 
 
 class Status:
@@ -106,20 +106,20 @@ def _own(pipeline: Pipeline) -> Found:
         cure = "configure a key, or add local/extractive to model_keys, and reload"
         yield "model_unavailable", missing, cure
     for trouble in pipeline.troubles:
-        cure = "free some space, or see who locks the file; it is tried again all the time"
+        cure = "free some space, or find out what locks the file; it is retried continually"
         yield "state_unwritable", trouble, cure
     if count := pipeline.indexer.unwritten:
-        cause = f"{count} answers wait for a disk that takes them"
-        yield "write_failed", cause, "free some space; they are written then"
+        cause = f"{count} answers of models cannot be written to the disk"
+        yield "write_failed", cause, "free some space; they are then written"
     if pipeline.stalled():
-        cause = "following the files has come to a halt, perhaps at a file system that hangs"
-        yield "scan_stalled", cause, "see which mount does not answer; restart"
+        cause = "following the files has stopped, perhaps because a file system hangs"
+        yield "scan_stalled", cause, "find out which mount does not answer, then restart the daemon"
 
 
 def _roots(pipeline: Pipeline) -> Found:
     scanned = pipeline.library.scanned
     for root, why in scanned.refused if scanned else ():
-        yield "root_refused", f"{escape_path(root)}: {why}", "name another root"
+        yield "root_refused", f"{escape_path(root)}: {why}", "configure another root"
     databases = pipeline.library.discovery.troubles
     for path, bad in list(databases.items())[:SHOWN]:
         yield "unreadable", f"{escape_path(path)}: {bad}", vars(bad).get("hint", _LATER)
@@ -133,24 +133,27 @@ def _sessions(pipeline: Pipeline) -> Found:
     for path, why in list(files.problems().items())[:SHOWN]:
         cure = _MODE
         if why.startswith("set aside"):  # for a defect, or because we ended at it (V7)
-            cure = "it is read again once it changes, or by a newer indexerd; please report it"
+            cure = "it is read again once it changes, or by a newer indexerd; please report this"
         if why.startswith("the history"):  # of a fork, whose base is gone
-            cure = "bring that file back, or leave it: the session's own part is kept"
+            cure = "restore that file, or ignore this: the session's own part is kept"
         yield "unreadable", f"{escape_path(path)}: {why}", cure
     for session_id, paths in islice(files.owners.twins().items(), SHOWN):
         info = files.info(session_id)
         if info is not None and not info.subagent:  # which is copied with each fork, rightly so
             names = ", ".join(escape_path(path) for path in paths)
             cause = f"several files claim session {session_id}; the first counts: {names}"
-            yield "duplicate_session", cause, "remove the copies that are not wanted"
+            yield "duplicate_session", cause, "remove the copies that you do not want"
     for why in list(pipeline.library.metas.problems().values())[:SHOWN]:
-        yield "invalid_meta", why, "`indexerd index REF --force` writes it anew"
+        yield "invalid_meta", why, "`indexerd index REF --force` rewrites it"
     odd = (one for one in files.owners.infos() if one.looped or one.version > NEWEST_VERSION)
     for info in islice(odd, SHOWN):  # read as well as can be (S1.7, S1.12)
         who = f"session {info.session_id}"
         if info.looped:
-            cause, cure = "parents run in a circle", "the path is cut where it would repeat"
+            cause, cure = (
+                "its entries form a circle",
+                "nothing: the path is cut where it would repeat",
+            )
             yield "parent_cycle", f"{who}: {cause}", cure
         else:
-            cause = f"{who}: format version {info.version} is newer than we know"
+            cause = f"{who}: format version {info.version} is newer than this program knows"
             yield "newer_version", cause, "look for a newer indexerd"

@@ -1,4 +1,4 @@
-"""What is known of all sessions, kept in step with their files. One thread uses this: the reader.
+"""All that is known of sessions, kept up to date with their files. Only the reader thread uses it.
 
     scan, hinted -> queue of paths -> step: read, store (cursor, row: one transaction) -> Update
 

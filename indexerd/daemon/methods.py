@@ -317,7 +317,7 @@ class Api:
         await pipeline.read(int)  # let the loop learn what the store knows already
         known = pipeline.known.get(session_id)
         if known is None:
-            raise NotFoundError("the session's file is gone", hint="its meta file still stands")
+            raise NotFoundError("the session's file is gone", hint="its meta file is still there")
         if session_id in pipeline.running and not asked.force:
             return {"status": "already_running"}
         if not asked.force and known.info.new_users < pipeline.settings.min_new_user_messages:

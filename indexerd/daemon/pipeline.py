@@ -1,12 +1,12 @@
-"""The whole flow of one daemon, or of one `run --once`: two journeys, one way.
+"""From a file event to a stored row, and from a due session to an index run.
 
     append: watch -> library (tail, agent, state, store: cursor and row in one transaction)
             -> _learn -> bus -> unix server
     index:  policy -> queue -> indexer (transcript, model, check, meta file) -> library -> bus
 
-One loop follows the files and reads words for the search index, one keeps the time of waiting
-decisions. Blocking work on files is done by one reader thread, in bounded steps. Nothing here is
-stored: a restart comes to the same decisions again.
+One loop follows the files and reads words for the search index, another makes decisions when they
+are due. Blocking work on files is done by one reader thread, in bounded steps. Nothing here is
+stored: after a restart the same decisions are made again.
 """
 
 from __future__ import annotations

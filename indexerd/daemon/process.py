@@ -1,4 +1,4 @@
-"""The daemon's own process: directories, memory, open files, and an end that always comes."""
+"""The daemon's own process: directories, memory, open files, and a shutdown that cannot hang."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class StateDirCheck:
                     "code": "state_unwritable",
                     "cause": f"the state directory is gone, and cannot be made: {bad}",
                     "since": self.problems[0]["since"] if self.problems else iso(now),
-                    "cure": "make room for the directory; the daemon ends then, and begins anew",
+                    "cure": "let the directory be created; the daemon then restarts itself",
                 }
             ]
             return ""

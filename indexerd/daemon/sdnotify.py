@@ -1,4 +1,4 @@
-"""Tell the service manager how we are: systemd's notification protocol, nothing else.
+"""Tell the service manager the daemon's state, by systemd's notification protocol.
 
 Never raises, and never blocks for longer than a second: not being heard is no reason to stop
 indexing. Not under a manager (a terminal, launchd) every call is a quiet False. READY and STOPPING

@@ -1,4 +1,4 @@
-"""The user's own file beside a session: changed one at a time, and given out at a resume.
+"""The user's own file beside a session: changed by one writer at a time, returned at a resume.
 
 Title, labels, environment hint and context sets are in one file, so that all that changes any of
 them comes through here. A change that has begun is carried out, whoever has hung up meanwhile:

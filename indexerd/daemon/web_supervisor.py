@@ -1,9 +1,9 @@
-"""The web view beside the daemon: a process of its own, which lives as long as both want it to.
+"""The web view of `[web] listen`: a separate process, started and stopped with the daemon.
 
-Whatever a page costs, or breaks, is nothing to those who follow and answer. A child that ends is
-started again, with pauses that grow to five minutes. It ends by itself when its standard input
-does: a daemon that is killed leaves nobody behind. It says on its standard output where it listens,
-once it does; the last line of its standard error is the reason of its end.
+A slow or failing page therefore does not affect the daemon. A child that ends is started again,
+with pauses that grow to five minutes. It ends when its standard input closes, so a killed daemon
+leaves no child behind. On its standard output it says where it listens; the last line of its
+standard error is the reason why it ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ END_SECONDS = 5.0  # that a child has to end by itself
 REASON_MAX = 300  # characters
 _KEPT = 8192  # bytes of what a child says at its end
 _OURS = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")  # of the environment: not the child's
-_CURE = "see `indexerd logs`, and `indexerd web` for another address; it is tried again"
+_CURE = "see `indexerd logs`; `indexerd web` can use another address; it is retried"
 
 
 class WebSupervisor:

@@ -1,4 +1,4 @@
-"""When digests are made by themselves: at the end of a turn of a session that has grown.
+"""When digests are made automatically: at the end of a turn of a session that has grown.
 
 A session that was there before and stays as it is, is left alone (S2.25). Which long sessions wait
 is noted in the store, so that the next daemon looks at them; a session that began since the last

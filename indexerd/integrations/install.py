@@ -78,7 +78,7 @@ class Host:
         if not found and not self.remove:
             raise NotFoundError(
                 f"{agent} is not here: there is no {' or '.join(named)}",
-                hint=f"start {agent} once; or set its variable, or [agents.{agent}] roots",
+                hint=f"start {agent} once, or set its variable or [agents.{agent}] roots",
             )
         return found
 

@@ -117,7 +117,7 @@ class Conversation:
         if len(live) > 1:
             raise AmbiguousError("several sessions are in use in this project", live)
         if not live:
-            raise NotFoundError("no session in use is known in this project yet", hint=_HINT)
+            raise NotFoundError("no session of this project is known to be in use", hint=_HINT)
         return dict(live[0])
 
     def about(self, found: Answer, by: str = "") -> Answer:
@@ -141,4 +141,4 @@ def _directory(named: str, own: str | None) -> str | None:
         return os.path.abspath(Path(own or "", Path(named).expanduser())) if named else own  # noqa: PTH100 - drops `..`
     except (RuntimeError, FileNotFoundError):
         hint = "give an absolute path, or leave `cwd` out"
-        raise UsageError("cwd leads to no directory that is known", hint=hint) from None
+        raise UsageError("cwd leads to no known directory", hint=hint) from None

@@ -1,4 +1,4 @@
-"""What the daemon answers, made fit for a model: clean, without secrets, quoted, within bounds.
+"""The daemon's answers, prepared for a model: cleaned, redacted, quoted and limited in size.
 
 Every text of a session is data that somebody else wrote. A field's name says how its text goes
 out: ids as they are, since they are asked with again; paths and context sets exactly as stored in

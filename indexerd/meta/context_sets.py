@@ -111,7 +111,7 @@ def name_of(name: Any) -> str:
         raise UsageError(
             f"setName has at most {NAME_MAX} characters, begins with a letter or a digit, and is"
             " no speaker's",
-            hint="letters, digits, spaces and _ - . / may be in it",
+            hint="use letters, digits, spaces and _ - . /",
         )
     return found
 

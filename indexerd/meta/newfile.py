@@ -42,7 +42,9 @@ def create(path: Path, lines: Iterable[bytes], *, over: bool = False) -> int:
                 target.unlink()
             raise
     except FileExistsError:
-        raise UsageError(f"{path} exists", hint="name another file; none is written over") from None
+        raise UsageError(
+            f"{path} exists", hint="name another file; existing files are never overwritten"
+        ) from None
     except OSError as bad:
         text, upstream = f"cannot write {path}: {bad.strerror}", os.strerror(bad.errno or 0)
         if bad.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

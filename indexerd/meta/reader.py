@@ -93,7 +93,7 @@ def digest_bytes(path: Path) -> bytes:
     if len(data) > META_BYTES_MAX:
         raise InvalidMetaError(
             f"{path} is longer than {META_BYTES_MAX:,} bytes",
-            hint="move it away, or take lines out of it that you need no more",
+            hint="move it away, or remove lines that you no longer need",
         )
     return data
 

@@ -1,4 +1,4 @@
-"""The row of a session: `Row` of interfaces.md, out of all that is known of it.
+"""The `Row` of a session, made of all that is known of it.
 
 Made from the session file's info, a meta file and a sidecar, each of which may be missing. The
 order of names is the user's title, the meta file's name, the agent's own, the first user message,

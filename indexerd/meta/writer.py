@@ -1,4 +1,4 @@
-"""THE writer: the only code that opens a meta file or a sidecar of one for writing.
+"""The only code that opens a meta file or its sidecar for writing.
 
 A write is a new file beside the target (`.<id>.<pid>.<n>.tmp`, created O_EXCL, 0600), written
 whole, fsynced, renamed over the target, and the directory fsynced. What that is worth:

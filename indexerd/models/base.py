@@ -1,4 +1,4 @@
-"""The shape of every model, and what comes out of it.
+"""The interface of every model, and the types of its answers.
 
 A `Model` makes one provider call: no retry, no fallback. It fails with an error of
 `indexerd.errors`; malformed text is no failure here, whoever asked checks it.

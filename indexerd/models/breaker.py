@@ -1,4 +1,4 @@
-"""The circuit breaker of one provider: after failures nobody asks for a while, then one call does.
+"""The circuit breaker of a provider: after failures no calls for a while, then a single one.
 
     closed     --5 failures in a row-->  open
     closed     --throttled (429)----->   open until the provider's own time
@@ -34,7 +34,7 @@ class Breaker(msgspec.Struct):
     def refusal(self, now: float) -> ProviderError | None:
         """Why no call is let through; None where one is."""
         if self._pauses(now):
-            return ProviderError("the provider is resting", retry_after=self.until - now)
+            return ProviderError("the provider is paused", retry_after=self.until - now)
         if self.trial:
             return ProviderError("the provider is being tried", retry_after=FIRST_PAUSE)
         return None

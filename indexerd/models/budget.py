@@ -46,7 +46,7 @@ BYTES_PER_TOKEN = 3.0  # 3.6 is usual for English and code: this errs upwards
 OVERHEAD_TOKENS = 500  # schema and framing
 KEPT_SECONDS = 2 * 86_400.0  # age of rows that survive shortening
 UNWRITTEN = 300.0  # seconds until a journal that could not be written is tried again
-UNWRITTEN_CURE = "free space where the state directory is; it is tried again by itself"
+UNWRITTEN_CURE = "free space where the state directory is; it is retried automatically"
 
 _Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800.0)]  # before the year 10000
 _Usd = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
@@ -311,12 +311,12 @@ class Budget:
         """Return what keeps remote models from being asked: code -> cause, cure."""
         now, found = self._clock(), {}
         if self.denied:
-            cure = "mend the key or the model's name, then reload (SIGHUP) or restart"
+            cure = "correct the key or the model's name, then reload (SIGHUP) or restart"
             refusing = "; ".join(f"{name}: {why}" for name, why in self.denied.items())
             found["model_unavailable"] = refusing, cure
         if pausing := [name for name, one in self.breakers.items() if one.until > now]:
-            cause = f"resting after failures: {', '.join(pausing)}"
-            found["provider_unavailable"] = cause, "it is tried again by itself"
+            cause = f"paused after failures: {', '.join(pausing)}"
+            found["provider_unavailable"] = cause, "it is retried automatically"
         try:
             self.account.check(now, 0.0, self._settings().budget)
         except BudgetError as full:

@@ -1,4 +1,4 @@
-"""The one way out: an HTTP client that cannot be led astray, and what its failures mean.
+"""The only HTTP client: no redirects, no proxies, bounded answers; and what its failures mean.
 
 The client follows no redirect, reads no environment (proxies, netrc, certificates), retries
 nothing, asks for plain bodies and stops reading at `max_response_bytes`. Statuses, headers and

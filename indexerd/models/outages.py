@@ -1,4 +1,4 @@
-"""Providers that do not serve us now: told of once, not once for each session that waits (M5)."""
+"""Unavailable providers: reported once, not once for each session that waits (M5)."""
 
 from __future__ import annotations
 

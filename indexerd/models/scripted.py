@@ -1,4 +1,4 @@
-r"""The fake model that ships: it says what a test wrote down, and counts its calls.
+r"""The fake model for tests, shipped with the program: scripted answers, counted calls.
 
 `INDEXERD_SCRIPTED` names a file of JSON lines, read anew at every call. Each call first appends
 `{"t", "pid", "sha256", "session", "rule"}` to `<file>.calls` (one write, O_APPEND), so that calls

@@ -1,4 +1,4 @@
-"""Blocking work in a thread, which ends soon once nobody wants its result."""
+"""Blocking work in a thread, which ends soon after its result is no longer wanted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was injected into a session once stays as it was: the same bytes for the same reference.
+"""Injected blocks are kept, so a reference in a session always gives the same bytes.
 
 A session that names another one twice gets the text of the first time again, whatever its
 meta file says by then (S0.55). The texts are kept in the store, which is a cache: without it

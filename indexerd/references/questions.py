@@ -208,7 +208,7 @@ class Questions:
         except FileGoneError:
             gone = SessionUnreadableError(
                 "the session's file is gone",
-                hint="what is stored of it: `indexerd show REF`",
+                hint="`indexerd show REF` shows what is stored",
                 upstream=MISSING,
             )
             gone.retryable = False  # it does not come back by itself

@@ -180,7 +180,7 @@ class TextIndex:
             if not self.damaged:
                 self.damaged = True
                 self._report(self._directory, named(bad))
-            raise DamagedError("the index is damaged", hint="the daemon makes it anew") from bad
+            raise DamagedError("the index is damaged", hint="the daemon rebuilds it") from bad
 
     # -- writing: one thread -------------------------------------------------------------
 
@@ -299,7 +299,7 @@ class TextIndex:
 
     def _opened(self) -> tantivy.Index:
         if self._index is None or (self.damaged and not self._readonly):
-            raise StateError("the index is being made anew", hint="ask again in a moment")
+            raise StateError("the index is being rebuilt", hint="ask again in a moment")
         return self._index
 
     def _ready(self) -> tantivy.IndexWriter:

@@ -1,4 +1,4 @@
-"""Texts without their middle or their end, which know how long they were.
+"""Texts shortened in the middle or at the end, which know their original length.
 
 In: any text. Out: in the place of a long one a `Clipped`: it says within itself how much is left
 out, and has the length of the whole, so that counts of tokens are right. What joins or measures

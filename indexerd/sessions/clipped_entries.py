@@ -1,4 +1,4 @@
-"""An entry without what nobody will use of its long texts: what sums a session up, or counts it.
+"""Entries with their long texts cut to what a summary or a count needs.
 
 In: an entry, read in full. Out: the same one; of a tool's result only the beginning stays, of
 anybody's words and of what a call was given both ends (sessions/clipped.py). So one entry at a

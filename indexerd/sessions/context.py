@@ -1,4 +1,4 @@
-"""What an agent would hand its model: the messages of one path, compactions and edits applied.
+"""What an agent would send its model: the messages of one path, compactions and edits applied.
 
 In: a session's state, whose leaf is the path's end, and a way to read a row in full. Out:
 messages, model and thinking level. Rows that a compaction has replaced are not read, but for

@@ -1,4 +1,4 @@
-"""What was done on a session's path, and what all of the session took, entry by entry.
+"""Facts of a session: what was done on its path, and the tokens and cost of all of it.
 
 In: entries read in full, each once: those of the path, root first, for files, tools and models;
 those of every branch for tokens and cost, because what was paid for stays paid when a branch is

@@ -1,1 +1,1 @@
-"""The bytes of sessions, wherever they lie: watched, scanned, tailed."""
+"""Session storage of every kind: watched, scanned and read."""

@@ -1,4 +1,4 @@
-"""opencode's records as lines of JSON: what its adapter reads, whatever they were kept in.
+"""opencode's records as lines of JSON for its adapter, whichever storage they come from.
 
     {"type": "session", "schema": 1|2, "id", "parentID", "forkID", "title", "directory",
      "version", "time": {"created", "updated", "archived"}, "revert": {"messageID", "partID"}}

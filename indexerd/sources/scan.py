@@ -1,4 +1,4 @@
-"""The reconciling stat scan: the truth that file events only hint at.
+"""The reconciling scan: finds by `stat` alone what file events missed.
 
 Never opens a file, follows a symbolic link below a root (a root itself may be one), or raises for
 what it finds. A path is text with surrogate escapes, as `os.fsdecode` makes it, so that names of

@@ -1,4 +1,4 @@
-"""Hints from the file system: "look there", and never more than that.
+"""File events, taken only as hints that a path may have changed.
 
 In: the roots, each time the reconciling scan has run. Out: paths of session and meta files that
 may have changed, a wish for a scan where something may have been missed, the watcher's health.

@@ -1,4 +1,4 @@
-"""What is damage to a cache's SQLite file, and how damage that raises nothing is found.
+"""What counts as damage to a cache's SQLite file, and how silent damage is found.
 
 SQLite notices much damage itself, but not a page that stands in another's place, or a byte within
 a value. So after each checkpoint a checksum of the whole file is kept in `<name>.sum`, and compared

@@ -1,4 +1,4 @@
-"""Pages of a list: which sessions it has, and the word that stands for where a page ended.
+"""Pages of a list: which sessions a page holds, and the cursor for where it ended.
 
 A cursor holds a place (time of the last change, session id) with a checksum over that and the
 list's filters: only the same list takes it back. The checksum is no secret.

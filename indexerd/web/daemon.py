@@ -1,4 +1,4 @@
-"""The daemon as the web view uses it: questions, and its events for every open page.
+"""The web view's access to the daemon: questions, and events for every open page.
 
 Each question has a connection of its own, so a daemon that was restarted is simply there again.
 What can be read without a daemon is read from what is stored where none answers. Events are

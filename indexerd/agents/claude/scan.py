@@ -1,4 +1,4 @@
-"""Scan: every line of a Claude Code session once, keeping only where things are.
+"""Scan: every line of a Claude Code session is read once, and only its place and kind are kept.
 
 One file is one session, and its id is the file's name; the session id in the lines is that of
 the session which wrote them first, or a sub-agent's parent's. Nothing a file holds raises: a

@@ -1,4 +1,4 @@
-"""Where a line of Claude Code hangs in the tree, and whether it moves the leaf.
+"""Where a line of Claude Code belongs in the tree, and whether it moves the leaf.
 
 A walk from the newest line by `parentUuid` alone loses half a conversation (formats.md 2.4):
 one answer is several lines, with parallel tools their results hang off different ones, and

@@ -1,4 +1,4 @@
-"""What a human said in codex, and what was only put into their mouth.
+"""What a human said in Codex, and what was only added in the user's role.
 
 A user message can be the environment, instructions, a skill, a notice: context that codex adds
 under the user's role. Such a block begins and ends with known marks; one of them makes the

@@ -1,4 +1,4 @@
-"""Scan: every line of a Codex file once, keeping only where things are.
+"""Scan: every line of a Codex file is read once, and only its place and kind are kept.
 
 Nothing a file holds raises: a line that is no JSON object is counted and passed over. Rows are
 messages, calls and their outputs, settings, compactions and records of changed or shown files
