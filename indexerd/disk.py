@@ -112,7 +112,7 @@ class Lock:
 
 
 def hold(path: Path) -> Lock:
-    """Take the lock at once, or raise AlreadyRunningError that names the holder (S0.41).
+    """Take the lock at once, or raise AlreadyRunningError that names the holder.
 
     AccessError: the file cannot be opened, is no regular file, or its file system has no locks.
     """

@@ -199,7 +199,7 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The text blocks: each trimmed, empty ones dropped, joined by a newline (S0.12)."""
+        """The text blocks: each trimmed, empty ones dropped, joined by a newline."""
         return "\n".join(part for part in (text.strip(JS_SPACE) for text in self.texts) if part)
 
 

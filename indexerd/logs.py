@@ -57,7 +57,7 @@ _JOURNAL = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
 
 
 class Throttle:
-    """Lets a repeated event through once in `seconds` for each of the `keys` seen last (F4)."""
+    """Lets a repeated event through once in `seconds` for each of the `keys` seen last."""
 
     def __init__(self, seconds: float, *, keys: int = 1024) -> None:
         self._seconds = seconds
@@ -77,7 +77,7 @@ class Throttle:
 
 
 class Event(StrEnum):
-    """Every event of the log, by the names of interfaces.md §6."""
+    """Every event of the log, by the names of docs/PROTOCOL.md."""
 
     DAEMON_STARTED = "daemon.started"
     DAEMON_READY = "daemon.ready"

@@ -70,7 +70,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     file: str = ""  # the path of the session file; some agents' ids are in its name
     header: Header | None = None
-    foreign: bool = False  # the first record shows that this is no session (S1.3)
+    foreign: bool = False  # the first record shows that this is no session
     ids: list[str] = field(default_factory=list)
     parents: array[int] = field(default_factory=lambda: array("i"))
     offsets: array[int] = field(default_factory=lambda: array("Q"))

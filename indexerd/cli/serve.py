@@ -132,7 +132,7 @@ def mcp(host: str | None) -> None:
         sys.stdout.write(snippet(host, _called(app, "mcp"), carried(os.environ)))
         return
     _need("mcp", "the MCP server", "mcp")
-    from indexerd.mcp.daemon import DaemonAccess
+    from indexerd.mcp.daemon_client import DaemonAccess
     from indexerd.mcp.server import serve
 
     serve(DaemonAccess(app.places, os.environ, cwd=project()))
@@ -155,7 +155,7 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
     until it is interrupted, unless a view of yours runs already.
     """
     _need("web", "the web view", "jinja2", "sse_starlette", "starlette", "uvicorn")
-    from indexerd.web.daemon import Daemon
+    from indexerd.web.daemon_client import Daemon
     from indexerd.web.server import find_running, serve
 
     app, path = current(), "/"

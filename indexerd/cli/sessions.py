@@ -241,7 +241,7 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     """Index a session now, or all that are due."""
     if everything == bool(ref):
         raise UsageError("name a session, or give --all")
-    # By the name that the configuration gives this command, it is the older extension's (S0.3).
+    # By the name that the configuration gives this command, it is the older extension's.
     force = force or click.get_current_context().info_name != "index"
     params: dict[str, Any] = {"ref": ref, "force": force, "wait": wait, "cwd": project()}
     if everything:

@@ -185,7 +185,7 @@ def export(
     Nothing is redacted without --redact: the file holds every word, path and tool result of the
     session. Only very long texts are cut, and say so.
     """
-    from indexerd.daemon.trees import read_alone
+    from indexerd.daemon.open_session import read_alone
     from indexerd.meta.newfile import create
     from indexerd.privacy.patterns import compile_patterns
     from indexerd.web.document import Wish

@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 class Answers:
-    """Typed question in, the result of interfaces.md out."""
+    """Typed question in, the result of docs/PROTOCOL.md out."""
 
     def __init__(
         self,

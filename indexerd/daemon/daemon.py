@@ -213,12 +213,12 @@ class Daemon:
         return Api(pipeline, answers, reads, sidecars, purge=purge, status=self.status.report)
 
     def _models(self) -> list[Model]:
-        """Models for a question: with a bad configuration none that leaves the machine (S0.26)."""
+        """Models for a question: with a bad configuration none that leaves the machine."""
         usable = self.pipeline.models.available()
         return [one for one in usable if not (one.remote and self.pipeline.indexing_off)]
 
     def _summarizers(self) -> list[Model]:
-        """The models of digests and compaction: the one that was set for them alone (S2.19)."""
+        """The models of digests and compaction: the one that was set for them alone."""
         key = self._settings().digest.model
         if not key:
             return self._models()
@@ -346,7 +346,7 @@ class Daemon:
         self._lock.release()
 
     def _sweep(self) -> None:
-        """Remove what dead writers left (S0.37)."""
+        """Remove what dead writers left."""
         for store in self.library.find_stores():
             try:
                 if Path(store.meta).is_dir():
@@ -397,7 +397,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
 
     async def reload(self) -> None:
-        """Read the configuration again; a bad one changes nothing (C3)."""
+        """Read the configuration again; a bad one changes nothing."""
         loaded = await asyncio.to_thread(read_config, self._start.places, self._start.env)
         if loaded.problems:
             self._log_problems(loaded)
@@ -421,7 +421,7 @@ class Daemon:
             self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
 
     def _warn(self) -> None:
-        """Log each fault of the configuration, and that no model can be used (S0.26, S0.28)."""
+        """Log each fault of the configuration, and that no model can be used."""
         self._log_problems(self._start.loaded)
         models = self.pipeline.models
         if not models.available():

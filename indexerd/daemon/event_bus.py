@@ -1,7 +1,7 @@
 """Events, for the log and for subscribers on the socket.
 
-Also keeps each session's indexing status (S0.42), as a client shows it in the slot that
-`status_key` names and clears after `notification_auto_clear_ms` (S0.30). Never text of a
+Also keeps each session's indexing status, as a client shows it in the slot that
+`status_key` names and clears after `notification_auto_clear_ms`. Never text of a
 transcript, never a prompt or a reply.
 """
 
@@ -42,9 +42,9 @@ _LEVELS = dict.fromkeys(
     DEBUG,
 )
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
-BAD_LINE_SECONDS = 60.0  # one word a file and minute (F4)
+BAD_LINE_SECONDS = 60.0  # one word a file and minute
 Listener = Callable[[dict[str, Any]], None]
-# What the older program calls all three; who subscribes to that name gets these (S4.12).
+# What the older program calls all three; who subscribes to that name gets these.
 ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")}
 
 
@@ -67,7 +67,7 @@ class EventBus:
         return partial(self._listeners.pop, listener, None)
 
     def log(self, event: Event, fields: dict[str, Any]) -> None:
-        """To the log alone. Of a provider that fails again and again, once an outage (M5)."""
+        """To the log alone. Of a provider that fails again and again, once an outage."""
         if event is Event.MODEL_BREAKER_OPEN and not self._outages.begin(fields["model"]):
             return
         if event is Event.MODEL_BREAKER_CLOSED:
@@ -89,7 +89,7 @@ class EventBus:
     ) -> None:
         """A session's sets: `changed`, opened with its history (`load`), given out at a `resume`.
 
-        All of them each time (S4.12-S4.14). This is what the older program calls `caco.context`,
+        All of them each time. This is what the older program calls `caco.context`,
         with the reason for a part of the name.
         """
         told = {"reason": reason, "context": context} | ({"setName": name} if name else {})
@@ -135,7 +135,7 @@ class EventBus:
                 self.log(event, {"reason": one.cause, "hint": one.cure})
 
     def socket(self, rejected: str) -> None:
-        """What stands in our socket's place, or "": told where it is another than before (V10)."""
+        """What stands in our socket's place, or "": told where it is another than before."""
         if rejected and rejected != self._rejected:
             self.log(Event.SOCKET_REJECTED, {"reason": rejected})
         self._rejected = rejected
@@ -180,7 +180,7 @@ class EventBus:
         self.publish("index.succeeded", done.session_id, told)
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
-        """A run failed. One of many for one cause that was told of is a skip to the log (M5)."""
+        """A run failed. One of many for one cause that was told of is a skip to the log."""
         session_id = known.info.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}
@@ -203,7 +203,7 @@ class EventBus:
 def _session_events(
     change: Change | None, info: SessionInfo, *, was_known: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a changed file means to a subscriber (S1.45)."""
+    """What a changed file means to a subscriber."""
     was, state = change.was if change else None, state_of(info)
     changed = change is not None and change.verdict is not Verdict.SAME
     if changed and not was_known:
@@ -211,7 +211,7 @@ def _session_events(
         return
     if was_known:
         told: dict[str, Any] = {"messages": info.messages} if changed else {}
-        if was is not None and state_of(was) != state:  # once per change (S3.25)
+        if was is not None and state_of(was) != state:  # once per change
             told["previousState"] = state_of(was)
         yield "session.updated", {**told, "state": state}
     if change is None or was is None:

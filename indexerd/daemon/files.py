@@ -271,7 +271,7 @@ class Files:
             return self.vanish(path), 0, False
         except IndexerdError as bad:
             file.failed(bad)
-        except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon (V7)
+        except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon
             file.problem = f"set aside until it changes: {type(bug).__name__}"
             file.aside = file.look()
             file.begin_anew()

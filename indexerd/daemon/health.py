@@ -53,7 +53,7 @@ class Status:
         for code, (cause, cure) in self._budget.troubles().items():
             retries = [known.retry for known in pipeline.known.values()]
             waiting = sum(one.why == code and one.refused_at is None for one in retries)
-            who = f"; {waiting} sessions wait for it" if waiting else ""  # not in the log (M5)
+            who = f"; {waiting} sessions wait for it" if waiting else ""  # not in the log
             problems.append(self._problem(code, cause + who, cure))
         health = pipeline.watch.health()
         ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
@@ -132,7 +132,7 @@ def _sessions(pipeline: Pipeline) -> Found:
     files = pipeline.library.files
     for path, why in list(files.problems().items())[:SHOWN]:
         cure = _MODE
-        if why.startswith("set aside"):  # for a defect, or because we ended at it (V7)
+        if why.startswith("set aside"):  # for a defect, or because we ended at it
             cure = "it is read again once it changes, or by a newer indexerd; please report this"
         if why.startswith("the history"):  # of a fork, whose base is gone
             cure = "restore that file, or ignore this: the session's own part is kept"
@@ -146,7 +146,7 @@ def _sessions(pipeline: Pipeline) -> Found:
     for why in list(pipeline.library.metas.problems().values())[:SHOWN]:
         yield "invalid_meta", why, "`indexerd index REF --force` rewrites it"
     odd = (one for one in files.owners.infos() if one.looped or one.version > NEWEST_VERSION)
-    for info in islice(odd, SHOWN):  # read as well as can be (S1.7, S1.12)
+    for info in islice(odd, SHOWN):  # read as well as can be
         who = f"session {info.session_id}"
         if info.looped:
             cause, cure = (

@@ -4,7 +4,7 @@
 
 The loop is given each `Update` after the store shows what it says. Where our own disk is full or
 locked the loop is given it all the same; what the store lacks stays noted here, `trouble` says
-why, and the next step tries again (A3). Text for search is read from the same lines, later.
+why, and the next step tries again. Text for search is read from the same lines, later.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class Library:
         return self.store.damaged or self.index.damaged
 
     def close(self) -> None:
-        """Store everything that can be stored, and let go: what cannot is read anew (A3)."""
+        """Store everything that can be stored, and let go: what cannot is read anew."""
         with suppress(StateError):
             self.step(0)
         with suppress(StateError):

@@ -19,7 +19,7 @@ from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import LATE, ReadMethods, Services
-from indexerd.daemon.trees import VIEWS, read_alone
+from indexerd.daemon.open_session import VIEWS, read_alone
 from indexerd.errors import DaemonDownError, UsageError
 from indexerd.indexing.snapshot import take_snapshot
 from indexerd.meta.writer import MetaWriter

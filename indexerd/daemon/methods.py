@@ -27,7 +27,7 @@ from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.event_bus import ALIASES
 from indexerd.daemon.library import Library
-from indexerd.daemon.trees import VIEWS, make_branch, open_session, show
+from indexerd.daemon.open_session import VIEWS, make_branch, open_session, show
 from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
 from indexerd.meta import context_sets as sets
 from indexerd.meta.writer import MetaWriter

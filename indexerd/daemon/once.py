@@ -35,7 +35,7 @@ class Report:
         return 75 if all(retryable for _, _, retryable in self.failed) else 1
 
     def to_json(self) -> dict[str, Any]:
-        """The `--json` form of interfaces.md."""
+        """The `--json` form of docs/PROTOCOL.md."""
         return {
             "sessions": self.sessions,
             "indexed": [done.session_id for done in self.indexed],

@@ -122,7 +122,7 @@ class Pipeline:
 
     @property
     def indexing_off(self) -> bool:
-        """Whether a bad configuration keeps us from indexing (S0.26)."""
+        """Whether a bad configuration keeps us from indexing."""
         return bool(self.loaded.problems)
 
     @property
@@ -182,7 +182,7 @@ class Pipeline:
         self._dirty.set()
 
     def stalled(self) -> bool:
-        """Whether following the files has come to a halt: then the watchdog is not fed (V2)."""
+        """Whether following the files has come to a halt: then the watchdog is not fed."""
         return monotonic() > self._busy_until
 
     def owe(self) -> None:
@@ -472,7 +472,7 @@ class Pipeline:
                 began = self.now()
                 usable = self.models.available() if job.forced else self._takers(known)
                 updates = await self.indexer.run(known, job, self.settings, usable)
-                if updates:  # what came meanwhile waits anew, not since before this run (W10)
+                if updates:  # what came meanwhile waits anew, not since before this run
                     known.open_since = began
                 self._learn(updates)
         finally:

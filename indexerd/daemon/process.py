@@ -62,7 +62,7 @@ def make_private(directory: Path) -> None:
 
 
 class StateDirCheck:
-    """Whether the state directory is still there under a running daemon (V10).
+    """Whether the state directory is still there under a running daemon.
 
     Without it the databases are open files that nobody finds any more, no budget can be booked,
     and a second daemon can start. They are caches, so that beginning anew loses nothing; it is
@@ -94,7 +94,7 @@ class StateDirCheck:
 
 
 def claim_directory(directory: Path) -> Callable[[], None] | None:
-    """Claim a directory of meta files (S0.41): a second daemon would pay for the same twice.
+    """Claim a directory of meta files: a second daemon would pay for the same twice.
 
     The claim is a socket of a name that only lives in the kernel (Linux), or a locked file in the
     directory. Returns what gives it back; None where it cannot be made. AlreadyRunningError where
@@ -194,7 +194,7 @@ def raise_file_limit() -> None:
 
 
 class EndDeadline:
-    """Ends the process some time after `begin`, whatever hangs (V1).
+    """Ends the process some time after `begin`, whatever hangs.
 
     A thread that waits for a file system which does not answer cannot be ended, and neither the
     event loop nor the interpreter ends before its threads do. What is lost then is read anew by

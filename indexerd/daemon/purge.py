@@ -1,4 +1,4 @@
-"""`purge`: remove what is kept of a session and do not read it again, until undone (S2.23).
+"""`purge`: remove what is kept of a session and do not read it again, until undone.
 
 What goes is ours: meta file, the user's sidecar, digest, temporary files, what the store and
 the index hold, and what other sessions were told of it. The agent's own file stays, byte for

@@ -3,7 +3,7 @@
 Title, labels, environment hint and context sets are in one file, so that all that changes any of
 them comes through here. A change that has begun is carried out, whoever has hung up meanwhile:
 else another one could read the file before this one has written it, and one of them be lost.
-Before a session's sets are changed, every fork of it that has none of its own gets a copy (S4.28).
+Before a session's sets are changed, every fork of it that has none of its own gets a copy.
 
 A resume block is given out once for each `resumeId`, over restarts too: the store remembers, which
 is a cache, and one block more does no harm. Without a `resumeId` it is once for each start of the
@@ -24,8 +24,8 @@ from typing import Any, TypeVar
 from msgspec import UNSET
 
 from indexerd.daemon.answers import Answers, is_fork
+from indexerd.daemon.open_session import open_session
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.trees import open_session
 from indexerd.errors import (
     AccessError,
     AmbiguousError,
@@ -117,7 +117,7 @@ class Sidecars:
         }
 
     async def update(self, asked: params.Update) -> Row:
-        """Set or clear title, hint, a label and sets; what is not named stays (S4.21)."""
+        """Set or clear title, hint, a label and sets; what is not named stays."""
         row = self._answers.by_id(asked.ref)
         if asked.label is not UNSET and label_of(asked)[1]:
             await self._pipeline.read(self._check_entry, row["sessionId"], label_of(asked)[0])
@@ -142,7 +142,7 @@ class Sidecars:
             await self._bequeath(row["sessionId"], held.context)
 
     async def _change(self, row: Row, work: Callable[[Held], Edited], name: str | None) -> Edited:
-        """Carry out one change; events and telemetry are of what was written alone (S4.12)."""
+        """Carry out one change; events and telemetry are of what was written alone."""
         session_id, bus = row["sessionId"], self._pipeline.bus
         path = self._answers.sidecars(row)[0]
         held = await asyncio.to_thread(self._answers.held, row)
@@ -156,7 +156,7 @@ class Sidecars:
             told = {"customType": SET, "success": True, "sessionId": session_id, "setName": one}
             told |= {"contextChanged": True, "timestamp": iso(self._pipeline.now())}
             await asyncio.to_thread(self._record, told)
-            if one not in sets.KNOWN:  # S4.2
+            if one not in sets.KNOWN:
                 bus.log(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
         if edited.names:
             bus.context("changed", session_id, edited.user.context, name)
@@ -253,7 +253,7 @@ class Sidecars:
                     await read(store.note, TOPIC, key, None)
 
     def opened(self, session_id: str) -> None:
-        """Somebody has opened a session's history: who listens hears its sets (S4.13)."""
+        """Somebody has opened a session's history: who listens hears its sets."""
         telling = asyncio.get_running_loop().create_task(self._load(session_id))
         self._telling.add(telling)
         telling.add_done_callback(self._telling.discard)

@@ -80,7 +80,7 @@ class UnixServer:
         self._watch()
 
     async def check(self) -> bool:
-        """Say whether the socket file was in place; where not, it is made anew (S6)."""
+        """Say whether the socket file was in place; where not, it is made anew."""
         if self._in_place():
             return True
         self._stop_listening()
@@ -394,7 +394,7 @@ def _listen(path: Path) -> tuple[socket.socket, os.stat_result]:
 
 
 def _check_directory(directory: Path) -> None:
-    """Refuse a directory of another user's, or one that others may write to (S1)."""
+    """Refuse a directory of another user's, or one that others may write to."""
     held = directory.stat()
     if held.st_uid != os.geteuid():
         raise AccessError(f"{directory} belongs to another user", hint=_ELSEWHERE)
@@ -404,7 +404,7 @@ def _check_directory(directory: Path) -> None:
 
 
 def _make_way(path: Path) -> None:
-    """Remove a socket that nobody listens on; refuse everything else (S4)."""
+    """Remove a socket that nobody listens on; refuse everything else."""
     try:
         found = path.lstat()
     except FileNotFoundError:

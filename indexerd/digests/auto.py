@@ -1,6 +1,6 @@
 """When digests are made automatically: at the end of a turn of a session that has grown.
 
-A session that was there before and stays as it is, is left alone (S2.25). Which long sessions wait
+A session that was there before and stays as it is, is left alone. Which long sessions wait
 is noted in the store, so that the next daemon looks at them; a session that began since the last
 one stopped counts as grown. What fails is tried again at the next turn's end; where that may pass,
 before.

@@ -1,6 +1,6 @@
 """Compaction and pruning by opencode's rules: old output goes first, then all is summarized.
 
-Nothing stays verbatim. `prune` by itself is the first phase of any summary (S3.22): results of
+Nothing stays verbatim. `prune` by itself is the first phase of any summary: results of
 tools that are older than the newest 40,000 tokens of results make way for a note, if that saves
 more than 20,000; but for the last two turns, failed calls, and the tool `skill`.
 

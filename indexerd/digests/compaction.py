@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from indexerd.agents.lines import own_words
+from indexerd.agents.json_lines import own_words
 from indexerd.digests import compact_codex, compact_opencode, compact_pi, prompts, transcript
 from indexerd.digests.handoff import Handoff, document, instruction_files
 from indexerd.digests.segments import chain_at, new_segment, store_segment
@@ -26,7 +26,6 @@ from indexerd.digests.transcript import NO_PARTS, RedactedTranscript, redact_par
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind, Stretch
 from indexerd.models.extractive.sentences import decisions
-from indexerd.models.threads import Check
 from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol import params
@@ -39,6 +38,7 @@ from indexerd.sessions.positions import message_rows
 from indexerd.sessions.serialize import parts_of
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import OpenSession, row_of
+from indexerd.threads import Check
 from indexerd.times import iso
 
 STRATEGIES = ("pi", "codex", "opencode")
@@ -210,7 +210,7 @@ class _Planner:
         return tuple(replace(one, texts=(self._clean(one.text)[0],)) for one in found)
 
     def _files(self, files: FileLists) -> FileLists:
-        """Files with those of calls before the context (S1.23, S3.17), redacted."""
+        """Files with those of calls before the context, redacted."""
         shown, state = {one.row for one in self.entries}, self._state
         if self._older_calls and any(one.entry.kind is Kind.COMPACTION for one in self.entries):
             calls = (Kind.ASSISTANT, Kind.CALL)

@@ -1,7 +1,7 @@
 """The methods about long sessions: `digest`, `history`, `stats`, and the two compactions.
 
 A segment's facts (files, tools, decisions, figures) are no model's business: they are counted
-here. It is stored when its text is whole; whatever fails before leaves the file as it was (S2.20).
+here. It is stored when its text is whole; whatever fails before leaves the file as it was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from indexerd.agents.lines import own_words
+from indexerd.agents.json_lines import own_words
 from indexerd.digests import segments, transcript
 from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compaction import branch_summary, compact
@@ -27,7 +27,6 @@ from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Stretch
 from indexerd.logs import Event
 from indexerd.models.extractive.sentences import decisions, key_phrases
-from indexerd.models.threads import Check
 from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
@@ -39,6 +38,7 @@ from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.serialize import parts_of
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import OpenSession, reader
+from indexerd.threads import Check
 
 AFTER_REPLY = 0.02  # seconds: who asked for a history has it before others hear of that
 LEAST_BY_TOKENS = 10  # messages that a segment covers which is made for a context's size alone
@@ -71,7 +71,7 @@ class Plan:
     max_tokens: int = SEGMENT_TOKENS
 
     def figures(self, segment: Segment | None = None) -> dict[str, Any]:
-        """What the segment saves (S2.10, S2.16); without one, how things are.
+        """What the segment saves; without one, how things are.
 
         Messages are those of the assembled context: the verbatim ones, and one for each segment.
         Tokens saved are negative where the summary is longer than what it stands for.
@@ -94,7 +94,7 @@ class Plan:
 
 
 def next_span(total: int, covered: int, keep: int) -> tuple[int, int] | None:
-    """The messages that segments do not cover, but for the newest `keep`; None for none (S2.4)."""
+    """The messages that segments do not cover, but for the newest `keep`; None for none."""
     last = total - keep - 1
     return (covered, last) if covered <= last else None
 
@@ -106,7 +106,7 @@ def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manu
     chain = chain_at(state, session.home, session.info.session_id)
     plan = Plan(len(rows), chain, session.home, wanted.target_compression)
     span = next_span(len(rows), covered(chain), wanted.preserve_recent)
-    many = len(rows) - covered(chain) > wanted.trigger_threshold  # S2.3
+    many = len(rows) - covered(chain) > wanted.trigger_threshold
     if span is None:
         plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
     with session.lines as lines:  # once: they cannot be opened again
@@ -153,7 +153,7 @@ def _fill(
 
 
 def _activity(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, Any]:
-    """What was done, redacted (S2.11, S2.12)."""
+    """What was done, redacted."""
     activity = ActivityStats()
     for entry in entries:
         activity.add(entry, cwd)
@@ -221,7 +221,7 @@ class Digests:
         return self._services.rows.row(asked.ref, cwd=asked.cwd)
 
     def _off(self, row: Row) -> str:
-        """Why no digests are made of a session; "" where they are (S2.2)."""
+        """Why no digests are made of a session; "" where they are."""
         if not self._services.settings().digest.enabled:
             return "digests are switched off: [digest] enabled"
         if matches(self._services.excluded(), row["sessionFile"], row["cwd"]):

@@ -1,6 +1,6 @@
 """`history`: a long session as a page: its segments, and what follows them, message by message.
 
-In full, it adds the context that the two make together (S2.14): system messages, segments,
+In full, it adds the context that the two make together: system messages, segments,
 messages verbatim. Texts are not redacted: they go to the user who asks. Lines of a segment that
 begin like a heading of ours are quoted, as its model read text from any hand.
 """
@@ -13,7 +13,6 @@ from typing import Any
 
 from indexerd.digests.segments import Segment, chain_at, covered, encode, shown
 from indexerd.events import Kind
-from indexerd.models.threads import Check
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped_entries import Keep
@@ -24,6 +23,7 @@ from indexerd.sessions.state import SessionState
 from indexerd.sessions.views import TEXT_MAX, text_limit
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import OpenSession
+from indexerd.threads import Check
 
 TOOLS_MAX = 20  # of one answer
 LINE_MAX = 200  # characters of a message's text, unless all is asked for
@@ -105,7 +105,7 @@ def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[s
 
 
 def earlier(chain: Sequence[Segment]) -> str:
-    """The segments as one text, oldest first, under their headings (S2.15)."""
+    """The segments as one text, oldest first, under their headings."""
     parts = ["Previous conversation context:"]
     for one in chain:
         parts.append("--- Earlier in conversation ---")

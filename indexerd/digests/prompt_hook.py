@@ -1,4 +1,4 @@
-"""A command of the user's that may add to a summary's prompt, or replace it (S3.29).
+"""A command of the user's that may add to a summary's prompt, or replace it.
 
 It gets a JSON document about the task on its stdin, never a word of the conversation, and prints
 `{"context": ["…"], "prompt": "…"}`. It runs without a shell, in a process group of its own, with

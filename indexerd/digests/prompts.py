@@ -12,7 +12,7 @@ from typing import NamedTuple
 from indexerd.events import Prompt, Stretch
 from indexerd.privacy.sanitize import replace_surrogates
 
-SEGMENT_TOKENS = 1000  # of a segment's text (S2.9)
+SEGMENT_TOKENS = 1000  # of a segment's text
 CHECKPOINT_TOKENS = 13_107  # 0.8 of what pi keeps free of a window
 TURN_TOKENS = 8192  # half of it
 BRANCH_TOKENS = 2048

@@ -29,9 +29,9 @@ from indexerd.sessions.state import SessionState
 from indexerd.times import iso
 
 POSITION_MAX = 10_000_000  # no path has as many messages
-CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most (S2.9)
+CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most
 ID_MAX = 128
-DECISIONS_MAX = 5  # of one segment (S2.13)
+DECISIONS_MAX = 5  # of one segment
 DECISION_MAX = 300  # characters of one
 
 _storing = Lock()
@@ -40,7 +40,7 @@ _Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 class ToolUse(msgspec.Struct, frozen=True):
-    """How often a tool was used, and for what: at most three uses (S2.12)."""
+    """How often a tool was used, and for what: at most three uses."""
 
     tool: str
     count: _Count = 0
@@ -48,7 +48,7 @@ class ToolUse(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of a range of messages, first and last included (S2.8)."""
+    """The summary of a range of messages, first and last included."""
 
     id: str
     covering: tuple[_Position, _Position] = msgspec.field(name="covering_messages")
@@ -186,7 +186,7 @@ def covered(chain: Sequence[Segment]) -> int:
 
 
 def shown(chain: Sequence[Segment], total: int, keep: int) -> list[Segment]:
-    """The part of a chain that leaves the newest `keep` messages verbatim (S2.7).
+    """The part of a chain that leaves the newest `keep` messages verbatim.
 
     It is all of it, unless the path became shorter, or more are to be kept than before.
     """

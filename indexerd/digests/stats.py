@@ -16,15 +16,15 @@ from indexerd.digests.transcript import tokens_of
 from indexerd.errors import IndexerdError
 from indexerd.events import Kind
 from indexerd.models.prices import window_of
-from indexerd.models.threads import Check
 from indexerd.sessions.clipped_entries import COUNTED
 from indexerd.sessions.context import ContextEntry, Read, context_entries, passing_messages
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import OpenSession
+from indexerd.threads import Check
 
-WARN_PERCENT = 80  # of the usable tokens (S2.26)
+WARN_PERCENT = 80  # of the usable tokens
 FOLD_PERCENT = 90
 
 
@@ -50,7 +50,7 @@ def stats(
         # Codex records the part of a window that it uses; from anybody else it is the whole one.
         usable = use.window if use.source == "agent" else use.window * 95 // 100
         limit = compact_codex.limit_of(usable)
-        found["shouldCompact"] = {  # who would compact by itself (S1.25)
+        found["shouldCompact"] = {  # who would compact by itself
             "pi": compact_pi.should_compact(use.tokens, use.window, reserve),
             "codex": compact_codex.should_compact(use.tokens, limit),
             "opencode": compact_opencode.should_compact(use.tokens, use.window),
@@ -59,7 +59,7 @@ def stats(
 
 
 def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
-    """Whether a context leaves less than the reserve of its model's window, if known (S3.16)."""
+    """Whether a context leaves less than the reserve of its model's window, if known."""
     use, reserve = _measured(session, read, settings), settings.reserve_tokens
     return use.window is not None and compact_pi.should_compact(use.tokens, use.window, reserve)
 
@@ -83,7 +83,7 @@ def _measured(session: OpenSession, read: Read, settings: Digest) -> _Use:
 
 
 def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[int, int]:
-    """How many tokens a context has, and how many of these a provider counted (S3.23).
+    """How many tokens a context has, and how many of these a provider counted.
 
     Codex notes a request's count beside its answers, other agents in them; what came after the
     model's own last words before it is estimated.
@@ -110,7 +110,7 @@ def _model(state: SessionState, read: Read) -> tuple[str | None, str]:
 
 
 def _fullness(tokens: int, usable: int, reserve: int, warnings: list[str]) -> dict[str, Any]:
-    """How much of the usable window is taken, and whether to warn of it (S2.26)."""
+    """How much of the usable window is taken, and whether to warn of it."""
     if usable <= 0:
         warnings.append(f"the reserve of {reserve:,} tokens leaves nothing of the window")
         return {}

@@ -2,7 +2,7 @@
 
 Long text goes in chunks: each call carries the summary so far. What a model calls too large is cut
 into smaller chunks; below DROPPED_BYTES a compaction leaves out the oldest parts, as the agents'
-own do, and a segment never does, as it stands for all of its messages (S3.24).
+own do, and a segment never does, as it stands for all of its messages.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class _Run:
         self._services.events.log(event, {"session": self._task.row["sessionId"], **fields})
 
     async def consult_hook(self) -> None:
-        """Learn what the user wants otherwise; a hook that fails is passed over (S3.29)."""
+        """Learn what the user wants otherwise; a hook that fails is passed over."""
         task, wanted = self._task, self._settings.digest
         payload = {
             "task": task.name,

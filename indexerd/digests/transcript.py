@@ -1,4 +1,4 @@
-"""What of a conversation is summarized, and its text: redacted, in parts that stay whole (S3.28).
+"""What of a conversation is summarized, and its text: redacted, in parts that stay whole.
 
 Left out is what a machine put under the user's role: environments, instruction files, reminders,
 notes that a tool was run, "go on"; of Codex's calls, what asks for a permission. What pi's

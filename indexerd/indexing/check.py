@@ -30,7 +30,7 @@ _PLACEHOLDERS = frozenset(
 
 
 def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
-    """Check a reply. `cut` says that the output limit ended it: never salvaged (M10)."""
+    """Check a reply. `cut` says that the output limit ended it: never salvaged."""
     try:
         return _clean(Metadata.model_validate(json_of(reply, cut=cut)), redact)
     except ValueError as bad:  # pydantic's ValidationError is one

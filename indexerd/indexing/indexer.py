@@ -1,11 +1,11 @@
-"""One indexing run from a due session to its new row (S0.18 to S0.45).
+"""One indexing run from a due session to its new row.
 
     snapshot -> models.attempts (budget inside) -> check -> meta.writer -> library -> events
 
 A failing provider ends the run at once. When the session is tried again is decided by
 `policy.after_failure`, and stored over a restart; a run that ends well clears it. An answer that
 was paid for is never thrown away because a disk is full: it is kept here and written by the next
-run of its session, without another call (A3).
+run of its session, without another call.
 """
 
 from __future__ import annotations

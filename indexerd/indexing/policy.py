@@ -1,10 +1,10 @@
 """When a session is indexed, and when again after a failure: pure decisions.
 
-The threshold counts new user messages on the current path (S0.6 to S0.10). The moment is the end
+The threshold counts new user messages on the current path. The moment is the end
 of the agent's turn plus a quiet time; a failed turn waits longer, since a retry often follows
-(S0.2); and a session that goes on without an end, or without a pause, is taken after
+; and a session that goes on without an end, or without a pause, is taken after
 `max_wait_seconds`. All times are seconds since the epoch. A time further ahead than it can have
-been set comes from before the clock was set back, and has passed (V8).
+been set comes from before the clock was set back, and has passed.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def after_failure(
     elif isinstance(error, BudgetError):
         pause = error.retry_after
     elif isinstance(error, ProviderError) and error.retry_after is not None:
-        pause = error.retry_after  # the provider's wish burns no attempt of the session (M3)
+        pause = error.retry_after  # the provider's wish burns no attempt of the session
     elif isinstance(error, ProviderError) and error.throttled:
         pause = FIRST_PAUSE  # nor does a wish that was not put into seconds
     elif isinstance(error, WriteError | SessionUnreadableError):

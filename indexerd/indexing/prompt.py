@@ -1,8 +1,8 @@
 """The words sent to a model, and how its answer is asked for again.
 
 The transcript stands between two lines that carry a nonce which its author could not know, so
-a forged end mark inside it ends nothing (X8); an earlier summary, which another hand may have
-written, stands between two such lines of its own. Guidance on tags is S0.20.
+a forged end mark inside it ends nothing; an earlier summary, which another hand may have
+written, stands between two such lines of its own.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def index_prompt(
     """The prompt of an indexing run.
 
     `earlier` is what an earlier run wrote: of the part that was cut, or, where the transcript
-    holds `only_new` messages, of all before it (S3.15).
+    holds `only_new` messages, of all before it.
     """
     parts = [
         "Describe the conversation below.",
@@ -92,7 +92,7 @@ def earlier_text(name: str, description: str, summary: str, tags: Sequence[str])
 
 
 def retry_prompt(base: Prompt, reply: str, error: str) -> Prompt:
-    """The same prompt again, with the malformed reply and what was wrong with it (S0.22)."""
+    """The same prompt again, with the malformed reply and what was wrong with it."""
     shown = replace_surrogates(reply[:REPLY_SHOWN])
     user = (
         f"{base.user}\n\nYour previous reply was rejected.\n\n<previous_reply>\n{shown}\n"

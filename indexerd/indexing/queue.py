@@ -22,7 +22,7 @@ class Job:
 
 
 class JobQueue:
-    """Jobs that wait, one a session (S0.11)."""
+    """Jobs that wait, one a session."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Job] = {}
@@ -54,7 +54,7 @@ class Reminders:
     A session that is written to every second asks for a later moment each time. It keeps its first
     reminder; when that is due, whoever looks decides again and asks anew. Time that runs backwards
     from one look to the next makes all keys due: after a clock was set back every key would
-    otherwise wait for as long again (V8).
+    otherwise wait for as long again.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """One session at one moment, as an indexing run needs it: read once, then left alone.
 
-What arrives while the model thinks is not part of it, and counts for the next run (S0.35).
+What arrives while the model thinks is not part of it, and counts for the next run.
 Only the lines that the transcript needs are read, from the leaf backwards. What a paid run has
-described already is not sent again, where its description can be carried on (S3.15): the border
+described already is not sent again, where its description can be carried on: the border
 is the leaf that it was made for, and a branch that was left since has none. What surprised us:
 where a leaf goes by its turn's name (codex), the turn may have gone on since.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from indexerd.agents import ADAPTERS
-from indexerd.agents.lines import own_words
+from indexerd.agents.json_lines import own_words
 from indexerd.errors import (
     AccessError,
     InvalidMetaError,
@@ -92,7 +92,7 @@ class Snapshot:
     since_id: str | None  # the entry up to which an earlier run's words are sent instead
 
     def as_sent(self, models: Sequence[Model]) -> dict[str, Any]:
-        """The answer to `as_sent`: what would be sent now, and to whom (S0.45)."""
+        """The answer to `as_sent`: what would be sent now, and to whom."""
         model = models[0] if models else None
         return {
             "sessionId": self.info.session_id,
@@ -111,7 +111,7 @@ async def take_snapshot(
     """Take a snapshot; nothing leaves the machine.
 
     A first run wants all that was done in a session: its lines are read step by step, and other
-    work of the thread gets its turn between, however long the session is (F9, V2). Raises
+    work of the thread gets its turn between, however long the session is. Raises
     NotFoundError, SessionUnreadableError, or SessionEmptyError where nobody said a word.
     """
     while not await read(library.texts.index, session_id):
@@ -176,7 +176,7 @@ def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | 
     """The meta file there is, here or (a moved session) where it was written.
 
     One that is invalid counts as none. One that cannot be read is an AccessError, and a
-    directory that is none too: nothing is paid for what could not be stored (S0.40).
+    directory that is none too: nothing is paid for what could not be stored.
     """
     if directory.exists() and not directory.is_dir():
         raise AccessError(f"{directory} is no directory", hint="move it out of the way")

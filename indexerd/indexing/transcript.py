@@ -1,4 +1,4 @@
-r"""What of a conversation is sent: text, within a cap, newest kept (S0.12 to S0.17).
+r"""What of a conversation is sent: text, within a cap, newest kept.
 
 Only user and assistant text counts; every section is `User: …` or `Assistant: …`, split by a
 blank line. Entries are read newest first, until the cap is passed: what lies before cannot

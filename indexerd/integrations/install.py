@@ -3,7 +3,7 @@
 * pi: an extension in a directory of our own. opencode: a plugin, which brings its MCP server along.
 * Claude Code: two hooks in its settings, and an MCP server where `claude mcp add` puts one.
 * Codex: the same two hooks, which its user must trust, and an MCP server in its configuration.
-* Each of them: a skill that says when to note context, and when to ask past sessions (S4.27).
+* Each of them: a skill that says when to note context, and when to ask past sessions.
 
 A hook's command ends in `|| true`: where our program is gone or older, the shell's 127 or 2 would
 show at every prompt, or block it.

@@ -34,7 +34,7 @@ from msgspec.structs import asdict
 
 from indexerd import __version__
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.mcp.daemon import DaemonAccess
+from indexerd.mcp.daemon_client import DaemonAccess
 from indexerd.mcp.rendering import Answer, compact, failure, reading
 from indexerd.mcp.tools import TOOLS
 from indexerd.paths import is_session_id
@@ -174,7 +174,7 @@ async def _list_prompts(*_: Any) -> types.ListPromptsResult:
 async def _get_prompt(_: Any, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
     if asked.name != _GUIDE:
         raise MCPError(types.INVALID_PARAMS, "no such prompt")
-    # The text that `integrate` gives to agents, too (S4.27).
+    # The text that `integrate` gives to agents, too.
     text = files("indexerd").joinpath("integrations", "instructions.md").read_text("utf-8")
     content = types.TextContent(type="text", text=text)
     return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])

@@ -17,7 +17,7 @@ from mcp_types import Tool as Described
 from mcp_types import ToolAnnotations
 from msgspec import Meta
 
-from indexerd.mcp.daemon import Conversation
+from indexerd.mcp.daemon_client import Conversation
 from indexerd.mcp.rendering import BYTES_MAX, DATA, Answer, bounded, fitting, size
 from indexerd.meta.context_sets import NAME_MAX, NOTHING
 from indexerd.privacy.sanitize import escape_path
@@ -314,7 +314,7 @@ def set_relevant_context(
     which = _which(talk, session)
     found = talk.ask("set_relevant_context", **which, setName=set_name, items=items, mode=mode)
     answer = talk.renderer.render({"sessionId": which["session"]} | found)
-    # In the older tool's words (S4.7), and what else is to be said.
+    # In the older tool's words, and what else is to be said.
     return answer, "\n".join([answer["text"], *(f"note: {one}" for one in answer["warnings"])])
 
 

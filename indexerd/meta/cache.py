@@ -3,7 +3,7 @@
 Of a meta file: its stamp, the leaf it covers, when and by which model it was written; the rest is
 read from the file when a row is made. It is kept in the store too, so that a restart reads only
 the meta files that changed. An invalid file counts as missing, stays where it is, and is reported
-once until it changes (S0.38, S0.39). One thread uses this.
+once until it changes. One thread uses this.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MetaCache:
     """All meta directories."""
 
     def __init__(self, store: StateStore, report: Callable[[str, str], None]) -> None:
-        """`report(session_id, problem)` is called once for an invalid meta file (S0.38)."""
+        """`report(session_id, problem)` is called once for an invalid meta file."""
         self._store = store
         self.unstored: dict[str, bytes | None] = {}  # what the store is to know of sessions
         self._report = report

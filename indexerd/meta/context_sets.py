@@ -8,7 +8,7 @@ Whoever writes sets is trusted little. An item is stored as it is given, or refu
 characters that do not show, or that end a line, would have to be changed. A set's name begins a
 line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
 so that what is *shown* is made harmless and bounded once more. A secret is stored as it is given,
-with a warning (S2.21).
+with a warning.
 
 What surprised us: a set may hold a name twice. `replace` takes what it is given; only `merge` is a
 union.
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
 
 
 def change_of(name: Any, items: Any, mode: Any = None) -> Change:
-    """Check what somebody asks for; UsageError says what is wrong with it (S4.3, S4.4)."""
+    """Check what somebody asks for; UsageError says what is wrong with it."""
     if mode not in (None, "replace", "merge"):
         raise UsageError("mode is replace or merge")
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
@@ -139,7 +139,7 @@ def _is_plain(text: str) -> bool:
 
 
 def apply(context: Sets, change: Change) -> Outcome:
-    """The sets with one change; ContextTooLargeError where they would hold too much (S4.5).
+    """The sets with one change; ContextTooLargeError where they would hold too much.
 
     Sets that a hand made too large may shrink step by step, and lose nothing by a merge.
     """
@@ -175,7 +175,7 @@ def apply(context: Sets, change: Change) -> Outcome:
 
 
 def replace_all(value: Any) -> Outcome:
-    """All sets at once, within the same limits; None clears them (S4.21)."""
+    """All sets at once, within the same limits; None clears them."""
     if value is not None and not isinstance(value, dict):
         raise UsageError("context is {set: [items]}, or null to clear it")
     distinct(value or ())
@@ -191,7 +191,7 @@ def replace_all(value: Any) -> Outcome:
 
 
 def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
-    """All sets or the one named, and the same as text (S4.8)."""
+    """All sets or the one named, and the same as text."""
     found = {key: list(items) for key, items in context.items()}
     if asked := (name or "").strip(" "):  # models give "" where they mean nothing
         found = {asked: found.get(asked, [])}
@@ -201,7 +201,7 @@ def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
 def resume_block(
     cwd: str, env_hint: str | None, context: Sets, exists: Callable[[str], bool]
 ) -> tuple[str, int]:
-    """What goes before the first message after a resume, and how many files are gone (S4.15).
+    """What goes before the first message after a resume, and how many files are gone.
 
     `exists` is asked of every file that is shown, as it is stored.
     """
@@ -217,7 +217,7 @@ def resume_block(
 
 
 def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
-    """The sets as an agent reads them, and how many of the files are gone (S4.16, S4.17)."""
+    """The sets as an agent reads them, and how many of the files are gone."""
     parts, missing = list[str](), 0
     for name, items in _shown(context).items():
         shown = list(map(_on_a_line, items))
@@ -263,7 +263,7 @@ def _is_harmless(item: str) -> bool:
 
 
 def footer(context: Sets, cwd: str) -> dict[str, Any]:
-    """The first files, the applet, and both as one line; all empty without sets (S4.22)."""
+    """The first files, the applet, and both as one line; all empty without sets."""
     shown = _shown(context)
     files = shown.get("files", [])
     more = max(0, len(files) - SHOWN_FILES)

@@ -1,7 +1,7 @@
 """The files beside a session: meta file, the user's sidecar, digest.
 
-`Metadata` is strict (limits of S0.19): it judges what a model says. The files are read leniently
-(interfaces.md §3): the twelve fields of the contract must be there with the right types, unknown
+`Metadata` is strict: it judges what a model says. The files are read leniently
+(docs/PROTOCOL.md): the twelve fields of the contract must be there with the right types, unknown
 ones are kept, and long texts are cut only when used. An optional field of another type (a newer
 schema's, or a slip of the hand) counts as absent: a file that somebody paid for is not thrown
 away for it. Whatever is read can be written again.
@@ -118,7 +118,7 @@ class UserFile(_File):
 
 
 def parse_meta(data: bytes, path: str) -> MetaFile:
-    """Parse a meta file; anything that is not one raises the upstream warning (S0.38)."""
+    """Parse a meta file; anything that is not one raises the upstream warning."""
     try:
         held = _decode(data) if len(data) <= META_BYTES_MAX else None
     except (ValueError, RecursionError):

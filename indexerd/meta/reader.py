@@ -3,8 +3,8 @@
 Nothing is changed or moved: an invalid file counts as missing and stays where it is (S0.38, S0.39,
 A10), until a successful run writes it anew. What cannot be read (EACCES, a directory, a FIFO, a
 symbolic link) is an AccessError, not a missing file: a run that cannot see the old file must not
-pay for a new one (S0.40). The type is judged on the open descriptor, and the open neither follows
-a link nor waits for a FIFO's writer (X2, X3). A meta directory itself may be a symbolic link.
+pay for a new one. The type is judged on the open descriptor, and the open neither follows
+a link nor waits for a FIFO's writer. A meta directory itself may be a symbolic link.
 
 What surprised us: the id inside a file is not compared with the file's name, as upstream does not
 either; ask for the file of the session you mean.

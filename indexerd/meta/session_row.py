@@ -2,7 +2,7 @@
 
 Made from the session file's info, a meta file and a sidecar, each of which may be missing. The
 order of names is the user's title, the meta file's name, the agent's own, the first user message,
-the file's stem (S0.46). Paths in a row are absolute, resolved against the cwd. Session and meta
+the file's stem. Paths in a row are absolute, resolved against the cwd. Session and meta
 files may have been written by any hand: no text of theirs goes into a row unbounded.
 
 An append changes a few fields of a row, and comes many times a second: the rest of it is taken over

@@ -1,6 +1,6 @@
 """What a session's sidecar says, with the context sets that a fork has of its parent.
 
-A fork starts with a copy of its parent's sets (S4.28). As long as neither has changed them, the
+A fork starts with a copy of its parent's sets. As long as neither has changed them, the
 copy is not written, and the parent's are read in its place. No sets are a copy, too, and are
 written as such. In: paths of sidecars, a session's own first, then those of the sessions that it
 came from, the nearest first. Who changes a parent's file by hand changes it for those forks.
@@ -105,7 +105,7 @@ def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
 
 
 def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
-    """The sidecar with what is asked for (S4.21); null clears."""
+    """The sidecar with what is asked for; null clears."""
     fields, warnings = held.user.model_dump(), list[str]()
     if asked.title is not UNSET:
         fields["title"] = _line(asked.title, "title")

@@ -18,7 +18,7 @@ whole, fsynced, renamed over the target, and the directory fsynced. What that is
 Not promised: modes, owners, extended attributes and times of the old file, and anything on a file
 system that cannot fsync a directory.
 
-Names are built from checked ids and used relative to an open directory (X1). The directory may
+Names are built from checked ids and used relative to an open directory. The directory may
 be a symbolic link, and is created 0700 where it is missing; a link in the target's place is
 replaced, not followed; a directory, FIFO, socket or device there is an error that names it.
 """

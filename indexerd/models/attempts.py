@@ -81,7 +81,7 @@ class Attempt:
 async def first_usable(
     models: Sequence[Model], ask_model: Callable[[Model], Awaitable[_T]]
 ) -> tuple[_T, Model]:
-    """Ask the first model that can be used (S0.27); raise the last one's error if none can."""
+    """Ask the first model that can be used; raise the last one's error if none can."""
     rest = list(models)
     error: ModelError = ModelUnavailableError("no configured model can be used")
     while rest:
@@ -110,7 +110,7 @@ def _fallbacks(error: ModelError, rest: Sequence[Model]) -> list[Model]:
     """Return the models to ask instead after `error`; none where it is better to wait.
 
     A model that its provider does not serve makes room for any other. Declined or too large
-    content and a spent day make room for local models only (M11, M16).
+    content and a spent day make room for local models only.
     """
     if isinstance(error, ProviderDeniedError | ModelUnavailableError):
         return list(rest)
@@ -130,7 +130,7 @@ async def ask(
     again: Callable[[Reply, str], Prompt],
     report: Callable[[Attempt], None],
 ) -> _T:
-    """Ask for a usable reply, in at most three calls (S0.21 to S0.24).
+    """Ask for a usable reply, in at most three calls.
 
     `seconds(error)` gives the next call's limit, or raises where there is no time for it; `error`
     is what was wrong with the reply before. `read` runs in a thread. `again(reply, error)` is the

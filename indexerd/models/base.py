@@ -19,7 +19,7 @@ class Finish(StrEnum):
     """Why the model stopped."""
 
     STOP = "stop"
-    LENGTH = "length"  # cut by its output limit: counts as malformed (S0.24)
+    LENGTH = "length"  # cut by its output limit: counts as malformed
     OTHER = "other"
 
 

@@ -20,7 +20,7 @@ FAILURES = 5
 FIRST_PAUSE = 60.0
 LONGEST_PAUSE = 2 * 3600.0
 LONGEST_WISH = 3600.0  # a longer Retry-After is treated as this one
-_AHEAD = 1.2 * LONGEST_PAUSE  # `until` is never further ahead, unless the clock was set back (V8)
+_AHEAD = 1.2 * LONGEST_PAUSE  # `until` is never further ahead, unless the clock was set back
 
 
 class Breaker(msgspec.Struct):

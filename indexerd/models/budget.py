@@ -7,7 +7,7 @@ go back, unless the clock was more than a day ahead; the count stays even then. 
 free and never asked about.
 
 Breakers are stored in the same journal: a provider that asked for an hour's pause has it also
-after kill -9 (M3, M15). A denial is not stored: a restart asks once again.
+after kill -9. A denial is not stored: a restart asks once again.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class Budget:
                 self._notify(Event.MODEL_BREAKER_OPEN, fields)
 
     def reset_denials(self) -> None:
-        """Ask whoever refused us again: the configuration was reloaded (M5)."""
+        """Ask whoever refused us again: the configuration was reloaded."""
         lifted, self.denied = self.denied, {}
         for model in lifted:
             self._notify(Event.MODEL_BREAKER_CLOSED, {"model": model})

@@ -182,7 +182,7 @@ _PROSE = re.compile(
 
 
 def check_text(who: str, text: str, reason: str, finish: Finish, prompt: Prompt) -> None:
-    """Raise ProviderError for an answer that says nothing, or speaks of limits (S0.24, M14).
+    """Raise ProviderError for an answer that says nothing, or speaks of limits.
 
     Of limits: short, no bracket in it, and a phrase about limits or credit, where JSON was wanted.
     """

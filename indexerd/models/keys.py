@@ -28,7 +28,7 @@ def variable(provider: str) -> str:
 
 
 def find(provider: str, settings: Provider, env: Mapping[str, str]) -> str | None:
-    """Find the provider's key; ConfigError where one is named that cannot be used (C4)."""
+    """Find the provider's key; ConfigError where one is named that cannot be used."""
     place, key = settings.api_key_file, "api_key_file"
     message, hint = "does not hold a key: one word of plain ASCII", ""
     secret = ""

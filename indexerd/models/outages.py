@@ -1,4 +1,4 @@
-"""Unavailable providers: reported once, not once for each session that waits (M5)."""
+"""Unavailable providers: reported once, not once for each session that waits."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from indexerd.models.base import LOCAL, Tokens
-from indexerd.settings.tree import OpenAIProvider, Price
+from indexerd.settings.schema import OpenAIProvider, Price
 
 # For a Google model that the library does not know yet: above every text model that Google
 # lists (the dearest, long prompts of gemini-3-pro, is 4 in and 18 out per million tokens).
@@ -68,7 +68,7 @@ def _priced(price: Price, input_tokens: int, output_tokens: int) -> float:
 
 
 def format_usd(cost: float | None) -> str:
-    """Write a cost: 4 decimals from one cent, 6 below, and words where it is unknown (S0.43)."""
+    """Write a cost: 4 decimals from one cent, 6 below, and words where it is unknown."""
     if cost is None:
         return "unknown cost"
     exact = Decimal(str(cost))

@@ -1,4 +1,4 @@
-"""Which of the configured models can be used, in the user's order (S0.27, S0.28).
+"""Which of the configured models can be used, in the user's order.
 
 `google/*` needs a key; `openai/*` a base URL, and a key unless that is on loopback;
 `local/extractive` is always there; `scripted/*` only while `INDEXERD_SCRIPTED` names a script. For

@@ -1,6 +1,6 @@
 """The audit trail of model calls: one row for each request, in `<state dir>/telemetry.jsonl`.
 
-What was sent, when, to which model, for how much, with how many redactions (S0.44, S2.24); never
+What was sent, when, to which model, for how much, with how many redactions; never
 transcript text, prompts, questions or replies. JSON lines, 0600, rotated at 16 MiB with two old
 files kept. A row that cannot be written is lost: nothing depends on it. What is read back may be
 by any hand: a line that is no row is skipped, and texts are cleaned and cut.
@@ -100,7 +100,7 @@ class Telemetry:
 def audit_row(
     kind: str, *, usage: Mapping[str, Any] | None = None, **fields: Any
 ) -> dict[str, Any]:
-    """Build the row of an attempt, from fields of `AuditRow` (S0.44, S0.67, S2.24)."""
+    """Build the row of an attempt, from fields of `AuditRow`."""
     row = AuditRow(custom_type=kind, **fields).cleaned()
     return row if usage is None else row | {"usage": dict(usage)}
 

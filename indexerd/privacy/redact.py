@@ -1,4 +1,4 @@
-"""Secrets out of text and paths, before these are cut, sent, stored or shown (S2.21, X5-X7).
+"""Secrets out of text and paths, before these are cut, sent, stored or shown.
 
 In: any text. Out: the same text with each secret replaced by `[redacted:<kind>]`, and counts by
 kind. Redacting twice changes nothing; prose, commit hashes, UUIDs and `token = get_token()` stay.
@@ -93,7 +93,7 @@ def redactor(settings: Settings) -> Redactor:
 
 
 def secret_warnings(text: str, what: str) -> tuple[str, ...]:
-    """A warning where a text that is kept to the letter looks like it holds a secret (S2.21)."""
+    """A warning where a text that is kept to the letter looks like it holds a secret."""
     kinds = ", ".join(sorted(redact(text).counts))
     warning = f"{what} looks like it holds a secret ({kinds}); it goes into prompts at a resume"
     return (warning,) if kinds else ()

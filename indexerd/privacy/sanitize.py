@@ -172,7 +172,7 @@ def _continues(text: str, at: int) -> bool:
     )
 
 
-# -- quoting where a model reads (X10) --------------------------------------------------------
+# -- quoting where a model reads --------------------------------------------------------
 #
 # Each line of others' text stands behind a label of ours or behind `> `, and nothing in it is a
 # reference, a tag or a chat template's mark. So nothing in it can pose as a role, as our own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# What we write into a meta file (S0.19), in characters; what others wrote is cut when it is shown.
+# What we write into a meta file, in characters; what others wrote is cut when it is shown.
 NAME_MAX = 120
 DESCRIPTION_MAX = 1200
 SUMMARY_MAX = 8000

@@ -1,4 +1,4 @@
-"""An answer with citations, checked: a model's reply in, what may be shown out (S0.63).
+"""An answer with citations, checked: a model's reply in, what may be shown out.
 
 The answer's shape is enforced, and what it cites is held against the text that was sent. A
 citation of an entry that was not in that text is dropped. An excerpt that stands in its entry,

@@ -1,6 +1,6 @@
-"""`expand`: what a prompt's `@@…` references stand for, ready to be injected (S0.47 to S0.58).
+"""`expand`: what a prompt's `@@…` references stand for, ready to be injected.
 
-    parse -> names -> meta files -> questions -> one block of summaries, one message a question
+    parse -> search/names.py -> meta files -> questions -> one block of summaries, one message a question
 
 The prompt is never changed and never refused; what fails is noted with its reference alone, and
 hinders no other. Only meta files are read, one for each session, and no session file, unless
@@ -218,7 +218,7 @@ class References:
         return meta
 
     def _line(self, outcome: _Outcome) -> list[Row]:
-        """The session, and as many of its ancestors as are wanted and known (S0.58)."""
+        """The session, and as many of its ancestors as are wanted and known."""
         line = [outcome.row]
         for _ in range(outcome.asked.up):
             child = line[-1]
@@ -320,7 +320,7 @@ def _answer(prompt: _Prompt, blocks: list[tuple[dict[str, Any], inject.Block]]) 
 
 
 def _audit_row(prompt: _Prompt, answer: dict[str, Any]) -> dict[str, Any]:
-    """The audit row, with upstream's names (S0.56)."""
+    """The audit row, with upstream's names."""
     statuses = [one.status for one in prompt.outcomes.values()]
     reasons = {reason: statuses.count(reason) for reason in _REASONS}
     resolved = statuses.count("resolved")

@@ -1,9 +1,9 @@
-"""The block that is put into a prompt about other sessions, within a limit (S0.52, X10).
+"""The block that is put into a prompt about other sessions, within a limit.
 
 In: what meta files and answers say, which is untrusted: a model wrote it of a transcript that
 anybody may have poisoned. Every text is redacted whole, before it is cut to its length and quoted
 (privacy/sanitize.py), so that no half of a secret is left, and none of our own words is taken for
-one. The same input always gives the same bytes (S0.55).
+one. The same input always gives the same bytes.
 
 The layout is the older extension's: a head, and for each session `## n. name (id)`, then
 updatedAt, description, summary and tags. Where all is too long, the longest parts are cut
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from indexerd.agents.lines import INJECTED, INJECTED_END
+from indexerd.agents.json_lines import INJECTED, INJECTED_END
 from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, inline, quoted
@@ -114,7 +114,7 @@ def answer_block(
 
 
 def joined(block_text: str, prompt: str) -> str:
-    """Option A: one text, for hooks that can only rewrite what the user wrote (S0.54)."""
+    """Option A: one text, for hooks that can only rewrite what the user wrote."""
     return f"{block_text}{INJECTED_END}{prompt}"
 
 

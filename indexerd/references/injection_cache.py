@@ -1,7 +1,7 @@
 """Injected blocks are kept, so a reference in a session always gives the same bytes.
 
 A session that names another one twice gets the text of the first time again, whatever its
-meta file says by then (S0.55). The texts are kept in the store, which is a cache: without it
+meta file says by then. The texts are kept in the store, which is a cache: without it
 they are made anew, and no earlier message of any session changes by that.
 """
 

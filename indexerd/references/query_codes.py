@@ -1,6 +1,6 @@
 """Failed questions: the codes of the tool that `query_session` follows, and hints.
 
-An error keeps its own kind; the code goes with it as `upstream` (S0.64). Where the kind alone
+An error keeps its own kind; the code goes with it as `upstream`. Where the kind alone
 does not say which (a session that is unknown, or whose file is gone), whoever raises it sets the
 code. That tool knew neither budgets nor texts that are too large: they get the nearest code.
 

@@ -1,4 +1,4 @@
-r"""What a model gets to read for a question about one session (S0.61, S0.62, X5, X8).
+r"""What a model gets to read for a question about one session.
 
 Sections `[entryId] User: …`, `[entryId] Assistant: …` and `[entryId] Summary: …`, split by a
 blank line, within a number of bytes; what was said on the path is read newest first, and only as
@@ -23,13 +23,13 @@ from hashlib import blake2b
 
 from indexerd.events import Kind, Prompt, Question
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_of
-from indexerd.models.threads import Check
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.cited_answer import CUT, EXCERPT_MAX, SCHEMA, Section
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_reader import OpenSession
+from indexerd.threads import Check
 
 SUMMARIES_SHARE = 4  # summaries may take one part of so many
 EVER = 1 << 62  # the age of a summary that covers everything before it
@@ -98,7 +98,7 @@ class Context:
         return "\n\n".join(one.head + one.text for one in self.sections)
 
     def prompt(self, question: str) -> Prompt:
-        """Ask a model; the nonce is what a forged end mark cannot know (X8)."""
+        """Ask a model; the nonce is what a forged end mark cannot know."""
         user = _FRAME.format(
             nonce=secrets.token_hex(8), context=self.text, task=_TASK, question=question
         )

@@ -1,4 +1,4 @@
-"""Questions about one past session: `query_session` (S0.60 to S0.67).
+"""Questions about one past session: `query_session`.
 
 The answer is from that session alone, with citations that were held against what the model had
 read. A model that leaves the machine gets the newest part of the path, redacted; the built-in one
@@ -132,7 +132,7 @@ class Questions:
         """Answer from one session, as seen from its leaf or from another entry.
 
         Raises an error of the tree, with `upstream` set. With a `turn_id` no more questions are
-        answered for it than `query.max_calls_per_turn` (S0.64).
+        answered for it than `query.max_calls_per_turn`.
         """
         with coded():
             run = self._run(session_id, question, turn_id, leaf)
@@ -176,7 +176,7 @@ class Questions:
             raise CallLimitError(f"{asked} of this turn, as many as are allowed, came before")
 
     async def _ask(self, run: _Run, model: Model) -> Cited:
-        """Ask one model, and again with half of the text where all of it is too large (S3.24)."""
+        """Ask one model, and again with half of the text where all of it is too large."""
         local = model.key.startswith(LOCAL)
         size = LOCAL_BYTES if local else run.settings.query.max_bytes
         while True:

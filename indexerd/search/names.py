@@ -1,6 +1,6 @@
 """Which session a reference means: the ids and names of all sessions, in memory.
 
-The order (S0.49): exact id, unique beginning of an id, exact name, fuzzy name; never a guess.
+The order: exact id, unique beginning of an id, exact name, fuzzy name; never a guess.
 Names are compared folded: NFKC, lower case, words joined by a space, so that
 `confirm-button-refactor` is "Confirm button refactor"; "C++" and "C#" are words. Of sessions with
 the same name the only live one (neither gone, archived, nor a sub-agent's) is meant. `@@…` within
@@ -8,7 +8,7 @@ a name, which may be a first message, is no part of it.
 
 With a cwd and the scope "project" a name is looked for in three rings, the next one only where
 nothing fits in the one before: sessions in cwd and below; in directories above it; all others
-(S0.68). Ids mean the same everywhere, and an exact name anywhere stands before a fuzzy one nearby.
+. Ids mean the same everywhere, and an exact name anywhere stands before a fuzzy one nearby.
 
 A fuzzy name is *meant* if its words stand in the name in their order: the same, inflected, begun
 (five letters) or mistyped; numbers are the same. Names that have all words in another order, a
@@ -322,7 +322,7 @@ class Names:
         limit: int = 20,
         now: float,
     ) -> list[dict[str, Any]]:
-        """List live sessions whose id, or a word of whose names, begins so (S0.59).
+        """List live sessions whose id, or a word of whose names, begins so.
 
         Those of the nearest ring, newest first; `now` in seconds since the epoch.
         """

@@ -1,14 +1,14 @@
 """The words of sessions and what they did, taken into the index as sessions are appended to.
 
 Both come from the same lines, so that each is parsed once. Words are those of every branch, and so
-is what was paid (tokens, cost); files and tools are those of the current path alone (S1.13): where
+is what was paid (tokens, cost); files and tools are those of the current path alone: where
 that is not what was gathered, with more at its end, they are gathered anew. How far both have come
 is kept in the store once the index has what was found, with a sign of all that is read, so that a
 start finds what the last process left. Each step is bounded, in lines and in bytes: redacting is
-slow, and the thread that does it is everybody's (F9).
+slow, and the thread that does it is everybody's.
 
 Secrets are taken out before anything is kept, the user's own kinds, too. Under new patterns all
-rows are made anew, and all that the index has is redacted again as it is copied (X5): the files of
+rows are made anew, and all that the index has is redacted again as it is copied: the files of
 some sessions may be gone.
 """
 
@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from indexerd.agents import ADAPTERS
-from indexerd.agents.lines import own_words
+from indexerd.agents.json_lines import own_words
 from indexerd.errors import SessionUnreadableError, StateError
 from indexerd.events import PAID, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
 from indexerd.privacy.own_secrets import OwnSecrets

@@ -4,7 +4,7 @@ In: a session's state, and the branch summaries in it, read in full. Out: one `T
 entry that nothing follows, in the file's order; where the leaf is none of them, it comes last.
 No other line is needed. Nothing is invented: what a branch was about is told by the summary that
 the agent wrote, or that was stored under a name of the branch (`names`), or else by what was first
-asked on it (`asks`); why it was left is told by nobody else (S1.14, S1.15, S1.29).
+asked on it (`asks`); why it was left is told by nobody else.
 
 What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
 leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only

@@ -2,7 +2,7 @@
 
 In: a session's state, whose leaf is the path's end, and a way to read a row in full. Out:
 messages, model and thinking level. Rows that a compaction has replaced are not read, but for
-settings, which hold however far back they were made (S1.18 to S1.20).
+settings, which hold however far back they were made.
 
 A provider that no entry names is the state's. The rules are pi's, and hold for
 every agent that says the above. What surprised us: an older compaction in the range that a newer

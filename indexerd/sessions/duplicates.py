@@ -3,7 +3,7 @@
 One session id can be claimed by several files. One of them owns it: the one of the highest rank,
 where an agent has such; then the one with the newest message, and the smaller path where that is
 a tie. Among equals the owner stays until another is ahead by a minute, so that two who write to
-two copies in turn do not make it flip to and fro (F16).
+two copies in turn do not make it flip to and fro.
 """
 
 from __future__ import annotations

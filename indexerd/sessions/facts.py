@@ -31,7 +31,7 @@ FILES_MAX = 500  # of each list
 TOOLS_MAX = 100
 MODELS_MAX = 20
 NAME_MAX = 80  # characters of a tool's or a model's name
-USES_KEPT = 3  # notable uses of a tool (S2.12)
+USES_KEPT = 3  # notable uses of a tool
 CALLS_KEPT = 64  # calls whose result may still come
 ANSWERS_KEPT = 8  # answers whose further lines may still come
 PATH_MAX = 4096
@@ -189,7 +189,7 @@ def file_lists(entries: Iterable[Entry]) -> FileLists:
     """Files that the calls of these entries read or wrote, and those that summaries remember.
 
     What an extension stored stays as it stored it; only lists that the agent itself made are taken
-    from it (S1.21 to S1.23).
+    from it.
     """
     read: set[str] = set()
     modified: set[str] = set()

@@ -1,6 +1,6 @@
 """Families: the order of sessions that came from one another, and how each came to be.
 
-In: links (which session came from which) and rows of interfaces.md, section 5. Out: depth first,
+In: links (which session came from which) and rows of docs/PROTOCOL.md. Out: depth first,
 children oldest first, and the members that `family` tells of. Pure.
 
 What agents write of parents is not ours: it may run in a circle, or name what is not there. So

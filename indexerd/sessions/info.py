@@ -42,7 +42,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     oversized: int
     since: str | None = None  # the lastIndexedLeafId that `new_users` was counted from
     new_users: int = 0
-    looped: bool = False  # parents run in a circle somewhere (S1.7)
+    looped: bool = False  # parents run in a circle somewhere
     parent_id: str | None = None
     subagent: bool = False
     archived: bool = False
@@ -95,7 +95,7 @@ def info_of(
     archived: bool = False,
     boxed: bool = False,
 ) -> SessionInfo | None:
-    """The info of a state, or None when the file is no session (S1.3).
+    """The info of a state, or None when the file is no session.
 
     `title`, `archived` and `boxed` are what is known of it besides its own lines.
     """
@@ -159,7 +159,7 @@ def unpack(data: bytes, path: str) -> SessionInfo:
 
 
 def state_of(info: SessionInfo) -> str:
-    """The session's state, as a row says it (S3.25)."""
+    """The session's state, as a row says it."""
     if info.archived:
         return "archived"
     if info.turn_state is Turn.OPEN and info.answered:

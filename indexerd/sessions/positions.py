@@ -29,7 +29,7 @@ _BESIDE = frozenset({Kind.OTHER, Kind.SYSTEM, Kind.SETTING, Kind.LABEL, Kind.NAM
 def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
     """The rows of a path's user and assistant messages, root first; linear in the path.
 
-    The place in this list is the message's position, and its length the full count (S2.6).
+    The place in this list is the message's position, and its length the full count.
     """
     split = state.split_answers
     codes, found, running = state.codes, list[int](), False

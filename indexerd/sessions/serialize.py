@@ -1,4 +1,4 @@
-"""A conversation as plain text, in pi's format (S1.24), for a model that is to summarize it.
+"""A conversation as plain text, in pi's format, for a model that is to summarize it.
 
 Parts are joined by a blank line, each after its speaker: `[User]: `, `[Assistant thinking]: `,
 `[Assistant]: `, `[Assistant tool calls]: ` and `[Tool result]: `, of which no more than 2,000

@@ -58,7 +58,7 @@ class SessionState(Tree):
 
     @property
     def leaf_id(self) -> str | None:
-        """The id of the leaf, or the name of the last marked row before it (S3.6)."""
+        """The id of the leaf, or the name of the last marked row before it."""
         if self.leaf == NOWHERE:
             return None
         if self.marks:
@@ -110,7 +110,7 @@ class SessionState(Tree):
         ]
 
     def cycles(self) -> list[str]:
-        """Ids of entries that stand on a parent cycle (S1.7); empty for every orderly file."""
+        """Ids of entries that stand on a parent cycle; empty for every orderly file."""
         if self.orderly:
             return []
         looped: list[str] = []
@@ -161,7 +161,7 @@ class SessionState(Tree):
         return self.asked(row)[0]
 
     def new_user_messages(self, since: str | None) -> int:
-        """User messages on the path after `since`; all of them where that is not on it (S0.9)."""
+        """User messages on the path after `since`; all of them where that is not on it."""
         mark = self.row(since) if since else None
         if mark is None or not self.on_path(mark):
             return self.user_messages()

@@ -1,4 +1,4 @@
-"""Rules that change a context in an answer, and never the session itself (S1.37).
+"""Rules that change a context in an answer, and never the session itself.
 
 In: what a model would get, message by message, and rules as data, `{"rule": "prune", …}`. Out:
 new messages. Nothing is stored, no input is changed, and what one output was made of does not show

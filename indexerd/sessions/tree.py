@@ -1,10 +1,10 @@
 """A session's tree as a list: in what order its entries come, how deep, and which are shown.
 
-In: a session's state, and of every entry a `Sketch`. Out: the nodes of interfaces.md §5, depth
+In: a session's state, and of every entry a `Sketch`. Out: the nodes of docs/PROTOCOL.md, depth
 first, children oldest first, roots in the file's order. Nothing here recurses: a session of
 10,000 turns is a chain of as many entries.
 
-What surprised us, all of it pi's own way (formats.md §1.6). An entry whose parent is unknown, or
+What surprised us, all of it pi's own way. An entry whose parent is unknown, or
 is the entry itself, is a root. Children are sorted by date, stably; a date that is none equals
 every other. An id that repeats names its last line, and stands in the tree once for each of
 them, with all that is below it: that can double again and again, so from some length on a
@@ -50,7 +50,7 @@ class Sketch:
     text: str  # one line of at most TEXT_MAX characters
     timestamp: str
     quiet: bool = False  # only calls tools, or was said by nobody; and nothing went wrong
-    display: bool = True  # False: its author wants it hidden from people (S1.32)
+    display: bool = True  # False: its author wants it hidden from people
     about: str = ""  # what else a search finds it by
 
     def found(self, label: str | None, tokens: Iterable[str]) -> bool:
@@ -87,7 +87,7 @@ def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
 
 
 def is_displayed(entry: Entry) -> bool:
-    """False where its author wants an entry hidden from people (S1.32)."""
+    """False where its author wants an entry hidden from people."""
     return entry.display is not False
 
 
@@ -183,7 +183,7 @@ def sort_by_date(rows: list[int], date: Date) -> None:
 
 
 def _takes(mode: str, kind: Kind, shown: Sketch, label: str | None, *, current: bool) -> bool:
-    """Whether a filter shows a node; the leaf is never hidden for saying nothing (S1.35)."""
+    """Whether a filter shows a node; the leaf is never hidden for saying nothing."""
     if mode == "all":
         return True
     if shown.type == "usage" or (shown.quiet and not current):

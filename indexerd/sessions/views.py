@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
-from indexerd.agents.lines import own_words
+from indexerd.agents.json_lines import own_words
 from indexerd.events import Compaction, Entry, Kind
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import params
@@ -137,7 +137,7 @@ def _gist(
 def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
     """`path`: the entries from the root to the leaf, with their texts.
 
-    `customType` asks for an extension's records alone, with their data (S1.33).
+    `customType` asks for an extension's records alone, with their data.
     """
     custom = asked.custom_type
     rows = session.state.path()
@@ -156,7 +156,7 @@ def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
 def context(session: Session, read: Read, asked: params.Context) -> dict[str, Any]:
     """`context`: what the agent would hand its model; and the path's compactions, newest first.
 
-    `transforms` are rules for this one answer (S1.37). `serialize` adds the whole as one text.
+    `transforms` are rules for this one answer. `serialize` adds the whole as one text.
     """
     rules = rules_of(asked.transforms)
     state = session.state

@@ -1,7 +1,7 @@
 """One frozen tree of settings that knows where each value came from."""
 
 from indexerd.settings.loading import Loaded, load, read_config, remember
-from indexerd.settings.tree import (
+from indexerd.settings.schema import (
     Agent,
     Agents,
     Budget,

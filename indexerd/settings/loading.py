@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from indexerd.disk import write_atomically
 from indexerd.paths import Places
-from indexerd.settings.tree import Settings
+from indexerd.settings.schema import Settings
 
 SIZE_MAX = 256 * 1024  # bytes of a configuration
 SHOWN_MAX = 200  # characters of a key or a message

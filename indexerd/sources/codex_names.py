@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
-from indexerd.agents.lines import parse_object, safe_line, string
+from indexerd.agents.json_lines import parse_object, safe_line, string
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.cursor import Look
 from indexerd.sources.foreign_db import reading

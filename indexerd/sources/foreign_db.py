@@ -71,7 +71,7 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
             hint="open and close it once with the program that wrote it",
             upstream=CHANGED,
         )
-    if os.path.realpath(path) != path:  # X4: SQLite follows links
+    if os.path.realpath(path) != path:  # SQLite follows links
         raise SessionUnreadableError("a directory on its path is a link")
     error: Exception | None = None
     try:

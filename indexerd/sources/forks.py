@@ -19,13 +19,13 @@ from typing import NamedTuple
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
 from indexerd.agents.codex.lines import ordinal_of
-from indexerd.agents.lines import scan_oversize
+from indexerd.agents.json_lines import scan_oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Base, Header
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.info import SessionInfo, base_name
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LINE_MAX, Block, LineBuffer
+from indexerd.sources.line_buffer import LINE_MAX, Block, LineBuffer
 from indexerd.sources.source import Lines, source_of
 from indexerd.times import iso_ms
 

@@ -21,12 +21,12 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from indexerd.agents.lines import string, time_ms
+from indexerd.agents.json_lines import string, time_ms
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_lines import (
     Lines,
     Message,

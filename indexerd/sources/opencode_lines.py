@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from indexerd.agents.lines import as_dict, as_list, parse_object, string, time_ms
+from indexerd.agents.json_lines import as_dict, as_list, parse_object, string, time_ms
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 
 BRIEF_TEXT = 2_000  # characters of a part's text that a scan sees
 OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes, and a note
@@ -123,7 +123,7 @@ def brief_lines(session: Record, messages: Iterable[Message], parts: Parts) -> I
     """
     yield Block(_line(session), 0)
     rows = [(one.place, _fields(one, None)) for one in messages]
-    if session["schema"] == 1:  # ids wrap around (formats.md 4.2): time first
+    if session["schema"] == 1:  # ids wrap around: time first
         rows.sort(key=lambda row: (row[1]["at"], row[1]["id"]))
     asked = [n for n, (_, line) in enumerate(rows) if line.get("role") == "user"]
     newest = asked[-1] if asked else 0

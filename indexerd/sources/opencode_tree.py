@@ -21,11 +21,11 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import NamedTuple
 
-from indexerd.agents.lines import as_dict, time_ms
+from indexerd.agents.json_lines import as_dict, time_ms
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources.cursor import Cursor, Look, is_same
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_lines import (
     Lines,
     Message,
@@ -95,7 +95,7 @@ class _Files:
 
     def stamps(self) -> Iterator[tuple[int, int, int]]:
         """The stats that change when the session does."""
-        # Ids wrap around (formats.md 4.2): the newest may be sorted first.
+        # Ids wrap around: the newest may be sorted first.
         newest = dict.fromkeys((*self.messages[:1], *self.messages[-NEWEST:]))
         places = [self._path, f"{self._storage}/message/{self._id}"]
         for file in newest:
@@ -134,7 +134,7 @@ class _Files:
                 yield Message(file.ino, file.id, at, held)
 
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """The parts of a message; of an id that is none, as a record may hold it, nothing (X1)."""
+        """The parts of a message; of an id that is none, as a record may hold it, nothing."""
         directory = f"{self._storage}/part/{message_id}"
         for file in _records(directory) if is_session_id(message_id) else ():
             if (held := self.record(file.path)) is not None:

@@ -1,4 +1,4 @@
-"""Session files at which the process ended are set aside until they change (V7).
+"""Session files at which the process ended are set aside until they change.
 
 A file can end the process in ways that nothing in it can catch: memory runs out, the system's
 watchdog loses patience, a library crashes. The next start would read that file again, and end

@@ -178,7 +178,7 @@ def _list(path: str, suffix: str | tuple[str, ...], result: ScanResult) -> list[
             try:
                 status = entry.stat(follow_symlinks=False)
             except FileNotFoundError:
-                continue  # deleted since it was listed (F18)
+                continue  # deleted since it was listed
             except OSError:
                 result.deny(path)
                 continue

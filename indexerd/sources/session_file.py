@@ -23,7 +23,7 @@ from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.forks import ForkResolver, take_in
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 from indexerd.sources.scan import Found
 from indexerd.sources.source import PLAIN, Tailing, source_of
 from indexerd.sources.stores import Kind, Store
@@ -119,7 +119,7 @@ class SessionFile:
     def failed(self, bad: IndexerdError) -> None:
         """Reading failed: if it is the disk that fails, some scans leave the file alone.
 
-        A try may hold up the one thread that reads for half a minute (F21).
+        A try may hold up the one thread that reads for half a minute.
         """
         self.unreadable = str(bad)
         self._failures = self._failures + 1 if bad.upstream in _DISK else 0
@@ -235,5 +235,5 @@ def rank(path: str, info: SessionInfo | None, store: Store) -> tuple[object, ...
 
 
 def is_blank(state: SessionState) -> bool:
-    """Whether a file has no header yet, as while pi migrates it (S1.11): no reason to forget."""
+    """Whether a file has no header yet, as while pi migrates it: no reason to forget."""
     return state.header is None and not (state.foreign or state.bad_lines or state.seen)

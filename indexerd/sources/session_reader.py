@@ -20,17 +20,17 @@ import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import READ_MAX
-from indexerd.agents.lines import close_truncated_json, parse_object
+from indexerd.agents.json_lines import close_truncated_json, parse_object
 from indexerd.errors import FileGoneError, NotFoundError, SessionUnreadableError
 from indexerd.events import MESSAGE, Entry, Kind
-from indexerd.models.threads import Check, stoppable
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped_entries import Keep, clipped
 from indexerd.sessions.context import Read
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LINE_MAX
+from indexerd.sources.line_buffer import LINE_MAX
 from indexerd.sources.source import Lines, source_of
+from indexerd.threads import Check, stoppable
 
 AT_ONCE = 4  # sessions that are read, or looked through, at the same time
 LARGE_AT_ONCE = 2  # of which large
@@ -76,7 +76,7 @@ class SessionLines(ExitStack):
     def brief(self, row: int) -> bytes:
         """The same, made short: of a line too long to be held, its beginning, without pictures.
 
-        For what reads lines that nobody asked for (F8). It is JSON, or nothing.
+        For what reads lines that nobody asked for. It is JSON, or nothing.
         """
         if self._state.lengths[row] <= LINE_MAX:
             return self.row(row)

@@ -17,7 +17,7 @@ from indexerd.agents.base import Oversize
 from indexerd.sources import opencode_db, opencode_tree, zst
 from indexerd.sources import tail as plain
 from indexerd.sources.cursor import Cursor, Look, Verdict
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 from indexerd.sources.tail import Read
 
 

@@ -43,7 +43,7 @@ class Store:
     variables: str = ""  # a shell's assignments that have the agent look here, if it would not
 
     def holds(self, path: str) -> bool:
-        """Whether a path lies here, by its words; one with `..` or `//` in it does not (X12)."""
+        """Whether a path lies here, by its words; one with `..` or `//` in it does not."""
         plain = path.rstrip("/") or "/"
         return within(path, self.sessions) and os.path.normpath(plain) == plain
 

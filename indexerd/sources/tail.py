@@ -29,7 +29,7 @@ from indexerd.sources.cursor import (
     is_same,
     judge,
 )
-from indexerd.sources.lines import Block, LineBuffer
+from indexerd.sources.line_buffer import Block, LineBuffer
 
 CHUNK = 1 << 20  # bytes of one reading
 
@@ -57,7 +57,7 @@ class Read:
 def opened(path: str, *, own: bool = False) -> Iterator[int]:
     """A descriptor on a regular file; SessionUnreadableError for anything else.
 
-    No name of the path may be a link (X4); of a file of our `own` only the last may not, as our
+    No name of the path may be a link; of a file of our `own` only the last may not, as our
     directories are where their user has put them.
     """
     try:

@@ -317,7 +317,7 @@ class Watch:
         )
 
     def failing(self) -> bool:
-        """Say whether rebuilding does not help, so that the process must be started anew (W4)."""
+        """Say whether rebuilding does not help, so that the process must be started anew."""
         recent = [one for one in self._rebuilds if 0 <= self._clock() - one <= FAILING_SECONDS]
         return len(recent) >= FAILING_REBUILDS
 

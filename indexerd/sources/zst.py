@@ -18,7 +18,7 @@ from typing import IO
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.cursor import Cursor, Look, is_same
-from indexerd.sources.lines import Block, LineBuffer
+from indexerd.sources.line_buffer import Block, LineBuffer
 from indexerd.sources.tail import CHUNK, look_of, opened, unreadable
 
 TOTAL_MAX = 1 << 30  # decompressed bytes of one session

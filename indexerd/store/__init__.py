@@ -1,1 +1,1 @@
-"""What the daemon keeps to start quickly: rows, cursors, session states. A cache."""
+"""What the daemon keeps to start quickly: rows, cursors, facts of files, notes. A cache."""

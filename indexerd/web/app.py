@@ -3,7 +3,7 @@
 What can be read without a daemon is; what changes something is the daemon's to do, and its answer
 is passed on. Another name of a session leads to its page, and to nothing else: whoever changes
 something names the session by its whole id, so that a late change is never another session's
-(S4.26). A session that cannot be read has a page all the same, whose data says what is wrong.
+. A session that cannot be read has a page all the same, whose data says what is wrong.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from indexerd.daemon.library import Library
+from indexerd.daemon.open_session import read_alone, sweep
 from indexerd.daemon.process import make_private
-from indexerd.daemon.trees import read_alone, sweep
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.models.telemetry import rows_of
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.web.auth import Auth
-from indexerd.web.daemon import Daemon
+from indexerd.web.daemon_client import Daemon
 from indexerd.web.document import (
     Document,
     Stored,
@@ -193,7 +193,7 @@ class Sessions:
         return Response(data, media_type=_MEDIA_TYPES[form], headers=headers)
 
     async def act(self, request: Request) -> Response:
-        """Change something: a title, a label, the index, the set `applet` (S4.25)."""
+        """Change something: a title, a label, the index, the set `applet`."""
         method, known = _ACTS[request.url.path.rpartition("/")[2]]
         fields = await _fields(request, known)
         # A name like its id may be another session's.

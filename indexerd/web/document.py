@@ -29,7 +29,7 @@ import msgspec
 
 from indexerd import __version__
 from indexerd.daemon.library import Library
-from indexerd.daemon.trees import branches, open_session
+from indexerd.daemon.open_session import branches, open_session
 from indexerd.digests.segments import chain_at, encode
 from indexerd.errors import IndexerdError
 from indexerd.events import Entry

@@ -25,7 +25,7 @@ from indexerd.errors import AskError
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
 from indexerd.times import iso, iso_ms
-from indexerd.web.daemon import Daemon
+from indexerd.web.daemon_client import Daemon
 from indexerd.web.pages import render
 
 ROWS = 60  # sessions on a page

@@ -30,7 +30,7 @@ from indexerd.errors import AccessError, IndexerdError, UsageError, WriteError
 from indexerd.settings import listen_address
 from indexerd.web.app import make_app
 from indexerd.web.auth import Auth, drop_page
-from indexerd.web.daemon import Daemon
+from indexerd.web.daemon_client import Daemon
 
 GRACE_SECONDS = 2  # for answers under way, at the end
 CONNECTIONS_MAX = 256

@@ -64,7 +64,7 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     failed: int = 0  # calls, or the answer itself, that came to nothing
     images: int = 0
     quiet: bool = False  # no more than calls, or said by nobody
-    hidden: bool = False  # its author wants it hidden from people (S1.32)
+    hidden: bool = False  # its author wants it hidden from people
     label: str | None = None
     active: bool = False  # on the path to the leaf
     answer: str = ""  # what names the answer whose tokens these are

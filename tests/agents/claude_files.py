@@ -9,10 +9,10 @@ from typing import Any
 
 from indexerd.agents.base import Oversize
 from indexerd.agents.claude import ADAPTER, read, scan
-from indexerd.agents.lines import scan_oversize
+from indexerd.agents.json_lines import scan_oversize
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LineBuffer
+from indexerd.sources.line_buffer import LineBuffer
 
 FILE = "/home/u/.claude/projects/-w/s1.jsonl"
 MISSING = "(the key is not written)"

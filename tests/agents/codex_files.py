@@ -10,10 +10,10 @@ from typing import Any
 
 from indexerd.agents import codex
 from indexerd.agents.base import Oversize
-from indexerd.agents.lines import scan_oversize
+from indexerd.agents.json_lines import scan_oversize
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LineBuffer
+from indexerd.sources.line_buffer import LineBuffer
 
 SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
 THREAD = "019c0000-0000-7000-8000-000000000001"

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_db import Database
 from indexerd.sources.source import DATABASE
 

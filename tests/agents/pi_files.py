@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 
 from indexerd.agents.base import Oversize
-from indexerd.agents.lines import scan_oversize
+from indexerd.agents.json_lines import scan_oversize
 from indexerd.agents.pi import ADAPTER, scan
 from indexerd.sessions.state import SessionState
-from indexerd.sources.lines import LineBuffer
+from indexerd.sources.line_buffer import LineBuffer
 
 
 def state_of(data: bytes, cuts: list[int] | None = None) -> SessionState:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from indexerd.daemon.trees import PREFIX, read_alone, sweep
+from indexerd.daemon.open_session import PREFIX, read_alone, sweep
 from indexerd.settings import Settings
 from tests.sessions.tree_sessions import said, session
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.daemon.trees import make_branch
+from indexerd.daemon.open_session import make_branch
 from indexerd.errors import (
     SessionEmptyError,
     SessionUnreadableError,

@@ -28,7 +28,7 @@ from indexerd.meta.model import (
     parse_user,
 )
 from indexerd.sources import zst
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 
 
 @cache

@@ -16,7 +16,7 @@ from msgspec.structs import astuple
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
-from indexerd.agents.lines import parse, scan_oversize
+from indexerd.agents.json_lines import parse, scan_oversize
 from indexerd.events import Turn
 from indexerd.sessions.state import NOWHERE, SessionState
 

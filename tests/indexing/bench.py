@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from indexerd.daemon.trees import read_alone
+from indexerd.daemon.open_session import read_alone
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Indexer
 from indexerd.indexing.policy import SessionRuntime

@@ -14,7 +14,7 @@ from typing import Any
 from mcp import Client
 from mcp_types import CallToolResult, Implementation
 
-from indexerd.mcp.daemon import DaemonAccess
+from indexerd.mcp.daemon_client import DaemonAccess
 from indexerd.mcp.server import session_server
 from indexerd.paths import places
 from indexerd.privacy.sanitize import harmless

@@ -9,7 +9,7 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.agents.lines import own_words
+from indexerd.agents.json_lines import own_words
 from indexerd.references.inject import (
     GUIDE,
     HEAD,

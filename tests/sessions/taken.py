@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any, cast
 
-from indexerd.daemon import trees
+from indexerd.daemon import open_session
 from indexerd.protocol.methods import asked
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sources.session_reader import OpenSession
@@ -29,4 +29,4 @@ def taken(
 def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:
     """The result of a method for a session that was taken."""
     given = asked(method, {"ref": "s1", **(params or {})})
-    return trees.show(method, cast("Any", given), held)
+    return open_session.show(method, cast("Any", given), held)

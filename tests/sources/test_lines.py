@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexerd.agents.base import READ_MAX, Oversize
-from indexerd.sources import lines as lines_module
-from indexerd.sources.lines import Block, LineBuffer
+from indexerd.sources import line_buffer as lines_module
+from indexerd.sources.line_buffer import Block, LineBuffer
 
 SMALL_LINE, SMALL_END = 24, 5
 

@@ -19,7 +19,7 @@ from indexerd.agents.opencode import read
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Entry, ToolResult
 from indexerd.sources.cursor import Look, Verdict
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_db import Database, look
 from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT, OUTPUTS
 from indexerd.sources.scan import Found

@@ -12,7 +12,7 @@ import pytest
 
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.cursor import Look, Verdict
-from indexerd.sources.lines import Block
+from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_lines import BRIEF_TEXT
 from indexerd.sources.opencode_tree import Tree, lines, look
 from indexerd.sources.source import TREE

@@ -11,7 +11,7 @@ from indexerd.agents.claude.human import preview
 from indexerd.agents.claude.lines import BEHIND
 from indexerd.agents.claude.read import read
 from indexerd.agents.claude.scan import parent_of, scan
-from indexerd.agents.lines import in_directory
+from indexerd.agents.json_lines import in_directory
 
 __all__ = ["ADAPTER", "preview", "read", "resume_command", "scan"]
 

@@ -1,7 +1,7 @@
 """What a line of Claude Code is: typed by a human, an answer, a result, or bookkeeping.
 
 Half of what stands in lines of type `user` was typed by nobody: results of tools, expansions of
-slash commands, notifications, reminders, summaries (formats.md 2.3). Five things to know:
+slash commands, notifications, reminders, summaries. Five things to know:
 
 - what a machine tells the model, so that it goes to work, is coded as a result (TOOL, no
   message): the turn is open after it, and no human is counted;
@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from indexerd.agents.base import ANSWERS, KINDS, PROMPT, PROMPTED
 from indexerd.agents.claude.lines import Block, Line, Origin, blocks
-from indexerd.agents.lines import PREVIEWED, safe_line
+from indexerd.agents.json_lines import PREVIEWED, safe_line
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
 RESULT = code(Kind.TOOL, message=True)

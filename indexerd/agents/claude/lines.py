@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from indexerd.agents.lines import NOTHING, as_blocks, decoder, pick, value
+from indexerd.agents.json_lines import NOTHING, as_blocks, decoder, pick, value
 
 # Fields that may stand behind what is long: a picture, a tool's result or a file.
 BEHIND = (

@@ -23,7 +23,7 @@ from indexerd.agents.base import PROMPTED
 from indexerd.agents.claude.human import INTERRUPTED, Said, prompt_words, said, words
 from indexerd.agents.claude.lines import Block, Line, blocks, decode
 from indexerd.agents.claude.tree import HOOKS
-from indexerd.agents.lines import as_dict, as_list, number, parse, string, tokens_of, value
+from indexerd.agents.json_lines import as_dict, as_list, number, parse, string, tokens_of, value
 from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 
 _DETAIL_MAX = 4096  # characters of what a call was for

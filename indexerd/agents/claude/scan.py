@@ -22,7 +22,7 @@ than for the copy, as far as they can be told apart:
 
 Where none of these is there, both are as old as their first line.
 
-**Its name** (formats.md 2.6). Newest of its kind, best kind first: the user's title, the model's,
+**Its name**. Newest of its kind, best kind first: the user's title, the model's,
 the agent's name, an older version's summary, what `/rename` was told, the heading of the plan that
 it carries out. Title lines are repeated over and over; a blank one clears its own kind alone. A
 summary names the message that it was made at, and counts only where that message stands in this
@@ -39,7 +39,7 @@ from indexerd.agents.base import NOWHERE, PATH_MAX, PROMPT, PROMPTED, WORD_MAX, 
 from indexerd.agents.claude.human import OTHER, Said, plan_of, preview, said
 from indexerd.agents.claude.lines import Line, blocks, decode
 from indexerd.agents.claude.tree import TALK, Memory, end_turn, put, put_aside
-from indexerd.agents.lines import parse_object, safe_line, scan_lines, string
+from indexerd.agents.json_lines import parse_object, safe_line, scan_lines, string
 from indexerd.events import Header, Kind
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms

@@ -1,6 +1,6 @@
 """Where a line of Claude Code belongs in the tree, and whether it moves the leaf.
 
-A walk from the newest line by `parentUuid` alone loses half a conversation (formats.md 2.4):
+A walk from the newest line by `parentUuid` alone loses half a conversation:
 one answer is several lines, with parallel tools their results hang off different ones, and
 whichever sibling the next line names, the others fall off. Only a human makes a real branch, by
 typing another prompt at an older place. So:
@@ -35,7 +35,7 @@ import msgspec
 from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, ROOT, Tree
 from indexerd.agents.claude.human import FAILED_RESULT, OTHER, RESULT, SUMMARY, Said
 from indexerd.agents.claude.lines import Line
-from indexerd.agents.lines import as_dict, as_list, value
+from indexerd.agents.json_lines import as_dict, as_list, value
 from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn
 
 TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # what moves the leaf

@@ -13,7 +13,7 @@ from indexerd.agents.codex.human import preview
 from indexerd.agents.codex.lines import base
 from indexerd.agents.codex.read import read
 from indexerd.agents.codex.scan import scan
-from indexerd.agents.lines import in_directory
+from indexerd.agents.json_lines import in_directory
 
 __all__ = ["ADAPTER", "base", "read", "resume_command", "scan"]
 

@@ -13,7 +13,7 @@ import zlib
 from typing import NamedTuple
 
 from indexerd.agents.codex.lines import Fields, texts_of
-from indexerd.agents.lines import as_blocks, safe_line, string
+from indexerd.agents.json_lines import as_blocks, safe_line, string
 
 _PICTURE = "[Image]"  # what codex itself shows for a message without words
 _SUMMARY_START = "Another language model started to solve this problem"

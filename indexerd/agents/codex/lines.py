@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Raw, Struct
 
 from indexerd.agents.base import PATH_MAX, WORD_MAX
-from indexerd.agents.lines import NOTHING, as_dict, decoder, parse_object, string
+from indexerd.agents.json_lines import NOTHING, as_dict, decoder, parse_object, string
 from indexerd.events import Base, Header
 
 NAME_MAX = 128  # characters of an id

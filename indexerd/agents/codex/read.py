@@ -26,7 +26,7 @@ from msgspec import Raw
 
 from indexerd.agents.codex.human import said_by_event, said_in, summary_of
 from indexerd.agents.codex.lines import Fields, images_in, name_of, texts_of
-from indexerd.agents.lines import as_blocks, as_dict, as_list, parse, parse_object, string
+from indexerd.agents.json_lines import as_blocks, as_dict, as_list, parse, parse_object, string
 from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words

@@ -1,9 +1,9 @@
 """Scan: every line of a Codex file is read once, and only its place and kind are kept.
 
 Nothing a file holds raises: a line that is no JSON object is counted and passed over. Rows are
-messages, calls and their outputs, settings, compactions and records of changed or shown files
-(formats.md §3, formats-observed.md). Of what is stored twice, one is passed over, and so is what
-tells nothing of the conversation; the newest sum of tokens is noted, and how full the context is.
+messages, calls and their outputs, settings, compactions and records of changed or shown files. Of
+what is stored twice, one is passed over, and so is what tells nothing of the conversation; the
+newest sum of tokens is noted, and how full the context is. A roll-back moves the leaf.
 
 A codex file is a linear history, so a row hangs from the leaf. Its id is the item's own, else
 `L` and the line's ordinal, else `L` and the number of objects before it that are no headers,
@@ -18,7 +18,7 @@ that turn are doubted. What is asked in a sub-agent's or a review's thread was a
 the first of it names the thread, unless it was copied from the parent's.
 
 **Turns.** A turn is known by its id, and its rows are marked with it: whatever codex does to its
-files, the turn's id stays (S3.6). How a turn ended is said by its last answer. Only where it ended
+files, the turn's id stays. How a turn ended is said by its last answer. Only where it ended
 without a word after its last question or tool, the line of its end gets a row, as an answer that is
 empty and counts as none. Where a file does not say where turns end, an answer ends one if no call
 waits for its output. A roll-back takes the newest turns back: the leaf moves to before them.
@@ -45,7 +45,7 @@ from indexerd.agents.codex import human, lines
 from indexerd.agents.codex.human import likeness, preview, said_by_event
 from indexerd.agents.codex.lines import Fields, Item, Line, Named, name_of, payload_of
 from indexerd.agents.codex.read import changed, failed, shown
-from indexerd.agents.lines import (
+from indexerd.agents.json_lines import (
     as_blocks,
     as_dict,
     number,

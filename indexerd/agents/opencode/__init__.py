@@ -6,7 +6,7 @@ A fork holds a copy of all its history.
 from __future__ import annotations
 
 from indexerd.agents.base import Adapter
-from indexerd.agents.lines import in_directory, safe_line
+from indexerd.agents.json_lines import in_directory, safe_line
 from indexerd.agents.opencode.read import read
 from indexerd.agents.opencode.scan import scan
 

@@ -1,7 +1,7 @@
 """What a message of opencode is: typed by a human, an answer, or made by the machine.
 
 In: a message's line, brief or full, as `sources` makes it. Out: its code, and a human's words.
-Half of the messages of role user were typed by nobody (formats.md 4.4). Four things to know:
+Half of the messages of role user were typed by nobody. Four things to know:
 
 - what a machine tells the model, so that it goes to work (the prompt of a sub-agent, "Continue
   if you have next steps", a copy of the last prompt after a compaction), is coded as a result
@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from indexerd.agents.base import ANSWERS, KINDS, PROMPT, PROMPTED
-from indexerd.agents.lines import as_dict, as_list, string
+from indexerd.agents.json_lines import as_dict, as_list, string
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
 SUMMARY = code(Kind.COMPACTION, paid=True)

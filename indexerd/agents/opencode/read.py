@@ -8,7 +8,7 @@ A call that is not finished has no result; one that was interrupted has what it 
 or else its error. Of one whose output opencode itself shows its model no more (`time.compacted`,
 or `time.pruned` of version 2), the output is still there: `cleared` says so. Version 2 keeps a
 result in several pieces, its pictures among them. What was allowed, snapshots and patches of the
-work tree are never looked at (S3.28).
+work tree are never looked at.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from indexerd.agents import lines
+from indexerd.agents import json_lines as lines
 from indexerd.agents.base import PROMPTED
-from indexerd.agents.lines import as_dict, as_list, number, string, texts_in, time_ms
+from indexerd.agents.json_lines import as_dict, as_list, number, string, texts_in, time_ms
 from indexerd.agents.opencode import human
 from indexerd.agents.opencode.human import Fields, parts_of, status_of, words
 from indexerd.events import Compaction, Entry, Kind, Retained, Tokens, ToolCall, ToolResult

@@ -14,7 +14,7 @@ from hashlib import blake2b
 import msgspec
 
 from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, PROMPTED, Tree
-from indexerd.agents.lines import as_dict, parse_object, safe_line, scan_lines, string, time_ms
+from indexerd.agents.json_lines import as_dict, parse_object, safe_line, scan_lines, string, time_ms
 from indexerd.agents.opencode import human
 from indexerd.agents.opencode.human import SUMMARY, Fields, Said
 from indexerd.events import Header, Kind, Turn
@@ -58,7 +58,7 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 
 
 def _header(tree: Tree, memory: Memory, line: Fields) -> None:
-    """The first line: what the session is, or this is none (S1.3)."""
+    """The first line: what the session is, or this is none."""
     own, parent = string(line.get("id")), string(line.get("parentID"))
     if tree.foreign or line.get("type") != "session" or not own:
         tree.foreign = True

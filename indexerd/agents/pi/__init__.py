@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from indexerd.agents.base import Adapter
-from indexerd.agents.lines import in_directory
+from indexerd.agents.json_lines import in_directory
 from indexerd.agents.pi.read import read
 from indexerd.agents.pi.scan import preview, scan
 

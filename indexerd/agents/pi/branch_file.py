@@ -2,7 +2,7 @@
 
 The header is of version 3 and names the source as its parent; label entries are left out, every
 other one hangs on the one before it, and the labels of what was kept follow at the end, with the
-times they had (S1.16, formats.md §1.6). A line that need not change stays as it is, byte by byte;
+times they had. A line that need not change stays as it is, byte by byte;
 where a field must, every other field keeps its bytes. Versions 1 and 2 are migrated as pi does it,
 but for the ids of version 1, which pi makes at random: here they are those that we show.
 
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from indexerd.agents.lines import as_dict, value
+from indexerd.agents.json_lines import as_dict, value
 from indexerd.agents.pi.read import made_id
 from indexerd.events import Kind
 
@@ -115,7 +115,7 @@ def _kept(version: int, line: Line, above: str | None, moved: dict[str, str]) ->
 
 
 def _resolved(labels: Iterable[Line]) -> dict[str, tuple[str, str | None]]:
-    """Each target's label and its time: the last change counts, an empty one clears (S1.30)."""
+    """Each target's label and its time: the last change counts, an empty one clears."""
     found: dict[str, tuple[str, str | None]] = {}
     for line in labels:
         held = _fields(line.data)

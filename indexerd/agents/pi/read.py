@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexerd.agents import lines
-from indexerd.agents.lines import as_blocks, as_dict, string, texts_in
+from indexerd.agents import json_lines as lines
+from indexerd.agents.json_lines import as_blocks, as_dict, string, texts_in
 from indexerd.events import Command, Compaction, Edit, Entry, Kind, Retained, ToolCall, ToolResult
 
 ROLES = {
@@ -45,7 +45,7 @@ _Fields = dict[str, Any]  # of a line, and of an entry
 
 
 def made_id(row: int) -> str:
-    """The id of an entry of version 1, which has none of its own (S1.8)."""
+    """The id of an entry of version 1, which has none of its own."""
     return f"{row:08x}"
 
 

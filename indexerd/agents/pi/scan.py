@@ -1,4 +1,4 @@
-"""Scan: every line of a pi session once, keeping only where things are (formats.md §1).
+"""Scan: every line of a pi session once, keeping only where things are.
 
 - the first record must be a `session` header with a string id, else the file is not a session;
   a later header is a repeat of the first and is passed over;
@@ -14,9 +14,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from indexerd.agents import lines
+from indexerd.agents import json_lines as lines
 from indexerd.agents.base import ANSWERS, PATH_MAX, WORD_MAX, Tree
-from indexerd.agents.lines import PREVIEWED, safe_line, time_ms
+from indexerd.agents.json_lines import PREVIEWED, safe_line, time_ms
 from indexerd.agents.pi.read import ROLES, TYPES, made_id, read
 from indexerd.events import MESSAGE, PAID, Header, Turn
 from indexerd.privacy.redact import redact
@@ -107,7 +107,7 @@ def _code(line: Line) -> int:
 
 
 def _header(tree: Tree, line: Line) -> None:
-    """The first record: a session header, or this is no session (S1.3)."""
+    """The first record: a session header, or this is no session."""
     if tree.foreign or line.type != "session" or line.id is None:
         tree.foreign = True
         return

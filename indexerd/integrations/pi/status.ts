@@ -44,7 +44,7 @@ export function oneLine(text: string, most = SHOWN_MAX): string {
   return whole.length <= most ? line : `${whole.slice(0, most - 1).join("")}…`;
 }
 
-/** A cost: four decimals from one cent, six below, words where it is not known (S0.43). */
+/** A cost: four decimals from one cent, six below, words where it is not known. */
 export function usd(cost: unknown): string {
   if (typeof cost !== "number" || !Number.isFinite(cost)) return "unknown cost";
   return `$${cost.toFixed(cost >= 0.01 ? 4 : 6)}`;

@@ -4,7 +4,7 @@
  * In: arguments that pi has checked against the schemas, and the daemon's results or errors.
  * Out: what pi hands the model. Schemas are plain JSON Schema, which every version of pi takes.
  * A failure is an exception whose message is JSON: {code, message, details}, with the codes that
- * the question tool had before there was a daemon (S0.64).
+ * the question tool had before there was a daemon.
  */
 
 import { DaemonError, isObject, type Json } from "./daemon.ts";

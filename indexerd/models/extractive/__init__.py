@@ -15,7 +15,7 @@ from typing import Final
 from indexerd.errors import DeadlineError
 from indexerd.events import Prompt
 from indexerd.models.base import LOCAL, Reply, Tokens
-from indexerd.models.threads import Check, stoppable
+from indexerd.threads import Check, stoppable
 
 
 class Extractive:

@@ -193,7 +193,7 @@ _PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b".replace(" ", r"\s{1,20}"), 
 
 
 def decisions(texts: Iterable[str], most: int = 5, longest: int = 300) -> tuple[str, ...]:
-    """Return the first sentences that put a decision into words (S2.13), each once, on one line.
+    """Return the first sentences that put a decision into words, each once, on one line.
 
     What was settled early is what later work stands on.
     """

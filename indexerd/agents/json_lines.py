@@ -51,7 +51,7 @@ def scan_lines(
     """The lines of a block that hold an object: decoded, their offset in the file, their bytes.
 
     A power cut can leave NULs where the end of a file was, and no newline after them: the next
-    line is glued to them, or to the torn line before them (F5). No JSON has a NUL in it.
+    line is glued to them, or to the torn line before them. No JSON has a NUL in it.
     """
     holed, at = b"\0" in data, base
     for text in data.split(b"\n"):
@@ -78,7 +78,7 @@ def _past_hole(line: bytes) -> int:
 
 
 def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
-    """Take in a line too long to hold, as far as its two ends tell: the tree is whole (F8).
+    """Take in a line too long to hold, as far as its two ends tell: the tree is whole.
 
     What makes a line long is a picture, a result or a file; what tells what the line is stands
     before it, or at the line's end. An id between two long values is lost.

@@ -213,7 +213,7 @@ class Agents(Section):
 
 
 class Settings(Section):
-    """Everything. The five top-level fields are the mission's own (S0.25)."""
+    """Everything."""
 
     command_name: Annotated[str, Field(min_length=1, max_length=64)] = "index-session"
     status_key: Annotated[str, Field(min_length=1, max_length=64)] = "index-session"

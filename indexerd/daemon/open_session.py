@@ -1,7 +1,7 @@
 """One session opened for an answer: its tree, a branch made of it, and reading without a daemon.
 
-`branch` makes a new session file of one path: the only thing that ever makes a file in an agent's
-directory, at its user's word, and never over another file. A file whose name is no UTF-8 is not
+`branch` makes a new session file of one path, when its user asks for it, and never over another
+file: nothing else makes a session file. A file whose name is no UTF-8 is not
 found: a row is JSON.
 """
 
