@@ -336,7 +336,9 @@ class Library:
 
         def belongs(session_id: str) -> str | None:
             info = self.files.info(session_id)
-            return self.meta_dir(info) if info else None
+            with suppress(NotFoundError):  # a root that is none any more
+                return self.meta_dir(info) if info else None
+            return None
 
         homes = dict.fromkeys(one.meta for one in self._stores)
         self._mark(self.metas.sweep(homes, belongs))

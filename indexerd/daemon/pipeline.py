@@ -167,7 +167,7 @@ class Pipeline:
 
     async def stop(self) -> None:
         """Let go of what is under way; an interrupted run writes nothing."""
-        running = list(self.running.values())
+        running = [*self.running.values(), *([self._commit] if self._commit else [])]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -207,8 +207,8 @@ class Pipeline:
         library, now = self.library, monotonic()
         self._dirty.clear()
         if now >= self._scan_at and not self._scanning:
-            self._scanning = True
             await self._begin_scan()
+            self._scanning = True
         if self._commit is not None and self._commit.done():
             self._commit.result()  # raises a defect
             self._commit = None
@@ -250,12 +250,13 @@ class Pipeline:
 
     async def _begin_scan(self) -> None:
         """Watch first, list second."""
-        self._scan_at = monotonic() + self.settings.watch.rescan_seconds
+        began, self._scan_at = monotonic(), 0.0  # where our own disk fails: again, and soon
         stores = await self._step(self.library.find_stores)
         await asyncio.to_thread(self.watch.arm, *watched(stores))
         self.bus.watching(self.watch.health())
         self.watch.take()  # what it hinted so far, the scan sees
         await self._step(self.library.scan)
+        self._scan_at = began + self.settings.watch.rescan_seconds
 
     async def _end_scan(self) -> None:
         self.last_scan_at = self.now()
@@ -420,8 +421,8 @@ class Pipeline:
 
     def _wait(self, known: SessionRuntime, until: float) -> None:
         """Look again later; whoever forced a run is not kept waiting for ever."""
-        if known.forced:
-            if known.info.turn_state is Turn.OPEN and self.now() >= known.forced.until:
+        if known.forced and known.info.turn_state is Turn.OPEN:
+            if self.now() >= known.forced.until:
                 known.answer(DeadlineError("the session is still in the middle of a turn"))
                 self._consider(known.info.session_id)
                 return

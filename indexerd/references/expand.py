@@ -1,6 +1,6 @@
 """`expand`: what a prompt's `@@…` references stand for, ready to be injected.
 
-    parse -> search/names.py -> meta files -> questions -> one block of summaries, one message a question
+    parse -> search/names.py -> meta files -> questions -> a block of summaries, the answers
 
 The prompt is never changed and never refused; what fails is noted with its reference alone, and
 hinders no other. Only meta files are read, one for each session, and no session file, unless

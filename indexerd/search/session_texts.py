@@ -121,6 +121,7 @@ class Texts:
         self._committed = 0.0  # when, on the monotonic clock
         self.ripe = False  # to be committed now
         self._stale: list[str] = []  # rows that were made under other patterns
+        self._is_compared = True
         self._redacting: str | None = None  # the mark of patterns, while all is copied under them
 
     # -- what is to be read ----------------------------------------------------------------
@@ -147,9 +148,11 @@ class Texts:
             self._compare()
 
     def _compare(self) -> None:
+        self._is_compared = False  # where the store cannot say so now, `wipe` tries again
         self._stale = [] if self._is_redacted else list(self._store.ids())
         if not self._stale and not self._store.mark_signs():  # there is nothing yet
             self._note_redacted(self._secrets.mark)
+        self._is_compared = True
 
     @property
     def _is_redacted(self) -> bool:
@@ -243,6 +246,8 @@ class Texts:
 
         Under new patterns secrets go, once no row has them any more.
         """
+        if not self._is_compared:
+            self._compare()
         if self._redacting is None:
             if self._stale or self._is_redacted:
                 return self._index.owes_rebuild and self._index.rebuild()

@@ -12,6 +12,7 @@ import pytest
 
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.library import Library
+from indexerd.errors import StateError
 from indexerd.protocol import params
 from indexerd.protocol.params import decode
 from indexerd.search.ranking import search
@@ -123,6 +124,26 @@ def test_new_patterns_hold_for_what_was_indexed_before(place: Place, *, restarte
         assert WORD not in answers.complete(decode(params.Complete, {}))["items"][0]["label"]
     names = {one.name for one in place.library.store.names()}
     assert names == {"The badge is [redacted:custom], said the porter."}
+    assert place.on_disk() == []
+
+
+def test_a_store_that_fails_meanwhile_keeps_no_row(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X5: our own disk fails when the patterns change: rows are made anew all the same, later."""
+    place.read()
+    place.patterns = [PATTERN]
+
+    def fails() -> set[str]:
+        raise StateError("the disk is away")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(place.library.store, "ids", fails)
+        with pytest.raises(StateError):
+            place.library.reconsider()
+    place.library.reconsider()
+    place.read()
+    assert (place.found(WORD), place.found("badge")) == (0, 3)
     assert place.on_disk() == []
 
 
