@@ -1,6 +1,6 @@
 """Answers that need no running daemon: rows, references, search, from store and meta files.
 
-The daemon's API and the command line without a daemon both ask here, so that they say the same.
+The daemon and the command line without a daemon both use these, so their answers are the same.
 Nothing here scans or parses a session file, and nothing writes.
 """
 

@@ -2,11 +2,11 @@
 
 The order matters. The lock comes first, so that nothing of a running daemon is touched; the
 socket answers before systemd is told READY; the watchdog is fed only after the event loop and
-the reader thread have both just done something; and on the way out the session under way is
-dropped, the store brought up to date, the socket removed. That end has a deadline.
+the reader thread have both just done something; and on shutdown the session under way is dropped,
+the store brought up to date, and the socket removed, within a deadline.
 
-A cache that turns out to be damaged ends a daemon with RESTART: the next one in the same process
-begins with a new cache.
+A damaged cache ends a daemon with RESTART: the next one in the same process starts with a new
+cache.
 """
 
 from __future__ import annotations

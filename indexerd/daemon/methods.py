@@ -1,12 +1,12 @@
 """The method table: what answers each method of the socket.
 
 `read_methods` look at sessions; `daemon/local.py` answers with them in any other process, too:
-`Services` is all the difference. `Api` is the daemon's whole table, and the way of a request
-through it. A handler takes the params that `protocol/params.py` declares, and gives a result, or
+`Services` is the only difference. `Api` is the daemon's whole table, and dispatches requests.
+A handler takes the params that `protocol/params.py` declares, and gives a result, or
 an awaitable of one. Reads never wait for indexing, and only shortly for the first scan.
 
 Questions, references and digests are imported when somebody asks for them first, by a thread:
-they are half of all there is to load, and on most days nobody asks.
+they are half of all code to load, and often not needed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`purge`: remove what is kept of a session and do not read it again, until undone.
 
 What goes is ours: meta file, the user's sidecar, digest, temporary files, what the store and
-the index hold, and what other sessions were told of it. The agent's own file stays, byte for
-byte, unless it is asked for by name. Before anything goes the session is noted as forgotten, so
+the index hold, and what was injected of it into other sessions. The agent's own file stays, byte
+for byte, unless it is asked for by name. Before anything goes the session is noted as forgotten, so
 that nothing is read or written of it any more, by whoever was about to: a purge that is cut short
 by a crash has forgotten the session, and can be asked for again, by its id, to remove the rest.
 

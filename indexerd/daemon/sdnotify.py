@@ -1,7 +1,7 @@
 """Tell the service manager the daemon's state, by systemd's notification protocol.
 
-Never raises, and never blocks for longer than a second: not being heard is no reason to stop
-indexing. Not under a manager (a terminal, launchd) every call is a quiet False. READY and STOPPING
+Never raises, and never blocks for longer than a second: an unreachable manager is no reason to stop
+indexing. Without a manager (a terminal, launchd) every call just returns False. READY and STOPPING
 wait for a full queue, because systemd acts on each of them once; status and pings do not.
 
 A ping must be earned: the caller sends it after real progress, never from a timer thread of

@@ -1,8 +1,8 @@
 """The user's own file beside a session: changed by one writer at a time, returned at a resume.
 
 Title, labels, environment hint and context sets are in one file, so that all that changes any of
-them comes through here. A change that has begun is carried out, whoever has hung up meanwhile:
-else another one could read the file before this one has written it, and one of them be lost.
+them comes through here. A change that was started is completed even if its client disconnects:
+otherwise another one could read the file before this one is written, and one of them would be lost.
 Before a session's sets are changed, every fork of it that has none of its own gets a copy.
 
 A resume block is given out once for each `resumeId`, over restarts too: the store remembers, which

@@ -1,6 +1,6 @@
 """The methods about long sessions: `digest`, `history`, `stats`, and the two compactions.
 
-A segment's facts (files, tools, decisions, figures) are no model's business: they are counted
+A segment's facts (files, tools, decisions, figures) are not left to a model: they are counted
 here. It is stored when its text is whole; whatever fails before leaves the file as it was.
 """
 

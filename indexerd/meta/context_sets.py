@@ -4,7 +4,7 @@ In: the sets that a session has, and what an agent or its user wants changed. Ou
 with the words to answer; the block for the first message after a resume; the line of a footer.
 Limits are errors and never cut anything silently: a cut path would be another path.
 
-Whoever writes sets is trusted little. An item is stored as it is given, or refused: one with
+Writers of sets are not trusted. An item is stored as it is given, or refused: one with
 characters that do not show, or that end a line, would have to be changed. A set's name begins a
 line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
 so that what is *shown* is made harmless and bounded once more. A secret is stored as it is given,

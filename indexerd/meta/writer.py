@@ -1,7 +1,7 @@
 """The only code that opens a meta file or its sidecar for writing.
 
 A write is a new file beside the target (`.<id>.<pid>.<n>.tmp`, created O_EXCL, 0600), written
-whole, fsynced, renamed over the target, and the directory fsynced. What that is worth:
+whole, fsynced, renamed over the target, and the directory fsynced. What this guarantees:
 
 * When a call returns, the content is on the disk, as far as fsync says the truth. That holds for
   `changed=False` too: content found equal is fsynced before anyone is told that it is there.
@@ -11,7 +11,7 @@ whole, fsynced, renamed over the target, and the directory fsynced. What that is
   leaves the new file in place, durable or not. Both raise WriteError. No descriptor is fsynced
   again after a failed fsync: the kernel has marked its pages clean and would say yes.
 * Writers in this and in other processes go one at a time per directory (`DirectoryLocks`).
-* `expect` guards against writers that know nothing of the lock, as the older pi extension does.
+* `expect` guards against writers that know nothing of the lock, as pi's `session-index` does.
   It is compared at the start and again right before the rename; a foreign rename within the
   microseconds between those last two calls is not seen.
 

@@ -1,9 +1,9 @@
 """Where a provider's API key comes from: only from where the user said so.
 
 Order: our own variable (`INDEXERD_GOOGLE_API_KEY`, `INDEXERD_OPENAI_API_KEY`), then the variable
-that `api_key_env` names, then `api_key_file`. A `GEMINI_API_KEY` that merely lies in the
-environment is never used: sending transcripts out is the user's explicit choice. A key never stands
-in an error: a value of the wrong form is refused by its place.
+that `api_key_env` names, then `api_key_file`. A `GEMINI_API_KEY` that happens to be in the
+environment is never used: sending transcripts out is the user's explicit choice. A key never
+appears in an error: a value of the wrong form is named by its source only.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ daemon: whatever is wrong with the file, they get an empty store and a `problem`
 
 Trouble of its place (a full disk, a lock, a right) is an error for the caller, and nothing is
 dropped for it; anything else that is raised is damage. A damaged file is set aside when the store
-is opened, or when it is closed after damage showed: the daemon begins anew then.
+is opened, or when it is closed after damage showed; the daemon then restarts itself.
 """
 
 from __future__ import annotations
