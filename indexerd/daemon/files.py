@@ -24,7 +24,7 @@ from indexerd.sources.cursor import Cursor, Verdict
 from indexerd.sources.forks import ForkResolver
 from indexerd.sources.quarantine import WHY, Quarantine
 from indexerd.sources.scan import Found
-from indexerd.sources.session_file import Change, SessionFile, rank
+from indexerd.sources.session_file import Change, SessionFile, is_blank, rank
 from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.source import source_of
 from indexerd.sources.stores import SUFFIXES, Kind, Store
@@ -304,6 +304,8 @@ class Files:
         file.verdict = Verdict.SAME
         if state is None or file.cursor is None:
             return []
+        if is_blank(state):  # emptied, to be written anew: said once there is something in it
+            file.verdict, verdict = verdict, Verdict.SAME
         header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
             return self._hide(file)

@@ -153,7 +153,8 @@ class SessionFile:
             read = self._tail.read(self.path)
             if read.verdict is Verdict.SAME:
                 return read
-            if not asleep and (read.verdict.restart or not self.underway):
+            held_back = self.underway or self.verdict.restart  # what was not dealt with yet
+            if not asleep and (read.verdict.restart or not held_back):
                 self.verdict = read.verdict
             self._take_in(read, forks)
         except BaseException:

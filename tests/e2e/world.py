@@ -308,6 +308,11 @@ def scanned(world: World, times: int = 2) -> None:
         until(lambda last=before: world.call("status")["lastScanAt"] != last, "a scan")
 
 
+def let_pass(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() > end, "the time")
+
+
 def logged(world: World, event: str) -> list[dict[str, Any]]:
     return [line for line in _lines(world.state / "log.jsonl") if line["event"] == event]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ import pytest
 
 from tests.e2e.rig.isle import needed
 from tests.e2e.rig.live_pi import PI, _pi_live, command, live, oracle
-from tests.e2e.world import REAL, World, logged, until, wait
+from tests.e2e.world import REAL, World, let_pass, logged, until, wait
 
 QUIET = 0.3  # seconds, as in world.py
 
@@ -51,11 +50,6 @@ def count_turns(world: World, **rule: Any) -> None:
 
 def wait_leaf(world: World, session_id: str, leaf: str) -> Any:
     return world.wait_meta(session_id, lambda meta: meta["lastIndexedLeafId"] == leaf)
-
-
-def let_pass(seconds: float) -> None:
-    end = time.monotonic() + seconds
-    until(lambda: time.monotonic() > end, "the time")
 
 
 def asked(world: World) -> list[int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.world import Session, World, hit_by, hooked, scanned, until, wait
+from tests.e2e.world import Session, World, hit_by, hooked, let_pass, logged, scanned, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -174,3 +174,22 @@ def test_what_we_write_causes_nothing(world: World) -> None:
         until(lambda: len(world.calls()) == 4, "the last call")
         (row,) = world.call("list", archived=True)["sessions"]
         assert row["sessionId"] == session.id
+
+
+def test_a_file_that_is_emptied_and_written_again_is_reset_once(world: World) -> None:
+    """S1.11: the session stays listed meanwhile, however slowly it is written."""
+    session = world.session(turns=5)
+    with world.daemon():
+        world.wait_meta(session.id)
+        wait(world, session.id, newUserMessages=0)
+        lines = session.path.read_bytes().splitlines(keepends=True)
+        session.path.write_bytes(b"")
+        for at, line in enumerate(lines):
+            let_pass(0.3 if at < 2 else 0)
+            assert world.row(session.id)["userMessageCount"] in range(6)
+            with session.path.open("ab") as file:
+                file.write(line)
+        session.turn()
+        wait(world, session.id, userMessageCount=6)
+        until(lambda: logged(world, "session.reset"), "the reset")
+        assert [one["session"] for one in logged(world, "session.reset")] == [session.id]
