@@ -25,6 +25,7 @@ from indexerd.settings import Digest
 from indexerd.sources.session_reader import OpenSession
 from indexerd.threads import Check
 
+MESSAGES_MAX = 40_000  # of the newest, that an answer shows
 TOOLS_MAX = 20  # of one answer
 LINE_MAX = 200  # characters of a message's text, unless all is asked for
 LINE_LOOKED = 4000  # that are looked at for these
@@ -49,7 +50,7 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
     rows = message_rows(state)
     chain = chain_at(state, session.home, session.info.session_id)
     folded = shown(chain, len(rows), wanted.preserve_recent)  # in the context
-    start = covered(folded if full else chain)
+    start = max(covered(folded if full else chain), len(rows) - MESSAGES_MAX)
     path = rows_between(state.path(), rows, start, len(rows) - 1)
     head = text_limit(state, rows[start:], FULL_MAX) if full else LINE_LOOKED
     most = text_limit(state, path, FULL_MAX)

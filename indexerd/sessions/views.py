@@ -140,7 +140,8 @@ def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
     `customType` asks for an extension's records alone, with their data.
     """
     custom = asked.custom_type
-    rows = session.state.path()
+    every = session.state.path()
+    rows = every[-NODES_MAX:]
     limit = text_limit(session.state, rows, TEXTS_MAX)
     places = {session.state.id(row): row for row in rows}
     entries = (read(row) for row in rows)
@@ -149,7 +150,8 @@ def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
         for one in entries
         if custom is None or (one.type == "custom" and one.custom_type == custom)
     ]
-    cut = {} if limit == TEXT_MAX else {"textMax": limit}
+    cut: dict[str, Any] = {} if limit == TEXT_MAX else {"textMax": limit}
+    cut |= {"truncated": True} if len(rows) < len(every) else {}
     return _head(session) | {"entries": listed} | cut | _unread(session.state, rows)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -75,6 +76,10 @@ def append(path: Path, *lines: dict[str, Any]) -> None:
             file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 
+# No two alike, however many: of random ones of this length two in 40,000 are, often enough.
+entry_ids = (f"{number * 2_654_435_761 % 2**32:08x}" for number in itertools.count(1))
+
+
 class Session:
     def __init__(
         self, folder: Path, cwd: str = "/w", session_id: str | None = None, **header: Any
@@ -87,7 +92,7 @@ class Session:
         append(self.path, known | header)
 
     def entry(self, kind: str, **fields: Any) -> str:
-        entry = {"type": kind, "id": uuid.uuid4().hex[:8], "parentId": self.last}
+        entry = {"type": kind, "id": next(entry_ids), "parentId": self.last}
         append(self.path, {**entry, "timestamp": iso(), **fields})
         self.last = str(entry["id"])
         return self.last
