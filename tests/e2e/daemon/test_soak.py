@@ -87,6 +87,9 @@ def _size(path: Path) -> int:
         return 0
 
 
+SWING = 40 * MB  # by which memory differs between two moments of the same traffic
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
 def test_an_hour_of_work_leaves_nothing_behind(world: World) -> None:
     """V12, W9, M22: memory, descriptors, threads, children, logs and caches level; then at rest."""
@@ -142,7 +145,7 @@ def _level(samples: list[Sample]) -> None:
     events = middle(lambda one: one.events, last) - middle(lambda one: one.events, first)
     print(f"\n{samples[-1].events} events; RSS {first[0].rss / MB:.1f} to {last[-1].rss / MB:.1f}")
     print(f"MB, {grown / events * 1000 / MB:+.2f} MB in 1,000 events; {last[-1]}")
-    assert grown / events * 1000 < GROWTH
+    assert grown < SWING + GROWTH * events / 1000
     for name, of, room in (
         ("descriptors", lambda one: one.descriptors, 6),
         ("threads", lambda one: one.threads, 2),
