@@ -3,7 +3,8 @@
 Sixty sessions of four agents are worked at (`traffic`), and what is stored of them stays level, so
 whatever grows is a leak. Memory settles within some thousand events: pages and words that SQLite
 keeps, states of sessions that are awake, and what the allocator does not give back. After that it
-may grow by so little that one text of a session, kept at each tenth event, would be found out.
+may grow by GROWTH and once by SWING: a run of a minute shows a large leak only, a long one by hand
+(below) a small one, too.
 
 `INDEXERD_SOAK_SECONDS` makes it longer, for a run by hand; `-s` shows the figures.
 """
