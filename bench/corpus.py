@@ -167,7 +167,7 @@ class Writer(dict[bytes, bytes]):
             self[key] = value  # the same in all lines of an event
         return value
 
-    def value(self, name: str) -> bytes | str | int:  # noqa: C901, PLR0911 - a table, as it were
+    def value(self, name: str) -> bytes | str | int:  # noqa: PLR0911 - a table, as it were
         draw = self.draw
         match name:
             case "at":

@@ -179,7 +179,7 @@ def _entry(_: Any, level: str, facts: EventDict) -> tuple[tuple[dict[str, Any]],
     return ((entry | _traced(error) if error else entry),), {}
 
 
-def _bounded(value: Any, depth: int = 2) -> Any:  # noqa: PLR0911 - one for each type
+def _bounded(value: Any, depth: int = 2) -> Any:
     match value:
         case None | bool():
             return value

@@ -56,13 +56,13 @@ class Library(Protocol):
     """All that is known of sessions, as the daemon keeps it; for the reader's thread."""
 
     @property
-    def files(self) -> SessionFiles: ...  # noqa: D102 - fields
+    def files(self) -> SessionFiles: ...
     @property
-    def texts(self) -> Texts: ...  # noqa: D102
+    def texts(self) -> Texts: ...
     @property
-    def metas(self) -> MetaCache: ...  # noqa: D102
+    def metas(self) -> MetaCache: ...
     @property
-    def store(self) -> StateStore: ...  # noqa: D102
+    def store(self) -> StateStore: ...
 
     def meta_dir(self, info: SessionInfo) -> str:
         """Where a session's meta file belongs."""

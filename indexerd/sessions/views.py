@@ -39,11 +39,11 @@ class Session(Protocol):
     """A session as it was when somebody asked, seen from the leaf asked for."""
 
     @property
-    def info(self) -> SessionInfo: ...  # noqa: D102
+    def info(self) -> SessionInfo: ...
     @property
-    def state(self) -> SessionState: ...  # noqa: D102
+    def state(self) -> SessionState: ...
     @property
-    def labels(self) -> dict[str, str]: ...  # noqa: D102 - of its entries, by their ids
+    def labels(self) -> dict[str, str]: ...
 
 
 def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:

@@ -164,7 +164,7 @@ def _of_hook(held: dict[str, Any]) -> Iterator[str]:
         yield f"<system-reminder>\n{text}\n</system-reminder>"
 
 
-def _hook_texts(held: dict[str, Any], name: str) -> Iterator[str]:  # noqa: C901 - one kind each
+def _hook_texts(held: dict[str, Any], name: str) -> Iterator[str]:
     content = held.get("content")
     match held.get("type"):
         case "hook_additional_context":

@@ -357,7 +357,7 @@ class _Scanner:
 
     # -- events ------------------------------------------------------------------------------
 
-    def _event(self, event: Item) -> None:  # noqa: C901 - one kind each
+    def _event(self, event: Item) -> None:
         match event.type:
             case "item_completed":
                 self._completed(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import sys
 from collections import Counter
@@ -140,8 +141,10 @@ def test_the_state_directory_goes(world: World) -> None:
     session = world.session(turns=5)
     with world.daemon() as process:
         world.wait_meta(session.id)
+        process.send_signal(signal.SIGSTOP)  # it must not look between the two
         until(lambda: gone(world.state), "the directory to go")
         world.state.write_text("in the way")
+        process.send_signal(signal.SIGCONT)
         until(lambda: "gone" in problems(world).get("state_unwritable", ""), "the problem")
         assert process.poll() is None
         world.state.unlink()
