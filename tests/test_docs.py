@@ -216,6 +216,7 @@ def test_every_problem_of_status_has_a_way_out() -> None:
     codes = set(re.findall(r'yield "([a-z_]+)", ', SOURCES["indexerd/daemon/health.py"]))
     for module in ("web_supervisor", "daemon", "process"):
         codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES[f"indexerd/daemon/{module}.py"]))
+    codes |= set(re.findall(r'found\["([a-z_]+)"\] = ', SOURCES["indexerd/models/budget.py"]))
     codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES["indexerd/sources/watch.py"]))
     text = DOCS["OPERATIONS.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
     assert codes == set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
