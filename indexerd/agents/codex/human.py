@@ -36,6 +36,10 @@ _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
 _CWD = re.compile(
     r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
 )
+_TASK = re.compile(
+    r"Message Type: NEW_TASK\s+(?:Task name: (\S{1,1000})\s+)?(?:Sender: .{0,1000}\n)?Payload:(.*)",
+    re.DOTALL,
+)
 _WRAPS_MAX = 32  # pieces of context taken off one block
 
 
@@ -80,6 +84,13 @@ def said_by_event(event: Fields) -> str:
         return said_in(as_blocks(event["content"])).text
     words = said_in(as_blocks(string(event.get("message")))).text
     return words or (_PICTURE if event.get("images") or event.get("local_images") else "")
+
+
+def task_in(texts: list[str]) -> tuple[str, str]:
+    """The task that an agent's message gives to another, and its name; it may be sealed."""
+    found = _TASK.match("".join(texts))
+    name = string(found[1]).rpartition("/")[2] if found else ""
+    return (found[2].strip() if found else "", name)
 
 
 def is_tagged(text: str) -> bool:

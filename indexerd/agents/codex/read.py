@@ -24,7 +24,7 @@ from urllib.parse import unquote
 
 from msgspec import Raw
 
-from indexerd.agents.codex.human import said_by_event, said_in, summary_of
+from indexerd.agents.codex.human import said_by_event, said_in, summary_of, task_in
 from indexerd.agents.codex.lines import Fields, images_in, name_of, texts_of
 from indexerd.agents.json_lines import as_blocks, as_dict, as_list, parse, parse_object, string
 from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
@@ -206,7 +206,11 @@ def _user(event: Fields) -> Fields:
 
 
 def _inter_agent(payload: Fields) -> Fields:
-    return {"kind": Kind.CUSTOM, "texts": tuple(texts_of(as_blocks(payload.get("content"))))}
+    texts = texts_of(as_blocks(payload.get("content")))
+    task, _ = task_in(texts)
+    if not task:
+        return {"kind": Kind.CUSTOM, "texts": tuple(texts)}
+    return {"kind": Kind.USER, "role": "user"} | _said(task, tuple(texts))
 
 
 _LINES = {

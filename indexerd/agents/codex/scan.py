@@ -246,8 +246,8 @@ class _Scanner:
             late = memory.tasks and not memory.open  # then it opens no turn again
             came = _TOOL_FAILED if failed(item.output) else Kind.TOOL
             self._add(Kind.CALL if late else came, item.id)
-        elif kind == "agent_message":  # another agent said it
-            self._add(Kind.CUSTOM, item.id)
+        elif kind == "agent_message":
+            self._agents_item(item)
         elif kind == "reasoning" and bytes(item.summary).strip() not in (b"", b"[]", b"null"):
             self._add(Kind.OTHER, item.id)  # what the model let be seen of its thoughts
 
@@ -302,6 +302,15 @@ class _Scanner:
             self._counts(row, like, said.text)
         elif not (again or memory.told or human.is_tagged(said.text)):
             memory.doubted = (row, like, preview(said.text))
+
+    def _agents_item(self, item: Item) -> None:
+        """Take in a message of another agent; the task that it gives is what was asked here."""
+        task, name = human.task_in(lines.texts_of(self._content()))
+        if (task or name) and self._asks() == _PROGRAM:
+            row = self._add(_PROGRAM, item.id)
+            self._counts(row, likeness(task), task or name)
+        else:
+            self._add(Kind.CUSTOM, item.id)
 
     def _answered(self) -> None:
         """The model answers: it was asked, even where no event tells of it."""

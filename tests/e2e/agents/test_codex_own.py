@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from tests.e2e.agents.codex_rollouts import Rollout
+from tests.e2e.agents.codex_rollouts import Rollout, made_at
 from tests.e2e.world import REAL, World
 
 
@@ -118,6 +118,30 @@ def test_a_sub_agents_first_prompt_is_the_users_and_its_name(bare_world: World) 
     assert (row["name"], row["nameSource"], row["firstUserMessage"]) == named
     assert (row["userMessageCount"], row["subagent"]) == (0, True)
     assert ("user", "Review the lexer.") in [(one["role"], one["text"]) for one in shown]
+
+
+def test_a_task_that_an_agent_gave_in_a_message_of_its_own_is_a_prompt_too(
+    bare_world: World,
+) -> None:
+    """S3.18: newer parents do not use the user's role; the task may be sealed, its name is not."""
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": made_at(0, 1), "depth": 1}}}
+    helpers = []
+    for number, task in enumerate(("Review the lexer.\nAnd its tests.", ""), 2):
+        helper = Rollout(number, 50, source=spawn)
+        words = "Message Type: NEW_TASK\nTask name: /root/lexer_review\nSender: /root\nPayload:\n"
+        content = [{"type": "input_text", "text": words + task}]
+        if not task:
+            content.append({"type": "encrypted_content", "encrypted_content": "gAAAAABq"})
+        known = {"type": "agent_message", "author": "/root", "recipient": "/root/lexer_review"}
+        helper.add("response_item", known | {"content": content})
+        helper.answers()
+        helper.write(bare_world.root / "home")
+        helpers.append(helper)
+    plain, sealed = rows(bare_world, *helpers)
+    shown = bare_world.run("path", helpers[0].id, "--json")["entries"][0]
+    assert (plain["name"], sealed["name"]) == ("Review the lexer. And its tests.", "lexer_review")
+    assert [one["userMessageCount"] for one in (plain, sealed)] == [0, 0]
+    assert (shown["role"], shown["text"]) == ("user", "Review the lexer.\nAnd its tests.")
 
 
 def test_prompts_that_only_items_tell_of_count(bare_world: World) -> None:
