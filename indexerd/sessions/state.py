@@ -173,11 +173,13 @@ class SessionState(Tree):
     # -- copies --------------------------------------------------------------------------
 
     def still(self, leaf: int | None = None) -> SessionState:
-        """A copy that stays as it is while the session goes on, seen from a leaf of choice."""
+        """A copy that stays as it is while the session goes on, seen from a leaf of choice.
+
+        What finds rows by their ids is made anew in the copy, if it is asked for one.
+        """
         still = replace(self, leaf=self.leaf if leaf is None else leaf)
         for name in self.__struct_fields__:
             held: Any = getattr(self, name)
             if isinstance(held, list | dict | array | bytearray):
                 setattr(still, name, copy(held))
-        still.__dict__["index"] = dict(self.index)
         return still

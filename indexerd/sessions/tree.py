@@ -15,6 +15,7 @@ itself, a circle that no root leads to stands at the end, opened at its first en
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cmp_to_key
@@ -133,7 +134,7 @@ def outline(state: SessionState, date: Date) -> Iterator[Place]:
     open_rows: set[int] = set()  # above the place that is shown, where parents may run in a circle
     length, enough = 0, 2 * len(state)  # from this length on, repeats are shown alone
     circles = [row for one in state.cycles() if (row := state.row(one)) is not None]
-    stack = [Place(row, ROOT, 0) for row in reversed(below.get(ROOT, ()))]
+    stack = [Place(row, ROOT, 0) for row in reversed(below(ROOT))]
     while stack or circles:
         if not stack:
             row = circles.pop(0)
@@ -155,21 +156,33 @@ def outline(state: SessionState, date: Date) -> Iterator[Place]:
         if not state.orderly:
             stack.append(Place(~row, ROOT, 0))
             open_rows.add(row)
-        rows = below.get(row, ())
-        stack.extend(Place(one, row, place.depth + 1) for one in reversed(rows))
+        stack.extend(Place(one, row, place.depth + 1) for one in reversed(below(row)))
 
 
-def _below(state: SessionState, date: Date) -> dict[int, list[int]]:
-    """Each row's children; those of ROOT are the roots."""
-    below: dict[int, list[int]] = {}
-    for line, entry_id in enumerate(state.ids):
-        row = state.index.get(entry_id, line)  # the line that counts, where an id repeats
+def _below(state: SessionState, date: Date) -> Callable[[int], list[int]]:
+    """What gives a row's children; those of ROOT are the roots.
+
+    Kept are two numbers a line, of the first line below it and the next beside it: a list a row
+    would take ten times as much.
+    """
+    count, ids = len(state), state.ids
+    index = state.index if state.repeats else {}  # of each id the line that counts
+    first, following = array("i", [ROOT]) * (count + 1), array("i", [ROOT]) * count
+    for line in reversed(range(count)):
         above = state.parent(line)
-        below.setdefault(ROOT if above == row else above, []).append(row)
-    for above, rows in below.items():
+        above = ROOT if above == index.get(ids[line], line) else above  # the last of `first`
+        following[line], first[above] = first[above], line
+
+    def children(above: int) -> list[int]:
+        rows, line = [], first[above]
+        while line != ROOT:
+            rows.append(index.get(ids[line], line))
+            line = following[line]
         if above != ROOT and len(rows) > 1:
             sort_by_date(rows, date)
-    return below
+        return rows
+
+    return children
 
 
 def sort_by_date(rows: list[int], date: Date) -> None:
@@ -209,7 +222,9 @@ def nodes(
     `mode` is one of FILTERS; of the words of `search` all must be found in a node.
     `depth` counts the ancestors that are shown; `parentId` is the real parent, shown or not.
     """
-    path, tokens = set(state.path()), (search or "").lower().split()
+    path, tokens = bytearray(len(state)), (search or "").lower().split()
+    for row in state.up(state.leaf):
+        path[row] = True
     depths: list[int] = []  # by real depth: shown ancestors of a node below
     for row, above, depth in outline(state, lambda row: iso_ms(sketched(row).timestamp)):
         entry_id, one = state.id(row), sketched(row)
@@ -231,7 +246,7 @@ def nodes(
             "label": label,
             "text": one.text,
             "timestamp": one.timestamp,
-            "active": row in path,
+            "active": bool(path[row]),
             "display": None if one.display else False,
         }
         yield {key: value for key, value in node.items() if value is not None or key == "parentId"}

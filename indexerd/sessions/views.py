@@ -72,7 +72,8 @@ def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
 
     found = nodes(state, sketched, session.labels, asked.filter or "all", asked.search)
     listed = list(islice(found, NODES_MAX))
-    answer = _head(session) | {"nodes": listed} | _unread(state, state.lines())
+    unread = _unread(state, state.lines()) if 0 in state.lengths else {}
+    answer = _head(session) | {"nodes": listed} | unread
     if next(found, None) is not None:
         answer["truncated"] = True
     circle = state.cycles()

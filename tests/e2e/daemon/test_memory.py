@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from indexerd.client import Client
 from indexerd.errors import ContextTooLargeError, SessionEmptyError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, append, entry_ids, until, wait
 
 pytestmark = [
     pytest.mark.faults,
@@ -158,3 +159,19 @@ def test_a_context_of_very_many_entries_takes_no_more(world: World) -> None:
     with measured(world, "pi", 9_000, "a few words") as at:
         at.end(MANY_BACK_MB)
         assert at.refused == {"compact", "context", "stats"}  # of `context` the serialized one
+
+
+def test_a_tree_of_very_many_entries_takes_no_more(world: World) -> None:
+    """F8: what a tree keeps of each of 160,000 entries is little, and no more than is shown."""
+    world.configure("[digest]\nenabled = false\n")
+    small, large = world.session(3), world.session(1)
+    known = {"type": "message", "message": {"role": "assistant", "content": "Looked at it."}}
+    ids = [str(large.last), *(next(entry_ids) for _ in range(160_000))]
+    append(large.path, *({**known, "id": one, "parentId": up} for up, one in pairwise(ids)))
+    with world.daemon() as process:
+        wait(world, large.id, leafId=ids[-1])
+        ask(world, small.id, "tree", {})
+        memory = Memory(process.pid)
+        before = memory.now()
+        assert memory.most_of(partial(ask, world, large.id, "tree", {})) < MORE_MB
+        until(lambda: memory.now() < before + BACK_MB, "giving it back", patience=60)
