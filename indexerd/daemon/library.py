@@ -110,12 +110,12 @@ class Library:
         self.discovery.named((one.agent, one.session_id, one.agent_title) for one in infos)
         for info in infos:
             self._rows.parents.put(info.session_id, info)
-        new = self.index.open()
+        self.index.open()
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
-        if new or not self.store.count():
+        if not self.store.count():
             self._show({info.session_id for info in infos} | set(self.metas.ids()))
-        self._show(self.store.unindexed())
+        self._show(self.index.behind)
         self.store.renamed += 1  # rows were stored, and nobody was told
         self.texts.resume(self._newest_infos())
         self.changed += 1
@@ -183,7 +183,6 @@ class Library:
                 for one in self.files.owners.infos()
                 if one.since != self.metas.since(one.session_id)
             )
-        self.texts.again()
         self.reconsider()
         self._mark(self.discovery.retitled())
         wanted = set(self.files.differing(result.files))

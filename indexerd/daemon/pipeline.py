@@ -304,12 +304,10 @@ class Pipeline:
 
     async def _commit_words(self, began: float) -> None:
         """Have what was read be found, while the reader's thread does other work."""
-        texts, index, pause = self.library.texts, self.library.index, RETRY_SECONDS
+        pause = RETRY_SECONDS
         try:
-            await self.reader(texts.begin_commit)
-            await asyncio.to_thread(index.flush)
-            await self.reader(texts.end_commit)
-            self._words_due = self._words_due or texts.due
+            await asyncio.to_thread(self.library.index.commit)
+            self._words_due = self._words_due or self.library.texts.due
             self._words_trouble, pause = "", min(GATHER * (monotonic() - began), GATHER_MAX)
         except StateError as bad:
             self._note_trouble(bad)

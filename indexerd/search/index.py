@@ -1,29 +1,22 @@
 """The text index: what is searched, in one tantivy directory that may be deleted at any time.
 
-A document is a session's own texts (names, tags, description, summary, files, directory) or one
-message. What is stored is the text as it was said; what is indexed is its folded form
-(`query.indexable`). The store says which directory below `search/` is the index, so that another
-one takes its place in one transaction, and how far the index has come with each session: that is
-written after a commit, and the first time that a process adds to a session, what a crash left
-behind that place is dropped. One thread writes; any thread searches what was last committed.
+A document is a session's own texts ("about": names, tags, summary, files …), one message, or a
+mark of how far the messages of a session were read. All three come with the same commit, so a
+crash leaves the index as of its last commit, and it says itself what it lacks. What is stored is
+the text as it was said; what is indexed is its folded form (`query.indexable`).
 
-Deleting from tantivy leaves the words in its files. Where they must go (a purge, patterns of
-secrets), `rebuild` copies what stays into a new directory, and the old one is deleted. Every file
-of tantivy's ends with a checksum and never changes: each start compares them. An index that is
-damaged, or raises anything but trouble of its place, is deleted and made anew.
+Deleting from tantivy leaves the words in its files. Where they must go (a purge, new patterns of
+secrets), `rebuild` copies what stays into a new directory; the store says which one counts. One
+thread writes, any thread may commit, and any thread searches what was last committed.
 """
 
 from __future__ import annotations
 
 import errno
-import json
-import mmap
 import os
 import re
 import shutil
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from traceback import clear_frames
@@ -38,21 +31,16 @@ from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.search.names import known, without_references
 from indexerd.search.query import indexable, storable
-from indexerd.store.integrity import named
 from indexerd.store.store import Named, StateStore, hashed
 
-VERSION = 2  # of the schema, and of what is indexed of a text
+VERSION = 3  # of the schema, and of what is indexed of a text
 TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
-_SWEEPS = 5  # times that an old directory is deleted
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
 _WORD_MAX = 100  # bytes
-_SESSION_MAX = 1_000_000  # messages of one session that are copied
-# What tantivy raises for trouble of its place; a writer is killed by what its thread met.
-_OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was (killed)")
-_FOOTER = 8  # bytes: the length of a file's footer, and a number that ends all of them
+# What tantivy raises for a full disk and the like; a writer is killed by what its thread met.
+_OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was killed")
 
 _T = TypeVar("_T")
-Redact = Callable[[str], str]
 
 
 class Message(NamedTuple):
@@ -77,12 +65,12 @@ class About(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_texts = msgspec.msgpack.Decoder(About).decode
+_about = msgspec.msgpack.Decoder(About).decode
 _message = msgspec.msgpack.Decoder(Message).decode
 
 
 class TextIndex:
-    """Texts in, by the thread that writes; out, what finds them."""
+    """The documents of all sessions."""
 
     def __init__(
         self,
@@ -98,204 +86,172 @@ class TextIndex:
         self._directory = directory
         self._report = report
         self._readonly = readonly
-        self._name = ""
-        self._lock = Lock()  # of the writer, which refuses two calls at a time
+        self._lock = Lock()  # of the writer, and of what it has not committed
         self.close()
-
-    # -- opening, damage and closing -----------------------------------------------------
 
     def close(self) -> None:
         """Let go of it; what was not committed is lost."""
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
-        self._hashes: dict[str, bytes] = {}  # not committed yet
-        self._marks: dict[str, str | None] = {}  # likewise
-        self._flushing = (self._hashes, self._marks)  # of the commit under way
-        self._failure: StateError | None = None  # of its flush
-        self._dirty = False
-        self._fresh = False  # begun by this process
-        self._added: set[tuple[str, str]] = set()  # (session, kind) that this process added to
-        self._rebuilding: Iterator[bool] | None = None
-        self._changed: set[str] | None = None  # sessions, while all are copied
+        self._abouts: dict[str, About] = {}  # which the next commit brings in
+        self._marks: dict[str, bytes | None] = {}  # of sessions whose documents are not committed
+        self._copying: Iterator[bool] | None = None
+        self.behind: set[str] = set()  # sessions whose own texts it lacks, or has older ones of
+        self.lost: set[str] = set()  # sessions whose messages a failed commit lost
 
-    def open(self) -> bool:
-        """Open the index that the store names, or begin one; whether it is a new one."""
+    def open(self) -> None:
+        """Open the index that the store names, or begin one."""
         name = self.store.noted("index", "name", bytes.decode) or ""
         found = name.startswith(f"{VERSION}-") and (self._directory / name / "meta.json").is_file()
         if self._readonly:
             self._index = self._make(name) if found else None
-            return False
-        if self._index is not None and not self.damaged:
-            return False
-        self.close()
-        if found and not self.damaged:
-            try:
-                self._guarded(lambda: verify(self._directory / name))
-                self._index = self._guarded(lambda: self._make(name))
-            except DamagedError:
-                found = False
-        if new := not found or self.damaged:
+            return
+        try:
+            self._index = self._guarded(lambda: self._make(name)) if found else None
+        except DamagedError:
+            self.damaged = False
+        if self._index is None:
             name = _fresh_name()
             self._index = self._guarded(lambda: self._make(name))
-            self.store.begin_index(name)
-        self._name, self._fresh, self.damaged = name, new, False
-        self._sweep()
-        return new
+            self.store.note("index", "name", name.encode())
+        self._sweep(name)
+        have = self.signs("about")
+        hashes = self.store.text_hashes()
+        self.behind = {one for one, sign in hashes.items() if have.get(number(one)) != sign}
 
     def _make(self, name: str) -> tantivy.Index:
         """Open an index, or begin it."""
         path = self._directory / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         index = tantivy.Index(SCHEMA, path=str(path))  # as it is, if it is there
-        index.register_tokenizer("words", _tokenizer())
+        words = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+        index.register_tokenizer(
+            "words", words.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
+        )
         index.reload()
         return index
 
-    def _sweep(self) -> None:
+    def _sweep(self, name: str) -> None:
         """Delete whatever else is in the directory."""
         for one in self._directory.iterdir():
-            for _ in range(_SWEEPS):  # a file may be made in it while it is deleted
-                if one.name != self._name and one.exists():
-                    shutil.rmtree(one, ignore_errors=True)
+            if one.name != name:
+                shutil.rmtree(one, ignore_errors=True)
 
     def _guarded(self, work: Callable[[], _T]) -> _T:
-        """Do something with tantivy; what it raises is trouble of the place, or damage."""
+        """Do something with tantivy; what it raises is a full disk or the like, or damage."""
         try:
             return work()
-        except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
-            raise
-        except OSError as bad:
-            raise WriteError(f"the index cannot be used now: {bad.strerror}") from bad
         except BaseException as bad:  # a panic of tantivy's is no Exception
-            if isinstance(bad, IndexerdError) and not isinstance(bad, DamagedError):
+            if isinstance(bad, IndexerdError | KeyboardInterrupt | SystemExit):
                 raise
             error = _OS_ERROR.search(str(bad))
-            code = error and (error[1] or error[2])
-            if error and code != str(errno.ENOENT):
-                self._lose()
+            code = int((error and (error[1] or error[2])) or 0)
+            if error and code != errno.ENOENT:
+                self._writer = None  # it takes nothing after a failure
+                self.lost |= self._marks.keys()
+                self._marks.clear()
                 clear_frames(bad.__traceback__)  # whoever keeps the error must not keep the writer
-                why = "a write failed" if error[3] else "another process writes to it"
-                why = os.strerror(int(code)) if code else why
+                why = os.strerror(code) if code else "a write failed, or another process writes"
                 raise WriteError(f"the index cannot be used now: {why}") from bad
             if not self.damaged:
                 self.damaged = True
-                self._report(self._directory, named(bad))
+                self._report(self._directory, type(bad).__name__)
             raise DamagedError("the index is damaged", hint="the daemon rebuilds it") from bad
 
-    # -- writing: one thread -------------------------------------------------------------
+    # -- writing ---------------------------------------------------------------------------
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], str, tuple[str, ...]]]) -> None:
         """Take over rows, with their summaries and all names that they answer to."""
-        with self.store.batch():
-            items = {}
-            for row, summary, aliases in rows:
-                names = known(row, aliases)
-                items[replace_surrogates(names.session_id)] = (
-                    row,
-                    names,
-                    _texts_of(row, names, summary),
-                )
-            given = ((row, names, _hash(texts)) for row, names, texts in items.values())
-            for session_id in self.store.put(given):
-                texts = items[session_id][2]
-                if self._hashes.get(session_id) != (held := _hash(texts)):
-                    if not self._is_first(session_id, "about") or not self._fresh:
-                        self._delete(session_id, "about")
-                    self._add(session_id, _about_document(session_id, texts))
-                    self._hashes[session_id] = held
+        items = {}
+        for row, summary, aliases in rows:
+            names = known(row, aliases)
+            texts = _texts_of(row, names, summary)
+            items[replace_surrogates(names.session_id)] = row, names, texts
+        changed = self.store.put((row, names, _sign(texts)) for row, names, texts in items.values())
+        with self._lock:
+            for session_id in {*changed, *(self.behind & items.keys())}:
+                self._abouts[session_id] = items[session_id][2]
+            self.behind -= items.keys()
 
     def add_messages(
-        self, session_id: str, since: int, items: Sequence[Message], mark: str | None
-    ) -> bool:
-        """Add messages behind row `since`; `mark` says how far the session was read then.
+        self, session_id: str, items: Sequence[Message], mark: bytes, sign: int, *, anew: bool
+    ) -> None:
+        """Add messages, in place of all there are with `anew`; `mark` says how far they were read.
 
-        False where it says nothing new: then nothing is left to commit (after a dry run).
+        `sign` is what `signs` says of the session afterwards.
         """
-        if not items and mark is not None and mark == self.mark(session_id):
-            return False
-        if self._is_first(session_id, "message") and not self._fresh:
-            self._delete(session_id, "message", since)  # what a crash left unaccounted for
-        for one in items:
-            if one.text.strip():
-                self._add(session_id, _message_document(session_id, one))
-        self._marks[session_id] = mark
-        return True
+        if not items and not anew and mark == self.mark(session_id):
+            return  # nothing is left to commit after a dry run
+        mark_document = _document(session_id, "mark", mark, sign)
 
-    def drop_messages(self, session_id: str) -> None:
-        """Drop a session's messages."""
-        self._delete(session_id, "message")
-        self._is_first(session_id, "message")
-        self._marks[session_id] = None
+        def work() -> None:
+            writer = self._ready()
+            writer.delete_documents_by_query(_of(session_id, "mark"))
+            if anew:
+                writer.delete_documents_by_query(_of(session_id, "message"))
+            for one in items:
+                if one.text.strip():
+                    writer.add_document(_message_document(session_id, one))
+            writer.add_document(mark_document)
+
+        with self._lock:
+            self._marks[session_id] = mark
+            self._guarded(work)
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session; `wholly`: its words are to be wiped, too, which `rebuild` does."""
-        with self.store.batch():
-            if self.store.forget(session_id) and wholly:
-                self.owe_rebuild()
-            self._delete(session_id)
-        self._hashes.pop(session_id, None)
-        self._marks.pop(session_id, None)
+        if self.store.forget(session_id) and (wholly or self.rebuilding):
+            self.owe_rebuild()
+        with self._lock:
+            self._abouts.pop(session_id, None)
+            self._marks[session_id] = None
+            self._guarded(lambda: self._ready().delete_documents_by_query(_of(session_id)))
 
-    def mark(self, session_id: str) -> str | None:
+    def mark(self, session_id: str) -> bytes | None:
         """Say how far a session was read; what is not committed counts."""
-        for marks in (self._marks, self._flushing[1]):
-            if session_id in marks:
-                return marks[session_id]
-        return self.store.mark(session_id)
+        if (mark := self._marks.get(session_id, b"")) != b"":
+            return mark
+        found = self._stored(_of(session_id, "mark"), 1)
+        return _bytes(found[0]) if found else None
+
+    def signs(self, kind: str) -> dict[int, int]:
+        """Give the sign of every session's document of a kind, by the session's `number`."""
+
+        def ask(searcher: Searcher) -> dict[int, int]:
+            query = Query.const_score_query(term("kind", kind), 0.0)
+            hits = searcher.search(query, max(1, searcher.num_docs), count=False).hits
+            places = [at for _, at in hits]
+            owners, signs = (searcher.fast_field_values(one, places) for one in ("owner", "sign"))
+            return dict(zip(owners, signs, strict=True))  # type: ignore[arg-type]  # integers
+
+        return self.ask(ask)
+
+    @property
+    def uncommitted(self) -> KeysView[str]:
+        """Sessions whose messages are not all found yet."""
+        return self._marks.keys()
 
     @property
     def pending(self) -> bool:
         """Whether something was added that is not found yet."""
-        return bool(self._marks or self._hashes or self._dirty)
+        return bool(self._abouts or self._marks)
 
     def commit(self) -> None:
-        """Have all be found that was added."""
-        self.begin_commit()
-        self.flush()
-        self.end_commit()
-
-    def begin_commit(self) -> None:
-        """Begin the first of three steps, of which the second may be another thread's."""
-        hashes, marks = self._flushing
-        self._flushing = (hashes | self._hashes, marks | self._marks)
-        self._hashes, self._marks = {}, {}
-
-    def flush(self) -> None:
-        """Bring to the disk what was added; some 20 ms, in which nobody else needs to wait."""
+        """Have all be found that was added; some 20 ms. After a rebuild, while there is one."""
 
         def work() -> None:
-            self._ready().commit()
-            _sync(self._directory / self._name)  # before the store says so
+            writer = self._ready()
+            for session_id, texts in self._abouts.items():
+                writer.delete_documents_by_query(_of(session_id, "about"))
+                writer.add_document(_about_document(session_id, texts))
+            writer.commit()
             self._opened().reload()
 
         with self._lock:
-            if self._dirty:
-                self._dirty = False
-                try:
-                    self._guarded(work)
-                except StateError as bad:
-                    self._failure = bad
-
-    def end_commit(self) -> None:
-        """Have the store say what is found; StateError where flushing failed, and all is lost."""
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            self._lose()
-            raise failure
-        hashes, marks = self._flushing
-        self.store.indexed(hashes, marks)
-        self._flushing = ({}, {})
-
-    def _lose(self) -> None:
-        """Drop the writer, with all that was not committed: it takes nothing after a failure."""
-        self._writer = None
-        self._hashes, self._marks, self._flushing = {}, {}, ({}, {})
-
-    def _is_first(self, session_id: str, kind: str) -> bool:
-        """Note that documents are added; say whether this process does so for the first time."""
-        known = (session_id, kind) in self._added
-        self._added.add((session_id, kind))
-        return not known
+            if self.pending and not self.rebuilding:
+                self._guarded(work)
+                self._abouts.clear()
+                self._marks.clear()
 
     def _opened(self) -> tantivy.Index:
         if self._index is None or (self.damaged and not self._readonly):
@@ -307,22 +263,7 @@ class TextIndex:
             self._writer = self._opened().writer(_HEAP, 1)
         return self._writer
 
-    def _delete(self, session_id: str, kind: str | None = None, row: int | None = None) -> None:
-        self._change(
-            session_id, lambda to: to.delete_documents_by_query(_of(session_id, kind, row))
-        )
-
-    def _add(self, session_id: str, document: Document) -> None:
-        self._change(session_id, lambda to: to.add_document(document))
-
-    def _change(self, session_id: str, work: Callable[[tantivy.IndexWriter], object]) -> None:
-        with self._lock:
-            self._dirty = True
-            if self._changed is not None:
-                self._changed.add(session_id)
-            self._guarded(lambda: work(self._ready()))
-
-    # -- wiping: what stays is copied ----------------------------------------------------
+    # -- wiping: what stays is copied ------------------------------------------------------
 
     @property
     def owes_rebuild(self) -> bool:
@@ -333,67 +274,61 @@ class TextIndex:
         """Note that the index is to be rebuilt, whatever becomes of this process."""
         self.store.note("index", "rebuild", b"")
 
-    def rebuild(self, redact: Redact = str) -> bool:
+    @property
+    def rebuilding(self) -> bool:
+        """Whether a rebuild is under way: then no messages may be added."""
+        return self._copying is not None
+
+    def rebuild(self, redact: Callable[[str], str] = str) -> bool:
         """Copy what stays into a new index, a session at a time; whether there is more to do.
 
         `redact` changes the texts of messages.
         """
-        self._rebuilding = self._rebuilding or self._rebuilt(redact)
+        if self._copying is None:
+            self.commit()
+            self._copying = self._copied(redact)
         more = False
         try:
-            more = next(self._rebuilding)
+            more = next(self._copying, False)
         finally:
             if not more:
-                self._rebuilding = self._changed = None
+                self._copying = None
         return more or self.owes_rebuild
 
-    def _rebuilt(self, redact: Redact) -> Iterator[bool]:
-        self.commit()
-        self.store.note("index", "rebuild", b"begun")  # what is dropped from now on is owed anew
+    def _copied(self, redact: Callable[[str], str]) -> Iterator[bool]:
+        self.store.note("index", "rebuild", b"begun")
         name = _fresh_name()
         new = self._guarded(lambda: self._make(name))
         writer = new.writer(_HEAP, 1)
-        self._changed = set()
-        for session_id in self.store.mark_signs().keys() | set(self.store.ids()):
-            self._copy(session_id, writer, redact)
+        for session_id in self.store.ids():
+            for one in self._copies(session_id, redact):
+                writer.add_document(one)
             yield True
-        self.commit()
-        for session_id in self._changed:
-            writer.delete_documents_by_query(_of(session_id))
-            self._copy(session_id, writer, redact)
+            if self.store.noted("index", "rebuild") != b"begun":  # more is to go: once more
+                return
         self._guarded(writer.commit)
-        _sync(self._directory / name)
-        _sync(self._directory)
+        new.reload()
         with self.store.batch():
             self.store.note("index", "name", name.encode())
-            if self.store.noted("index", "rebuild") == b"begun":
-                self.store.note("index", "rebuild", None)
-        new.reload()
+            self.store.note("index", "rebuild", None)
         with self._lock:
-            old, self._index, self._writer, self._name = self._writer, new, writer, name
-            if old is not None:
-                old.wait_merging_threads()  # which write into the old directory
-            del old
-        self._sweep()
+            old, self._index, self._writer = self._writer, new, writer
+        if old is not None:
+            old.wait_merging_threads()  # which write into the old directory
+        self._sweep(name)
         self.store.fold()
-        yield False
 
-    def _copy(self, session_id: str, writer: tantivy.IndexWriter, redact: Redact) -> None:
-        def work(searcher: Searcher) -> None:
-            for _, at in searcher.search(
-                _of(session_id), max(1, searcher.num_docs), count=False
-            ).hits:
-                document = searcher.doc(at)
-                if document.get_first("row") is None:
-                    writer.add_document(_about_document(session_id, about_in(document)))
-                    continue
-                one = message_in(document)
-                if (text := redact(one.text)).strip():
-                    writer.add_document(_message_document(session_id, one._replace(text=text)))
+    def _copies(self, session_id: str, redact: Callable[[str], str]) -> Iterator[Document]:
+        for one in self._stored(_of(session_id, "about")):
+            yield _about_document(session_id, about_in(one))
+        for one in self._stored(_of(session_id, "mark")):
+            yield _document(session_id, "mark", _bytes(one), int(one.get_first("sign") or 0))
+        for one in self._stored(_of(session_id, "message")):
+            said = message_in(one)
+            if (text := redact(said.text)).strip():
+                yield _message_document(session_id, said._replace(text=text))
 
-        self.ask(work)
-
-    # -- reading: any thread -------------------------------------------------------------
+    # -- reading: any thread ---------------------------------------------------------------
 
     def ask(self, ask: Callable[[Searcher], _T]) -> _T:
         """Ask the index as it is at one moment."""
@@ -404,19 +339,21 @@ class TextIndex:
         """Whether there is an index."""
         return self._index is not None
 
+    def _stored(self, query: Query, most: int | None = None, **order: Any) -> list[Document]:
+        def ask(searcher: Searcher) -> list[Document]:
+            limit = most or max(1, searcher.num_docs)
+            hits = searcher.search(query, limit, count=False, **order).hits
+            return [searcher.doc(at) for _, at in hits]
+
+        return self.ask(ask)
+
     def messages(
-        self, session_id: str, most: int = _SESSION_MAX, *, last: bool = False
+        self, session_id: str, most: int | None = None, *, last: bool = False
     ) -> list[Message]:
         """Give messages of a session in its order: its first ones, or its `last`."""
         order = tantivy.Order.Desc if last else tantivy.Order.Asc
         query = _of(session_id, "message")
-
-        def ask(searcher: Searcher) -> list[Message]:
-            limit = min(most, max(1, searcher.num_docs))
-            found = searcher.search(query, limit, count=False, order_by_field="row", order=order)
-            return [message_in(searcher.doc(at)) for _, at in found.hits]
-
-        return self.ask(ask)
+        return [*map(message_in, self._stored(query, most, order_by_field="row", order=order))]
 
     def carry_on(self, pairs: Iterable[tuple[str, str]]) -> dict[str, bool | None]:
         """Say whether the child of each pair goes on where its parent ended; None: not known."""
@@ -437,28 +374,23 @@ class TextIndex:
         It has the entry's id with pi, Claude Code and Codex; with opencode its place and text.
         """
         own = _of(session_id, "message")
-
-        def ask(searcher: Searcher) -> bool:
-            copy = both(own, term("copy", copy_of(session_id, message)))
-            if searcher.search(copy, 1, count=False).hits:
-                return True
-            there = searcher.search(both(own, term("row", row)), 1, count=False).hits
-            held = [message_in(searcher.doc(at)) for _, at in there]
-            return [(one.role, one.text) for one in held] == [(message.role, message.text)]
-
-        return self.ask(ask)
+        if self._stored(both(own, term("copy", copy_of(session_id, message))), 1):
+            return True
+        there = map(message_in, self._stored(both(own, term("row", row)), 1))
+        return [(one.role, one.text) for one in there] == [(message.role, message.text)]
 
 
-# -- documents -------------------------------------------------------------------------------
+# -- documents -----------------------------------------------------------------------------
 
 
 def _schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("session", stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("kind", tokenizer_name="raw", index_option="basic")
-    builder.add_unsigned_field("owner", indexed=True, fast=True)
+    builder.add_unsigned_field("owner", fast=True)
+    builder.add_unsigned_field("sign", stored=True, fast=True)
     builder.add_unsigned_field("row", stored=True, indexed=True, fast=True)
-    builder.add_unsigned_field("copy", stored=True, indexed=True)
+    builder.add_unsigned_field("copy", indexed=True)
     builder.add_bytes_field("held", stored=True)
     for name in ("message", "id", *About.__struct_fields__):
         builder.add_text_field(name, tokenizer_name="words", index_option="position")
@@ -468,22 +400,18 @@ def _schema() -> tantivy.Schema:
 SCHEMA = _schema()
 
 
-def _tokenizer() -> tantivy.TextAnalyzer:
-    builder = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-    return builder.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
-
-
-def _document(session_id: str, kind: str, held: About | Message) -> Document:
-    document = Document()
+def _document(session_id: str, kind: str, held: bytes, sign: int = 0) -> Document:
+    document, session_id = Document(), replace_surrogates(session_id)
     document.add_text("session", session_id)
-    document.add_unsigned("owner", int.from_bytes(hashed(session_id, size=8)))
+    document.add_unsigned("owner", number(session_id))
     document.add_text("kind", kind)
-    document.add_bytes("held", _encode(held))
+    document.add_unsigned("sign", sign)
+    document.add_bytes("held", held)
     return document
 
 
 def _about_document(session_id: str, texts: About) -> Document:
-    document = _document(session_id, "about", texts)
+    document = _document(session_id, "about", _encode(texts), _sign(texts))
     document.add_text("id", indexable(session_id))
     for name in texts.__struct_fields__:
         text = getattr(texts, name)
@@ -492,34 +420,39 @@ def _about_document(session_id: str, texts: About) -> Document:
 
 
 def _message_document(session_id: str, message: Message) -> Document:
-    clean = (
-        replace_surrogates(message.entry),
-        replace_surrogates(message.role),
-        replace_surrogates(message.at),
-    )
-    held = Message(message.row, *clean, storable(message.text[:TEXT_MAX]))
+    entry, role, at = map(replace_surrogates, (message.entry, message.role, message.at))
+    text = storable(message.text[:TEXT_MAX])
+    held = _encode(Message(message.row, entry, role, at, text))
     document = _document(session_id, "message", held)
     document.add_unsigned("row", message.row)
     document.add_unsigned("copy", copy_of(session_id, message))
-    document.add_text("message", indexable(held.text))
+    document.add_text("message", indexable(text))
     return document
+
+
+def _bytes(document: Document) -> bytes:
+    return document.get_first("held")  # type: ignore[return-value]  # the schema says so
 
 
 def about_in(document: Document) -> About:
     """Give the texts of a session's document."""
-    return _texts(document.get_first("held"))  # type: ignore[arg-type]  # the schema says so
+    return _about(_bytes(document))
 
 
 def message_in(document: Document) -> Message:
     """Give the message of a document."""
-    return _message(document.get_first("held"))  # type: ignore[arg-type]  # as above
+    return _message(_bytes(document))
+
+
+def number(*texts: str) -> int:
+    """Give the same number for the same texts: 63 bits, as SQLite's integers have a sign."""
+    return int.from_bytes(hashed(*texts, size=8)) >> 1
 
 
 def copy_of(session_id: str, message: Message) -> int:
     """Give the same number for the same entry and text in any session."""
-    text = storable(message.text[:TEXT_MAX])
     entry = message.entry or f"{session_id}\0{message.row}"
-    return int.from_bytes(hashed(entry, text, size=8))
+    return number(entry, storable(message.text[:TEXT_MAX]))
 
 
 def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
@@ -538,11 +471,15 @@ def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
     return About(*(storable(one[:TEXT_MAX]) for one in texts))
 
 
-def _hash(texts: About) -> bytes:
-    return hashed(*msgspec.structs.astuple(texts))
+def _sign(texts: About) -> int:
+    return number(*msgspec.structs.astuple(texts))
 
 
-# -- queries ---------------------------------------------------------------------------------
+def _fresh_name() -> str:
+    return f"{VERSION}-{os.urandom(4).hex()}"
+
+
+# -- queries -------------------------------------------------------------------------------
 
 
 def term(field: str, value: str | int) -> Query:
@@ -560,56 +497,7 @@ def either(queries: Iterable[Query]) -> Query:
     return Query.boolean_query([(tantivy.Occur.Should, one) for one in queries])
 
 
-def _of(session_id: str, kind: str | None = None, row: int | None = None) -> Query:
-    """Ask for a session's documents, or those of a kind; of messages those at `row` and behind."""
-    own = [term("session", replace_surrogates(session_id))]
-    if kind is not None:
-        own.append(term("kind", kind))
-    if row is not None:
-        own.append(Query.range_query(SCHEMA, "row", tantivy.FieldType.Unsigned, row, None))
-    return both(*own)
-
-
-# -- files -----------------------------------------------------------------------------------
-
-
-def _sync(directory: Path) -> None:
-    """Bring names in a directory to the disk, which tantivy leaves to the system."""
-    folder = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _fresh_name() -> str:
-    return f"{VERSION}-{os.urandom(4).hex()}"
-
-
-def verify(directory: Path) -> None:
-    """Raise DamagedError where a file of an index is not as it was written."""
-    try:
-        meta = json.loads((directory / "meta.json").read_text("utf-8"))
-        kept = {one["segment_id"].replace("-", "") for one in meta["segments"]}
-    except (KeyError, TypeError, ValueError, AttributeError, FileNotFoundError):
-        raise DamagedError("its list of files is damaged") from None
-    files = [(path, path.name.partition(".")[0]) for path in directory.iterdir()]
-    if {segment for _, segment in files} & kept != kept:
-        raise DamagedError("some of its files are missing")
-    for path, segment in files:
-        if segment in kept and not _is_whole(path):
-            raise DamagedError("one of its files is not as it was written")
-
-
-def _is_whole(path: Path) -> bool:
-    """Compare a file with its footer: JSON with the checksum, its length, a number."""
-    with (
-        suppress(ValueError, KeyError, TypeError, OSError),
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
-        memoryview(data) as view,
-    ):
-        end = len(data) - _FOOTER
-        begin = end - int.from_bytes(data[end : end + 4], "little")
-        return bool(json.loads(data[begin:end])["crc"] == zlib.crc32(view[:begin]))
-    return False
+def _of(session_id: str, kind: str | None = None) -> Query:
+    """Ask for a session's documents, or those of a kind."""
+    own = term("session", replace_surrogates(session_id))
+    return both(own, term("kind", kind)) if kind else own

@@ -1,11 +1,10 @@
 """The words of sessions and what they did, taken into the index as sessions are appended to.
 
 Both come from the same lines, so that each is parsed once. Words are those of every branch, and so
-is what was paid (tokens, cost); files and tools are those of the current path alone: where
-that is not what was gathered, with more at its end, they are gathered anew. How far both have come
-is kept in the store once the index has what was found, with a sign of all that is read, so that a
-start finds what the last process left. Each step is bounded, in lines and in bytes: redacting is
-slow, and the thread that does it is everybody's.
+is what was paid (tokens, cost); files and tools are those of the current path alone: where that is
+not what was gathered, with more at its end, they are gathered anew. How far both have come is the
+session's mark in the index. Each step is bounded, in lines and in bytes: redacting is slow, and
+the thread that does it is everybody's.
 
 Secrets are taken out before anything is kept, the user's own kinds, too. Under new patterns all
 rows are made anew, and all that the index has is redacted again as it is copied: the files of
@@ -14,12 +13,10 @@ some sessions may be gone.
 
 from __future__ import annotations
 
-import base64
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
-from hashlib import blake2b
+from contextlib import AbstractContextManager
 from itertools import islice
 from time import monotonic
 from typing import NamedTuple, Protocol
@@ -28,10 +25,10 @@ import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.json_lines import own_words
-from indexerd.errors import SessionUnreadableError, StateError
-from indexerd.events import PAID, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.errors import SessionUnreadableError
+from indexerd.events import PAID, Entry, Kind, Turn
 from indexerd.privacy.own_secrets import OwnSecrets
-from indexerd.search.index import TEXT_MAX, Message, TextIndex
+from indexerd.search.index import TEXT_MAX, Message, TextIndex, number
 from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
@@ -41,8 +38,8 @@ from indexerd.times import iso_ms
 BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait
 STEP_BYTES = 512 * 1024
 _COMMIT_SECONDS = 1.0  # that words wait at most until they are found, while there are more
-_SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a transaction, and when no other is begun
-_RULES = 3  # by which facts are gathered; under other ones a session is read anew
+_SHARED, SHARED_SECONDS = 64, 0.01  # sessions of a step, and when no other is begun
+_RULES = "4"  # by which facts are gathered; under other ones a session is read anew
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
@@ -51,13 +48,9 @@ _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 class SessionFiles(Protocol):
     """What is read of session files."""
 
-    def info(self, session_id: str) -> SessionInfo | None:
-        """Return what is known of a session."""
-        ...
+    def info(self, session_id: str) -> SessionInfo | None: ...
 
-    def state(self, session_id: str) -> SessionState | None:
-        """Return its tree."""
-        ...
+    def state(self, session_id: str) -> SessionState | None: ...
 
     def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
         """Open its lines; ValueError where they are not what they were."""
@@ -67,12 +60,16 @@ class SessionFiles(Protocol):
 class _Progress(msgspec.Struct, array_like=True):
     """How far a session's lines were read."""
 
+    own: tuple[int, int]  # from which time and which row on its entries are its own
     words: int = 0  # rows read for their words, and for what was paid
     last: str = ""  # id of the last of them: the file may have been rewritten
     rows: int = 0  # rows read for what was done on the path
-    seal: bytes = b""  # of the path's rows among these
-    own: int | tuple[int, int] = 0  # which entries are its own: of `_own`
+    seal: int = 0  # of the path's rows among these
     done: ActivityStats = msgspec.field(default_factory=ActivityStats)
+
+    def copied(self, row: int, entry: Entry) -> bool:
+        """Whether an entry was copied from another session, and so is older than this one."""
+        return row < self.own[1] or 0 < iso_ms(entry.timestamp) < self.own[0]
 
 
 class _Part(NamedTuple):
@@ -113,15 +110,12 @@ class Texts:
         self._reread = reread
         self._secrets = secrets
         self._show = show
-        self._unread: dict[str, None] = {}  # sessions whose text is not searchable yet
-        self._read: dict[str, None] = {}  # sessions that are read, and not committed
-        self._missed: dict[str, None] = {}  # sessions that could not be read
-        self._pass = 0  # the first so many of the unread: the others came since it began
-        self._flushed: dict[str, None] = {}  # sessions of the commit under way
-        self._committed = 0.0  # when, on the monotonic clock
-        self.ripe = False  # to be committed now
+        self._unread: dict[str, None] = {}  # sessions whose text was not read
+        self._pass = 0  # the first so many of them: the others came since it began
+        self._ripened = 0.0  # when a commit was due last, on the monotonic clock
+        self.ripe = False  # a commit is due now
+        self._compared: str | None = None  # the mark of patterns that were looked at last
         self._stale: list[str] = []  # rows that were made under other patterns
-        self._is_compared = True
         self._redacting: str | None = None  # the mark of patterns, while all is copied under them
 
     # -- what is to be read ----------------------------------------------------------------
@@ -130,29 +124,22 @@ class Texts:
         """Something was appended to these sessions."""
         self._unread |= dict.fromkeys(session_ids)
 
-    def again(self) -> None:
-        """Every file is looked at now: what was missed may be there."""
-        self._unread |= self._missed
-        self._missed.clear()
-
     def resume(self, infos: Iterable[SessionInfo]) -> None:
         """After a start: find what was not all read, or was stored under other patterns."""
-        signs = self._store.mark_signs()
-        self.want(one.session_id for one in infos if signs.get(one.session_id) != _sign(one))
-        self._secrets.renew()
-        self._compare()
+        signs = self._index.signs("mark")
+        self.want(
+            one.session_id for one in infos if signs.get(number(one.session_id)) != _sign(one)
+        )
+        self.reconsider()
 
     def reconsider(self) -> None:
         """The user's patterns may be others."""
-        if self._secrets.renew():
-            self._compare()
-
-    def _compare(self) -> None:
-        self._is_compared = False  # where the store cannot say so now, `wipe` tries again
-        self._stale = [] if self._is_redacted else list(self._store.ids())
-        if not self._stale and not self._store.mark_signs():  # there is nothing yet
-            self._note_redacted(self._secrets.mark)
-        self._is_compared = True
+        self._secrets.renew()
+        if self._compared != self._secrets.mark:
+            self._stale = [] if self._is_redacted else list(self._store.ids())
+            if not self._stale:
+                self._note_redacted(self._secrets.mark)
+            self._compared = self._secrets.mark
 
     @property
     def _is_redacted(self) -> bool:
@@ -161,18 +148,19 @@ class Texts:
         return bool(noted == self._secrets.mark)
 
     def _note_redacted(self, mark: str) -> None:
-        self._store.note("index", "patterns", mark.encode())
+        if not self._is_redacted:
+            self._store.note("index", "patterns", mark.encode())
 
     @property
     def unread(self) -> int:
         """Sessions whose text is not (fully) searchable yet."""
-        return len(self._unread.keys() | self._read.keys() | self._flushed.keys())
+        return len(self._unread.keys() | self._index.lost | self._index.uncommitted)
 
     @property
     def due(self) -> bool:
         """Whether there is anything to do."""
-        waiting = self._unread or self._read or self._index.pending or self._index.owes_rebuild
-        return bool(waiting) or not self._is_redacted
+        waiting = self._unread or self._index.lost or self._index.pending
+        return bool(waiting) or self._index.owes_rebuild or not self._is_redacted
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -180,60 +168,39 @@ class Texts:
         """Do a little, and have it be found. Says whether there is more to do."""
         self.some()
         if self.ripe:
-            self.begin_commit()
-            self._index.flush()
-            self.end_commit()
+            self._index.commit()
         return self.due
 
     def some(self) -> bool:
-        """Read several sessions, in one transaction. Says whether there is more in this pass.
+        """Read several sessions. Says whether there is more in this pass.
 
         A pass is over what was unread as it began: whoever rests then lets appends gather.
         """
+        while self._index.lost:
+            self._unread[self._index.lost.pop()] = None
+        self.ripe = False
         self._pass = self._pass or len(self._unread)
         if not self._pass:
             return self._tidied()
-        done, end = [], monotonic() + SHARED_SECONDS
+        done, now = [], monotonic()
         with self._store.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, _SHARED))):
                 if not self.index(session_id):
                     break  # its row may be another in this transaction, and nobody sees that yet
                 done.append(session_id)
-                if monotonic() > end:
+                if monotonic() > now + SHARED_SECONDS:
                     break
         for session_id in done:
             del self._unread[session_id]
         self._pass -= len(done)
-        if not self._pass or monotonic() > self._committed + _COMMIT_SECONDS:
-            self.ripe = True
+        self.ripe = not self._pass or now > self._ripened + _COMMIT_SECONDS
+        self._ripened = now if self.ripe else self._ripened
         return self._pass > 0
-
-    def begin_commit(self) -> None:
-        """Begin to have all that was read be found; the index's `flush` may take a thread."""
-        self.ripe = False
-        self._flushed |= self._read
-        self._read.clear()
-        self._index.begin_commit()
-
-    def end_commit(self) -> None:
-        """End it; where it failed, all is read again."""
-        try:
-            self._index.end_commit()
-        except StateError:
-            self._unread |= self._flushed | self._read
-            self._read.clear()
-            raise
-        finally:
-            self._flushed.clear()
-        self._committed = monotonic()
 
     def _tidied(self) -> bool:
         """Do one step of what is done when all is read. Says whether there is more to do."""
-        if self._index.pending:
+        if self._index.pending and not self._index.rebuilding:
             self.ripe = True
-        elif self._read:  # a write failed: the index lost what was added
-            self._unread |= self._read
-            self._read.clear()
         elif self._stale:
             self._show(self._stale[:_SHARED])
             del self._stale[:_SHARED]
@@ -246,51 +213,46 @@ class Texts:
 
         Under new patterns secrets go, once no row has them any more.
         """
-        if not self._is_compared:
-            self._compare()
-        if self._redacting is None:
-            if self._stale or self._is_redacted:
-                return self._index.owes_rebuild and self._index.rebuild()
+        if self._stale or self._is_redacted:
+            return self._index.owes_rebuild and self._index.rebuild()
+        if self._redacting != self._secrets.mark:
             self._redacting = self._secrets.mark
             self._index.owe_rebuild()  # anew, if one is under way
-        more = self._index.rebuild(lambda text: self._secrets.message(text, TEXT_MAX))
-        if not more:
-            self._note_redacted(self._redacting)
-            self._redacting = None
-            self._store.renamed += 1  # rows were stored, and nobody was told
-        return more
+        if self._index.rebuild(lambda text: self._secrets.message(text, TEXT_MAX)):
+            return True
+        self._note_redacted(self._redacting)
+        self._redacting = None
+        self._store.renamed += 1  # rows were stored, and nobody was told
+        return False
 
-    # -- one session -------------------------------------------------------------------------
+    # -- one session -----------------------------------------------------------------------
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; says whether all is read."""
+        if self._index.rebuilding:
+            self.wipe()
+            return False
         info, state = self._files.info(session_id), self._files.state(session_id)
         if info is None or state is None:
             return True
         path = sorted(state.path())
-        held, anew = self._progress(info, state, path)
-        part = _part_of(state, path, held, limit)
+        held = self._progress(info, state, path)
+        anew, part = not held.words, _part_of(state, path, held, limit)
         try:
             with self._files.lines(session_id) as lines:
                 said = self._take_in(info, state, lines, part, held)
-                facts = _facts(info, state, lines, part, held)
-        except SessionUnreadableError:  # it may be back, as it was, before anybody misses it
-            self._missed[session_id] = None
+                facts = _facts(info, state, lines, part, held) if part.last else None
+        except SessionUnreadableError:
             return True
         except ValueError:  # a line was not what it looked like: once more, parsing them all
             return not self._reread(session_id)
-        since, held.words = held.words, max(held.words, part.end)
+        held.words = max(held.words, part.end)
         held.rows, held.seal = part.end, _seal(state, path, part.end)
         held.last = state.id(held.words - 1) if held.words else ""
-        packed = base64.b64encode(_encode(held)).decode("ascii")
-        with self._store.batch():
-            if anew:
-                self._index.drop_messages(session_id)
-            mark = f"{_sign(info) if part.last else ''} {packed}"
-            if self._index.add_messages(session_id, since, said, mark):
-                self._read[session_id] = None
-            if facts is not None:
-                self._publish(session_id, facts)
+        sign = _sign(info) if part.last else 0
+        self._index.add_messages(session_id, said, _encode(held), sign, anew=anew)
+        if facts is not None:
+            self._publish(session_id, facts)
         return part.last
 
     def _take_in(
@@ -304,37 +266,32 @@ class Texts:
         """Read a part's lines, each once and one at a time: they may be of any size."""
         said = []
         for row, entry in _entries(info, state, part.rows, lines):
-            copied = _copied(held.own, row, entry)
+            copied = held.copied(row, entry)
             if row in part.done:
                 held.done.add(entry, info.cwd, copied=copied)
             if row < held.words or row < _borrowed(state):
                 continue
             if not copied:
                 held.done.pay(entry)
-            text = entry.text[: 4 * TEXT_MAX] if entry.kind in _SAYS else ""
-            if text:
-                text = self._secrets.message(own_words(text), TEXT_MAX)
+            if entry.kind in _SAYS and entry.text:
+                text = self._secrets.message(own_words(entry.text[: 4 * TEXT_MAX]), TEXT_MAX)
                 said.append(Message(row, entry.id, entry.role or "", entry.timestamp, text))
         return said
 
-    def _progress(
-        self, info: SessionInfo, state: SessionState, path: list[int]
-    ) -> tuple[_Progress, bool]:
-        """What was read so far, as far as it still holds; whether all is to be read anew."""
-        own, mark = _own(info, state), self._index.mark(info.session_id)
-        if mark is None:
-            return _Progress(own=own), False
-        with suppress(msgspec.DecodeError, ValueError):
-            held = _decode(base64.b64decode(mark.rpartition(" ")[2]))
-            is_same = not held.words or (
-                held.words <= len(state) and state.id(held.words - 1) == held.last
-            )
-            if is_same and held.own == own:  # others of its entries may be paid elsewhere now
-                if held.seal != _seal(state, path, held.rows):
-                    done = ActivityStats(spent=held.done.spent)
-                    held = _Progress(held.words, held.last, own=own, done=done)
-                return held, False
-        return _Progress(own=own), True
+    def _progress(self, info: SessionInfo, state: SessionState, path: list[int]) -> _Progress:
+        """What was read so far, as far as it still holds."""
+        came_from = info.parent or info.parent_id or info.first
+        own = (0, state.copied) if state.copied else (info.born_ms if came_from else 0, 0)
+        mark = self._index.mark(info.session_id)
+        held = _decode(mark) if mark else _Progress(own)
+        is_same = held.words <= len(state) and (
+            not held.words or state.id(held.words - 1) == held.last
+        )
+        if not is_same or held.own != own:  # others of its entries may be paid elsewhere now
+            return _Progress(own)
+        if held.seal != _seal(state, path, held.rows):
+            held.rows, held.done = 0, ActivityStats(spent=held.done.spent)
+        return held
 
 
 def _part_of(state: SessionState, path: list[int], held: _Progress, limit: int) -> _Part:
@@ -371,7 +328,7 @@ def _does(state: SessionState, row: int) -> bool:
     """Whether a row did something: a tool's result only where it says that the call failed."""
     kind = state.kind(row)
     if kind is Kind.TOOL:
-        return Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT) is Turn.FAILED
+        return state.turn_of(row) is Turn.FAILED
     return kind in _DOES
 
 
@@ -387,45 +344,26 @@ def _entries(
 
 def _facts(
     info: SessionInfo, state: SessionState, lines: SessionLines, part: _Part, held: _Progress
-) -> Facts | None:
-    """What a session did, with what it is at; None while half of it is not read.
+) -> Facts:
+    """What a session did, with what it is at.
 
     What may still change is not kept: a tool that is done counts, whatever becomes of its message.
     """
-    if not part.last:
-        return None
-    if not part.unsettled:
-        return held.done.facts()
-    done = _decode(_encode(held)).done
+    held = _decode(_encode(held)) if part.unsettled else held
     for row, entry in _entries(info, state, part.unsettled, lines):
-        copied = _copied(held.own, row, entry)
-        done.add(entry, info.cwd, copied=copied)
+        copied = held.copied(row, entry)
+        held.done.add(entry, info.cwd, copied=copied)
         if not copied:
-            done.pay(entry)
-    return done.facts()
+            held.done.pay(entry)
+    return held.done.facts()
 
 
-def _sign(info: SessionInfo) -> str:
+def _sign(info: SessionInfo) -> int:
     """The same for sessions with the same entries and the same leaf, so that it tells all read."""
-    told = f"{info.session_id}\0{info.leaf_id}\0{info.path}\0{_RULES}"
-    return f"{info.rows:x}-{blake2b(told.encode('utf-8', 'replace'), digest_size=8).hexdigest()}"
+    return number(info.session_id, info.leaf_id or "", info.path, str(info.rows), _RULES)
 
 
-def _own(info: SessionInfo, state: SessionState) -> int | tuple[int, int]:
-    """From which time and which row on a session's entries are its own; 0: all of them are."""
-    if state.copied:
-        return 0, state.copied
-    came_from = info.parent or info.parent_id or info.first
-    return (info.born_ms, 0) if came_from else 0
-
-
-def _copied(own: int | tuple[int, int], row: int, entry: Entry) -> bool:
-    """Whether an entry was copied from another session, and so is older than this one."""
-    return isinstance(own, tuple) and (row < own[1] or 0 < iso_ms(entry.timestamp) < own[0])
-
-
-def _seal(state: SessionState, path: list[int], end: int) -> bytes:
+def _seal(state: SessionState, path: list[int], end: int) -> int:
     """The same for the same rows of a path up to one, and the same id of the last of them."""
     rows = path[: bisect_left(path, end)]
-    last = state.id(rows[-1]).encode("utf-8", "replace") if rows else b""
-    return blake2b(array("I", rows).tobytes() + last, digest_size=8).digest()
+    return number(array("I", rows).tobytes().hex(), state.id(rows[-1]) if rows else "")

@@ -39,7 +39,7 @@ from indexerd.store.integrity import (
 from indexerd.store.pages import Page, conditions, opened, sealed
 from indexerd.times import iso_ms
 
-VERSION = 2
+VERSION = 3
 LIMIT_MAX = 1000  # rows of a page
 _LOG_MAX = 16 << 20  # bytes, before the log is brought into the file
 _BUSY_MS = 5000
@@ -51,7 +51,7 @@ _SCHEMA = f"""
 CREATE TABLE session (
   no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT, cwd TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
-  parent TEXT, name TEXT, named INTEGER, aliases TEXT, row_hash BLOB, text_hash BLOB, mark TEXT);
+  parent TEXT, name TEXT, named INTEGER, aliases TEXT, row_hash BLOB, text_hash INTEGER);
 CREATE INDEX session_listed
   ON session (modified DESC, id, agent, cwd, archived, gone, subagent);
 CREATE INDEX session_file ON session (file);
@@ -395,11 +395,11 @@ class StateStore:
             following = sealed(found[limit - 1][1], found[limit - 1][2], filters)
         return Page(tuple(text for text, _, _ in found[:limit]), following)
 
-    def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, bytes]]) -> list[str]:
+    def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
         """Add rows or take over what changed in them.
 
         Each comes with its names and a hash of the texts that it is found by. Returns the sessions
-        whose texts are not those that were indexed last: `indexed` is to be told of these.
+        whose texts are others now.
         """
         items = [_Item.of(*one) for one in rows]  # which may fail by what is given
         return self.write(lambda db: [one.session_id for one in items if _put(db, one)])
@@ -441,50 +441,9 @@ class StateStore:
 
         return self.read(ask)
 
-    # -- what the text index has of them -------------------------------------------------
-
-    def indexed(self, hashes: Mapping[str, bytes], marks: Mapping[str, str | None]) -> None:
-        """The text index has these sessions' own texts, and their messages up to these marks."""
-
-        def work(db: sqlite3.Connection) -> None:
-            sql = "UPDATE session SET text_hash = ? WHERE id = ?"
-            db.executemany(sql, [(held, replace_surrogates(one)) for one, held in hashes.items()])
-            db.executemany(
-                "INSERT INTO session (id, mark) VALUES (?, ?)"
-                " ON CONFLICT (id) DO UPDATE SET mark = excluded.mark",
-                [(replace_surrogates(one), mark) for one, mark in marks.items()],
-            )
-
-        if hashes or marks:
-            self.write(work)
-
-    def unindexed(self) -> tuple[str, ...]:
-        """The sessions whose own texts the index does not have, or not as they are."""
-        found = self._all("id", "row_hash NOT NULL AND text_hash IS NULL")
-        return tuple(one for (one,) in found)
-
-    def begin_index(self, name: str) -> None:
-        """The text index is another one, and has nothing yet."""
-
-        def work(db: sqlite3.Connection) -> None:
-            db.execute("UPDATE session SET text_hash = NULL, mark = NULL")
-            self.note("index", "name", name.encode())
-
-        self.write(work)
-
-    def mark(self, session_id: str) -> str | None:
-        """How far a session's messages were read."""
-        sql = "SELECT mark FROM session WHERE id = ?"
-
-        def ask(db: sqlite3.Connection) -> str | None:
-            found = db.execute(sql, (replace_surrogates(session_id),)).fetchone()
-            return found[0] if found else None
-
-        return self.read(ask)
-
-    def mark_signs(self) -> dict[str, str]:
-        """The first word of every session's mark."""
-        return dict(self._all("id, substr(mark, 1, instr(mark, ' ') - 1)", "mark NOT NULL"))  # type: ignore[arg-type] # pairs
+    def text_hashes(self) -> dict[str, int]:
+        """What every session's own texts hash to."""
+        return dict(self._all("id, text_hash", "true"))  # type: ignore[arg-type] # pairs
 
     # -- session files: cursors, and what is known of each ---------------------------------
 
@@ -582,10 +541,10 @@ class _Item(NamedTuple):
     session_id: str
     values: tuple[Any, ...]  # as in _COLUMNS
     row: str
-    text_hash: bytes
+    text_hash: int
 
     @classmethod
-    def of(cls, row: Mapping[str, Any], held: Named, text_hash: bytes) -> _Item:
+    def of(cls, row: Mapping[str, Any], held: Named, text_hash: int) -> _Item:
         names = [replace_surrogates(name) for name in held.aliases]
         aliases = "" if names == [replace_surrogates(held.name)] else json.dumps(names)
         cwd = replace_surrogates(held.cwd)
@@ -610,7 +569,7 @@ class _Item(NamedTuple):
 
 
 def _put(db: sqlite3.Connection, item: _Item) -> bool:
-    """Take over one row; whether its texts are to be indexed."""
+    """Take over one row; whether its texts are others."""
     sql = "SELECT no, row_hash, text_hash FROM session WHERE id = ?"
     held = db.execute(sql, (item.session_id,)).fetchone()
     if held is None:
@@ -622,7 +581,7 @@ def _put(db: sqlite3.Connection, item: _Item) -> bool:
         db.execute(f"UPDATE session SET {_SET} WHERE no = ?", (*item.values, no))  # noqa: S608 - our own names
     if text_hash == item.text_hash:
         return False
-    db.execute("UPDATE session SET text_hash = NULL WHERE no = ?", (no,))
+    db.execute("UPDATE session SET text_hash = ? WHERE no = ?", (item.text_hash, no))
     return True
 
 

@@ -26,7 +26,6 @@ def index() -> Iterator[TextIndex]:
 
 def finds(index: TextIndex, query: str, text: str) -> bool:
     """Whether a query finds a message with all that it asks for."""
-    index.drop_messages("s1")
     say(index, "s1", text)
     result = search(index, query)
     return any(hit["field"] == "message" for hit in result.hits) and not result.warnings
