@@ -90,6 +90,7 @@ class Library:
         self.trouble: StateError | None = None  # why the store lacks something
         self._rows = Rows(files.info, files.hides, self.metas, store, self.stores)
         self._hinted: dict[str, None] = {}  # paths to look at
+        self.arrived = False  # a hint told of a store that only a scan finds
         self._queue: dict[str, None] = {}  # likewise, after those
         self._late: dict[str, float] = {}  # paths that were not there, and when to believe it
         self._changes: dict[str, Change | None] = {}  # by session, since the last step
@@ -209,6 +210,7 @@ class Library:
         ready = [path for path, when in self._late.items() if when <= now]
         for path in ready:
             del self._late[path]
+        self.arrived |= self.discovery.arrived(sessions)
         found = self.discovery.hinted([*sessions, *filter(None, ready)])
         if self.discovery.late:  # of databases
             self._late.setdefault("", now + PAUSE)

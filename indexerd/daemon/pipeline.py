@@ -277,6 +277,9 @@ class Pipeline:
         if not hints.paths and self.library.late > monotonic():
             return False
         await self._turn(self.library.hinted, hints.paths)
+        if self.library.arrived:
+            self.library.arrived = False
+            self.rescan()
         return True
 
     async def _turn(self, work: Callable[..., list[Update]], *args: Any) -> None:

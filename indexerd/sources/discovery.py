@@ -44,6 +44,7 @@ class SessionDiscovery:
         self._databases: dict[str, Database | Tree] = {}
         self._names: dict[str, Names] = {}
         self._looked: dict[str, float] = {}
+        self._others: set[str] = set()  # databases that came beside those we look into
 
     def renew(self, stores: list[Store]) -> None:
         """The stores are these now."""
@@ -54,6 +55,7 @@ class SessionDiscovery:
             for one in stores
             if one.kind is not Kind.FILES
         }
+        self._others -= self._databases.keys()
         self.troubles = {key: bad for key, bad in self.troubles.items() if key in self._databases}
         roots = {one.beside for one in stores if one.agent == "codex"}
         self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
@@ -89,6 +91,15 @@ class SessionDiscovery:
             else:
                 result.files += sessions
         return result
+
+    def arrived(self, paths: Iterable[str]) -> bool:
+        """Whether a database came that a look at the stores may find; said once of each."""
+        databases = [key for key, held in self._databases.items() if isinstance(held, Database)]
+        places = {one.rpartition("/")[0] for one in databases}
+        came = {one for one in paths if one.endswith(".db") and one.rpartition("/")[0] in places}
+        came -= self._others | self._databases.keys()
+        self._others |= came
+        return bool(came)
 
     def hinted(self, paths: Iterable[str]) -> Hinted:
         """Make something of a watcher's hints."""

@@ -67,6 +67,17 @@ def test_roots_that_come_after_the_start_are_seen(world: World) -> None:
         until(lambda: world.row(thread.id)["userMessageCount"] == 2, "the turn that followed")
 
 
+def test_a_database_that_comes_beside_another_is_seen(world: World) -> None:
+    """W5: another channel of opencode keeps a database of its own in the same directory."""
+    data = world.root / "data/opencode"
+    data.mkdir(parents=True)
+    Rows(data / "opencode.db").session("ses_1")
+    with world.daemon():
+        until(lambda: world.row("ses_1"), "the first database")
+        Rows(data / "opencode-dev.db").session("ses_2")
+        until(partial(world.row, "ses_2"), "the session of the other", patience=5)
+
+
 def test_a_root_that_comes_step_by_step_goes_and_comes_back_is_seen(world: World) -> None:
     """W5, W6: its parents come one by one; it goes with them; then it comes as a link."""
     home = world.root / "home"
