@@ -7,9 +7,8 @@ import sys
 
 def main() -> None:
     """Run the command line; never returns."""
-    from indexerd.cli.backend import guarded, prepare
+    from indexerd.cli.backend import guarded
 
-    prepare()
     sys.exit(guarded(_run))
 
 

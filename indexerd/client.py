@@ -260,12 +260,6 @@ def dumps(value: object) -> str:
     return "".join(_encode(value, 0)) if _encode else _json().dumps(value, allow_nan=False)
 
 
-def spelled(value: object, *, narrow: bool) -> str:
-    """JSON for people: with spaces, and with letters as they are unless ASCII is wanted."""
-    encode = _narrow if narrow else _wide
-    return "".join(encode(value, 0)) if encode else _json().dumps(value, ensure_ascii=narrow)
-
-
 def loads(text: str) -> Any:
     """The value of a JSON text; None for what is none."""
     try:
@@ -281,14 +275,12 @@ def _json() -> Any:
 
 
 try:
-    from _json import encode_basestring, encode_basestring_ascii, make_encoder, make_scanner
+    from _json import encode_basestring_ascii, make_encoder, make_scanner
 
     _make: Any = make_encoder
     # Calling None, for what is no JSON, is a TypeError; nothing is sorted, or skipped.
-    _plain, _spaced = (None, ":", ",", False, False, False), (None, ": ", ", ", False, False, True)
+    _plain = (None, ":", ",", False, False, False)
     _encode = _make(None, None, encode_basestring_ascii, *_plain)
-    _narrow = _make(None, None, encode_basestring_ascii, *_spaced)
-    _wide = _make(None, None, encode_basestring, *_spaced)
     _scan: Any = make_scanner(_Rules)  # type: ignore[arg-type]  # anything with these attributes
 except (ImportError, TypeError, AttributeError):  # CPython's own business, which may change
-    _encode = _narrow = _wide = _scan = None
+    _encode = _scan = None

@@ -1,11 +1,10 @@
-r"""How commands get and print their answers, importing only the standard library.
+"""How commands get and print their answers, importing only the standard library.
 
 Answers come from the daemon; where none runs, the same methods are answered in this process, from
 what is stored, and a note on stderr says so. What changes something needs the daemon.
 
-Streams are taken as they come: closed, full, read by somebody who has left, not UTF-8. Names,
-titles and paths are other people's words. JSON keeps them exactly, with every character that could
-act on a terminal written as `\uXXXX`; in lines for people they are removed.
+Names, titles and paths are other people's words: what could act on a terminal is an escape in JSON,
+and is removed from lines for people.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from __future__ import annotations
 import os
 import sys
 
-from indexerd.client import call_once, socket_path
+from indexerd.client import call_once, dumps, socket_path
 from indexerd.errors import DaemonDownError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
     from typing import Any, Literal
 
     from indexerd.daemon.local import LocalBackend
@@ -27,11 +25,9 @@ if TYPE_CHECKING:
     from indexerd.paths import Places
     from indexerd.settings import Loaded
 
-SECONDS = 30.0  # for an answer
-MODEL_SECONDS = 600.0  # for one that may take several calls of a model
+SECONDS = 600.0  # for an answer, which may take several calls of a model
 QUICK = 10.0  # for one that an agent waits for
 INTERRUPTED = 130
-_ASK_MODELS = ("index", "digest", "compact", "branch_summary")
 
 
 class App:
@@ -62,37 +58,24 @@ class App:
 
         return read_config(self.places, os.environ)
 
-    @property
-    def home(self) -> Path:
-        """The user's home directory."""
-        from pathlib import Path
-
-        return Path.home()
-
     def local(self) -> LocalBackend:
         """What answers methods in this process."""
         if self._local is None:
+            from pathlib import Path
+
             from indexerd.daemon.local import LocalBackend
 
             self._local = LocalBackend(
-                self.places, os.environ, self.home, lambda text: aside(f"indexerd: {safe(text)}")
+                self.places, os.environ, Path.home(), lambda text: aside(f"indexerd: {safe(text)}")
             )
         return self._local
 
-    def call(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        seconds: float | None = None,
-        *,
-        question: bool = False,
-    ) -> Any:
+    def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         """The daemon's answer, or, with a note on stderr, this process's."""
         given = {key: value for key, value in params.items() if value is not None}
-        seconds = seconds or (MODEL_SECONDS if method in _ASK_MODELS else SECONDS)
         try:
-            if question or method == "query_session":
-                seconds = question_seconds(seconds)
+            if method == "expand":
+                seconds = question_seconds(given["text"], seconds)
             return call_once(socket_path(os.environ), method, given, seconds)
         except DaemonDownError:
             from indexerd.protocol.methods import METHODS
@@ -104,8 +87,11 @@ class App:
             return self.local().call(method, given)
 
 
-def question_seconds(seconds: float) -> float:
-    """How long the daemon may take for a question; it has `seconds` to say so."""
+def question_seconds(text: str, seconds: float) -> float:
+    """How long to wait for references: questions last as long as a daemon that answers says."""
+    after = text.partition("@@")[2]
+    if "?" not in after and after.isascii():
+        return seconds
     settings = call_once(socket_path(os.environ), "hello", {}, seconds).get("settings") or {}
     return float(settings.get("queryTimeoutSeconds") or 30.0) + 5.0
 
@@ -118,25 +104,15 @@ def project(named: str | None = None) -> str | None:
         return None
 
 
-# -- streams -------------------------------------------------------------------------------------
-
-
-def prepare() -> None:
-    """Make sure that both streams exist and take every character."""
-    # Where 0, 1 or 2 is closed, the next file opened would get the number: the daemon's lock, say.
-    while (fd := os.open(os.devnull, os.O_RDWR)) <= 2:  # noqa: PLR2004 - stderr's
-        os.set_inheritable(fd, True)  # noqa: FBT003 - the system's own order
-    os.close(fd)
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None:  # closed by whoever started us
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - pathlib costs its import; open until the end
-        elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-
-
 def guarded(work: Callable[[], int]) -> int:
-    """Run, and flush what was printed. A reader that went away is not an error; a full disk is."""
+    """Run with streams that may be closed, full, read by nobody any more, or not UTF-8.
+
+    A reader that went away is no error; a full disk is.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - pathlib costs its import; open until the end
+        getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
         code = work()
         sys.stdout.flush()
@@ -173,18 +149,9 @@ def aside(text: str) -> None:
         discard(sys.stderr)
 
 
-def utf8() -> bool:
-    """Whether stdout takes every character."""
-    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-
-
 def json_text(value: Any) -> str:
-    """One line of JSON: the same value, harmless to look at, and within the stream's encoding."""
-    from indexerd.client import dumps, spelled
-
-    text = spelled(value, narrow=not utf8())
-    odd = {char for char in text if not char.isprintable()} if not text.isprintable() else ()
-    return text.translate({ord(char): dumps(char)[1:-1].replace("\x7f", "\\u007f") for char in odd})
+    """JSON in one line of ASCII, without control characters."""
+    return dumps(value).replace("\x7f", "\\u007f")
 
 
 def safe(text: object, limit: int = 400) -> str:
@@ -199,16 +166,12 @@ def safe(text: object, limit: int = 400) -> str:
 
 def complain(bad: IndexerdError, *, as_json: bool) -> int:
     """Print an error, on stderr or as JSON on stdout; return its exit code."""
-    error: dict[str, Any] = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
-    error["retryable"] = bad.retryable
-    candidates, problems = getattr(bad, "candidates", None), getattr(bad, "problems", None)
-    more = {"candidates": candidates, "problems": problems, "upstream": bad.upstream}
-    error |= {key: value for key, value in more.items() if value}
     if as_json:
-        put([json_text({"error": error})])
+        data = {key: value for key, value in bad.data().items() if key != "kind"}
+        put([json_text({"error": {"code": bad.kind, "message": str(bad)} | data})])
         return bad.exit_code
     aside(f"indexerd: {safe(bad, 2000)}")
-    for one in candidates or ():
+    for one in getattr(bad, "candidates", ()):
         aside(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}")
     aside(f"hint: {safe(bad.hint)}")
     return bad.exit_code

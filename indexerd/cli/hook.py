@@ -1,13 +1,11 @@
 """Commands that agents run at every prompt, importing only the standard library.
 
-`expand`, `resolve`, `complete` and `resume-context` in their plain forms; other forms are click's,
-with the same meaning.
+`expand`, `resolve`, `complete` and `resume-context` in their plain forms; other forms are click's.
 
 `hook AGENT` is what Claude Code and Codex run at a prompt, and when a session is resumed: one JSON
 object on stdin; on stdout one that adds context behind the prompt, or nothing. Whatever goes wrong
 ends in silence and exit code 0: 2 would block the prompt, and any other shows the user an error
-that is not theirs. Only a prompt that is too long for us is mentioned to the user. A reference has
-2 seconds; a question as long as a daemon that answers at once says.
+that is not theirs. A reference has 2 seconds; a question as long as a daemon that answers says.
 
 What surprised us: both agents put the text of a hook into a file, and a preview of it into the
 conversation, where it is longer than about 10000 characters; hence `_BYTES_MAX`.
@@ -30,7 +28,7 @@ from indexerd.cli.backend import (
     question_seconds,
     safe,
 )
-from indexerd.client import call_once, socket_path
+from indexerd.client import call_once, dumps, loads, socket_path
 from indexerd.errors import IndexerdError
 
 TYPE_CHECKING = False
@@ -38,10 +36,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-_WORDS = {"resolve": "ref", "complete": "prefix", "expand": "", "resume-context": "session"}
-_OPTIONS = {
-    "expand": {"--session": "sessionId", "--cwd": "cwd"},
-    "resume-context": {"--resume-id": "resumeId"},
+# Each command: the parameter that is its word, and its options.
+_PLAIN: dict[str, tuple[str, dict[str, str]]] = {
+    "resolve": ("ref", {}),
+    "complete": ("prefix", {}),
+    "expand": ("text", {"--session": "sessionId", "--cwd": "cwd"}),
+    "resume-context": ("session", {"--resume-id": "resumeId"}),
 }
 _CANDIDATES = 4  # that are named
 _WHY = {"over_limit": "one reference too many", "invalid_meta": "its meta file is invalid"}
@@ -51,49 +51,31 @@ _NOTHING |= {"injectedBytes": 0, "truncated": False}
 
 def attempt(argv: list[str]) -> int | None:
     """Run the command if it is one of ours in a plain form; None if it is not."""
-    if argv[:1] == ["hook"] or argv[:2] == ["--json", "hook"]:
+    if argv[:1] == ["hook"]:
         return answer_hook(argv[1:])
-    plain = _plain(argv)
-    if plain is None:
-        return None
-    app = App(json="--json" in argv)
-    try:
-        return _answer(app, *plain)
-    except IndexerdError as bad:
-        return complain(bad, as_json=app.json)
-
-
-def _plain(argv: list[str]) -> tuple[str, str | None, dict[str, Any]] | None:
-    """Name, word and options of a plain command line of ours; None for any other."""
     name, *rest = [word for word in argv if word != "--json"] or [""]
-    if name not in _WORDS:
-        return None
-    words: list[str] = []
-    options: dict[str, Any] = {}
-    waiting = iter(rest)
-    for word in waiting:
+    key, options = _PLAIN.get(name, ("", {}))
+    params: dict[str, Any] = {}
+    inline, words = False, iter(rest)
+    for word in words:
         if word == "--inline" and name == "expand":
-            options["inline"] = True
-        elif word in _OPTIONS.get(name, {}):
-            options[_OPTIONS[name][word]] = next(waiting, None)
-        elif word.startswith("-") and word != "-":
+            inline = True
+        elif word in options:
+            params[options[word]] = next(words, None)
+        elif (word.startswith("-") and word != "-") or key in params:
             return None
         else:
-            words.append(word)
-    if None in options.values() or len(words) > 1:
+            params[key] = word
+    if not key or None in params.values() or (name.startswith("res") and key not in params):
         return None
-    if not words and name not in ("complete", "expand"):
-        return None
-    return name, words[0] if words else None, options
-
-
-def _answer(app: App, name: str, word: str | None, options: dict[str, Any]) -> int:
-    if name == "expand":
-        inline = options.pop("inline", False)
-        options["cwd"] = project(options.get("cwd"))
-        return expand(app, "-" if word is None else word, options, inline=inline)
-    params = {_WORDS[name]: word or "", "cwd": project(), **options}
-    found = app.call(name.replace("-", "_"), params, QUICK)
+    app = App(json="--json" in argv)
+    params["cwd"] = project(params.get("cwd"))
+    try:
+        if name == "expand":
+            return expand(app, params.pop("text", "-"), params, inline=inline)
+        found = app.call(name.replace("-", "_"), params, QUICK)
+    except IndexerdError as bad:
+        return complain(bad, as_json=app.json)
     if app.json:
         put([json_text(found)])
     elif name == "resume-context":
@@ -111,10 +93,8 @@ def expand(app: App, word: str, params: Mapping[str, Any], *, inline: bool) -> i
     found, problem = _NOTHING, None
     if b"@@" in prompt:
         text = prompt.decode("utf-8", "replace")
-        after = text.partition("@@")[2]
-        question = "?" in after or not after.isascii()
         try:
-            found = app.call("expand", {**params, "text": text}, QUICK, question=question)
+            found = app.call("expand", {**params, "text": text}, QUICK)
         except IndexerdError as bad:
             if app.json:
                 raise
@@ -175,9 +155,8 @@ def answer_hook(words: Sequence[str]) -> int:
     """Answer one event of an agent's; never fails."""
     try:
         data = sys.stdin.buffer.read()
-        reply = _reply(words[0], data) if words in (["claude"], ["codex"]) else ""
-        if reply:
-            sys.stdout.write(reply + "\n")
+        if words in (["claude"], ["codex"]):
+            sys.stdout.write(_reply(words[0], data))
             sys.stdout.flush()
     except OSError:  # nobody reads, or the disk is full
         discard(sys.stdout)
@@ -190,8 +169,6 @@ def _reply(agent: str, data: bytes) -> str:
     """What to print for an event; most events need nothing."""
     if b"@@" not in data and b"\\u0040" not in data and b'"resume"' not in data:
         return ""
-    from indexerd.client import dumps, loads  # `json` costs as much as starting Python
-
     event = loads(data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
     name, problems = event.get("hook_event_name"), list[str]()
     if name == "UserPromptSubmit":
@@ -202,18 +179,16 @@ def _reply(agent: str, data: bytes) -> str:
         return ""
     found: dict[str, Any] = {}
     if context:
-        found["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": context}
+        found["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": _text(context)}
         if agent == "claude":
             found["suppressOutput"] = True
     if problems:
-        found["systemMessage"] = "\n".join(problems)
-    return dumps(found) if found else ""
+        found["systemMessage"] = _text("\n".join(problems))
+    return dumps(found) + "\n" if found else ""
 
 
 def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
     """The sessions that a prompt refers to, as context; lines for the user."""
-    from indexerd.client import dumps
-
     text = event["prompt"]
     if "@@" not in text:
         return "", []
@@ -225,10 +200,10 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
         from indexerd.references.parse import find
 
         return "", [_TOO_LONG] if find(text) else []  # there may be only a diff in it
-    seconds = question_seconds(_SECONDS) if ":" in text.partition("@@")[2] else _SECONDS
+    seconds = question_seconds(text, _SECONDS)
     found = call_once(socket_path(os.environ), "expand", params, seconds)
     context = "\n\n".join(one["content"] for one in found.get("messages") or ())
-    return _text(context), [_text(line) for line in failures(found)[:_LINES_MAX]]
+    return context, failures(found)[:_LINES_MAX]
 
 
 def _resumed(event: dict[str, Any]) -> str:
@@ -238,10 +213,9 @@ def _resumed(event: dict[str, Any]) -> str:
     # Each resume has an id of its own: the block is given once for each.
     params = {"session": event["session_id"], "resumeId": f"{os.getpid()}-{time.time_ns()}"}
     found = call_once(socket_path(os.environ), "resume_context", params, _SECONDS)
-    text = _text(found.get("text") or "")
-    data = text.encode()
-    if len(data) <= _BYTES_MAX:
-        return text
+    text = found.get("text") or ""
+    if len(data := text.encode("utf-8", "replace")) <= _BYTES_MAX:
+        return str(text)
     head = data[: _BYTES_MAX - len(_REST) - 1].decode("utf-8", "ignore")
     end = max(head.rfind("\n"), head.rfind(", "))  # of a line or an item, if one is near
     return f"{head[:end] if end > len(head) // 2 else head}\n{_REST}"

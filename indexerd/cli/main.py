@@ -35,9 +35,9 @@ def option(*names: str, **settings: Any) -> Declare:
     return click.option(*names[:-1], help=names[-1], **settings)
 
 
-def flag(*names: str, value: str | None = None) -> Declare:
-    """A switch, or one that stands for a value."""
-    return option(*names, **({"flag_value": value} if value else {"is_flag": True}))
+def flag(*names: str, **settings: Any) -> Declare:
+    """A switch, or one that stands for a `flag_value`."""
+    return option(*names, **(settings or {"is_flag": True}))
 
 
 def _entry(value: str | None) -> str | None:
@@ -46,22 +46,14 @@ def _entry(value: str | None) -> str | None:
     return value
 
 
-def leaf(text: str = "As seen from another entry.") -> Declare:
-    """The option for another entry than the current leaf."""
-    return option("--leaf", text, metavar="ID", checked=_entry)
-
-
-def near(text: str) -> Declare:
-    """The option for a project, which is the current directory's otherwise."""
-    return option("--cwd", text, checked=project)
-
-
 def limit(most: int | None, default: int) -> Declare:
     """The option for a number of rows."""
     kind = click.IntRange(1, most)
     return click.option("--limit", type=kind, default=default, show_default=True)
 
 
+LEAF = option("--leaf", "As seen from another entry.", metavar="ID", checked=_entry)
+NEAR = option("--cwd", "Look in this project first; default: the current one.", checked=project)
 AGENT = option("--agent", "Only this agent's sessions.")
 FOCUS = option("--instructions", "What the summary should focus on.", metavar="TEXT")
 
@@ -98,18 +90,17 @@ def command(*declared: Declare) -> Callable[[Work], click.Command]:
     return made
 
 
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(map(str.title, rest))
-
-
 def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
     """Make a command of a method, which prints the lines made of its answer."""
 
     def made(lines: Work) -> click.Command:
         @wraps(lines)
         def run(**given: Any) -> Any:
-            params = {_camel(key): one for key, one in given.items() if one is not False}
+            params = {}
+            for key, value in given.items():
+                first, *rest = key.split("_")
+                if value is not False:
+                    params[first + "".join(map(str.title, rest))] = value
             if "ref" in params or "session" in params:
                 params.setdefault("cwd", project())
             found = current().call(name, params)
@@ -119,8 +110,6 @@ def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
 
     return made
 
-
-# -- the program ---------------------------------------------------------------------------------
 
 # What commands are for: the module that has them, and their names.
 CAPABILITIES = {
@@ -152,13 +141,11 @@ class Lazy(click.Group):
     """A group whose commands are imported when they run."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """The commands, in the order of the table."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """Import the one command asked for; `index` has another name in the configuration."""
         known = name
-        if name not in COMMANDS:
+        if name not in COMMANDS:  # `index` has another name in the configuration
             if name != App(ctx.params.get("config")).loaded.settings.command_name:
                 return None
             known = "index"
@@ -169,7 +156,6 @@ class Lazy(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands by what they are for."""
         for title, (_, names) in CAPABILITIES.items():
             with formatter.section(title):
                 found = ((name, self.get_command(ctx, name)) for name in names.split())

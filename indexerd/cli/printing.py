@@ -6,21 +6,18 @@ import os
 import re
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from indexerd.cli.backend import safe, utf8
+from indexerd.cli.backend import safe
 from indexerd.cli.main import current
 
-_BOLD, _DIM, _YELLOW, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m"
-_COLOUR = re.compile("\x1b\\[[0-9]+m")
-_ID = 14  # columns for a session's id where space is short: its beginning is reference enough
+_BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _LEAST = 4  # columns of any cell
+_SHOWN = 20  # values of a list
+_DEEPEST = 12  # levels that a tree is indented by
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
-_SPANS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
-_ROUND = ("├─ ", "└─ ", "│  ")
-_PLAIN = ("|- ", "`- ", "|  ")
-PREFIX_MAX = 36  # columns of the lines before an entry of a tree
 
 
 def aligned() -> bool:
@@ -28,72 +25,86 @@ def aligned() -> bool:
     return current().color == "always" or sys.stdout.isatty()
 
 
-def coloured(text: str, colour: str = _YELLOW) -> str:
-    """A text in a colour, where those are wanted."""
+def styled(text: str, style: str) -> str:
+    """A text in a style, where those are wanted."""
     wanted = current().color == "always"
     if current().color == "auto":
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         wanted = sys.stdout.isatty() and not plain
-    return f"{colour}{text}{_RESET}" if text and wanted else text
+    return f"{style}{text}{_RESET}" if text and wanted else text
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows: aligned under their headers on a terminal, tab-separated elsewhere."""
-    return entries([[safe(cell) for cell in row] for row in rows], headers)
+    """Rows: aligned under their headers on a terminal, tab-separated elsewhere.
 
-
-def entries(rows: Iterable[Sequence[str]], headers: Sequence[str] = ()) -> Iterator[str]:
-    """Rows of clean cells; without headers, the last column alone is cut to fit."""
-    rows = list(rows)
-    if not aligned() or not (rows or headers):
-        yield from map("\t".join, rows)
+    Where there are no headers, the last column alone is cut to fit.
+    """
+    cells = [[safe(cell) for cell in row] for row in rows]
+    if not aligned() or not (cells or headers):
+        yield from map("\t".join, cells)
         return
     import shutil
 
     from rich.cells import cell_len, set_cell_size
 
     def fitted(cell: str, width: int) -> str:
-        plain = _COLOUR.sub("", cell)
-        if cell_len(plain) > width:
-            return set_cell_size(plain, max(width - 1, 0)) + "…"
-        return cell + " " * (width - cell_len(plain))
+        long = cell_len(cell) > width
+        return set_cell_size(cell, width - long) + "…" * long
 
-    space = shutil.get_terminal_size().columns
-    columns = zip(*([headers] if headers else []), *rows, strict=True)
-    widths = [max(cell_len(_COLOUR.sub("", cell)) for cell in column) for column in columns]
-    room = space - 2 * (len(widths) - 1)
-    if sum(widths) > room and headers[:1] == ("session",):
-        widths[0] = min(widths[0], _ID)
-    shrinking = range(1, len(widths)) if headers else (len(widths) - 1,)
+    every = [headers, *cells] if headers else cells
+    widths = [max(map(cell_len, column)) for column in zip(*every, strict=True)]
+    room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
+    shrinking = range(len(widths)) if headers else (len(widths) - 1,)
     while sum(widths) > room:
-        widest = max(shrinking, key=lambda at: widths[at])
+        widest = max(shrinking, key=widths.__getitem__)
         if widths[widest] <= _LEAST:
             break
         widths[widest] -= 1
-    for at, row in enumerate([headers, *rows] if headers else rows):
+    for at, row in enumerate(every):
         line = "  ".join(map(fitted, row, widths)).rstrip()
-        line = line if sum(widths) <= room else fitted(line, space).rstrip()
-        yield coloured(line, _DIM) if headers and not at else line
+        yield styled(line, _DIM) if headers and not at else line
+
+
+def records(columns: Mapping[str, str], found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A table of objects: the header of each column, and the field that it shows."""
+
+    def cell(one: Mapping[str, Any], key: str) -> str:
+        value = one.get(key)
+        if isinstance(value, bool) or value is None:
+            return "*" if value else ""
+        return age(value) if key in ("modifiedAt", "lastActivity", "timestamp") else str(value)
+
+    return table((*columns,), ([cell(one, key) for key in columns.values()] for one in found))
+
+
+def fields(found: Mapping[str, Any], names: str = "") -> Iterator[str]:
+    """The named fields of an answer, or all, one a line; those that say nothing are left out."""
+    shown = {
+        re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): _text(found[name])
+        for name in names.split() or found
+        if found.get(name) not in (None, "", [], {}, False)
+    }
+    width = max(map(len, shown), default=0)
+    return (f"{name.ljust(width)}  {exact(text)}" for name, text in shown.items())
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_text(one)}" for name, one in value.items())
+    if isinstance(value, list):
+        more = f" and {len(value) - _SHOWN} more" if len(value) > _SHOWN else ""
+        return ", ".join(map(_text, value[:_SHOWN])) + more
+    return " ".join(str(value).split("\n"))
 
 
 def heading(name: str, more: str = "") -> str:
     """A name that stands out, and what belongs beside it."""
-    return coloured(safe(name), _BOLD) + more
+    return styled(safe(name), _BOLD) + more
 
 
-def facts(pairs: Iterable[tuple[str, Any]]) -> Iterator[str]:
-    """Named facts, one a line; empty ones are left out."""
-    shown = [(name, value) for name, value in pairs if value not in (None, "", [], {})]
-    width = max((len(name) for name, _ in shown), default=0)
-    return (f"{name.ljust(width)}  {safe(value, 4000)}" for name, value in shown)
-
-
-def paragraph(text: str, indent: str = "", limit: int = 100_000) -> Iterator[str]:
-    """The lines of somebody else's text, without escape sequences."""
-    from indexerd.privacy.sanitize import clean_text
-
-    lines = clean_text(text, limit).split("\n")
-    return (indent + line if line.strip() else line for line in lines)
+def paragraph(text: str, indent: str = "") -> Iterator[str]:
+    """The lines of somebody else's text."""
+    return (indent + line if line else "" for line in exact(text).split("\n"))
 
 
 def exact(text: str) -> str:
@@ -105,23 +116,9 @@ def exact(text: str) -> str:
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
 
 
-def place(path: str) -> str:
-    """A directory for a list: on a terminal with `~` for the user's home, else as it is."""
-    home = os.environ.get("HOME", "").rstrip("/")
-    if home and aligned() and f"{path}/".startswith(f"{home}/"):
-        path = "~" + path[len(home) :]
-    return exact(path)
-
-
 def for_people(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row with what is shown in place of paths that hold secrets."""
     return {**row, **row.get("shown", {})}
-
-
-def some(names: Sequence[str], most: int = 20) -> str:
-    """The first names of a list, and how many there are more."""
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def age(timestamp: str) -> str:
@@ -136,37 +133,18 @@ def age(timestamp: str) -> str:
     return "now" if moment else ""
 
 
-def span(ms: int) -> str:
-    """How long, in the largest two units: `3 h 20 min`."""
-    seconds, parts = ms // 1000, []
-    for size, unit in _SPANS:
-        if seconds >= size:
-            parts.append(f"{seconds // size} {unit}")
-            seconds %= size
-    return " ".join(parts[:2])
-
-
-def branches(depths: Sequence[int], *, single: bool) -> Iterator[str]:
-    """The lines before each entry of a tree that is given depth first, by its depth.
+def indents(depths: Sequence[int], *, single: bool = False) -> list[str]:
+    """The space before each entry of a tree that is given depth first, by its depth.
 
     What follows alone stays in its parent's column, unless `single` ones are to move right, too.
     """
-    tee, corner, bar = _ROUND if utf8() else _PLAIN
-    above: list[int] = []  # by depth: the newest entry
-    children: dict[int, list[int]] = {}
-    levels = []
+    parents: list[int] = []
+    path: list[int] = []
     for at, depth in enumerate(depths):
-        del above[depth:]  # of a gap in the depths nothing is left out: the entry moves up
-        levels.append(len(above))
-        children.setdefault(above[-1] if above else -1, []).append(at)
-        above.append(at)
-    groups = [group for group in children.values() if single or len(group) > 1]
-    last = {at: at == group[-1] for group in groups for at in group}
-    below: list[str] = []  # by depth: what stands before the children of the newest entry
-    for at, level in enumerate(levels):
-        del below[level:]
-        here = after = below[-1] if below else ""
-        if level and at in last:
-            here, after = here + (corner if last[at] else tee), here + ("   " if last[at] else bar)
-        below.append(after[-PREFIX_MAX:])
-        yield here[-PREFIX_MAX:]
+        del path[depth:]
+        parents.append(path[-1] if path else -1)
+        path.append(at)
+    children, levels = Counter(parents), {-1: 0}
+    for at, parent in enumerate(parents):
+        levels[at] = levels[parent] + (parent >= 0 and (single or children[parent] > 1))
+    return ["  " * min(levels[at], _DEEPEST) for at in range(len(parents))]

@@ -9,8 +9,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
 from indexerd.cli import hook
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
@@ -22,7 +20,7 @@ from indexerd.cli.backend import aside, safe
     cli.option(
         "--session", "sessionId", "The asking session; a text it was given once stays the same."
     ),
-    cli.near("Project to look up names in first; default: the current one."),
+    cli.NEAR,
     cli.flag("--inline", "Print the block, a rule, and the prompt."),
 )
 def expand(text: str, *, inline: bool, **params: Any) -> int:
@@ -40,19 +38,16 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
     cli.argument(
         "question", nargs=-1, required=True, callback=lambda _c, _p, words: " ".join(words)
     ),
-    cli.leaf(),
+    cli.LEAF,
 )
 def ask(found: Any) -> Iterator[str]:
     """Ask one past session a question."""
     yield f"### Session: {safe(found['name'])} (`{safe(found['sessionId'])}`)"
     yield from ("", f"Confidence: **{safe(found['confidence'])}**", "")
-    yield from render.paragraph(found["answerMarkdown"], "  ")
-    if found["citations"]:
-        yield ""
+    yield from (*render.paragraph(found["answerMarkdown"], "  "), "")
     for one in found["citations"]:
         yield f"[{safe(one['entryId'])}] {safe(one['role'])}: {safe(one['excerpt'], 300)}"
-    if found["notes"]:
-        yield from ("", "Notes:", *(f"- {safe(note)}" for note in found["notes"]))
+    yield from (f"note: {safe(note)}" for note in found["notes"])
 
 
 @cli.method(
@@ -62,7 +57,7 @@ def ask(found: Any) -> Iterator[str]:
     cli.argument(
         "items", nargs=-1, metavar="[ITEM]...", callback=lambda _c, _p, items: list(items)
     ),
-    cli.flag("--merge", "mode", "Add to the set instead of replacing it.", value="merge"),
+    cli.flag("--merge", "mode", "Add to the set instead of replacing it.", flag_value="merge"),
 )
 def context_set(found: Any) -> str:
     """Note what a session works with: files, applet, endpoints, ports, or a set of your own.
@@ -89,8 +84,7 @@ def context_get(found: Any) -> Iterator[str]:
     ]
     yield from render.table(("set", "item"), rows)
     if not rows:
-        every = click.get_current_context().params["set_name"] is None
-        aside(safe(found["text"]) if every else "nothing is in that set")
+        aside("nothing is noted")
 
 
 @cli.method(

@@ -1,7 +1,6 @@
 """Commands that open a session again with its own agent.
 
-A row's command is one for a shell: `cd DIR && [VARIABLE=…] AGENT …`, in all its steps. With
-`--exec` its steps are taken without a shell, and the agent takes the place of this process.
+A row's command is one for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT …`, in all its steps.
 """
 
 from __future__ import annotations
@@ -10,16 +9,19 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
+from itertools import groupby
 from typing import Any, NoReturn
 
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, safe
-from indexerd.cli.main import AGENT, REF, as_json, command, current, flag, near
-from indexerd.errors import AccessError, NotFoundError
+from indexerd.cli.main import AGENT, REF, as_json, command, current, flag, option
+from indexerd.errors import NotFoundError
 
 EXEC = flag("--exec", "run", "Run it, in the session's directory.")
+BELOW = option(
+    "--cwd", "Look in this directory and below, not in the current one.", checked=project
+)
 
 
 @command(REF, EXEC)
@@ -29,7 +31,7 @@ def resume(ref: str, *, run: bool) -> list[str]:
     return list(_opened(row, run=run))[1:]
 
 
-@command(near("Look in this directory and below, not in the current one."), AGENT, EXEC)
+@command(BELOW, AGENT, EXEC)
 def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterator[str]:
     """Print the newest session of a project, and the command that reopens it."""
     rows = current().call("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
@@ -56,45 +58,18 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
 
 
 def _become(command: str, row: dict[str, Any]) -> NoReturn:
-    """Turn this process into the agent."""
+    """Turn this process into a shell that runs the agent."""
+    words = shlex.split(command)
+    directory = words[1] if words[0] == "cd" else "."
+    hint = f"mend that, or run this elsewhere: {render.exact(command.partition(' && ')[2])}"
+    if not os.path.isdir(directory):  # noqa: PTH112 - no other use of pathlib here
+        missing = f"the session's directory is not there: {render.exact(directory)}"
+        raise NotFoundError(missing, hint=hint)
+    steps = [list(step) for more, step in groupby(words, "&&".__ne__) if more]
+    program = next(word for word in steps[-1] if "=" not in word)
+    if shutil.which(program) is None:
+        raise NotFoundError(f"{render.exact(program)} is not on your PATH", hint=hint)
     aside(f"indexerd: resuming {safe(row['name'])}")
-    steps: list[list[str]] = [[]]
-    for word in shlex.split(command):
-        if word == "&&":
-            steps.append([])
-        else:
-            steps[-1].append(word)
-    if steps[0][0] == "cd":
-        _enter(steps.pop(0)[1], " && ".join(map(shlex.join, steps)))
-    for step in steps:
-        while "=" in step[0]:
-            name, _, os.environ[name] = step.pop(0).partition("=")
-        if shutil.which(step[0]) is None:
-            raise NotFoundError(
-                f"{render.exact(step[0])} is not on your PATH",
-                hint=f"install {row['agent']}, or run this where it is: {render.exact(command)}",
-            )
     # Python ignores it, and the agent would inherit that: a closed pipe would not end it.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    *before, last = steps
-    try:
-        for step in before:
-            subprocess.run(step, check=True)  # noqa: S603 - the user's own agent
-        os.execvp(last[0], last)  # noqa: S606 - likewise; no shell is what we want
-    except PermissionError:
-        raise
-    except (OSError, ValueError, subprocess.CalledProcessError) as bad:
-        why = getattr(bad, "strerror", None) or bad
-        raise AccessError(f"{render.exact(last[0])} cannot be run: {why}") from bad
-
-
-def _enter(directory: str, rest: str) -> None:
-    try:
-        os.chdir(directory)
-    except PermissionError:
-        raise
-    except (OSError, ValueError) as bad:
-        raise NotFoundError(
-            f"the session's directory is not there: {render.exact(directory)}",
-            hint=f"create it, or run this elsewhere: {render.exact(rest)}",
-        ) from bad
+    os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - what `resume` prints for a shell

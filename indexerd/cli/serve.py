@@ -8,7 +8,6 @@ of the machine can read the arguments of every process, and a link lets its bear
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import sys
 import threading
@@ -40,7 +39,7 @@ def program() -> tuple[str, ...]:
     beside this interpreter: one that is merely first on PATH may be of another version.
     """
     for script in (Path(sys.argv[0]).absolute(), Path(sys.executable).parent / "indexerd"):
-        if script.name == "indexerd" and script.is_file() and os.access(script, os.X_OK):
+        if script.name == "indexerd" and os.access(script, os.X_OK):
             return (str(script),)
     # -P: not the directory that an agent happens to work in, which may have such a package itself
     return (sys.executable, "-P", "-m", "indexerd")
@@ -52,29 +51,22 @@ def _called(app: App, *words: str) -> list[str]:
     return [*program(), *config, *words]
 
 
-def _need(extra: str, what: str, *packages: str) -> None:
+def _need(extra: str, *packages: str) -> None:
     """Raise IndexerdError where optional packages are not installed."""
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
+    if missing := [name for name in packages if find_spec(name) is None]:
         raise IndexerdError(
-            f"{what} needs packages that are not installed: {', '.join(missing)}",
-            hint=f"install it with indexerd: `uv tool install 'indexerd[{extra}]'`, or"
-            f" `pip install 'indexerd[{extra}]'`",
+            f"packages are not installed: {', '.join(missing)}",
+            hint=f"`uv tool install 'indexerd[{extra}]'`, or `pip install 'indexerd[{extra}]'`",
         )
 
 
 def _daemon(app: App, *, once: bool, again: bool = False) -> Daemon:
     """A daemon that may begin, or one pass of it."""
-    gc.disable()
     from indexerd import logs
     from indexerd.daemon.daemon import Daemon, Start
-    from indexerd.daemon.process import make_private
 
-    gc.freeze()  # what these made is never garbage
-    gc.enable()
     os.umask(0o077)
     places, loaded = app.places, app.loaded
-    make_private(places.state_dir)
 
     def set_logging(settings: Settings) -> None:
         level = "warning" if once and settings.log.level == "info" else settings.log.level
@@ -82,7 +74,7 @@ def _daemon(app: App, *, once: bool, again: bool = False) -> Daemon:
 
     set_logging(loaded.settings)
     view = _called(app, "web", "--beside-daemon", "--listen")
-    start = Start(places, loaded, os.environ, app.home, set_logging, view, again)
+    start = Start(places, loaded, os.environ, Path.home(), set_logging, view, again)
     try:
         return Daemon(start, watching=not once)
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 has systemd start us again
@@ -131,7 +123,7 @@ def mcp(host: str | None) -> None:
         aside(f"# {HOSTS[host]}:")
         sys.stdout.write(snippet(host, _called(app, "mcp"), carried(os.environ)))
         return
-    _need("mcp", "the MCP server", "mcp")
+    _need("mcp", "mcp")
     from indexerd.mcp.daemon_client import DaemonAccess
     from indexerd.mcp.server import serve
 
@@ -154,7 +146,7 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
     Prints a link that works once, within five minutes, and opens it where there is a screen. Serves
     until it is interrupted, unless a view of yours runs already.
     """
-    _need("web", "the web view", "jinja2", "sse_starlette", "starlette", "uvicorn")
+    _need("web", "jinja2", "sse_starlette", "starlette", "uvicorn")
     from indexerd.web.daemon_client import Daemon
     from indexerd.web.server import find_running, serve
 
@@ -170,7 +162,7 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
         return 0
     os.umask(0o077)
     daemon = Daemon(
-        app.places, os.environ, home=app.home, stored=lambda *call: app.local().call(*call)
+        app.places, os.environ, home=Path.home(), stored=lambda *call: app.local().call(*call)
     )
     address = listen or ("" if beside_daemon else app.loaded.settings.web.listen) or "127.0.0.1:0"
     return serve(daemon, listen=address, child=beside_daemon, on_ready=ready, on_error=_complain)
@@ -180,21 +172,16 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     """Print where the view is, and open it."""
     from indexerd.web.auth import login_link, open_page
 
-    state_dir, own = app.places.state_dir, running.pid == os.getpid()
-    link = login_link(state_dir, running.url, path)
+    link = login_link(app.places.state_dir, running.url, path)
     if not as_json({"url": running.url, "link": link, "pid": running.pid}):
         put([link])
-    if own:
-        aside("serving until interrupted (Ctrl-C)")
     screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # else it would open in this terminal
     if opening and (sys.platform == "darwin" or any(map(os.environ.get, screens))):
         import webbrowser
 
-        page = open_page(state_dir, link).as_uri()
-        opener = threading.Thread(target=webbrowser.open, args=(page,))
-        opener.start()
-        if not own:
-            opener.join()  # else not: a browser that stays needs an answer from us
+        page = open_page(app.places.state_dir, link).as_uri()
+        # In a thread: a browser that stays needs an answer from the server, which may be us.
+        threading.Thread(target=webbrowser.open, args=(page,)).start()
 
 
 def _complain(bad: BaseException) -> None:

@@ -14,21 +14,22 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.cli.hook import lines
 from indexerd.errors import UsageError
+from indexerd.times import iso, iso_ms
 
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PAGE = 500  # rows of one answer of the socket
 _ORIGINS = {"root": "", "fork": "fork: ", "resumed": "resumed: ", "subagent": "sub-agent: "}
-_TOKENS = {"input": "in", "output": "out", "cacheRead": "read from a cache"}
-_TOKENS |= {"cacheWrite": "written to one"}
+_FACTS = """sessionId agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
+userMessageCount newUserMessages compactions models tokens costUsd tags filesModified filesRead
+toolsUsed nameSource parentSessionId parentSessionFile"""
+_STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
 
 
 def _since(text: str | None) -> str | None:
     """A moment: an ISO-8601 date or time, or how long ago (`90m`, `12h`, `7d`, `2w`)."""
-    from indexerd.times import iso, iso_ms
-
     number, unit = (text or "")[:-1], (text or "")[-1:]
-    if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
-        return iso(time.time() - int(number) * _SECONDS[unit])
+    if number.isdecimal() and unit in _SECONDS:
+        return iso(max(0.0, time.time() - int(number) * _SECONDS[unit]))
     if text is not None and not iso_ms(text):
         hint = "write 7d, 12h, 2026-11-01 or an ISO-8601 time"
         raise UsageError(f"not a time: {text}", hint=hint)
@@ -65,38 +66,26 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
             break
     if cli.as_json({**found, "sessions": rows}):
         return
-    cells = [
-        (
-            row["sessionId"],
-            render.age(row["modifiedAt"]),
-            row["agent"],
-            str(row["userMessageCount"]),
-            _mark(row) + row["name"],
-            render.place(row["cwd"]),
-        )
-        for row in map(render.for_people, rows)
-    ]
-    yield from render.table(("session", "active", "agent", "asks", "name", "directory"), cells)
+    named = {"session": "sessionId", "active": "modifiedAt", "agent": "agent"}
+    named |= {"asks": "userMessageCount", "name": "name", "directory": "cwd"}
+    yield from render.records(named, map(_marked, rows))
     if not rows:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
     if params["cursor"]:
         aside(f"there are more; next page: --cursor {params['cursor']}")
 
 
-def _mark(row: dict[str, Any]) -> str:
-    """What stands before a name, so that it is never cut: such sessions are hidden by default."""
+def _marked(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as people see it, with a mark before the name of one that is hidden by default."""
     marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
-    return f"({', '.join(marks)}) " if marks else ""
+    mark = f"({', '.join(marks)}) " if marks else ""
+    row = render.for_people(row)
+    return row | {"name": mark + row["name"], "cwd": render.exact(row["cwd"])}
 
 
 @cli.command(
-    cli.REF,
-    cli.flag(
-        "--as-sent",
-        "The exact redacted prompt that would be sent. Control characters are shown as escapes; "
-        "--json has them as they would be sent.",
-    ),
+    cli.REF, cli.flag("--as-sent", "The exact redacted prompt that would be sent; also --json.")
 )
 def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     """Show one session: metadata and facts."""
@@ -106,67 +95,32 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     if as_sent:
         yield render.exact(f"{found['system']}\n\n{found['user']}")
         return
-    row, meta = render.for_people(found["session"]), found["meta"] or {}
-    yield render.heading(_mark(row) + row["name"])
-    yield from render.paragraph(row["description"]) if row["description"] else ()
-    yield ""
-    yield from render.facts(_facts(row, meta))
+    row, meta = _marked(found["session"]), found["meta"] or {}
+    yield render.heading(row["name"])
+    yield from (*render.paragraph(row["description"]), "")
+    yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
     if meta:
-        yield from ("", *render.paragraph(meta["summary"]))
-
-
-def _facts(row: dict[str, Any], meta: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    tokens, cost = row.get("tokens") or {}, row.get("costUsd")
-    spent = (f"{tokens[key]:,} {name}" for key, name in _TOKENS.items() if tokens.get(key))
-    uses = (row.get("toolUses") or {}).items()
-    parents = (row.get("parentSessionId"), row.get("parentSessionFile"))
-    yield "session", row["sessionId"]
-    yield "agent", row["agent"]
-    yield "directory", render.exact(row["cwd"])
-    yield "git branch", row.get("gitBranch")
-    yield "file", render.exact(row["sessionFile"]) + (" (gone)" if row["gone"] else "")
-    yield "created", row["createdAt"]
-    yield "active", f"{row['modifiedAt']} ({render.age(row['modifiedAt'])})"
-    yield "lasted", render.span(row.get("durationMs") or 0)
-    yield "messages", f"{row['messageCount']}, {row['userMessageCount']} of them yours"
-    yield "not indexed yet", f"{row['newUserMessages']} of yours"
-    yield "compactions", row.get("compactions") or ""
-    yield "models", ", ".join(row.get("models") or ())
-    yield "tokens", ", ".join(spent)
-    yield "cost", "" if cost is None else f"${cost:.4f}"
-    yield "tags", ", ".join(row["tags"])
-    yield "modified", render.some(row["filesModified"])
-    yield "read", render.some(row["filesRead"])
-    yield "tools", ", ".join(f"{name} x{n}" for name, n in row["toolsUsed"].items())
-    yield "such as", " | ".join(f"{name}: {'; '.join(some)}" for name, some in uses)
-    yield "named by", meta.get("model") or row["nameSource"]
-    yield "parent", render.exact("  ".join(one for one in parents if one))
-    yield "resume", "" if row["gone"] else render.exact(row["resume"] or "")
+        yield from ("", f"by {safe(meta['model'])}:", *render.paragraph(meta["summary"]))
 
 
 @cli.method(
     "resolve",
     cli.REF,
-    cli.near("Look in this project first."),
-    cli.flag("--all", "scope", "Look in every project at once.", value="all"),
+    cli.NEAR,
+    cli.flag("--all", "scope", "Look in every project at once.", flag_value="all"),
 )
 def resolve(found: Any) -> list[str]:
     """Show which session a reference means: an id, a prefix, a name or a similar name."""
     return lines(found)
 
 
-@cli.method(
-    "complete",
-    cli.argument("prefix", default=""),
-    cli.near("This project's sessions first."),
-    cli.limit(500, 20),
-)
+@cli.method("complete", cli.argument("prefix", default=""), cli.NEAR, cli.limit(_PAGE, 20))
 def complete(found: Any) -> list[str]:
     """List candidates for `@@`, newest first."""
     return lines(found)
 
 
-@cli.method("search", cli.argument("query"), cli.AGENT, BELOW, SINCE, cli.limit(500, 20))
+@cli.method("search", cli.argument("query"), cli.AGENT, BELOW, SINCE, cli.limit(_PAGE, 20))
 def search(found: Any) -> Iterator[str]:
     """Search names, tags, summaries and messages; "a phrase", re:pattern."""
     for hit in found["hits"]:
@@ -182,22 +136,14 @@ def search(found: Any) -> Iterator[str]:
 def family(found: Any) -> Iterator[str]:
     """Show a session's ancestors, and all forks, resumed sessions and sub-agents of them."""
     members = found["members"]
-    drawn = render.branches([one["depth"] for one in members], single=True)
-    rows = (
-        (
-            one["sessionId"],
-            one["agent"],
-            render.age(one["modifiedAt"]),
-            str(one["userMessageCount"]),
-            "*" if one["sessionId"] == found["sessionId"] else "",
-            before
-            + _ORIGINS[one["relation"]]
-            + safe(one["name"])
-            + (" (gone)" if one["gone"] else " (archived)" if one["archived"] else ""),
-        )
-        for one, before in zip(members, drawn, strict=True)
-    )
-    yield from render.table(("session", "agent", "active", "asks", "", "name"), rows)
+    indents = render.indents([one["depth"] for one in members], single=True)
+    for one, indent in zip(members, indents, strict=True):
+        gone = " (gone)" if one["gone"] else " (archived)" if one["archived"] else ""
+        one["name"] = indent + _ORIGINS[one["relation"]] + safe(one["name"]) + gone
+        one["current"] = one["sessionId"] == found["sessionId"]
+    named = {"session": "sessionId", "agent": "agent", "active": "modifiedAt"}
+    named |= {"asks": "userMessageCount", "": "current", "name": "name"}
+    yield from render.records(named, members)
     if "missingParent" in found:
         from indexerd.privacy.redact import shown_path
 
@@ -210,21 +156,7 @@ def family(found: Any) -> Iterator[str]:
 @cli.method("status")
 def status(found: Any) -> Iterator[str]:
     """Show the daemon's state, watches, queue, budget and problems."""
-    budget, watches, pending = found["budget"], found["watches"], found.get("textPending")
-    spent = f"${budget['usd']:.4f} of ${budget['dailyUsd']:.2f}"
-    yield from render.facts(
-        (
-            ("state", found["state"]),
-            ("sessions", found["sessions"]),
-            ("text pending", f"{pending} of them" if pending else ""),
-            ("queued", f"{found['queued']} ({found['indexing']} being indexed)"),
-            ("last scan", found["lastScanAt"] or "not yet"),
-            ("models", ", ".join(found["models"]["usable"]) or "none"),
-            ("budget today", f"{spent}, {budget['calls']} of {budget['dailyCalls']} calls"),
-            ("watching", f"{watches['watched']} directories ({watches['mode']})"),
-            ("missing", ", ".join(watches["missing"])),
-        )
-    )
+    yield from render.fields(found, _STATUS)
     for problem in found["problems"]:
         yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
         yield from render.paragraph(f"{problem['cause']}\ncure: {problem['cure']}", "  ")
@@ -244,9 +176,7 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     # By the name that the configuration gives this command, it is the older extension's.
     force = force or click.get_current_context().info_name != "index"
     params: dict[str, Any] = {"ref": ref, "force": force, "wait": wait, "cwd": project()}
-    if everything:
-        params = {"all": True, "dryRun": dry_run}
-    found = cli.current().call("index", params)
+    found = cli.current().call("index", {"all": True, "dryRun": dry_run} if everything else params)
     if cli.as_json(found):
         return ""
     if not everything:
@@ -276,24 +206,18 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
 
     The agent's own file stays as it is, unless you say --transcript.
     """
-    if undo and (yes or transcript):
-        raise UsageError("--undo takes no other option")
     params: dict[str, Any] = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
     call = cli.current().call
-    if undo:
-        found = call("purge", {**params, "undo": True})
-        if not cli.as_json(found):
-            put([f"{safe(found['sessionId'])} is read again"])
-        return 0
-    planned = call("purge", {**params, "dryRun": True})
-    if not yes and not _confirmed(planned, transcript=transcript):
-        aside("nothing was removed")
-        return 1
-    # By its id: the word may mean another session by now.
-    found = call("purge", {**params, "ref": planned["sessionId"]})
+    if not undo:
+        planned = call("purge", {**params, "dryRun": True})
+        if not yes and not _confirmed(planned, transcript=transcript):
+            aside("nothing was removed")
+            return 1
+        params["ref"] = planned["sessionId"]  # the word may mean another session by now
+    found = call("purge", {**params, "undo": undo})
     if not cli.as_json(found):
-        put(map(render.exact, found["removed"]))
-        aside(f"forgotten: {safe(found['sessionId'])}")
+        put(map(render.exact, found.get("removed", ())))
+        aside(f"{'read again' if undo else 'forgotten'}: {safe(found['sessionId'])}")
     for one in found.get("notRemoved", ()):
         aside(f"not removed: {render.exact(one['path'])}: {safe(one['reason'])}")
     return 1 if found.get("notRemoved") else 0

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from click.shell_completion import get_completion_class
 
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, put, safe
-from indexerd.cli.main import argument, as_json, command, current, flag, option
+from indexerd.cli.main import argument, as_json, cli, command, current, flag, option
 from indexerd.errors import ConfigError, DaemonDownError, UsageError
 
 if TYPE_CHECKING:
@@ -38,13 +39,22 @@ def path() -> str:
 def show() -> Iterator[str]:
     """Print every setting, its value, and where the value came from."""
     loaded = current().loaded
-    rows = [
-        (key, value, str(loaded.sources.get(key, "default")))
-        for key, value in leaves(loaded.settings.model_dump(mode="json"))
-    ]
-    if not as_json({key: {"value": value, "source": source} for key, value, source in rows}):
-        cells = [(key, json.dumps(value), source) for key, value, source in rows]
-        yield from render.table(("key", "value", "source"), cells)
+    shown = {
+        key: {"value": value, "source": str(loaded.sources.get(key, "default"))}
+        for key, value in _leaves(loaded.settings.model_dump(mode="json"))
+    }
+    if not as_json(shown):
+        rows = [(key, json.dumps(one["value"]), one["source"]) for key, one in shown.items()]
+        yield from render.table(("key", "value", "source"), rows)
+
+
+def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values."""
+    for key, value in tree.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 @command()
@@ -58,15 +68,6 @@ def check() -> str:
         raise ConfigError(problems)
     found = {"ok": True, "path": str(app.places.config_file)}
     return "" if as_json(found) else "the configuration is valid"
-
-
-def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values."""
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 @click.group()
@@ -84,13 +85,10 @@ def install(named: str | None) -> int:
 
     app = current()
     words = (str(Path(named).expanduser().absolute()),) if named else program()
-    if named and not os.access(words[0], os.X_OK):
-        raise UsageError(f"not a program: {named}")
-    if len(words) > 1:
+    if len(words) > 1 or not os.access(words[0], os.X_OK):
         hint = "name it: indexerd service install --program PATH"
-        raise UsageError("cannot find the installed program", hint=hint)
+        raise UsageError(f"not an installed program: {words[0]}", hint=hint)
     done = services.install(_host(), Path(words[0]), app.places, app.loaded.settings)
-    _warn()
     return _report(done, "installed" if done.changed else "already installed")
 
 
@@ -122,18 +120,13 @@ for one in (install, uninstall, status):
 def _host() -> Host:
     from indexerd.integrations.service import Host
 
-    return Host(os.environ, current().home, os.getuid())
-
-
-def _warn() -> None:
-    if current().loaded.problems:
-        aside("the configuration has problems: see `indexerd config check`")
+    return Host(os.environ, Path.home(), os.getuid())
 
 
 def _report(done: Outcome, word: str) -> int:
     if not as_json(asdict(done) | {"path": str(done.path)}):
         put([f"{word}: {done.path}", "running" if done.running else "not running"])
-        put(render.facts(done.details.items()))
+        put(render.fields(done.details))
         for note in done.notes:
             aside(safe(note, 8192))
     return 0 if done.running else DaemonDownError.exit_code
@@ -146,27 +139,22 @@ def _report(done: Outcome, word: str) -> int:
 )
 def integrate(agent: str, *, remove: bool, force: bool) -> Iterator[str]:
     """Add references, questions and context to an agent."""
-    from importlib.util import find_spec
-
     from indexerd.cli.serve import program
     from indexerd.integrations import install as installing
 
-    app = current()
     host = installing.Host(
         env=os.environ,
-        home=str(app.home),
-        settings=app.loaded.settings,
+        home=str(Path.home()),
+        settings=current().loaded.settings,
         command=program(),
         serves_mcp=find_spec("mcp") is not None,
         force=force,
         remove=remove,
     )
     done = installing.integrate(agent, host)
-    _warn()
     if as_json(done):
         return
-    width = max((len(one["did"]) for one in done["changes"]), default=0)
-    yield from (f"{one['did']:<{width}}  {safe(one['path'], 4096)}" for one in done["changes"])
+    yield from (f"{one['did']}\t{safe(one['path'], 4096)}" for one in done["changes"])
     for note in done["notes"]:
         aside(safe(note, 8192))
 
@@ -174,8 +162,6 @@ def integrate(agent: str, *, remove: bool, force: bool) -> Iterator[str]:
 @command(argument("shell", type=click.Choice(["bash", "zsh", "fish", "powershell"])))
 def completion(shell: str) -> str:
     """Print a shell's completion script; source it in the shell's start-up file."""
-    from indexerd.cli.main import cli
-
     kind = get_completion_class(shell)
     if kind is None:
         raise click.UsageError(f"this version of click does not complete for {shell}")

@@ -1,7 +1,7 @@
 """Commands about one session's tree, and its export.
 
-A tree is drawn as pi draws it: what follows one after the other stays in one column, and only
-where a conversation parts does it move to the right. `*` marks the way to the leaf, `>` the leaf.
+What follows one after the other stays in one column, and only where a conversation parts does it
+move to the right. `*` marks the way to the leaf, `>` the leaf.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ import click
 
 from indexerd.cli import main as cli
 from indexerd.cli import printing as render
-from indexerd.cli.backend import App, aside, project, put, safe
+from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import UsageError
 
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
-FORMATS = ("html", "md", "json")
-_OF_DATABASES = ("-wal", "-shm", "-journal")  # files that belong to one
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 
 
@@ -55,20 +53,20 @@ def _output(text: str) -> Any:
         checked=lambda value: value or (None if cli.current().json else "default"),
     ),
     cli.option("--search", "Only entries that have all these words.", metavar="WORDS"),
-    cli.leaf(),
+    cli.LEAF,
 )
 def tree(found: Any) -> Iterator[str]:
     """Show a session's tree: every branch, with labels; `*` marks the current path."""
     nodes = [node for node in found["nodes"] if node.get("display", True)]
-    drawn = render.branches([node["depth"] for node in nodes], single=False)
+    indents = render.indents([node["depth"] for node in nodes])
     leaf = found["leafId"]
     marks = (">" if node["id"] == leaf else "*" if node["active"] else " " for node in nodes)
-    yield from _entries(nodes, map("{}{} ".format, drawn, marks))
+    yield from _entries(nodes, map("{}{} ".format, indents, marks))
     for warning in found.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
 
 
-@cli.method("path", cli.REF, cli.leaf("The path to this entry, not to the current one."))
+@cli.method("path", cli.REF, cli.LEAF)
 def path(found: Any) -> Iterator[str]:
     """List the entries from the root to the leaf."""
     entries = [entry for entry in found["entries"] if entry.get("display", True)]
@@ -77,14 +75,15 @@ def path(found: Any) -> Iterator[str]:
 
 def _entries(entries: list[dict[str, Any]], before: Iterable[str]) -> Iterator[str]:
     def text(entry: dict[str, Any]) -> str:
-        label = render.coloured(f"[{safe(entry['label'])}] ") if entry.get("label") else ""
+        label = f"[{safe(entry['label'])}] " if entry.get("label") else ""
         who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
         return f"{label}{who} {safe(entry['text'], 200)}".rstrip()
 
-    yield from render.entries(
-        (safe(entry["id"]), render.age(entry["timestamp"]), mark + text(entry))
-        for mark, entry in zip(before, entries, strict=True)
-    )
+    rows = zip(before, entries, strict=True)
+    cells = [
+        (entry["id"], render.age(entry["timestamp"]), mark + text(entry)) for mark, entry in rows
+    ]
+    yield from render.table((), cells)
     if not entries:
         aside("no entries")
 
@@ -92,28 +91,18 @@ def _entries(entries: list[dict[str, Any]], before: Iterable[str]) -> Iterator[s
 @cli.method("branches", cli.REF)
 def branches(found: Any) -> Iterator[str]:
     """List the branches of a session, by their last entries."""
-    rows = [
-        (
-            tip["leafId"],
-            "*" if tip["active"] else "",
-            str(tip["entries"]),
-            str(tip["userMessages"]),
-            render.age(tip["lastActivity"]),
-            tip["branchPointId"] or "",
-            " ".join(filter(None, (tip.get("label") or tip.get("reason"), tip.get("gist")))),
-        )
-        for tip in found["tips"]
-    ]
-    heads = ("leaf", "current", "entries", "asks", "active", "parts at", "gist")
-    yield from render.table(heads, rows)
-    if not rows:
-        aside("no entries")
+    for tip in found["tips"]:
+        why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
+        tip["gist"] = " ".join(filter(None, why))
+    named = {"leaf": "leafId", "current": "active", "entries": "entries", "asks": "userMessages"}
+    named |= {"active": "lastActivity", "parts at": "branchPointId", "gist": "gist"}
+    return render.records(named, found["tips"])
 
 
 @cli.method(
     "context",
     cli.REF,
-    cli.leaf("As it was, or would be, at another entry."),
+    cli.LEAF,
     cli.option(
         "--transform",
         "transforms",
@@ -131,19 +120,19 @@ def context(found: Any) -> Iterator[str]:
         return
     model = found["model"] or {}
     name = "/".join(filter(None, (model.get("provider"), model.get("modelId"))))
-    pairs = (("model", name), ("thinking", found["thinkingLevel"]))
-    yield from render.facts((*pairs, ("messages", len(found["messages"]))))
+    facts = {"model": name, "messages": len(found["messages"])}
+    yield from render.fields(found | facts, "model thinkingLevel messages")
     for message in found["messages"]:
-        yield ""
-        yield render.heading(message["role"], f"  {safe(message['entryId'])}")
-        if message["text"]:
-            yield render.exact(message["text"])
+        yield from ("", render.heading(message["role"], f"  {safe(message['entryId'])}"))
+        yield from [render.exact(message["text"])] if message["text"] else ()
 
 
-ENTRY = cli.argument("entry_id", metavar="ENTRY")
-
-
-@cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False))
+@cli.method(
+    "label",
+    cli.REF,
+    cli.argument("entry_id", metavar="ENTRY"),
+    cli.argument("text", required=False),
+)
 def label(found: Any) -> str:
     """Label an entry of a session. Without a text, remove your label."""
     return f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()
@@ -160,9 +149,6 @@ def branch(found: Any) -> str:
     return f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"
 
 
-# -- export: the session itself is read, as a document of megabytes is nothing for a socket ------
-
-
 @cli.command(
     cli.REF,
     _output("Write it there (0600), not to stdout."),
@@ -171,9 +157,9 @@ def branch(found: Any) -> str:
         "form",
         "html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
         "json: all of it, for programs. By default chosen by FILE's suffix, else html.",
-        type=click.Choice(FORMATS),
+        type=click.Choice(("html", "md", "json")),
     ),
-    cli.leaf("As seen from another entry than the current one."),
+    cli.LEAF,
     cli.flag("--redact", "Take known kinds of secrets out of every text."),
     cli.flag("--force", "Replace FILE if it exists."),
 )
@@ -185,25 +171,31 @@ def export(
     Nothing is redacted without --redact: the file holds every word, path and tool result of the
     session. Only very long texts are cut, and say so.
     """
+    # The session is read in this process: a document of megabytes is nothing for a socket.
     from indexerd.daemon.open_session import read_alone
     from indexerd.meta.newfile import create
     from indexerd.privacy.patterns import compile_patterns
+    from indexerd.sources.stores import stores
     from indexerd.web.document import Wish
     from indexerd.web.export import export as make
 
     app = cli.current()
     settings = app.loaded.settings
     form = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "html")
-    if file:
-        _check(Path(file), app, force=force)
-    elif not app.json and form == "html" and sys.stdout.isatty():
+    if not file and not app.json and form == "html" and sys.stdout.isatty():
         raise UsageError("a page cannot be shown in a terminal", hint="name a file: -o FILE.html")
+    if file and os.path.lexists(file):
+        if not force:
+            raise UsageError(f"{file} exists", hint="name another file, or add --force")
+        kept = any(one.holds(file) for one in stores(settings, os.environ, Path.home()))
+        if kept or os.path.realpath(file) != file or not Path(file).is_file():
+            raise UsageError(f"{file} is not replaced", hint="name a plain file elsewhere")
     extra = compile_patterns(settings.redact.extra_patterns)
     wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
     row = stored["session"]
     family = app.local().answers.relatives(row) if app.places.store.exists() else {}
-    with read_alone(row, settings, os.environ, app.home) as library:
+    with read_alone(row, settings, os.environ, Path.home()) as library:
         name, text = make(library, stored, form, wish, family)
     data = text.encode("utf-8", "replace")
     if file:
@@ -213,26 +205,3 @@ def export(
     elif not cli.as_json({"format": form, "fileName": name, "text": text}):
         sys.stdout.flush()
         sys.stdout.buffer.write(data)  # UTF-8, whatever the stream's encoding: a page says so
-
-
-def _check(path: Path, app: App, *, force: bool) -> None:
-    """UsageError for a file that is there, or where sessions or we keep things."""
-    from indexerd.paths import within
-    from indexerd.sources.stores import stores
-
-    real = os.path.realpath(path)
-    beside = [real, *(real.removesuffix(end) for end in _OF_DATABASES)]
-    agents = stores(app.loaded.settings, os.environ, app.home)
-    if any(one.holds(name) for one in agents for name in beside):
-        raise UsageError(f"{path} is where sessions are kept", hint="name a file elsewhere")
-    own = (str(app.places.state_dir), str(app.places.data_dir), *(one.meta for one in agents))
-    if any(within(real, os.path.realpath(one)) for one in own):
-        raise UsageError(
-            f"{path} is where indexerd keeps its own files", hint="name a file elsewhere"
-        )
-    if force and (path.is_symlink() or (path.exists() and not path.is_file())):
-        raise UsageError(
-            f"{path} is not a regular file", hint="--force replaces regular files only"
-        )
-    if not force and os.path.lexists(path):
-        raise UsageError(f"{path} exists", hint="name another file, or replace it with --force")

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import signal
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.cli.home import INDEXERD, Home, nowhere
 from tests.e2e.world import World, until
-
-# -- set-up --------------------------------------------------------------------------------------
 
 
 def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path) -> None:
@@ -38,7 +33,7 @@ def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path)
 def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path) -> None:
     """0 while only notes are to be made, 1 when something is bad."""
     checks = {one["name"]: one for one in home.json("doctor")["checks"]}
-    assert {one["state"] for one in checks.values()} == {"ok"}
+    assert checks["daemon"]["state"] == checks["pi"]["state"] == "ok"
     assert "10 sessions in " in checks["pi"]["found"]
     assert "sends redacted transcripts" in checks["model"]["found"]
     bad = tmp_path / "bad.toml"
@@ -80,18 +75,11 @@ def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> Non
     assert not path.exists()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_prints_a_script_that_the_shell_takes(home: Home, shell: str) -> None:
-    """It names indexerd; where the shell is installed, it parses the script."""
-    script = home.ix("completion", shell).stdout
-    assert "_INDEXERD_COMPLETE" in script
-    assert re.search(r"\bindexerd\b", script)
-    if shutil.which(shell):
-        subprocess.run([shell, "-n"], input=script, text=True, check=True)
-
-
 def test_completion_knows_the_commands(home: Home) -> None:
     """What the script asks for at a tab."""
+    script = home.ix("completion", "bash").stdout
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+    assert "_INDEXERD_COMPLETE" in script
     asked = {"_INDEXERD_COMPLETE": "bash_complete", "COMP_WORDS": "indexerd re", "COMP_CWORD": "1"}
     known = ["plain,resolve", "plain,resume", "plain,resume-context", "plain,rename"]
     assert set(home.ix(env=asked).stdout.split()) == set(known)
@@ -109,9 +97,6 @@ def test_run_once_prints_a_report(tmp_path: Path) -> None:
     report = {"sessions": 3, "indexed": [second.id], "digested": []}
     report |= {"skipped": 2, "failed": []}
     assert world.run("run", "--once", "--json") == report
-
-
-# -- logs ----------------------------------------------------------------------------------------
 
 
 class Log:
@@ -168,9 +153,6 @@ def test_logs_are_followed_over_a_rotation_until_interrupted(home: Home, tmp_pat
             until(lambda: numbers() == [0, 1, 2], "the lines around a rotation")
             log.write(3, 4)
             until(lambda: numbers() == [0, 1, 2, 3, 4], "more lines")
-            log.path.write_text("")
-            log.write(5)
-            until(lambda: numbers()[-1] == 5, "a line after the file was emptied")
             process.send_signal(signal.SIGINT)
             assert process.wait(10) == 130
         finally:

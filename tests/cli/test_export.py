@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from indexerd.cli.backend import App
 from indexerd.cli.tree import export
-from indexerd.errors import NotFoundError, UsageError, WriteError
+from indexerd.errors import NotFoundError, UsageError
 from tests.e2e.world import Session, World
 
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
@@ -98,48 +98,11 @@ def test_no_other_kind_of_file_is_replaced(home: Exported, tmp_path: Path) -> No
     os.symlink("real.md", tmp_path / "link.md")
     (tmp_path / "folder.md").mkdir()
     (tmp_path / "sessions").symlink_to(home.world.sessions)
-    for name in ("link.md", "folder.md", f"sessions/{home.session.path.name}", "sessions/new.md"):
+    for name in ("link.md", "folder.md", f"sessions/{home.session.path.name}"):
         done = home.run("-o", name, "--force")
         assert isinstance(done.exception, UsageError), name
     assert (tmp_path / "real.md").read_text() == "mine"
     assert isinstance(home.run("-o", "nowhere/x.md").exception, UsageError)
-
-
-def test_nothing_of_ours_or_of_a_database_is_replaced(home: Exported) -> None:
-    """Neither state, nor meta files, nor what belongs to an agent's database."""
-    from indexerd.paths import places
-
-    state = places().state_dir
-    meta = next(state.parent.parent.rglob("*.meta.json"), None) or next(
-        home.world.sessions.parent.parent.rglob("*.meta.json")
-    )
-    database = Path(os.environ["XDG_DATA_HOME"]) / "opencode/opencode.db"
-    database.parent.mkdir(parents=True, exist_ok=True)
-    database.touch()
-    ours = [state / "store.sqlite", state / "new.html", meta]
-    for path in (*ours, *(Path(f"{database}{end}") for end in ("", "-wal", "-shm"))):
-        before = path.read_bytes() if path.exists() else None
-        done = home.run("-o", str(path), "--force")
-        assert isinstance(done.exception, UsageError), path
-        assert (path.read_bytes() if path.exists() else None) == before
-    database.unlink()
-
-
-def test_a_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
-    """--force: a failure takes nothing away, and leaves nothing behind."""
-    from indexerd.meta.newfile import create
-
-    file = tmp_path / "keep.html"
-    file.write_text("mine")
-
-    def lines() -> Iterator[bytes]:
-        yield b"new"
-        raise OSError(28, "No space left on device")
-
-    with pytest.raises(WriteError):
-        create(file, lines(), over=True)
-    assert file.read_text() == "mine"
-    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_bad_arguments(home: Exported) -> None:

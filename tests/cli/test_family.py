@@ -1,97 +1,57 @@
-"""`indexerd family`: a tree for people, the method's result for programs; a daemon or none."""
+"""`indexerd family`: a tree for people, from what is stored."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-import pytest
-from click.testing import CliRunner, Result
-
-from indexerd.cli.backend import App
-from indexerd.cli.printing import PREFIX_MAX
-from indexerd.cli.sessions import family
-from tests.cli.home import HOSTILE
 from tests.e2e.world import World
 from tests.store.rows import fill, row, texts
 
+USUAL = {"state": "idle", "userMessageCount": 7, "subagent": False, "parentSessionId": None}
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A home without a daemon; this process is at home there, too."""
+
+def stored(tmp_path: Path, **sessions: dict[str, object]) -> World:
+    """A home without a daemon, with what one left."""
     world = World(tmp_path)
     world.state.mkdir(parents=True)
-    for key, value in world.env.items():
-        monkeypatch.setenv(key, value)
+    index = texts(world.state)
+    rows = enumerate(sessions.items())
+    fill(index, *(row(name, minute, **USUAL | more) for minute, (name, more) in rows))
+    index.close()
+    index.store.close()
     return world
 
 
-def store(world: World, *rows: dict[str, Any]) -> None:
-    """What a daemon left."""
-    index = texts(world.state)
-    fill(index, *rows)
-    index.close()
-    index.store.close()
-
-
-def born(session_id: str, parent: str = "", minute: int = 0, **more: Any) -> dict[str, Any]:
-    """A row of a session that came from another one."""
-    usual = {"state": "idle", "userMessageCount": 7, "subagent": False}
-    return row(session_id, minute, **usual | {"parentSessionId": parent or None} | more)
-
-
-def ran(ref: str, *, as_json: bool = False) -> Result:
-    """The command, in this process."""
-    done = CliRunner().invoke(family, [ref], obj=App(None, as_json, "never"))
-    assert done.exception is None, done.output
-    return done
-
-
-def names(done: Result) -> list[str]:
-    """The last column: the tree."""
-    return [line.split("\t")[-1] for line in done.stdout.splitlines()]
-
-
-def test_a_family_is_drawn_as_a_tree(world: World) -> None:
+def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
     """S1.16: each below the one that it came from; without a daemon, which stderr says."""
-    store(
-        world,
-        born("a"),
-        born("b", "a", 1),
-        born("c", "b", 2, subagent=True),
-        born("d", "b", -9, archived=True, gone=True),
-        born("e", "a", 3, archived=True),
+    world = stored(
+        tmp_path,
+        a={},
+        d={"parentSessionId": "b", "archived": True, "gone": True},
+        b={"parentSessionId": "a"},
+        c={"parentSessionId": "b", "subagent": True, "name": "\x1b[2JName\tof c"},
+        e={"parentSessionId": "a", "archived": True},
     )
-    done = ran("b")
-    assert names(done) == [
-        "Name of a",
-        "├─ resumed: Name of b",
-        "│  ├─ fork: Name of d (gone)",
-        "│  └─ sub-agent: Name of c",
-        "└─ resumed: Name of e (archived)",
+    lines = [line.split("\t") for line in world.run("family", "b").splitlines()]
+    assert [(one[0], one[1], one[3], one[4]) for one in lines[:3]] == [
+        ("a", "pi", "7", ""),
+        ("b", "pi", "7", "*"),
+        ("d", "pi", "7", ""),
     ]
-    cells = [line.split("\t") for line in done.stdout.splitlines()]
-    assert [line[4] for line in cells] == ["", "*", "", "", ""]
-    assert cells[1][:2] + cells[1][3:4] == ["b", "pi", "7"]
-    assert done.stderr == "indexerd: no daemon runs; answering from what is stored\n"
+    assert [one[5] for one in lines] == [
+        "Name of a",
+        "  resumed: Name of b",
+        "    fork: Name of d (gone)",
+        "    sub-agent: Name of c",
+        "  resumed: Name of e (archived)",
+    ]
+    assert world.stderr == "indexerd: no daemon runs; answering from what is stored\n"
 
 
-def test_what_is_not_shown_is_said(world: World) -> None:
-    """A parent that nobody met, and members beyond the limit; deep ones keep their lines short."""
-    chain = [born(f"s{n:03}", f"s{n - 1:03}", n) for n in range(510)]
-    store(world, *chain)
-    done = ran("s509")
-    assert "not known: s-01\n" in done.stderr
-    assert "10 more" in done.stderr
-    drawn = names(done)
-    assert len(drawn) == 500
-    assert max(map(len, drawn)) == PREFIX_MAX + len("resumed: Name of s100")
-
-
-def test_hostile_names_are_harmless(world: World) -> None:
-    """S4.22: no escape sequence, line break or tab of theirs reaches the terminal."""
-    evil = f"{HOSTILE}\n\tline"
-    store(world, born("a", "\x1b[2Jlost", name=evil, agent=evil), born("b", "a", name=evil))
-    done = ran("a")
-    assert (done.stdout + done.stderr).replace("\n", "").replace("\t", "").isprintable()
-    assert [line.count("\t") for line in done.stdout.splitlines()] == [5, 5]
+def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
+    """A parent that nobody met, and members beyond the limit."""
+    chain = {f"s{n:03}": {"parentSessionId": f"s{n - 1:03}"} for n in range(510)}
+    world = stored(tmp_path, **chain)
+    assert world.run("family", "s509").count("\n") == 500
+    assert "not known: s-01\n" in world.stderr
+    assert "10 more" in world.stderr

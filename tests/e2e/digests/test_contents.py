@@ -142,7 +142,7 @@ def test_a_report_compares_the_compression_with_the_target(desk: Desk) -> None:
     session.talk(10)
     desk.world.seen(session)
     text = desk.world.run("digest", session.id)
-    assert re.search(r"^compression +[\d,.]+% \(30% was aimed at\)$", text, re.MULTILINE), text
+    assert re.search(r"^compression +[\d.]+\ntarget compression +0.3$", text, re.MULTILINE), text
 
 
 def test_files_that_were_changed_are_listed_once_of_every_agent(desk: Desk) -> None:
