@@ -191,18 +191,13 @@ class OutputInvalidError(ModelError, kind="model_output_invalid"):
 
 
 class BudgetError(ModelError, kind="budget_exhausted"):
-    """A cap is reached, and opens in `retry_after` seconds.
-
-    `passing`: within a minute or so, and so no reason to settle for another model.
-    """
+    """A cap of the day is reached, and opens in `retry_after` seconds."""
 
     def __init__(
-        self, message: str, *, hint: str = "", retry_after: float = 3600.0, passing: bool = False
+        self, message: str, *, hint: str | None = None, retry_after: float = 3600.0
     ) -> None:
-        soon = "wait a minute; it is retried automatically" if passing else self.hint
-        super().__init__(message, hint=hint or soon)
+        super().__init__(message, hint=hint)
         self.retry_after = retry_after
-        self.passing = passing
 
 
 class CallLimitError(ModelError, kind="call_limit_exceeded"):

@@ -337,7 +337,6 @@ class Daemon:
 
     async def _end(self) -> None:
         await asyncio.to_thread(self.pipeline.watch.close)
-        await self.pipeline.models.aclose()
         await self.pipeline.reader(self.library.close)
         self._quarantine.close()
         self.pipeline.reader.close()

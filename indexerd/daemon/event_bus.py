@@ -16,7 +16,6 @@ from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import SessionRuntime
 from indexerd.logs import Event, Throttle
-from indexerd.models.outages import Outages
 from indexerd.models.prices import format_usd
 from indexerd.sessions.info import SessionInfo, state_of
 from indexerd.sources.cursor import Verdict
@@ -43,6 +42,10 @@ _LEVELS = dict.fromkeys(
 )
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
 BAD_LINE_SECONDS = 60.0  # one word a file and minute
+OUTAGE_SECONDS = 3600.0  # one warning a cause and hour, however many sessions wait for it
+_OUTAGES = frozenset(
+    {"model_unavailable", "provider_unavailable", "budget_exhausted", "timeout", "write_failed"}
+)
 Listener = Callable[[dict[str, Any]], None]
 # What the older program calls all three; who subscribes to that name gets these.
 ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")}
@@ -57,7 +60,7 @@ class EventBus:
         self._listeners: dict[Listener, None] = {}
         self._bad_lines = Throttle(BAD_LINE_SECONDS)
         self._health: Health | None = None
-        self._outages = Outages()
+        self._waiting = Throttle(OUTAGE_SECONDS)
         self._state = ""
         self._rejected = ""
 
@@ -67,11 +70,7 @@ class EventBus:
         return partial(self._listeners.pop, listener, None)
 
     def log(self, event: Event, fields: dict[str, Any]) -> None:
-        """To the log alone. Of a provider that fails again and again, once an outage."""
-        if event is Event.MODEL_BREAKER_OPEN and not self._outages.begin(fields["model"]):
-            return
-        if event is Event.MODEL_BREAKER_CLOSED:
-            fields = fields | {"count": self._outages.end(fields["model"])}
+        """To the log alone."""
         self._log.log(_LEVELS.get(event, INFO), event, **fields)
 
     def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
@@ -180,11 +179,12 @@ class EventBus:
         self.publish("index.succeeded", done.session_id, told)
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
-        """A run failed. One of many for one cause that was told of is a skip to the log."""
+        """A run failed. One of many for a cause that was logged is a skip to the log."""
         session_id = known.info.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}
-        if self._outages.holds(session_id, error, self._clock()):
+        outage = error.kind in _OUTAGES
+        if outage and self._waiting.admit(error.kind, self._clock()) is None:
             self.log(Event.INDEX_SKIPPED, fields)
         else:
             self.log(Event.INDEX_FAILED, fields | {"kind": error.kind})

@@ -63,7 +63,6 @@ class Status:
             "queued": len(pipeline.jobs),
             "indexing": len(pipeline.running),
             "running": sorted(pipeline.running),
-            "unwritten": pipeline.indexer.unwritten,
             "textPending": pipeline.library.texts.unread,
             "lastScanAt": iso(pipeline.last_scan_at) if pipeline.last_scan_at else None,
             "models": {
@@ -108,9 +107,6 @@ def _own(pipeline: Pipeline) -> Found:
     for trouble in pipeline.troubles:
         cure = "free some space, or find out what locks the file; it is retried continually"
         yield "state_unwritable", trouble, cure
-    if count := pipeline.indexer.unwritten:
-        cause = f"{count} answers of models cannot be written to the disk"
-        yield "write_failed", cause, "free some space; they are then written"
     if pipeline.stalled():
         cause = "following the files has stopped, perhaps because a file system hangs"
         yield "scan_stalled", cause, "find out which mount does not answer, then restart the daemon"

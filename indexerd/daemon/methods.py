@@ -29,6 +29,7 @@ from indexerd.daemon.event_bus import ALIASES
 from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import VIEWS, make_branch, open_session, show
 from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
+from indexerd.indexing.snapshot import take_snapshot
 from indexerd.meta import context_sets as sets
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
@@ -349,7 +350,8 @@ class Api:
         """The exact prompt that an indexing run would send now; nothing is sent."""
         session_id = self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"]
         pipeline = self._pipeline
-        snapshot = await pipeline.indexer.snapshot(session_id, pipeline.settings)
+        library, settings = pipeline.library, pipeline.settings
+        snapshot = await take_snapshot(library, pipeline.read, session_id, settings)
         return snapshot.as_sent(pipeline.models.available())
 
     async def _label(self, asked: params.Label) -> Row:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.digests.auto import AutoDigests
 from indexerd.indexing.indexer import Done, Failure
-from indexerd.indexing.policy import Wait, decide
+from indexerd.indexing.policy import decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +63,8 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
     failed = [
         (key, one.kind, one.retryable) for key, one in outcomes.items() if isinstance(one, Failure)
     ]
-    for session_id, wait in _waiting(pipeline):
-        if wait.why == "back_off":
+    for session_id, _, why in _waiting(pipeline):
+        if why == "back_off":
             failed.append((session_id, pipeline.known[session_id].retry.why, True))
     failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]
     indexed = [one for one in outcomes.values() if isinstance(one, Done) and not one.adopted]
@@ -76,15 +77,15 @@ async def _settled(pipeline: Pipeline) -> None:
         if tasks := pipeline.tasks():
             await asyncio.wait(tasks)
         elif not pipeline.decide_due():
-            due = [wait.until for _, wait in _waiting(pipeline) if wait.why == "due"]
+            due = [when for _, when, why in _waiting(pipeline) if why == "due"]
             if not due or pipeline.indexing_off or not pipeline.models.available():
                 return
             await asyncio.sleep(max(0.01, min(min(due) - pipeline.now(), 1.0)))
 
 
-def _waiting(pipeline: Pipeline) -> list[tuple[str, Wait]]:
-    """Sessions not tried yet that only wait for their moment."""
+def _waiting(pipeline: Pipeline) -> list[tuple[str, float, str]]:
+    """Sessions not tried yet that only wait for their moment: id, when, why."""
     now, settings = pipeline.now(), pipeline.settings
     untried = (one for one in pipeline.known.items() if one[0] not in pipeline.indexer.outcomes)
-    decisions = ((key, decide(one, settings, now)) for key, one in untried)
-    return [(key, one) for key, one in decisions if isinstance(one, Wait)]
+    decisions = ((key, *decide(one, settings, now)) for key, one in untried)
+    return [one for one in decisions if now < one[1] < math.inf]

@@ -33,7 +33,7 @@ from indexerd.errors import (
 )
 from indexerd.events import Turn
 from indexerd.indexing.indexer import Done, Indexer
-from indexerd.indexing.policy import Forced, Index, SessionRuntime, Skip, Wait, decide
+from indexerd.indexing.policy import Forced, SessionRuntime, decide
 from indexerd.indexing.queue import Job, JobQueue, Reminders
 from indexerd.logs import Event
 from indexerd.models.base import Model
@@ -113,7 +113,6 @@ class Pipeline:
         self._wake = asyncio.Event()  # a decision is to be made sooner
         self._reminders = Reminders()
         self.running: dict[str, asyncio.Task[None]] = {}
-        self._lasting = False  # what is not done now is done later: not in `run --once`
 
     @property
     def settings(self) -> Settings:
@@ -145,7 +144,6 @@ class Pipeline:
 
     async def run(self, begins_anew: Callable[[], bool]) -> None:
         """Run until cancelled; ends by itself where a cache is damaged and `begins_anew()`."""
-        self._lasting = True
         await self.start()
         try:
             await self._follow(begins_anew)
@@ -383,16 +381,16 @@ class Pipeline:
             return
         if not self.scanned.is_set():  # what the store says may be out of date
             return
-        match decide(known, self.settings, self.now()):
-            case Index(why):
-                self._offer(known, why)
-            case Wait(until):
-                self.jobs.withdraw(session_id)
-                self._wait(known, until)
-            case Skip(why):
-                self.jobs.withdraw(session_id)
-                if known.forced:
-                    known.answer(SessionEmptyError(f"there is no answer in it yet ({why})"))
+        now = self.now()
+        when, why = decide(known, self.settings, now)
+        if when <= now:
+            self._offer(known, why)
+            return
+        self.jobs.withdraw(session_id)
+        if when < math.inf:
+            self._wait(known, when)
+        else:
+            known.answer(SessionEmptyError(f"there is no answer in it yet ({why})"))
 
     def _offer(self, known: SessionRuntime, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
@@ -400,19 +398,10 @@ class Pipeline:
         exclusions, info = self.library.files.exclusions, known.info
         if exclusions.forbid(info.path, info.cwd, session_id):
             return
-        if forced or (self._takers(known) and not self._held(known)):
+        if forced or self._takers(known):
             self.bus.log(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
             self.jobs.offer(Job(session_id, why, known.info.modified_ms, forced))
             self._pump()
-
-    def _held(self, known: SessionRuntime) -> bool:
-        """Whether no model would be asked yet: then the session waits for that."""
-        if known.forced is not None or not self._lasting:
-            return False
-        seconds = self.indexer.wait(known, self._takers(known))
-        if seconds > 0:
-            self._wait(known, self.now() + seconds)
-        return seconds > 0
 
     def _takers(self, known: SessionRuntime) -> list[Model]:
         """The models that may take a session by itself: an old one stays on this machine."""
@@ -462,7 +451,7 @@ class Pipeline:
         room = self.settings.index.concurrency
         while len(self.running) < room and (job := self.jobs.take()) is not None:
             known = self.known.get(job.session_id)
-            if known is not None and not self._held(known):
+            if known is not None:
                 self.running[job.session_id] = asyncio.create_task(self._job(job, known))
 
     async def _job(self, job: Job, known: SessionRuntime) -> None:
@@ -481,6 +470,13 @@ class Pipeline:
             self.running.pop(session_id, None)
         self._consider(session_id)
         self._pump()
+
+    async def end_run(self, session_id: str) -> None:
+        """End a run under way. A write that has begun may still come to its end."""
+        if task := self.running.get(session_id):
+            task.cancel()
+            await asyncio.wait([task])
+            self._pump()
 
     # -- asked for -----------------------------------------------------------------------
 
@@ -531,7 +527,7 @@ class Pipeline:
 
     async def reload(self, loaded: Loaded, models: Models) -> None:
         """Take new settings; what waited for a model or a price waits no longer."""
-        old, self.loaded, self.models = self.models, loaded, models
+        self.loaded, self.models = loaded, models
         with suppress(StateError):
             await self.reconsider()  # before anything is sent
         for number, (session_id, known) in enumerate(list(self.known.items())):
@@ -539,4 +535,3 @@ class Pipeline:
             self._consider(session_id)
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)
-        await old.aclose()

@@ -113,7 +113,7 @@ class Purge:
             await asyncio.to_thread(self._forgotten.add, session_id, agent, at=now, by=by)
         library.files.exclusions.changed()
         await pipeline.reconsider()
-        await pipeline.indexer.stop(session_id)
+        await pipeline.end_run(session_id)
         removed: list[Path] = []
         for home in homes:
             removed += await asyncio.to_thread(self._writer.remove, home, session_id)

@@ -125,7 +125,7 @@ class AutoDigests:
         if not info.answered or info.messages <= self._least():
             return
         await self._note(session_id, waits=True)
-        ready = settled_at(known, self._settings(), now)
+        ready = settled_at(known, self._settings())
         if ready is None:  # the turn goes on, and will be seen to grow
             return
         if ready > now:

@@ -250,7 +250,7 @@ class _Run:
             model,
             base,
             self._services.budget,
-            seconds=lambda _error: self._settings.model.timeout_seconds,
+            timeout=self._settings.model.timeout_seconds,
             read=read,
             again=again,
             report=lambda attempt: self._report(attempt, size),

@@ -1,8 +1,7 @@
 """Checking a model's answer: text in, `Metadata` out, or the reason why not.
 
 Accepted: bare JSON, JSON in a code fence, JSON with prose around it; always one object, from the
-first `{` to the last `}`. The provider library's own view of the answer is not used: it hides why
-an answer does not fit. What is accepted is then cleaned (escape sequences, control and bidi
+first `{` to the last `}`. What is accepted is cleaned (escape sequences, control and bidi
 characters), and only then redacted once more, since an invisible character inside a secret
 would hide it; and it must still fit.
 """
@@ -20,8 +19,6 @@ from indexerd.models.attempts import Rejected
 from indexerd.privacy.sanitize import clean_line, clean_text, without_surrogates
 from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
-REPLY_MAX = 1_000_000  # characters of an answer that are looked at
-
 # What a small model writes when it fills in the schema instead of reading the text; full stops
 # around it do not count.
 _PLACEHOLDERS = frozenset(
@@ -31,10 +28,26 @@ _PLACEHOLDERS = frozenset(
 
 def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
     """Check a reply. `cut` says that the output limit ended it: never salvaged."""
+
+    def safe(text: str, clean: Callable[[str, int], str], limit: int) -> str:
+        return clean(redact(clean_text(text, len(text))), limit)
+
     try:
-        return _clean(Metadata.model_validate(json_of(reply, cut=cut)), redact)
+        said = Metadata.model_validate(json_of(reply, cut=cut))
+        found = Metadata(
+            name=safe(said.name, clean_line, NAME_MAX),
+            description=safe(said.description, clean_text, DESCRIPTION_MAX),
+            summary=safe(said.summary, clean_text, SUMMARY_MAX),
+            tags=[safe(tag, clean_line, TAG_MAX) for tag in said.tags],
+        )
     except ValueError as bad:  # pydantic's ValidationError is one
         return Rejected(reason_of(bad))
+    for field in ("name", "description", "summary"):
+        if getattr(found, field).strip(" .").casefold() in _PLACEHOLDERS:
+            return Rejected(f"{field}: a placeholder is not an answer")
+    if all(tag.strip(" .").casefold() in _PLACEHOLDERS for tag in found.tags):
+        return Rejected("tags: placeholders are not an answer")
+    return found
 
 
 def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
@@ -43,12 +56,10 @@ def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
         raise ValueError("Empty model output" + (" (cut by the output limit)" if cut else ""))
     if cut:
         raise ValueError("The reply was cut by the output limit: answer more briefly")
-    if len(reply) > REPLY_MAX:
-        raise ValueError(f"The reply is longer than {REPLY_MAX} characters")
     first, last = reply.find("{"), reply.rfind("}")
     text = reply[first : last + 1] if 0 <= first < last else reply.strip()
     try:
-        held = without_surrogates(json.loads(text, parse_constant=_no_constant))
+        held = without_surrogates(json.loads(text))
     except ValueError as bad:
         raise ValueError(f"Not a JSON object: {bad}") from None
     except RecursionError:
@@ -58,10 +69,6 @@ def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
     return held
 
 
-def _no_constant(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")
-
-
 def reason_of(bad: ValueError) -> str:
     """What is wrong with an answer, in words for the model, none of them its own."""
     if not isinstance(bad, ValidationError):
@@ -69,23 +76,3 @@ def reason_of(bad: ValueError) -> str:
     return "; ".join(
         f"{'.'.join(map(str, one['loc'])) or 'answer'}: {one['msg']}" for one in bad.errors()[:8]
     )
-
-
-def _clean(said: Metadata, redact: Callable[[str], str]) -> Metadata:
-    """The same, safe to store and to print; ValueError for what is then no answer."""
-
-    def safe(text: str, clean: Callable[[str, int], str], limit: int) -> str:
-        return clean(redact(clean_text(text, len(text))), limit)
-
-    found = Metadata(
-        name=safe(said.name, clean_line, NAME_MAX),
-        description=safe(said.description, clean_text, DESCRIPTION_MAX),
-        summary=safe(said.summary, clean_text, SUMMARY_MAX),
-        tags=[safe(tag, clean_line, TAG_MAX) for tag in said.tags],
-    )
-    for field in ("name", "description", "summary"):
-        if getattr(found, field).strip(" .").casefold() in _PLACEHOLDERS:
-            raise ValueError(f"{field}: a placeholder is not an answer")
-    if all(tag.strip(" .").casefold() in _PLACEHOLDERS for tag in found.tags):
-        raise ValueError("tags: placeholders are not an answer")
-    return found

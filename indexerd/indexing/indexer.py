@@ -3,9 +3,7 @@
     snapshot -> models.attempts (budget inside) -> check -> meta.writer -> library -> events
 
 A failing provider ends the run at once. When the session is tried again is decided by
-`policy.after_failure`, and stored over a restart; a run that ends well clears it. An answer that
-was paid for is never thrown away because a disk is full: it is kept here and written by the next
-run of its session, without another call.
+`policy.after_failure`, and stored over a restart; a run that ends well clears it.
 """
 
 from __future__ import annotations
@@ -14,34 +12,19 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import msgspec
 
-from indexerd.errors import (
-    BudgetError,
-    IndexerdError,
-    ModelError,
-    NotFoundError,
-    ProviderError,
-    StateError,
-    WriteError,
-)
+from indexerd.errors import IndexerdError, NotFoundError, StateError
 from indexerd.indexing.check import validate
-from indexerd.indexing.policy import (
-    NO_FAILURE,
-    NO_MODEL_PAUSE,
-    RetryState,
-    SessionRuntime,
-    after_failure,
-)
+from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
 from indexerd.indexing.prompt import retry_prompt
 from indexerd.indexing.queue import Job
 from indexerd.indexing.snapshot import Library, Read, Snapshot, take_snapshot
 from indexerd.logs import Event
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Usage
-from indexerd.meta.reader import Stamp
 from indexerd.meta.writer import Conflict, MetaWriter
 from indexerd.models.attempts import (
     ATTEMPTS,
@@ -51,7 +34,6 @@ from indexerd.models.attempts import (
     Spent,
     ask,
     first_usable,
-    refusals,
 )
 from indexerd.models.base import Finish, Model, Reply
 from indexerd.models.budget import Budget, tokens_of
@@ -72,8 +54,8 @@ class Done:
     session_id: str
     directory: str
     usd: float | None
-    model: str = ""
-    adopted: bool = False
+    model: str
+    adopted: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +66,6 @@ class Failure:
     retryable: bool
 
 
-class Events(Protocol):
-    """Publishes how runs go."""
-
-    def indexing(self, session: SessionRuntime, why: str) -> None:
-        """A run begins."""
-
-    def attempted(self, session: SessionRuntime, fields: dict[str, Any]) -> None:
-        """A model answered."""
-
-    def retry(self, session: SessionRuntime, fields: dict[str, Any]) -> None:
-        """A malformed answer is asked for again."""
-
-    def indexed(self, session: SessionRuntime, done: Done) -> None:
-        """A run ended well."""
-
-    def failed(self, session: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
-        """A run failed."""
-
-    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
-        """Something is wrong with this program."""
-
-
 @dataclass(slots=True)
 class _Run:
     session: SessionRuntime
@@ -113,16 +73,6 @@ class _Run:
     settings: Settings
     by: str  # user or daemon, for the audit
     spent: Spent = field(default_factory=Spent)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """A meta file that is to be written, in place of the version `stamp`."""
-
-    directory: Path
-    stamp: Stamp | None
-    meta: MetaFile
-    usd: float | None
 
 
 class Indexer:
@@ -136,9 +86,10 @@ class Indexer:
         budget: Budget,
         telemetry: Telemetry,
         writer: MetaWriter,
-        events: Events,
+        events: Any,
         clock: Callable[[], float],
     ) -> None:
+        """`events` is the daemon's `EventBus`, which hears how runs go."""
         self.outcomes: dict[str, Done | Failure] = {}  # of this process, newest per session
         self._library = library
         self._read = read
@@ -148,21 +99,12 @@ class Indexer:
         self._events = events
         self._clock = clock
         self._retries: dict[str, RetryState] = {}  # of sessions that failed
-        self._unwritten: dict[str, _Answer] = {}
-        self._under_way: dict[str, asyncio.Task[tuple[Done, list[Any]]]] = {}
 
     async def load(self) -> None:
         """Take over the stored retry states."""
         held = await self._read(self._library.store.notes, TOPIC, _decode)
         # A restart reloads, too.
         self._retries = {key: one for key, one in held.items() if not one.ends_with_reload}
-
-    @property
-    def unwritten(self) -> int:
-        """Answers that wait for a disk that takes them."""
-        return len(self._unwritten)
-
-    # -- one run ---------------------------------------------------------------------------
 
     async def run(
         self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
@@ -175,19 +117,10 @@ class Indexer:
         session_id = job.session_id
         self._events.indexing(session, job.why)
         try:
-            task = asyncio.create_task(self._index(session, job, settings, models))
-            self._under_way[session_id] = task
-            try:
-                await asyncio.wait([task])
-            finally:
-                del self._under_way[session_id]
-                if not task.done():
-                    task.cancel()
-                    await asyncio.wait([task])
-            if task.cancelled():
-                session.answer(NotFoundError("the session was purged"))
-                return []
-            done, updates = task.result()
+            done, updates = await self._index(session, job, settings, models)
+        except asyncio.CancelledError:
+            session.answer(NotFoundError("the session was purged, or the daemon ends"))
+            raise
         except IndexerdError as bad:
             await self._failed(session, bad)
             return []
@@ -212,23 +145,15 @@ class Indexer:
         self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
     ) -> tuple[Done, list[Any]]:
         """Read, ask, write, take in; raises an error of the tree."""
-        answer = self._unwritten.get(job.session_id)
-        if answer is None:
-            snapshot = await take_snapshot(self._library, self._read, job.session_id, settings)
-            run = _Run(session, snapshot, settings, "user" if job.forced else "daemon")
-            found, model = await first_usable(models, lambda model: self._ask(run, model))
-            meta = _meta_file(run, found, model.key, self._clock())
-            answer = _Answer(snapshot.directory, snapshot.stamp, meta, run.spent.usd)
-        try:  # unless another writer was quicker (the older pi extension)
-            written = await asyncio.to_thread(
-                self._writer.write_meta, answer.directory, answer.meta, expect=answer.stamp
-            )
-        except WriteError:
-            self._unwritten[job.session_id] = answer
-            raise
-        self._unwritten.pop(job.session_id, None)
-        adopted, directory = isinstance(written, Conflict), str(answer.directory)
-        done = Done(job.session_id, directory, answer.usd, answer.meta.model, adopted)
+        snapshot = await take_snapshot(self._library, self._read, job.session_id, settings)
+        run = _Run(session, snapshot, settings, "user" if job.forced else "daemon")
+        found, model = await first_usable(models, partial(self._ask, run))
+        meta = _meta_file(run, found, model.key, self._clock())
+        written = await asyncio.to_thread(  # unless another writer was quicker
+            self._writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
+        )
+        adopted, directory = isinstance(written, Conflict), str(snapshot.directory)
+        done = Done(job.session_id, directory, run.spent.usd, model.key, adopted)
         return done, await self._read(self._library.written, job.session_id, directory)
 
     async def _ask(self, run: _Run, model: Model) -> Metadata:
@@ -242,10 +167,10 @@ class Indexer:
             model,
             prompt,
             self._budget,
-            seconds=lambda _error: run.settings.model.timeout_seconds,
+            timeout=run.settings.model.timeout_seconds,
             read=read,
             again=lambda reply, error: retry_prompt(prompt, clean(reply.text)[0], error),
-            report=lambda attempt: self._report(run, attempt),
+            report=partial(self._report, run),
         )
 
     def _report(self, run: _Run, attempt: Attempt) -> None:
@@ -272,32 +197,9 @@ class Indexer:
             why = {"of": ATTEMPTS - 1, "reason": attempt.error}
             self._events.retry(run.session, which | why)
 
-    async def stop(self, session_id: str) -> None:
-        """End a run under way. A write that has begun may still come to its end."""
-        task = self._under_way.get(session_id)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-
-    # -- trying again ----------------------------------------------------------------------
-
     def retry_state(self, session_id: str) -> RetryState:
         """What is waited for after a session's failures."""
         return self._retries.get(session_id, NO_FAILURE)
-
-    def wait(self, session: SessionRuntime, models: Sequence[Model]) -> float:
-        """Return the seconds until a run is worth a try; 0 where it has only to be written.
-
-        While a provider is down, refuses us, or a minute is full, a thousand sessions would else
-        be read, made a prompt of and sent away again at each of their trials. A session is sent
-        away once, so that its status says what it waits for; from then on it only waits.
-        """
-        if session.info.session_id in self._unwritten:
-            return 0.0
-        refused = refusals(models, self._budget)
-        reported = session.retry.why in {one.kind for one in refused}
-        passing = all(isinstance(one, BudgetError) and one.passing for one in refused)
-        return min(map(_pause, refused)) if refused and (reported or passing) else 0.0
 
     async def lift(self, session: SessionRuntime) -> None:
         """The configuration changed: what waited for a model or a price waits no longer."""
@@ -305,8 +207,7 @@ class Indexer:
             await self._keep(session, NO_FAILURE)
 
     async def forget(self, session_id: str) -> None:
-        """Forget how runs of a session went, and what they could not write yet."""
-        self._unwritten.pop(session_id, None)
+        """Forget how runs of a session went."""
         self.outcomes.pop(session_id, None)
         await self._note(session_id, NO_FAILURE)
 
@@ -318,13 +219,11 @@ class Indexer:
     async def _note(self, session_id: str, state: RetryState) -> None:
         """Store a retry state, or that there is none."""
         self._retries.pop(session_id, None)
+        packed = None
         if state != NO_FAILURE:
-            self._retries[session_id] = state
-        packed = msgspec.msgpack.encode(state) if state != NO_FAILURE else None
+            self._retries[session_id], packed = state, msgspec.msgpack.encode(state)
         with suppress(StateError):  # without the store, a restart tries again
             await self._read(self._library.store.note, TOPIC, session_id, packed)
-
-    # -- without a call --------------------------------------------------------------------
 
     async def estimate(
         self, due: Sequence[str], settings: Settings, models: Sequence[Model]
@@ -338,12 +237,12 @@ class Indexer:
         costs: list[float | None] = []
         for session_id in due:
             try:
-                prompt = (await self.snapshot(session_id, settings)).prompt
+                snapshot = await take_snapshot(self._library, self._read, session_id, settings)
             except IndexerdError:
                 unreadable += 1
                 continue
-            tokens += tokens_of(prompt)
-            costs.append(self._budget.estimate(model.key, prompt) if model else None)
+            tokens += tokens_of(snapshot.prompt)
+            costs.append(self._budget.estimate(model.key, snapshot.prompt) if model else None)
         known = [cost for cost in costs if cost is not None]
         return {
             "sessions": len(due),
@@ -352,16 +251,6 @@ class Indexer:
             "inputTokens": tokens,
             "costUsd": round(sum(known), 6) if len(known) == len(costs) else None,
         }
-
-    async def snapshot(self, session_id: str, settings: Settings) -> Snapshot:
-        """What would be sent now."""
-        return await take_snapshot(self._library, self._read, session_id, settings)
-
-
-def _pause(refused: ModelError) -> float:
-    if isinstance(refused, BudgetError | ProviderError) and refused.retry_after:
-        return refused.retry_after
-    return NO_MODEL_PAUSE
 
 
 def _meta_file(run: _Run, found: Metadata, model: str, now: float) -> MetaFile:

@@ -37,7 +37,6 @@ class JobQueue:
             self._waiting[job.session_id] = job
 
     def withdraw(self, session_id: str) -> None:
-        """Take a job back."""
         self._waiting.pop(session_id, None)
 
     def take(self) -> Job | None:
@@ -52,15 +51,12 @@ class Reminders:
     """Keys to be looked at again at some moment: one reminder a key, the earliest asked for.
 
     A session that is written to every second asks for a later moment each time. It keeps its first
-    reminder; when that is due, whoever looks decides again and asks anew. Time that runs backwards
-    from one look to the next makes all keys due: after a clock was set back every key would
-    otherwise wait for as long again.
+    reminder; when that is due, whoever looks decides again and asks anew.
     """
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, str]] = []
         self._at: dict[str, float] = {}
-        self._now = -math.inf  # at the last look
 
     @property
     def next_at(self) -> float | None:
@@ -76,10 +72,9 @@ class Reminders:
         return self._heap[0] == (when, key)
 
     def due(self, now: float) -> list[str]:
-        """Take out every key whose moment has come, earliest first; all, where time ran back."""
-        back, self._now = now < self._now, now
+        """Take out every key whose moment has come, earliest first."""
         found: list[str] = []
-        while self._heap and (back or self._heap[0][0] <= now):
+        while self._heap and self._heap[0][0] <= now:
             when, key = heapq.heappop(self._heap)
             if self._at.get(key) == when:  # else an earlier reminder was taken already
                 del self._at[key]

@@ -1,16 +1,18 @@
 """One session at one moment, as an indexing run needs it: read once, then left alone.
 
-What arrives while the model thinks is not part of it, and counts for the next run.
-Only the lines that the transcript needs are read, from the leaf backwards. What a paid run has
-described already is not sent again, where its description can be carried on: the border
-is the leaf that it was made for, and a branch that was left since has none. What surprised us:
-where a leaf goes by its turn's name (codex), the turn may have gone on since.
+What arrives while the model thinks counts for the next run. Only the lines that the transcript
+needs are read, from the leaf backwards. What a paid run has described already is not sent again,
+where its description can be carried on: the border is the leaf that it was made for, and a branch
+that was left since has none. What surprised us: where a leaf goes by its turn's name (codex), the
+turn may have gone on since.
 """
 
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -63,10 +65,7 @@ class Library(Protocol):
     def metas(self) -> MetaCache: ...
     @property
     def store(self) -> StateStore: ...
-
-    def meta_dir(self, info: SessionInfo) -> str:
-        """Where a session's meta file belongs."""
-
+    def meta_dir(self, info: SessionInfo) -> str: ...
     def reread(self, session_id: str) -> bool:
         """Read a session anew, line by line; False where that does not help."""
 
@@ -116,8 +115,15 @@ async def take_snapshot(
     """
     while not await read(library.texts.index, session_id):
         pass
-    snapshot: Snapshot = await read(_take, library, session_id, settings)
-    return snapshot
+    while True:
+        try:
+            taken: Snapshot = await read(_take, library, session_id, settings)
+        except ValueError:  # a line was not what it looked like: parse them all
+            if not await read(library.reread, session_id):
+                why = "the session file changed while it was read"
+                raise SessionUnreadableError(why) from None
+        else:
+            return taken
 
 
 def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
@@ -127,26 +133,17 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
     directory = Path(library.meta_dir(info))
     seen = stamp(directory / meta_name(session_id))
     meta = _old_meta(library, session_id, directory)
-    if not settings.index.merge_previous_summary:
-        described, holds = None, False
-    else:
-        described, holds = border(info.agent, state, meta), _indexed_row(state, meta) is not None
-    redact = redactor(settings)
-    try:
-        with library.files.lines(session_id) as lines:
-            caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-            said = assemble(_newest_first(info, state, lines, described), caps, redact)
-    except ValueError:
-        if library.reread(session_id):  # a line was not what it looked like: parse them all
-            return _take(library, session_id, settings)
-        raise SessionUnreadableError("the session file changed while it was read") from None
+    old = meta if settings.index.merge_previous_summary else None
+    described, redact = border(info.agent, state, old), redactor(settings)
+    with library.files.lines(session_id) as lines:
+        caps = Caps(settings.index.max_bytes, settings.index.max_lines)
+        said = assemble(_newest_first(info, state, lines, described), caps, redact)
     if not said.text or state.leaf_id is None:
         raise SessionEmptyError(EMPTY)
     only_new = described is not None and said.only_new
-    counts = dict(said.redactions)
-    summary = earlier = ""
-    if meta and holds and (only_new or said.cut):
-        summary, earlier = _carried(meta, redact, counts, whole=only_new)
+    counts, summary, earlier = Counter(said.redactions), "", ""
+    if old and _indexed_row(state, old) is not None and (only_new or said.cut):
+        summary, earlier = _carried(old, redact, counts, whole=only_new)
     row = library.store.get(session_id) or {}
     facts = _facts(said, info, row, summary if said.cut else None, redact)
     return Snapshot(
@@ -182,16 +179,28 @@ def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | 
         raise AccessError(f"{directory} is no directory", hint="move it out of the way")
     stat = library.metas.get(session_id)
     for home in dict.fromkeys([directory, *([Path(stat.directory)] if stat else [])]):
-        try:
-            meta = read_meta(home / meta_name(session_id))
-        except InvalidMetaError:
-            continue
-        if meta is not None:
-            return meta
+        with suppress(InvalidMetaError):
+            if meta := read_meta(home / meta_name(session_id)):
+                return meta
     return None
 
 
-# -- what was described already --------------------------------------------------------------------
+def _carried(
+    meta: MetaFile, redact: Redactor, counts: Counter[str], *, whole: bool
+) -> tuple[str, str]:
+    """The summary of an earlier run, and what is sent of that run: all it wrote, or the summary."""
+
+    def safe(text: str) -> str:  # another hand may have written it, and redacted nothing
+        clean, found = redact(clean_text(text, len(text)))
+        counts.update(found)
+        return clean
+
+    summary = safe(meta.summary)
+    if not whole:
+        return summary, summary[:SUMMARY_MAX]
+    tags = [" ".join(safe(tag).split()) for tag in meta.tags[:TAGS_MAX]]
+    name = " ".join(safe(meta.name).split())
+    return summary, earlier_text(name, safe(meta.description), summary, tags)
 
 
 def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None:
@@ -229,31 +238,6 @@ def _went_on(state: SessionState, row: int, meta: MetaFile) -> bool:
     if name in state.index or name not in state.marks:
         return False
     return sum(1 for one in state.codes[: row + 1] if one & MESSAGE) != meta.message_count
-
-
-def _carried(
-    meta: MetaFile, redact: Redactor, counts: dict[str, int], *, whole: bool
-) -> tuple[str, str]:
-    """The summary of an earlier run, and what is sent of that run: all it wrote, or the summary.
-
-    Another hand may have written it, and redacted nothing. Its redactions are added to `counts`.
-    """
-
-    def safe(text: str) -> str:
-        clean, found = redact(clean_text(text, len(text)))
-        for kind, count in found.items():
-            counts[kind] = counts.get(kind, 0) + count
-        return clean
-
-    summary = safe(meta.summary)
-    if not whole:
-        return summary, summary[:SUMMARY_MAX]
-    tags = [" ".join(safe(tag).split()) for tag in meta.tags[:TAGS_MAX]]
-    name = " ".join(safe(meta.name).split())
-    return summary, earlier_text(name, safe(meta.description), summary, tags)
-
-
-# -- what was said and done ------------------------------------------------------------------------
 
 
 def _newest_first(

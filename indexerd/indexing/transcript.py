@@ -1,16 +1,12 @@
-r"""What of a conversation is sent: text, within a cap, newest kept.
+"""What of a conversation is sent: text, within a cap, newest kept.
 
 Only user and assistant text counts; every section is `User: …` or `Assistant: …`, split by a
-blank line. Entries are read newest first, until the cap is passed: what lies before cannot
-matter, however long the session is. Redaction comes before truncation, over the joined text, so
-that a secret cut by the border, or spread over two messages, is whole when it is looked for.
+blank line. Entries are read newest first, until the cap is passed. Redaction comes before
+truncation, over the joined text, so that a secret cut by the border, or spread over two messages,
+is whole when it is looked for.
 
 Sections may be marked as old: an earlier summary tells them already. Then only what is new is
 sent, unless a secret spans the border, so that what is new cannot be told from the redacted text.
-
-The byte rules are those of pi's truncateTail: whole lines from the end while both limits hold
-(a line costs its UTF-8 bytes, and one for the newline, except the last); a last line that is
-alone too long keeps its end, cut at a character's border; lines split at `\n` only.
 """
 
 from __future__ import annotations
@@ -53,7 +49,6 @@ class Caps(NamedTuple):
     max_lines: float = math.inf
 
     def passed(self, text: str) -> bool:
-        """Whether a text is longer than what will be kept of it."""
         return size_of(text) > self.max_bytes or text.count("\n") >= self.max_lines
 
 
@@ -70,7 +65,6 @@ class Transcript:
 
 
 def size_of(text: str) -> int:
-    """UTF-8 size."""
     return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
 
 
@@ -116,7 +110,11 @@ def redact_newest(
 
 
 def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
-    """Keep the end of a text within the caps; True where any was left out."""
+    r"""Keep the end of a text within the caps; True where any was left out.
+
+    The rules are those of pi's truncateTail: whole lines from the end while both limits hold; a
+    last line that is alone too long keeps its end; lines split at `\n` only.
+    """
     lines = text.split("\n")
     if len(lines) <= caps.max_lines and size_of(text) <= caps.max_bytes:
         return text, False

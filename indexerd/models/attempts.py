@@ -2,8 +2,8 @@
 
 `first_usable` chooses the model; `ask` makes at most three attempts at a usable reply from it.
 Each attempt is booked in the budget before the request leaves and settled afterwards, and is
-reported once, however it ended: what was sent was sent, also when nobody waits for it any more.
-A failing provider ends `ask` at once; whether and when to try again is the caller's decision.
+reported once, however it ended. A failing provider ends `ask` at once; whether and when to try
+again is the caller's decision.
 """
 
 from __future__ import annotations
@@ -81,43 +81,22 @@ class Attempt:
 async def first_usable(
     models: Sequence[Model], ask_model: Callable[[Model], Awaitable[_T]]
 ) -> tuple[_T, Model]:
-    """Ask the first model that can be used; raise the last one's error if none can."""
+    """Ask the first model that can be used; raise the last one's error if none can.
+
+    A model that its provider does not serve makes room for any other. Declined or too large
+    content and a spent day make room for local models only; all else is better waited for.
+    """
     rest = list(models)
     error: ModelError = ModelUnavailableError("no configured model can be used")
     while rest:
         model = rest.pop(0)
         try:
             return await ask_model(model), model
-        except ModelError as bad:
-            error, rest = bad, _fallbacks(bad, rest)
+        except (ProviderDeniedError, ModelUnavailableError) as bad:
+            error = bad
+        except (BudgetError, RefusedError, ContextTooLargeError) as bad:
+            error, rest = bad, [one for one in rest if not one.remote]
     raise error
-
-
-def refusals(models: Sequence[Model], budget: Budget) -> list[ModelError]:
-    """Return the errors that a run would meet before any call; none where one would be made."""
-    met: list[ModelError] = []
-    rest = list(models)
-    while rest:
-        refused = budget.refusal(rest.pop(0))
-        if refused is None:
-            return []
-        met.append(refused)
-        rest = _fallbacks(refused, rest)
-    return met
-
-
-def _fallbacks(error: ModelError, rest: Sequence[Model]) -> list[Model]:
-    """Return the models to ask instead after `error`; none where it is better to wait.
-
-    A model that its provider does not serve makes room for any other. Declined or too large
-    content and a spent day make room for local models only.
-    """
-    if isinstance(error, ProviderDeniedError | ModelUnavailableError):
-        return list(rest)
-    spent = isinstance(error, BudgetError) and not error.passing
-    if spent or isinstance(error, RefusedError | ContextTooLargeError):
-        return [model for model in rest if not model.remote]
-    return []
 
 
 async def ask(
@@ -125,24 +104,21 @@ async def ask(
     prompt: Prompt,
     budget: Budget,
     *,
-    seconds: Callable[[str], float],
+    timeout: float,
     read: Callable[[Reply], _T | Rejected],
     again: Callable[[Reply, str], Prompt],
     report: Callable[[Attempt], None],
 ) -> _T:
-    """Ask for a usable reply, in at most three calls.
+    """Ask for a usable reply, in at most three calls of `timeout` seconds each.
 
-    `seconds(error)` gives the next call's limit, or raises where there is no time for it; `error`
-    is what was wrong with the reply before. `read` runs in a thread. `again(reply, error)` is the
-    prompt of a retry.
+    `read` runs in a thread. `again(reply, error)` is the prompt of a retry.
     """
     error = ""
     for number in range(1, ATTEMPTS + 1):
-        limit = seconds(error)
         call = await budget.reserve(model, prompt)
         started = perf_counter()
         try:
-            reply = await model.generate(prompt, timeout=limit)
+            reply = await model.generate(prompt, timeout=timeout)
         except BaseException as bad:
             ms = round((perf_counter() - started) * 1000)
             report(Attempt(model.key, number, ms, _why(bad)))  # first: a second cancel may come

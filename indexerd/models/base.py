@@ -1,7 +1,6 @@
-"""The interface of every model, and the types of its answers.
+"""What every model is: one provider call, without a retry or a fallback.
 
-A `Model` makes one provider call: no retry, no fallback. It fails with an error of
-`indexerd.errors`; malformed text is no failure here, whoever asked checks it.
+It fails with an error of `indexerd.errors`; malformed text is no failure here: callers check it.
 """
 
 from __future__ import annotations
@@ -42,18 +41,11 @@ class Reply:
 
 
 class Model(Protocol):
-    """A configured model."""
+    """A configured model; `key` is `provider/model`. Budget and breaker bind `remote` ones."""
 
     @property
-    def key(self) -> str:
-        """`provider/model`, as in `model_keys`."""
-
+    def key(self) -> str: ...
     @property
-    def remote(self) -> bool:
-        """Whether a call leaves the machine, and so is bound by budget and breaker."""
-
+    def remote(self) -> bool: ...
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Make one call within `timeout` seconds in total."""
-
-    async def aclose(self) -> None:
-        """Release connections."""

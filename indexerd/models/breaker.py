@@ -6,25 +6,23 @@
     half-open  --success------------->   closed
     half-open  --failure------------->   open, twice as long (at most two hours)
 
-Calls that were under way when it opened neither close it, nor shorten the pause, nor double it.
-Pure: `now` is seconds since the epoch, `jitter` a number in [0, 1).
+Failures of calls that were under way when it opened change nothing.
 """
 
 from __future__ import annotations
 
-import msgspec
+from dataclasses import dataclass
 
 from indexerd.errors import ProviderError
 
 FAILURES = 5
-FIRST_PAUSE = 60.0
+FIRST_PAUSE = 60.0  # seconds
 LONGEST_PAUSE = 2 * 3600.0
-LONGEST_WISH = 3600.0  # a longer Retry-After is treated as this one
-_AHEAD = 1.2 * LONGEST_PAUSE  # `until` is never further ahead, unless the clock was set back
 
 
-class Breaker(msgspec.Struct):
-    """The state of one provider."""
+@dataclass(slots=True)
+class Breaker:
+    """The state of one provider; times are in seconds since the epoch."""
 
     failures: int = 0
     opened: int = 0  # times in a row
@@ -33,7 +31,7 @@ class Breaker(msgspec.Struct):
 
     def refusal(self, now: float) -> ProviderError | None:
         """Why no call is let through; None where one is."""
-        if self._pauses(now):
+        if self.until > now:
             return ProviderError("the provider is paused", retry_after=self.until - now)
         if self.trial:
             return ProviderError("the provider is being tried", retry_after=FIRST_PAUSE)
@@ -52,19 +50,16 @@ class Breaker(msgspec.Struct):
         return closed
 
     def failed(self, error: ProviderError, now: float, jitter: float) -> bool:
-        """Record a failed call; True if that opened the breaker (again)."""
+        """Record a failed call; True if that opened the breaker (again). `jitter` is in [0, 1)."""
+        if self.until > now:
+            return False
         self.failures += 1
         trial, self.trial = self.trial, False
         if not (error.throttled or trial or self.failures >= FAILURES):
             return False
-        late = not trial and self._pauses(now)
-        self.opened += not late
-        pause = min(FIRST_PAUSE * 2.0 ** min(self.opened - 1, 16), LONGEST_PAUSE)
+        self.opened += 1
+        pause = min(FIRST_PAUSE * 2.0 ** min(self.opened - 1, 8), LONGEST_PAUSE)
         if error.retry_after is not None:
-            pause = max(pause if trial else 0.0, min(error.retry_after, LONGEST_WISH))
-        until = now + pause * (1.0 + 0.1 * jitter)
-        self.until = max(self.until, until) if late else until
-        return not late
-
-    def _pauses(self, now: float) -> bool:
-        return 0 < self.until - now <= _AHEAD
+            pause = max(pause if trial else 0.0, error.retry_after)
+        self.until = now + pause * (1.0 + 0.1 * jitter)
+        return True

@@ -15,8 +15,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import httpx2
-
 from indexerd.errors import ProviderDeniedError, ProviderError, RefusedError
 from indexerd.events import Prompt
 from indexerd.models import http
@@ -39,7 +37,7 @@ _DENIED = "PUP_LIMITED_DISABLED"
 
 
 class Gemini:
-    """One Gemini model behind one client for life; `aclose` ends it. Use it in one event loop."""
+    """One Gemini model behind one client. Use it in one event loop."""
 
     remote = True
 
@@ -49,27 +47,20 @@ class Gemini:
         self._api_key = api_key
         self._base_url = base_url or BASE_URL
         self._limits = limits
-        self._opening = asyncio.Lock()
-        self._http: httpx2.AsyncClient | None = None
         self._sdk: Any = None
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Make one request within `timeout` seconds in total, the SDK's import included."""
         body = await http.within(_WHO, timeout, self._send(prompt))
-        return read(body, prompt, self._model)
-
-    async def aclose(self) -> None:
-        """Close the connections; the model cannot be used afterwards."""
-        if self._http is not None:
-            await self._http.aclose()
+        return _read(body, self._model)
 
     async def _send(self, prompt: Prompt) -> str:
         """Send one request; give back the body of an answer of status 200."""
-        sdk = await self._open()
+        self._sdk = self._sdk or await asyncio.to_thread(self._build)
         from google.genai import errors  # noqa: PLC0415 - heavy: only when a job needs it
 
         try:
-            answer = await sdk.aio.models.generate_content(
+            answer = await self._sdk.aio.models.generate_content(
                 model=self._model, contents=prompt.user, config=_config(prompt)
             )
         except errors.APIError as bad:  # read by its status and details; its text is not
@@ -79,26 +70,18 @@ class Gemini:
             return answer.sdk_http_response.body or ""
         raise fault  # outside the handler: the SDK's error holds the body
 
-    async def _open(self) -> Any:
-        async with self._opening:
-            if self._sdk is None:
-                self._http, self._sdk = await asyncio.to_thread(self._build)
-        return self._sdk
-
-    def _build(self) -> tuple[httpx2.AsyncClient, Any]:
-        """Import the SDK, and build its client around our own."""
+    def _build(self) -> Any:
         from google import genai  # noqa: PLC0415 - heavy: only when a job needs it
         from google.genai import types  # noqa: PLC0415 - as above
 
-        own = http.client(_WHO, self._limits)
         options = types.HttpOptions(
             base_url=self._base_url,
             api_version=API_VERSION,
             timeout=int(self._limits.timeout_seconds * 1000),
             retry_options=types.HttpRetryOptions(attempts=1),
-            httpx_async_client=own,
+            httpx_async_client=http.client(_WHO, self._limits),
         )
-        return own, genai.Client(vertexai=False, api_key=self._api_key, http_options=options)
+        return genai.Client(vertexai=False, api_key=self._api_key, http_options=options)
 
 
 def _config(prompt: Prompt) -> dict[str, Any]:
@@ -115,7 +98,7 @@ def _config(prompt: Prompt) -> dict[str, Any]:
     return config
 
 
-def read(body: str, prompt: Prompt, configured: str) -> Reply:
+def _read(body: str, configured: str) -> Reply:
     """Read the body of an answer of status 200."""
     held = http.json_object(_WHO, body)
     blocked = http.dig(held, "promptFeedback", "blockReason")
@@ -137,14 +120,11 @@ def read(body: str, prompt: Prompt, configured: str) -> Reply:
     if reason == _DENIED:
         raise ProviderDeniedError(f"{_WHO}: the account is limited or disabled")
     finish = _FINISH.get(reason, Finish.OTHER)
-    http.check_text(_WHO, text, reason, finish, prompt)
-    # Google may route to a successor, at its price.
-    answered = http.name(held.get("modelVersion"), configured).removeprefix("models/")
-    return Reply(text, answered, finish, _tokens(held))
-
-
-def _tokens(held: dict[str, Any]) -> Tokens:
+    http.check_text(_WHO, text, reason, finish)
     given = ("promptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
     asked, spoken, thought = (http.count(held, "usageMetadata", one) for one in given)
     silent = spoken is None and thought is None
-    return Tokens(asked, None if silent else (spoken or 0) + (thought or 0))
+    tokens = Tokens(asked, None if silent else (spoken or 0) + (thought or 0))
+    # Google may route to a successor, at its price.
+    answered = http.name(held.get("modelVersion"), configured).removeprefix("models/")
+    return Reply(text, answered, finish, tokens)

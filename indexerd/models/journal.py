@@ -6,7 +6,6 @@ a line of its own. An OSError is for the caller to handle.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -17,22 +16,18 @@ import msgspec
 
 from indexerd.disk import sync, sync_names, write_atomically
 
-READ_MAX = 8 * 1024 * 1024  # newest bytes that are read back: weeks of rows
-LONG = 4 * 1024 * 1024  # bytes of a file that is worth shortening
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-
 
 class Journal:
     """One file of rows of the type `row_type`; others are skipped."""
 
     def __init__(self, path: Path, row_type: Any = dict) -> None:
         self._path = path
-        self._type = row_type
+        self._decode = msgspec.json.Decoder(row_type).decode
 
     def append(self, row: Any) -> None:
         """Write one row durably; several milliseconds on a real disk."""
-        data = _line(row)
-        fd = os.open(self._path, _FLAGS, 0o600)
+        data = msgspec.json.encode(row) + b"\n"
+        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:
             size = os.fstat(fd).st_size
             if size and os.pread(fd, 1, size - 1) != b"\n":
@@ -47,32 +42,11 @@ class Journal:
 
     def rows(self) -> Iterator[Any]:
         """Yield the valid rows, oldest first; none where there is no file yet."""
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
-            start = max(0, os.fstat(fd).st_size - READ_MAX)
-            data = os.pread(fd, READ_MAX, start)
-        finally:
-            os.close(fd)
-        for line in data.split(b"\n")[1 if start else 0 :]:
-            with suppress(ValueError, RecursionError, msgspec.ValidationError):
-                yield msgspec.convert(json.loads(line, parse_constant=_no_nan), self._type)
+        with suppress(FileNotFoundError):
+            for line in self._path.read_bytes().split(b"\n"):
+                with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    yield self._decode(line)
 
-    def is_long(self) -> bool:
-        """Whether the file has grown so much that old rows should go."""
-        return self._path.exists() and self._path.lstat().st_size > LONG
-
-    def shorten(self, rows: Iterable[Any]) -> None:
+    def rewrite(self, rows: Iterable[Any]) -> None:
         """Keep only these rows: after a crash the file is the old or the new one, whole."""
-        write_atomically(self._path, b"".join(map(_line, rows)))
-
-
-def _line(row: Any) -> bytes:
-    plain = msgspec.to_builtins(row)
-    return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode() + b"\n"
-
-
-def _no_nan(word: str) -> float:
-    raise ValueError(f"{word} is not JSON")
+        write_atomically(self._path, b"".join(msgspec.json.encode(row) + b"\n" for row in rows))

@@ -1,8 +1,5 @@
 """`openai/*`: any server that speaks OpenAI's chat completions.
 
-One `POST {base_url}/chat/completions` a call, through the client of `http`: no retry, no redirect,
-no second request with other parameters.
-
 `response_format` is `json_schema`, without `strict`: Ollama (0.5 and later), llama.cpp, vLLM,
 LM Studio and OpenRouter all take it, while LM Studio answers 400 to `json_object`; `strict`
 would make OpenAI refuse schemas with lengths.
@@ -32,7 +29,7 @@ _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH}
 
 
 class OpenAICompat:
-    """One model of one server; `aclose` closes its connections. Use it in one event loop."""
+    """One model of one server. Use it in one event loop."""
 
     remote = True
 
@@ -47,12 +44,7 @@ class OpenAICompat:
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Make one request within `timeout` seconds in total."""
         body = await http.within(_WHO, timeout, self._send(prompt))
-        return read(body, prompt, self._model)
-
-    async def aclose(self) -> None:
-        """Close the connections; the model cannot be used afterwards."""
-        if self._http is not None:
-            await self._http.aclose()
+        return _read(body, self._model)
 
     async def _send(self, prompt: Prompt) -> bytes:
         self._http = self._http or http.client(_WHO, self._limits)
@@ -84,7 +76,7 @@ class OpenAICompat:
         return body
 
 
-def read(body: bytes, prompt: Prompt, configured: str) -> Reply:
+def _read(body: bytes, configured: str) -> Reply:
     """Read the body of an answer of status 200."""
     held = http.json_object(_WHO, body)
     choice = http.dig(held, "choices", 0)
@@ -101,7 +93,7 @@ def read(body: bytes, prompt: Prompt, configured: str) -> Reply:
     if reason == "content_filter" or http.dig(choice, "message", "refusal"):
         raise RefusedError(f"{_WHO}: the model declined this content")
     finish = Finish.OTHER if reason == "error" else _FINISH.get(reason, Finish.OTHER)
-    http.check_text(_WHO, text, reason, finish, prompt)
+    http.check_text(_WHO, text, reason, finish)
     tokens = (http.count(held, "usage", f"{kind}_tokens") for kind in ("prompt", "completion"))
     return Reply(text, http.name(held.get("model"), configured), finish, Tokens(*tokens))
 
@@ -109,5 +101,5 @@ def read(body: bytes, prompt: Prompt, configured: str) -> Reply:
 def _inner_failure(place: Any) -> ModelError:
     """Map an error that came with status 200; its own code counts where it has one."""
     code = http.dig(place, "error", "code")
-    known = isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600  # noqa: PLR2004 - HTTP
+    known = type(code) is int and 400 <= code < 600  # noqa: PLR2004 - HTTP
     return http.failure(_WHO, code if known else 500, {}, place)

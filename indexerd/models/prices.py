@@ -86,8 +86,7 @@ def window_of(provider: str | None, model: str) -> int | None:
         return None
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - 0.3 s, where it is asked
 
-    try:
+    with suppress(LookupError, ValueError):
         _, found = get_snapshot().find_provider_model(model, None, provider or None, None)
-    except (LookupError, ValueError):
-        return None
-    return found.context_window or None
+        return found.context_window or None
+    return None

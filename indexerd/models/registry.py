@@ -1,29 +1,33 @@
-"""Which of the configured models can be used, in the user's order.
+"""Which of the configured models can be used, in the user's order, and where API keys come from.
 
 `google/*` needs a key; `openai/*` a base URL, and a key unless that is on loopback;
-`local/extractive` is always there; `scripted/*` only while `INDEXERD_SCRIPTED` names a script. For
-every other key there is a reason, in words that name variables and settings but no secret. Models
-are built when first asked for, and their modules imported only then.
+`local/extractive` is always there; `scripted/*` only while `INDEXERD_SCRIPTED` names a script.
+Models are built when first asked for, and their modules imported only then.
+
+A key comes from our own variable (`INDEXERD_GOOGLE_API_KEY`, `INDEXERD_OPENAI_API_KEY`), the
+variable that `api_key_env` names, or `api_key_file`, in this order. A `GEMINI_API_KEY` that happens
+to be in the environment is never used: sending transcripts out is the user's explicit choice.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from indexerd.errors import ConfigError, ModelUnavailableError
-from indexerd.models import keys
 from indexerd.models.base import Model
-from indexerd.settings import Settings
+from indexerd.settings import Provider, Settings
 
 SCRIPT_VARIABLE = "INDEXERD_SCRIPTED"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")  # a key put there by mistake is not echoed
+_KEY = re.compile(r"[\x21-\x7e]{1,1024}")  # what an HTTP header takes, without spaces
 
 
 class Models:
-    """The models of one configuration; a reload builds a new one and closes this."""
+    """The models of one configuration; a reload builds a new one."""
 
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
         self._settings = settings
@@ -47,13 +51,6 @@ class Models:
         if isinstance(model, str):
             raise ModelUnavailableError(f"{key}: {model}")
         return model
-
-    async def aclose(self) -> None:
-        """Close every model that was built."""
-        built, self._found = self._found, {}
-        for model in built.values():
-            if not isinstance(model, str):
-                await model.aclose()
 
     def _find(self, key: str) -> Model | str:
         if key not in self._found:
@@ -88,9 +85,9 @@ class Models:
         own = settings.google if google else settings.openai
         if not google and not own.base_url:
             return "no server: set [providers.openai] base_url"
-        secret = keys.find(provider, own, self._env)
+        secret = find_key(provider, own, self._env)
         if not secret and (google or urlsplit(own.base_url).hostname not in _LOOPBACK):
-            place, named = keys.variable(provider), own.api_key_env
+            place, named = variable(provider), own.api_key_env
             if not named:
                 return f"no key: set {place}, or [providers.{provider}] api_key_env or api_key_file"
             shown = named if _VARIABLE.fullmatch(named) else "the variable that api_key_env names"
@@ -103,3 +100,40 @@ class Models:
         from indexerd.models.openai import OpenAICompat  # noqa: PLC0415 - as above
 
         return OpenAICompat(name, secret or "", own.base_url, limits)
+
+
+def variable(provider: str) -> str:
+    """Name our own variable for a provider's key."""
+    return f"INDEXERD_{provider.upper()}_API_KEY"
+
+
+def find_key(provider: str, settings: Provider, env: Mapping[str, str]) -> str | None:
+    """Find the provider's key; ConfigError, without the key, where one is named and unusable."""
+    place, key, secret, message = settings.api_key_file, "api_key_file", "", ""
+    for name in filter(None, (variable(provider), settings.api_key_env)):
+        if secret := env.get(name, "").strip():
+            place, key = name, "api_key_env"
+            break
+    else:
+        if not place:
+            return None
+        try:
+            secret = _read(Path(place), env)
+        except OSError as bad:
+            message = bad.strerror or str(bad)
+    if _KEY.fullmatch(secret):
+        return secret
+    message = message or "does not hold a key: one word of plain ASCII"
+    hint = "name a private file (chmod 600) or a variable that holds the key alone"
+    where = {"file": place, "key": f"providers.{provider}.{key}", "message": message}
+    raise ConfigError([where | {"hint": hint}])
+
+
+def _read(path: Path, env: Mapping[str, str]) -> str:
+    if path.parts[0] == "~":
+        path = Path(env.get("HOME", "~"), *path.parts[1:])
+    if not path.is_absolute():
+        raise OSError("must be an absolute path, or begin with ~/")
+    if path.stat().st_mode & 0o077:
+        raise OSError("may be used by group or others")
+    return path.read_bytes().strip().decode("ascii", "replace")

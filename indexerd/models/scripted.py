@@ -43,7 +43,6 @@ class Scripted:
     """Answers by the rules of a file, and counts its calls in another."""
 
     def __init__(self, script: str, key: str) -> None:
-        """ConfigError where `script` is none."""
         self.key = key
         self._path = Path(script)
         self.remote = all(line.get("remote", True) for line in _lines(self._path))
@@ -66,9 +65,6 @@ class Scripted:
             tokens=Tokens(*rule["tokens"]) if "tokens" in rule else made.tokens,
         )
 
-    async def aclose(self) -> None:
-        """Nothing is held."""
-
     def _record(self, prompt: Prompt) -> dict[str, Any]:
         lines, record = _lines(self._path), Path(f"{self._path}.calls")
         used = [call.get("rule") for call in _lines(record)] if record.exists() else []
@@ -84,23 +80,20 @@ class Scripted:
         found = re.search(pattern, prompt.user)
         call = {"t": time.time(), "pid": os.getpid(), "sha256": _sha256(prompt.user)}
         call |= {"session": found[1] if found else None, "rule": rule}
-        fd = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, json.dumps(call).encode() + b"\n")
-        finally:
-            os.close(fd)
+        fd = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        os.write(fd, json.dumps(call).encode() + b"\n")
+        os.close(fd)
         return {} if rule is None else lines[rule]
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     try:
-        lines = [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
-        if all(_failure(line) or "error" not in line for line in lines):
-            return lines
-    except (FileNotFoundError, ValueError, AttributeError, TypeError):
-        pass
-    where = {"file": str(path), "key": "INDEXERD_SCRIPTED"}
-    raise ConfigError([where | {"message": "is not a script", "hint": "write JSON lines"}])
+        return [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
+    except (OSError, ValueError):
+        where = {"file": str(path), "key": "INDEXERD_SCRIPTED"}
+        raise ConfigError(
+            [where | {"message": "is not a script", "hint": "write JSON lines"}]
+        ) from None
 
 
 def _failure(line: dict[str, Any]) -> ModelError | None:

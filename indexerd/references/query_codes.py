@@ -1,11 +1,8 @@
 """Failed questions: the codes of the tool that `query_session` follows, and hints.
 
-An error keeps its own kind; the code goes with it as `upstream`. Where the kind alone
-does not say which (a session that is unknown, or whose file is gone), whoever raises it sets the
-code. That tool knew neither budgets nor texts that are too large: they get the nearest code.
-
-The hints of the errors themselves are about indexing, which tries again by itself. Nobody asks a
-question again but whoever asked it, so here they say something else.
+An error keeps its own kind; the code goes with it as `upstream`. That tool knew neither budgets
+nor texts that are too large: they get the nearest code. The hints of the errors themselves are
+about indexing, which tries again by itself.
 """
 
 from __future__ import annotations
@@ -15,11 +12,10 @@ from contextlib import contextmanager
 
 from indexerd import errors
 
-INVALID = "INVALID_ARGS"
 MISSING = "SESSION_FILE_MISSING"
 UNKNOWN = "UNKNOWN_QUERY_SESSION_ERROR"
 BY_KIND = {
-    "usage": INVALID,
+    "usage": "INVALID_ARGS",
     "call_limit_exceeded": "CALL_LIMIT_EXCEEDED",
     "not_found": "SESSION_NOT_FOUND",
     "ambiguous_reference": "SESSION_AMBIGUOUS",
@@ -48,9 +44,7 @@ def coded() -> Iterator[None]:
     try:
         yield
     except errors.IndexerdError as bad:
-        if bad.upstream not in {INVALID, MISSING, UNKNOWN, *BY_KIND.values()}:
-            bad.upstream = BY_KIND.get(bad.kind, UNKNOWN)
+        gone = isinstance(bad, errors.FileGoneError)
+        bad.upstream = MISSING if gone else BY_KIND.get(bad.kind, UNKNOWN)
         bad.hint = HINTS.get(type(bad), bad.hint)
-        if isinstance(bad, errors.BudgetError) and bad.passing:
-            bad.hint = "ask again in a minute"  # a cap that opens by itself
         raise

@@ -2,17 +2,14 @@
 
 The answer is from that session alone, with citations that were held against what the model had
 read. A model that leaves the machine gets the newest part of the path, redacted; the built-in one
-looks through all of it. Nothing is kept: not the question, not the answer.
-
-Every failure carries `upstream`, the code of the tool that this one follows. Neither the log nor
-the telemetry holds a word of the question, of the session or of the answer.
+looks through all of it. Neither the question nor the answer is kept, logged or in the telemetry.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -21,12 +18,9 @@ from indexerd.errors import (
     CallLimitError,
     ContextTooLargeError,
     DeadlineError,
-    FileGoneError,
     IndexerdError,
     ModelError,
-    NotFoundError,
     SessionEmptyError,
-    SessionUnreadableError,
     UsageError,
 )
 from indexerd.indexing.prompt import retry_prompt
@@ -40,7 +34,7 @@ from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.params import QuerySession
 from indexerd.references.cited_answer import Cited, validate_answer
-from indexerd.references.query_codes import INVALID, MISSING, coded
+from indexerd.references.query_codes import coded
 from indexerd.references.question_context import Context, read_context
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool, SessionRows
@@ -49,7 +43,6 @@ from indexerd.times import iso
 QUESTION_MAX = 4000  # characters
 LOCAL_BYTES = 4_000_000  # that the built-in model looks at
 SMALLEST_BYTES = 2048  # a text that is too large for a model is halved, but not below this
-LEAST_SECONDS = 1.0  # in which one more attempt may come to something
 TURN_ID_MAX = 1000  # characters
 TURNS_MAX = 1000  # whose questions are counted; those asked in longest ago are forgotten
 
@@ -63,28 +56,16 @@ class _Run:
     leaf: str | None
     settings: Settings
     clean: Redactor
-    deadline: float  # of the loop's clock
     started: float = field(default_factory=perf_counter)
     spent: Spent = field(default_factory=Spent)
     notes: list[str] = field(default_factory=list)
     bytes: int = 0  # of the text that was sent last
     called: bool = False  # a model was
 
-    def left(self) -> float:
-        """Seconds until the deadline; DeadlineError where none are left."""
-        left = self.deadline - asyncio.get_running_loop().time()
-        if left <= 0:
-            raise DeadlineError(f"no answer within {self.settings.query.timeout_seconds:g} s")
-        return left
-
-    @property
-    def ms(self) -> int:
-        """How long it has taken so far."""
-        return round((perf_counter() - self.started) * 1000)
-
     def facts(self) -> dict[str, Any]:
-        """What the log is told of it."""
-        return {"session": self.row["sessionId"], "ms": self.ms, "cost_usd": self.spent.usd}
+        """What the log says of it."""
+        ms = round((perf_counter() - self.started) * 1000)
+        return {"session": self.row["sessionId"], "ms": ms, "cost_usd": self.spent.usd}
 
 
 class Questions:
@@ -135,52 +116,71 @@ class Questions:
         answered for it than `query.max_calls_per_turn`.
         """
         with coded():
-            run = self._run(session_id, question, turn_id, leaf)
-            self._count(run, turn_id)
+            settings = self._settings()
+            clean, asked = redactor(settings), clean_text(question, len(question))
+            if not 0 < len(asked) <= QUESTION_MAX:
+                raise UsageError(f"a question has 1 to {QUESTION_MAX} characters")
+            run = _Run(self._rows.by_id(session_id), clean(asked)[0], leaf, settings, clean)
+            self._count(turn_id, settings.query.max_calls_per_turn)
             try:
-                cited, model = await first_usable(self._models(), partial(self._ask, run))
+                cited, model = await self._answered(run)
             except IndexerdError as bad:
                 self._log(Event.QUERY_FAILED, {"reason": bad.kind, **run.facts()})
                 raise
             finally:
                 if turn_id in self._turns and not run.called:
                     self._turns[turn_id] -= 1
-        fields = {"model": model.key, "bytes": run.bytes, **run.facts()}
-        self._log(Event.QUERY_ANSWERED, fields)
-        return _result(run, cited, model.key)
+        facts = {"model": model.key, "bytes": run.bytes, **run.facts()}
+        self._log(Event.QUERY_ANSWERED, facts)
+        return {
+            "sessionId": session_id,
+            "name": run.row["name"],
+            "answerMarkdown": cited.markdown,
+            "confidence": cited.confidence,
+            "citations": cited.citations,
+            "notes": [*run.notes, *cited.notes],
+            "usage": {
+                "inputTokens": run.spent.input_tokens,
+                "outputTokens": run.spent.output_tokens,
+                "costUsd": run.spent.usd,
+                "calls": run.spent.calls,
+                "model": model.key,
+                "ms": facts["ms"],
+                "bytes": run.bytes,
+            },
+        }
 
-    def _run(self, session_id: str, question: str, turn_id: str | None, leaf: str | None) -> _Run:
-        settings = self._settings()
-        clean = redactor(settings)
-        if turn_id is not None and not 0 < len(turn_id) <= TURN_ID_MAX:
-            raise UsageError(f"turnId is a string of 1 to {TURN_ID_MAX} characters")
-        if leaf == "":
-            raise UsageError("leaf is an entry's id")
-        asked = clean_text(question, len(question))
-        if not 0 < len(asked) <= QUESTION_MAX:
-            raise UsageError(f"a question has 1 to {QUESTION_MAX} characters")
-        row = self._rows.by_id(session_id)
-        deadline = asyncio.get_running_loop().time() + settings.query.timeout_seconds
-        return _Run(row, clean(asked)[0], leaf, settings, clean, deadline)
-
-    def _count(self, run: _Run, turn_id: str | None) -> None:
+    def _count(self, turn_id: str | None, limit: int) -> None:
         """Count a question in its turn; CallLimitError where there were too many."""
         if turn_id is None:
             return
-        limit, count = run.settings.query.max_calls_per_turn, self._turns.pop(turn_id, 0)
+        if not 0 < len(turn_id) <= TURN_ID_MAX:
+            raise UsageError(f"turnId is a string of 1 to {TURN_ID_MAX} characters")
+        count = self._turns.pop(turn_id, 0)
         self._turns[turn_id] = min(count + 1, max(count, limit))
-        while len(self._turns) > TURNS_MAX:
+        if len(self._turns) > TURNS_MAX:
             del self._turns[next(iter(self._turns))]
         if count >= limit:
             asked = "1 question" if limit == 1 else f"{limit} questions"
             raise CallLimitError(f"{asked} of this turn, as many as are allowed, came before")
+
+    async def _answered(self, run: _Run) -> tuple[Cited, Model]:
+        seconds = run.settings.query.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await first_usable(self._models(), partial(self._ask, run))
+        except TimeoutError:
+            raise DeadlineError(f"no answer within {seconds:g} s") from None
 
     async def _ask(self, run: _Run, model: Model) -> Cited:
         """Ask one model, and again with half of the text where all of it is too large."""
         local = model.key.startswith(LOCAL)
         size = LOCAL_BYTES if local else run.settings.query.max_bytes
         while True:
-            context = await self._read(run, size, local=local)
+            work = partial(read_context, max_bytes=size, clean=run.clean, local=local)
+            context = await self._pool.read(run.row["sessionId"], run.leaf, work)
+            if not context.sections:
+                raise SessionEmptyError("no user/assistant conversation to ask about")
             run.bytes = size_of(context.text)
             try:
                 found = await self._attempts(run, model, context, local=local)
@@ -191,43 +191,10 @@ class Questions:
                 run.notes.append(f"Not to be had: {bad}")
                 raise
             run.notes += context.notes
-            if local and context.notes:  # it says itself that it has not looked at everything
-                first, gap, rest = found.markdown.partition("\n\n")
-                found = replace(found, markdown=f"{first} {context.notes[0]}{gap}{rest}")
             return found
-
-    async def _read(self, run: _Run, size: int, *, local: bool) -> Context:
-        """What a model of that kind may read, in at most `size` bytes."""
-        work = partial(read_context, max_bytes=size, clean=run.clean, local=local)
-        run.left()
-        try:
-            async with asyncio.timeout_at(run.deadline):
-                context = await self._pool.read(run.row["sessionId"], run.leaf, work)
-        except TimeoutError:
-            raise DeadlineError("the session could not be read in time") from None
-        except FileGoneError:
-            gone = SessionUnreadableError(
-                "the session's file is gone",
-                hint="`indexerd show REF` shows what is stored",
-                upstream=MISSING,
-            )
-            gone.retryable = False  # it does not come back by itself
-            raise gone from None
-        except NotFoundError as unknown:  # the entry, not the session
-            unknown.upstream = INVALID
-            raise
-        if not context.sections:
-            raise SessionEmptyError("no user/assistant conversation to ask about")
-        return context
 
     async def _attempts(self, run: _Run, model: Model, context: Context, *, local: bool) -> Cited:
         base = context.local_prompt(run.question) if local else context.prompt(run.question)
-
-        def seconds(error: str) -> float:
-            left = run.left()
-            if error and left < LEAST_SECONDS:
-                raise DeadlineError(f"no answer of the right shape in time: {error}")
-            return max(0.1, round(min(left, run.settings.model.timeout_seconds), 1))
 
         def read(reply: Reply) -> Cited | Rejected:
             return validate_answer(
@@ -237,47 +204,26 @@ class Questions:
                 sections=context.sections,
             )
 
+        def report(attempt: Attempt) -> None:
+            run.called = True
+            if attempt.reply is not None:
+                run.spent.add(attempt.reply, attempt.usd)
+            row = audit_row(
+                QUERY,
+                session_id=run.row["sessionId"],
+                timestamp=iso(self._clock()),
+                bytes=run.bytes,
+                redactions=context.redactions,
+                **attempt.audit(),
+            )
+            self._record(row)
+
         return await ask(
             model,
             base,
             self._budget,
-            seconds=seconds,
+            timeout=run.settings.model.timeout_seconds,
             read=read,
             again=lambda reply, error: retry_prompt(base, run.clean(reply.text)[0], error),
-            report=partial(self._report, run, context),
+            report=report,
         )
-
-    def _report(self, run: _Run, context: Context, attempt: Attempt) -> None:
-        """Keep what an attempt cost, and its row of the audit trail."""
-        run.called = True
-        if attempt.reply is not None:
-            run.spent.add(attempt.reply, attempt.usd)
-        row = audit_row(
-            QUERY,
-            session_id=run.row["sessionId"],
-            timestamp=iso(self._clock()),
-            bytes=run.bytes,
-            redactions=context.redactions,
-            **attempt.audit(),
-        )
-        self._record(row)
-
-
-def _result(run: _Run, cited: Cited, model: str) -> dict[str, Any]:
-    return {
-        "sessionId": run.row["sessionId"],
-        "name": run.row["name"],
-        "answerMarkdown": cited.markdown,
-        "confidence": cited.confidence,
-        "citations": cited.citations,
-        "notes": [*run.notes, *cited.notes],
-        "usage": {
-            "inputTokens": run.spent.input_tokens,
-            "outputTokens": run.spent.output_tokens,
-            "costUsd": run.spent.usd,
-            "calls": run.spent.calls,
-            "model": model,
-            "ms": run.ms,
-            "bytes": run.bytes,
-        },
-    }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import google.genai  # noqa: F401 - warm, so that short deadlines are about the server
@@ -27,19 +26,9 @@ def model(url: str, **limits: Any) -> Gemini:
     return Gemini(MODEL, KEY, url, ModelLimits(**limits))
 
 
-def run(one: Gemini, work: Coroutine[Any, Any, Any]) -> Any:
-    async def whole() -> Any:
-        try:
-            return await work
-        finally:
-            await one.aclose()
-
-    return asyncio.run(whole())
-
-
 def ask(url: str, prompt: Prompt = PROMPT, timeout: float = 10.0) -> Reply:
     one = model(url)
-    answered: Reply = run(one, one.generate(prompt, timeout=timeout))
+    answered: Reply = asyncio.run(one.generate(prompt, timeout=timeout))
     return answered
 
 
@@ -58,7 +47,7 @@ def outcomes(server: GeminiServer, faults: list[str], timeout: float = 10.0) -> 
             assert server.hits - before == 1, fault
         return found
 
-    found: dict[str, Any] = run(one, each())
+    found: dict[str, Any] = asyncio.run(each())
     carried = [fault for fault, bad in found.items() if getattr(bad, "__context__", None)]
     assert not carried, "the SDK's error, with its body, travels along"
     return found

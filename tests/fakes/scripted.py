@@ -46,6 +46,3 @@ class Scripted:
             return answer
         made = made_up(prompt, self.key)
         return made if answer is None else Reply(answer, made.model, tokens=made.tokens)
-
-    async def aclose(self) -> None:
-        pass

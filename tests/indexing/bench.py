@@ -125,7 +125,9 @@ class Bench:
         info = library.files.info(self.session.id)
         session = SessionRuntime(info, None, self.now, self.now)
         job = Job(self.session.id, "due", 0, forced)
-        await indexer.run(session, job, self.settings, models)
+        run = asyncio.create_task(indexer.run(session, job, self.settings, models))
+        await asyncio.wait([run])
+        assert run.cancelled() or not run.exception()
 
 
 async def at_once(work: Callable[..., Any], *args: Any) -> Any:

@@ -47,19 +47,3 @@ def test_each_key_is_told_at_its_earliest_moment(wishes: list[tuple[str, int]]) 
     for key, when in wishes:
         earliest[key] = min(when, earliest.get(key, when))
     assert earliest == told
-
-
-def test_a_clock_that_is_set_back_makes_all_due() -> None:
-    """V8: what waits is decided on again by the new time, once; what then asks anew waits."""
-    reminders = Reminders()
-    reminders.remind("b", 1004)
-    reminders.remind("a", 1003)
-    assert reminders.due(1000) == []
-    told = []
-    for key in reminders.due(-2600):
-        told.append(key)
-        reminders.remind(key, -2596)
-    assert told == ["a", "b"]
-    assert reminders.due(-2597) == []
-    assert reminders.due(-2596) == ["a", "b"]
-    assert reminders.next_at is None

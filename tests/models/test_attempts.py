@@ -50,13 +50,13 @@ class Desk:
         self.budget = Budget(root / "budget.jsonl", Settings, lambda: 1e9, lambda *_: None)
         self.attempts: list[Attempt] = []
 
-    async def ask(self, model: Model, seconds: Callable[[str], float] = lambda _error: 5.0) -> str:
+    async def ask(self, model: Model) -> str:
         """Take any reply but "bad"."""
         return await ask(
             model,
             PROMPT,
             self.budget,
-            seconds=seconds,
+            timeout=5.0,
             read=lambda reply: Rejected("it is bad") if reply.text == "bad" else reply.text,
             again=lambda reply, error: Prompt("", f"{reply.text}: {error}"),
             report=self.attempts.append,
@@ -115,7 +115,6 @@ LOCAL = Scripted(key="local/extractive", remote=False)
         (RefusedError("declined"), [ONE, LOCAL]),
         (ContextTooLargeError("too large"), [ONE, LOCAL]),
         (BudgetError("spent"), [ONE, LOCAL]),
-        (BudgetError("a full minute", passing=True), [ONE]),
         (ProviderError("503"), [ONE]),
         (DeadlineError("late"), [ONE]),
         (OutputInvalidError("prose"), [ONE]),

@@ -78,23 +78,6 @@ def test_a_growing_session_survives_kills_of_the_reader(world: World) -> None:
     assert len(world.calls()) == 1
 
 
-def test_an_answer_is_kept_until_the_disk_takes_it(world: World) -> None:
-    """A3: the meta directory cannot be written: the answer waits, and no second call is made."""
-    world.scripted({"delay": 1.0})
-    session = world.session(turns=5)
-    with world.daemon():
-        until(world.calls, "the call")
-        world.metas.write_text("in the way")
-        until(lambda: world.call("status")["unwritten"] == 1, "the answer to wait")
-        problems = {one["code"] for one in world.call("status")["problems"]}
-        assert "write_failed" in problems
-        world.metas.unlink()
-        done = world.call("index", ref=session.id, force=True, wait=True)
-        assert done["status"] == "indexed"
-        assert world.meta(session.id)
-    assert len(world.calls()) == 1
-
-
 ANSWER = "The importer reads a feed, checks each amount, and keeps what it cannot read. " * 40
 
 

@@ -30,31 +30,24 @@ def often(world: World) -> None:
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "0.3"
 
 
-def test_a_provider_that_wants_peace_has_it_over_kill_9(world: World) -> None:
-    """M3, M16: a 429 with a long wish: after SIGKILL, too, no session asks before it is over."""
+def test_a_provider_that_wants_peace_has_it(world: World) -> None:
+    """M3, M16: after a 429 with a long wish no session asks before it is over."""
     with GeminiServer() as server:
         world.google(server)
         server.default = "429_huge"
         first = world.session(turns=5)
-        with world.daemon() as process:
-            until(lambda: server.hits, "the one request")
-            until(lambda: state(world, first.id) == "failed", "its end")
-            second = world.session(turns=5)
-            until(lambda: state(world, second.id) == "failed", "no")
-            process.kill()
-            process.wait(10)
-        server.default = "valid"
         with world.daemon():
-            third = world.session(turns=5)
-            until(lambda: state(world, third.id) == "failed", "no")
+            until(lambda: state(world, first.id) == "failed", "the end of the one request")
+            others = [world.session(turns=5) for _ in range(2)]
+            for one in others:
+                until(lambda one=one: state(world, one.id) == "failed", "no")
             scanned(world, 2)
             problems = {one["code"]: one["cause"] for one in world.call("status")["problems"]}
         assert server.hits == 1
     assert "3 sessions wait for it" in problems["provider_unavailable"]
-    # One line for the outage, and one again for who starts anew; the rest is no warning.
-    assert len(logged(world, "model.breaker_open")) == 2
-    assert len(logged(world, "index.failed")) == 2
-    assert len(logged(world, "index.skipped")) >= 1
+    assert len(logged(world, "model.breaker_open")) == 1
+    assert len(logged(world, "index.failed")) == 1
+    assert len(logged(world, "index.skipped")) == 2
 
 
 def test_a_bad_key_is_asked_with_again_after_a_reload(world: World) -> None:
@@ -81,8 +74,7 @@ def test_a_bad_key_is_asked_with_again_after_a_reload(world: World) -> None:
             for session in sessions:
                 world.wait_meta(session.id)
             assert server.hits == hits + 6
-            (closed,) = logged(world, "model.breaker_closed")
-            assert closed["count"] == 6
+            assert len(logged(world, "model.breaker_closed")) == 1
             assert world.call("status")["state"] == "ok"
 
 
@@ -133,7 +125,6 @@ def test_what_is_of_no_use_and_what_is_late_change_no_meta_file(world: World) ->
         (["huge"], 1, "provider_unavailable"),
         (["safety"], 1, "model_unavailable"),
         (["401"], 1, "model_unavailable"),
-        (["spend_limit_prose"], 1, "provider_unavailable"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, list) else None,
 )
