@@ -37,6 +37,8 @@ VERSION = 3  # of the schema, and of what is indexed of a text
 TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
 _WORD_MAX = 100  # bytes
+# What the system says where a file of the index is gone, or something else stands in its place.
+_DAMAGE = {errno.ENOENT, errno.ENODEV, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 # What tantivy raises for a full disk and the like; a writer is killed by what its thread met.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was killed")
 
@@ -146,7 +148,7 @@ class TextIndex:
                 raise
             error = _OS_ERROR.search(str(bad))
             code = int((error and (error[1] or error[2])) or 0)
-            if error and code != errno.ENOENT:
+            if error and code not in _DAMAGE:
                 self._writer = None  # it takes nothing after a failure
                 self.lost |= self._marks.keys()
                 self._marks.clear()

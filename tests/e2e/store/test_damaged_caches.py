@@ -176,6 +176,15 @@ def test_a_store_whose_place_holds_no_file(template: Template, kind: str) -> Non
     template.comes_to_it(f"{kind} in place of the store")
 
 
+@pytest.mark.parametrize("end", ["idx", "store", "json"])
+def test_an_index_in_which_a_directory_is_no_file(template: Template, end: str) -> None:
+    """V6: what the system says of it ends no daemon: the index is made anew."""
+    for path in template.fresh("ended").glob(f"{INDEX}/*/*.{end}"):
+        path.unlink()
+        path.mkdir()
+    template.comes_to_it(f"directories in place of *.{end}")
+
+
 @pytest.mark.faults
 @pytest.mark.parametrize("name", [STORE, INDEX])
 def test_a_cache_that_is_damaged_under_a_daemon(template: Template, name: str) -> None:
