@@ -25,7 +25,7 @@ MAY_REPLACE = {
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
     "meta/newfile.py": "an export, over a file that its user wants replaced",
     "disk.py": "the one atomic write; the log's files move on by one",
-    "store/integrity.py": "a damaged store is put aside",
+    "store/store.py": "a damaged store is put aside",
     "web/server.py": "where the web view listens, and the page that opens it",
 }
 # Who may open a file for writing, and why. No session file is among what they write.
@@ -36,7 +36,7 @@ MAY_WRITE = {
     "models/journal.py": "the budget's journal",
     "sources/quarantine.py": "the path of the file that is being read",
     "meta/newfile.py": "a branch as a new session file, or an export, at its user's word",
-    "store/integrity.py": "the store, made private before SQLite opens it; its checksum",
+    "store/store.py": "the store, made private before SQLite opens it",
     "web/auth.py": "one-time tokens of the web view",
     "web/server.py": "where the web view listens, and the page that opens it",
     "models/scripted.py": "the fake model counts its calls, in tests",

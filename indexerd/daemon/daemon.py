@@ -336,7 +336,7 @@ class Daemon:
         return code
 
     async def _end(self) -> None:
-        await asyncio.to_thread(self.pipeline.watch.close)
+        self.pipeline.watch.close()
         await self.pipeline.reader(self.library.close)
         self._quarantine.close()
         self.pipeline.reader.close()
@@ -354,7 +354,7 @@ class Daemon:
                 self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
     async def _tend(self, server: UnixServer, notifier: Notifier) -> None:
-        """Every few seconds: the reader answers, the socket file is there, the watcher lives.
+        """Every few seconds: the reader answers, the socket file is there.
 
         Returns when the daemon is to end.
         """
@@ -373,10 +373,7 @@ class Daemon:
                 self.bus.socket("")
             except IndexerdError as bad:  # something stands in our place: tried again later
                 self.bus.socket(str(bad))
-            await asyncio.to_thread(pipeline.watch.tend)
             reason = await asyncio.to_thread(self._state_dir.lost, time.time())
-            if pipeline.watch.failing():
-                reason = "the watcher keeps dying: ending"
             await asyncio.sleep(0 if reason else pause)
         self.bus.log(Event.WATCH_DEGRADED, {"reason": reason})
 

@@ -124,9 +124,6 @@ class EventBus:
             self.log(Event.WATCH_ARMED, fields)
         if health.overflows > (old.overflows if old else 0):
             self.log(Event.WATCH_OVERFLOW, {"count": health.overflows})
-        if health.rebuilds > (old.rebuilds if old else 0):
-            cause = f"the watcher's thread died, and was started anew, {health.rebuilds} times"
-            self.log(Event.WATCH_DEGRADED, {"reason": cause})
         known = {one.code for one in old.problems} if old else set()
         for one in health.problems:
             if one.code not in known:

@@ -12,7 +12,7 @@ is kept.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from indexerd.errors import IndexerdError, SessionUnreadableError
@@ -20,10 +20,9 @@ from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.duplicates import DuplicateResolver
 from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sessions.state import SessionState
-from indexerd.sources.cursor import Cursor, Verdict
+from indexerd.sources.cursor import Cursor, Look, Verdict
 from indexerd.sources.forks import ForkResolver
 from indexerd.sources.quarantine import WHY, Quarantine
-from indexerd.sources.scan import Found
 from indexerd.sources.session_file import Change, SessionFile, is_blank, rank
 from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.source import source_of
@@ -189,15 +188,15 @@ class Files:
             hidden = False  # one that was purged is forgotten for itself; its forks stay
         return hidden or self.exclusions.match(path, cwd)
 
-    def differing(self, found: Iterable[Found]) -> list[str]:
+    def differing(self, found: Mapping[str, Look]) -> list[str]:
         """Of a scan, the paths that are not as they were read; all are noted as being there."""
         paths = []
-        for one in found:
-            file = self._files.get(one.path)
+        for path, look in found.items():
+            file = self._files.get(path)
             if file is None:
-                self.acquaint(one.path)
-            if file is None or file.differs(one):
-                paths.append(one.path)
+                self.acquaint(path)
+            if file is None or file.differs(look):
+                paths.append(path)
         return paths
 
     def acquaint(self, path: str) -> None:
@@ -206,10 +205,9 @@ class Files:
         if store is not None:
             self._renew(self._forks.add(store.agent, path))
 
-    def missing(self, found: Iterable[Found], unseen: Callable[[str], bool]) -> list[str]:
+    def missing(self, found: Mapping[str, Look], unseen: Callable[[str], bool]) -> list[str]:
         """Known paths that a scan did not find, although it could have."""
-        seen = {one.path for one in found}
-        return [path for path in self._files if path not in seen and not unseen(path)]
+        return [path for path in self._files if path not in found and not unseen(path)]
 
     def elsewhere(self, path: str) -> Iterator[str]:
         """Where a file that is gone would be, had its agent archived or compressed it, or both.

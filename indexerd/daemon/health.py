@@ -75,7 +75,6 @@ class Status:
                 "watched": health.watched,
                 "missing": [quotable(path) for path in health.missing if path not in ours],
                 "overflows": health.overflows,
-                "rebuilds": health.rebuilds,
             },
             "problems": problems,
         }
@@ -114,8 +113,6 @@ def _own(pipeline: Pipeline) -> Found:
 
 def _roots(pipeline: Pipeline) -> Found:
     scanned = pipeline.library.scanned
-    for root, why in scanned.refused if scanned else ():
-        yield "root_refused", f"{escape_path(root)}: {why}", "configure another root"
     databases = pipeline.library.discovery.troubles
     for path, bad in list(databases.items())[:SHOWN]:
         yield "unreadable", f"{escape_path(path)}: {bad}", vars(bad).get("hint", _LATER)

@@ -90,7 +90,6 @@ class Library:
         self.trouble: StateError | None = None  # why the store lacks something
         self._rows = Rows(files.info, files.hides, self.metas, store, self.stores)
         self._hinted: dict[str, None] = {}  # paths to look at
-        self.arrived = False  # a hint told of a store that only a scan finds
         self._queue: dict[str, None] = {}  # likewise, after those
         self._late: dict[str, float] = {}  # paths that were not there, and when to believe it
         self._changes: dict[str, Change | None] = {}  # by session, since the last step
@@ -108,13 +107,12 @@ class Library:
         self.files.load(self.store.files(known_file))
         self.metas.load()
         infos = list(self.files.owners.infos())
-        self.discovery.named((one.agent, one.session_id, one.agent_title) for one in infos)
         for info in infos:
             self._rows.parents.put(info.session_id, info)
         self.index.open()
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
-        if not self.store.count():
+        if not self.store.ids():
             self._show({info.session_id for info in infos} | set(self.metas.ids()))
         self._show(self.index.behind)
         self.store.renamed += 1  # rows were stored, and nobody was told
@@ -172,10 +170,13 @@ class Library:
 
     # -- what is to be looked at -----------------------------------------------------------
 
-    def scan(self) -> None:
-        """Compare every session and meta file with what is known; what differs is queued."""
+    def scan(self, enter: Callable[[str], object] = lambda _path: None) -> None:
+        """Compare every session and meta file with what is known; what differs is queued.
+
+        `enter(path)` is called ahead of each directory that is listed.
+        """
         stores, first = self._stores, self.scanned is None
-        result = self.discovery.scan(stores)
+        result = self.discovery.scan(stores, enter)
         self._first = first
         self._compare_metas()
         if first:  # a crash may have come between a meta file and the store
@@ -186,13 +187,11 @@ class Library:
             )
         self.reconsider()
         self._mark(self.discovery.retitled())
-        wanted = set(self.files.differing(result.files))
-        found = sorted(
-            (one for one in result.files if one.path in wanted), key=lambda one: -one.mtime_ns
-        )
+        found = self.files.differing(result.files)
+        found.sort(key=lambda path: -result.files[path].mtime_ns)
         gone = self.files.missing(result.files, result.unseen)
-        self._queue |= dict.fromkeys([*(one.path for one in found), *gone])
-        result.files = []  # a tenth of all memory, and not asked for
+        self._queue |= dict.fromkeys([*found, *gone])
+        result.files = {}  # a tenth of all memory, and not asked for
         self.scanned = result
         if not first:
             self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
@@ -210,12 +209,11 @@ class Library:
         ready = [path for path, when in self._late.items() if when <= now]
         for path in ready:
             del self._late[path]
-        self.arrived |= self.discovery.arrived(sessions)
-        found = self.discovery.hinted([*sessions, *filter(None, ready)])
+        found, titled = self.discovery.hinted([*sessions, *filter(None, ready)])
         if self.discovery.late:  # of databases
             self._late.setdefault("", now + PAUSE)
-        self._mark(found.titled)
-        self._hinted |= dict.fromkeys([*found.paths, *self.files.differing(found.sessions)])
+        self._mark(titled)
+        self._hinted |= dict.fromkeys(found)
         return self.step()
 
     @property
@@ -274,7 +272,7 @@ class Library:
             self.metas.reread(session_id, meta)
         if agent == "codex":  # its history may begin in another file
             for one in self.discovery.scan(stores).files:
-                self.files.acquaint(one.path)
+                self.files.acquaint(one)
         self._queue[path] = None
         while self.busy:
             self.step()

@@ -250,10 +250,11 @@ class Pipeline:
         """Watch first, list second."""
         began, self._scan_at = monotonic(), 0.0  # where our own disk fails: again, and soon
         stores = await self._step(self.library.find_stores)
-        await asyncio.to_thread(self.watch.arm, *watched(stores))
-        self.bus.watching(self.watch.health())
+        self.watch.open()
         self.watch.take()  # what it hinted so far, the scan sees
-        await self._step(self.library.scan)
+        await self._step(self.watch.arm, *watched(stores))
+        await self._step(self.library.scan, self.watch.add)
+        self.bus.watching(self.watch.settle())
         self._scan_at = began + self.settings.watch.rescan_seconds
 
     async def _end_scan(self) -> None:
@@ -269,15 +270,12 @@ class Pipeline:
 
     async def _take_hints(self) -> bool:
         """Look at what was hinted; whether there was anything."""
-        hints = self.watch.take()
-        if hints.rescan:
+        paths, rescan = self.watch.take()
+        if rescan:
             self.rescan()
-        if not hints.paths and self.library.late > monotonic():
+        if not paths and self.library.late > monotonic():
             return False
-        await self._turn(self.library.hinted, hints.paths)
-        if self.library.arrived:
-            self.library.arrived = False
-            self.rescan()
+        await self._turn(self.library.hinted, paths)
         return True
 
     async def _turn(self, work: Callable[..., list[Update]], *args: Any) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -40,11 +40,6 @@ class Names:
         self._places: dict[str, tuple[Look | None, Look | None]] = {}  # as they were when read
         self._said: dict[str, Said] = {}  # by place
         self._names: dict[str, str] = {}  # an empty one was taken back
-
-    def remember(self, names: Mapping[str, str]) -> None:
-        """Names from another time: one that is found nowhere at the next look was taken back."""
-        self._names = {**names, **self._names}
-        self._places = {}
 
     def name(self, thread_id: str) -> str | None:
         """A thread's name, as of the last look; empty where it was taken back, None if unknown."""

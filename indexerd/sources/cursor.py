@@ -8,8 +8,8 @@ fingerprints: of the file's first bytes, and of the bytes just before the offset
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -45,8 +45,7 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True):
     tail_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """A file's stat, as far as cursors care."""
 
     dev: int

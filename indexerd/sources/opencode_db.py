@@ -15,7 +15,6 @@ listing, and in between those of the sessions in which somebody asked something 
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -37,12 +36,10 @@ from indexerd.sources.opencode_lines import (
     digest,
     session_of,
 )
-from indexerd.sources.scan import Found
 
 MESSAGES_MAX = 500_000  # of one session
 PARTS_MAX = 100_000  # of one message
 RECENT = 16  # sessions that are looked at when the database changed
-GRAIN_NS = 2_000_000_000  # a file written later than that before a look may change unnoticed
 
 _MS_MAX = 9_000_000_000_000  # the year 2255; in nanoseconds it still is 63 bits
 _TABLES = {1: ("session", "message", "part"), 2: ("session_v2", "session_message")}
@@ -67,37 +64,33 @@ class Database:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._found: dict[str, Found] = {}
+        self._found: dict[str, Look] = {}
         self._main = (0, 0)  # device and inode
         self._listed: Files | None = None  # its files at the last listing
 
-    def sessions(self) -> list[Found]:
-        """Every session there is. FileNotFoundError, or SessionUnreadableError."""
+    def sessions(self) -> dict[str, Look]:
+        """Every session there is, by path. FileNotFoundError, or SessionUnreadableError."""
         files = files_of(self._path)
         if files != self._listed:
             listed = reading(self._path, lambda db: _Tables(db, files).listed())
             self._found, self._main = {}, files.inode
             self._take(listed)
-            newest = max(one.mtime_ns for one in (files.main, files.wal) if one)
-            self._listed = files if time.time_ns() - newest > GRAIN_NS else None
-        return list(self._found.values())
+            self._listed = files
+        return self._found
 
-    def touched(self) -> list[Found]:
+    def touched(self) -> list[str]:
         """The sessions that changed since the last call, as far as a short look tells.
 
         All of them where nothing is known yet.
         """
         files = files_of(self._path)
         if files.inode != self._main:
-            return self.sessions()
+            return [*self.sessions()]
         return self._take(reading(self._path, lambda db: _Tables(db, files).recent()))
 
-    def _take(self, listed: Listed) -> list[Found]:
-        found = {
-            key: Found(f"{self._path}/{key}", now.dev, now.ino, now.size, now.mtime_ns)
-            for key, (_, now) in listed.items()
-        }
-        changed = [one for key, one in found.items() if self._found.get(key) != one]
+    def _take(self, listed: Listed) -> list[str]:
+        found = {f"{self._path}/{key}": now for key, (_, now) in listed.items()}
+        changed = [path for path, now in found.items() if self._found.get(path) != now]
         self._found |= found
         return changed
 

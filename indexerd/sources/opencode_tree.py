@@ -35,8 +35,7 @@ from indexerd.sources.opencode_lines import (
     digest,
     session_of,
 )
-from indexerd.sources.scan import Found
-from indexerd.sources.tail import opened, unreadable
+from indexerd.sources.tail import opened
 
 RECORD_MAX = 64 * 1024 * 1024  # bytes of one record
 TORN_SECONDS = 30  # a record that is still half written after that stays so
@@ -50,32 +49,6 @@ class _File(NamedTuple):
     id: str
     path: str
     ino: int
-
-
-class Tree:
-    """All sessions of one tree."""
-
-    def __init__(self, storage: str) -> None:
-        self._storage = storage
-
-    def sessions(self) -> list[Found]:
-        """Every session there is; SessionUnreadableError where the tree cannot be read."""
-        try:
-            with os.scandir(f"{self._storage}/session") as entries:
-                projects = [one.path for one in entries if one.is_dir(follow_symlinks=False)]
-        except FileNotFoundError:
-            return []
-        except OSError as bad:
-            raise unreadable("list", bad) from None
-        files = [one.path for project in projects for one in _records(project)]
-        looks = ((path, look(path)) for path in files)
-        return [
-            Found(path, now.dev, now.ino, now.size, now.mtime_ns)
-            for path, now in looks
-            if now is not None
-        ]
-
-    touched = sessions  # no look at all of them is shorter
 
 
 class _Files:

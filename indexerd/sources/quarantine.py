@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import astuple
 from pathlib import Path
 
 import msgspec
@@ -33,7 +32,7 @@ class _Suspect(msgspec.Struct, array_like=True):
 
     deaths: int
     version: str  # of the program that ended
-    seen: tuple[int, int, int, int] | None = None  # its stat when it was set aside
+    seen: Look | None = None  # its stat when it was set aside
 
 
 class Quarantine:
@@ -84,9 +83,9 @@ class Quarantine:
         if suspect is None or now is None:
             return False
         if suspect.seen is None:
-            suspect.seen = astuple(now)
+            suspect.seen = now
             self._keep(path, suspect)
-        return suspect.seen == astuple(now)
+        return suspect.seen == now
 
     def _keep(self, path: str, suspect: _Suspect) -> None:
         self._suspects[path] = suspect

@@ -24,7 +24,6 @@ from indexerd.sessions.state import SessionState
 from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.forks import ForkResolver, take_in
 from indexerd.sources.line_buffer import Block
-from indexerd.sources.scan import Found
 from indexerd.sources.source import PLAIN, Tailing, source_of
 from indexerd.sources.stores import Kind, Store
 from indexerd.sources.tail import Read, compare, look_of, opened
@@ -106,15 +105,15 @@ class SessionFile:
         """What the file is now."""
         return self.source.look(self.path)
 
-    def differs(self, found: Found) -> bool:
+    def differs(self, found: Look) -> bool:
         """Whether the file, as a scan saw it, is to be looked at. Asked once a scan."""
-        if self.excluded or (self.aside is not None and self.aside == Look(*found[1:])):
+        if self.excluded or self.aside == found:
             return False
         if self.unreadable:
             self._rest -= 1
             return self._rest <= 0
         at = self.cursor
-        return at is None or (at.dev, at.ino, at.size, at.mtime_ns) != found[1:]
+        return at is None or not is_same(at, found)
 
     def failed(self, bad: IndexerdError) -> None:
         """Reading failed: if it is the disk that fails, some scans leave the file alone.

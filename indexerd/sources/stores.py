@@ -55,13 +55,6 @@ class Store:
             return path.rpartition("/")[0] == self.sessions
         return path.endswith(SUFFIXES if self.kind is Kind.FILES else ".json")
 
-    @property
-    def watched(self) -> tuple[str, ...]:
-        """Directories to watch with all that is below them."""
-        if self.kind is Kind.DATABASE:
-            return ()
-        return (self.sessions, *((f"{self.beside}/message",) if self.kind is Kind.TREE else ()))
-
 
 def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store]:
     """Every store, from the settings or the agents' own rules.
@@ -86,8 +79,8 @@ def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store
 def watched(found: Iterable[Store]) -> tuple[list[str], list[str]]:
     """Directories to watch with all below them, and those whose own files matter."""
     stores = list(found)
-    roots = [path for store in stores for path in (*store.watched, store.meta)]
-    return roots, [store.beside for store in stores if store.beside]
+    trees = [one.sessions for one in stores if one.kind is not Kind.DATABASE]
+    return trees, [path for one in stores for path in (one.meta, one.beside) if path]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,52 +1,48 @@
 """File events, taken only as hints that a path may have changed.
 
-In: the roots, each time the reconciling scan has run. Out: paths of session and meta files that
-may have changed, a wish for a scan where something may have been missed, the watcher's health.
-Never reads a file, raises for what the system refuses, or waits without a bound. Where a root is
-missing, the nearest directory above it is watched for the one name that leads there.
+Linux has inotify, read by the event loop itself; macOS has FSEvents, by watchdog's Observer. With
+`mode = "poll"`, elsewhere, and where the system refuses, the periodic scan finds all changes.
 
-Linux has `inotify.py`, macOS FSEvents by watchdog's Observer; `mode = "poll"` neither.
+The scan adds each directory before it lists it. Where a root is missing, the nearest directory
+above it is watched for the one name that leads there. watchdog's Observer does not do for Linux:
+it hides that a sub-directory could not be watched for lack of watches.
 """
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import errno
-import logging
 import os
+import struct
 import sys
-import threading
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol
-
-from watchdog import events as ev
-from watchdog.observers import Observer
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple
 
 from indexerd.paths import META_SUFFIX, USER_SUFFIX, within
-from indexerd.sources.scan import Identity, Roots, arrivals, enters, resolve
+from indexerd.sources.scan import enters, scan
 
 SUFFIXES = (
-    ".jsonl",
-    ".jsonl.zst",
-    ".json",
-    META_SUFFIX,
-    USER_SUFFIX,
+    *(".jsonl", ".jsonl.zst", ".json", META_SUFFIX, USER_SUFFIX),
     *(f".{kind}{part}" for kind in ("db", "sqlite") for part in ("", "-wal")),
 )
-MAX_HINTS = 50_000  # paths kept between two takes; beyond that a scan is asked for
-JOIN_SECONDS = 2.0  # a thread that has not ended by then is left alone (all are daemon threads)
-FAILING_REBUILDS, FAILING_SECONDS = 5, 300.0
-ARRIVING = 3  # looks at roots that appear while the watcher is armed
 LIMITS = {
     errno.ENOSPC: ("watch_limit", "fs.inotify.max_user_watches", 524_288),
     errno.EMFILE: ("watch_instances", "fs.inotify.max_user_instances", 512),
 }
 _MEANWHILE = "nothing is lost: the periodic scan finds changes"
-Mode = Literal["inotify", "fsevents", "poll"]
-Trouble = dict[str, tuple[str, str]]  # code -> cause, cure
+_GONE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENAMETOOLONG)
+_BUFFER = 1 << 16  # bytes of events read at a time
 
-# What watchdog has to say, `Watch.health` says; the last-resort handler would print it too.
-logging.getLogger("watchdog").addHandler(logging.NullHandler())
+if sys.platform == "linux":
+    from watchdog.observers.inotify_c import InotifyConstants as In
+    from watchdog.observers.inotify_c import inotify_add_watch, inotify_init
+
+    _NEW = In.IN_CREATE | In.IN_MOVED_TO
+    _ARRIVALS = _NEW | In.IN_MOVE_SELF
+    # IN_ATTRIB tells of a chmod that makes a file readable. Reading causes none of these.
+    _EVENTS = _ARRIVALS | In.IN_MODIFY | In.IN_ATTRIB | In.IN_DELETE | In.IN_MOVED_FROM
+    _OPTIONS = In.IN_ONLYDIR | In.IN_DONT_FOLLOW | In.IN_EXCL_UNLINK
 
 
 class Problem(NamedTuple):
@@ -61,169 +57,15 @@ class Problem(NamedTuple):
 class Health(NamedTuple):
     """How the watcher does. `watched` counts directories (only roots, with FSEvents)."""
 
-    mode: Mode
+    mode: Literal["inotify", "fsevents", "poll"]
     watched: int
-    missing: tuple[str, ...]  # roots that are not there, as they were asked for
+    missing: tuple[str, ...]
     problems: tuple[Problem, ...]
     overflows: int
-    rebuilds: int  # of threads that died
-
-
-class Places(NamedTuple):
-    """What to watch: trees, directories for their own files alone, and names that may come."""
-
-    roots: Mapping[str, Identity]
-    flat: Mapping[str, Identity]
-    coming: Mapping[str, set[str]]
-
-
-class Hints(NamedTuple):
-    """Where to look; with `rescan`, everywhere."""
-
-    paths: frozenset[str]
-    rescan: bool
-
-
-class Inbox:
-    """What was hinted and not yet taken. Any thread may put, and nothing here raises."""
-
-    def __init__(self, on_dirty: Callable[[], None]) -> None:
-        self._on_dirty = on_dirty
-        self._lock = threading.Lock()
-        self._paths: set[str] = set()
-        self._rescan = self._woken = False
-        self.overflows = 0
-
-    def offer(self, directory: str, name: str) -> None:
-        """Take a file's name if a session, a meta file or a database can have it."""
-        if name.endswith(SUFFIXES) and not name.startswith("."):
-            self.put(f"{directory}/{name}")
-
-    def put(self, path: str | None) -> None:
-        """Take a hint, or None for "scan everything"; wake the taker at the first."""
-        with self._lock:
-            if path is None or len(self._paths) >= MAX_HINTS:
-                self._rescan = True
-            else:
-                self._paths.add(path)
-            if self._woken:
-                return
-            self._woken = True
-        self._on_dirty()
-
-    def overflow(self) -> None:
-        """Events were lost."""
-        self.overflows += 1
-        self.put(None)
-
-    def take(self) -> Hints:
-        """Everything since the last call."""
-        with self._lock:
-            hints, self._paths = Hints(frozenset(self._paths), self._rescan), set()
-            self._rescan = self._woken = False
-        return hints
-
-
-class Driver(Protocol):
-    """One system's way to be told of changes."""
-
-    mode: Mode
-    trouble: Trouble
-
-    @property
-    def count(self) -> int:
-        """Directories that are watched."""
-        ...
-
-    def alive(self) -> bool:
-        """Whether its threads are."""
-        ...
-
-    def sync(self, places: Places) -> None:
-        """Watch these from now on; whatever is new asks for a scan."""
-        ...
-
-    def close(self) -> None:
-        """End, or leave what does not end in time."""
-        ...
-
-
-def trouble(error: OSError | RuntimeError) -> Trouble:
-    """What a refusal means to the user."""
-    if isinstance(error, OSError) and error.errno in LIMITS and error.filename is None:
-        code, sysctl, enough = LIMITS[error.errno]
-        cure = f"sudo sysctl {sysctl}={enough}; {_MEANWHILE}"
-        return {code: (f"{error.strerror} ({sysctl})", cure)}
-    return {"watch_unavailable": (f"the system refuses: {str(error)[:200]!r}", _MEANWHILE)}
-
-
-class FsEvents(ev.FileSystemEventHandler):
-    """watchdog's own Observer, which watches whole trees."""
-
-    mode: Mode = "fsevents"
-
-    def __init__(self, inbox: Inbox) -> None:
-        if not getattr(Observer, "__module__", "").endswith((".inotify", ".fsevents")):
-            raise OSError("neither inotify nor FSEvents")  # kqueue takes a descriptor a file
-        self.trouble: Trouble = {}
-        self._watched: dict[str, Identity] = {}
-        self._flat: frozenset[str] = frozenset()
-        self._inbox, self._observer = inbox, Observer()
-        self._observer.start()
-
-    @property
-    def count(self) -> int:
-        """Directories that are watched."""
-        return len(self._watched)
-
-    def alive(self) -> bool:
-        """Whether its threads are; an emitter that was told to stop has lost its root."""
-        threads = [one for one in self._observer.emitters if one.should_keep_running()]
-        return all(thread.is_alive() for thread in [self._observer, *threads])
-
-    def sync(self, places: Places) -> None:
-        """Watch these; what is coming is found by scans: FSEvents would tell of a whole home."""
-        self._flat, roots = frozenset(places.flat), {**places.flat, **places.roots}
-        self.trouble = {}
-        for emitter in list(self._observer.emitters):
-            root = emitter.watch.path
-            if roots.get(root) != self._watched.get(root) or not emitter.is_alive():
-                self._watched.pop(root, None)
-                self._observer.unschedule(emitter.watch)
-        for root in roots.keys() - self._watched.keys():
-            try:
-                self._observer.schedule(self, root, recursive=root not in self._flat)
-                self._watched[root] = roots[root]
-                self._inbox.put(None)
-            except (OSError, RuntimeError) as error:
-                self.trouble |= trouble(error)
-
-    def close(self) -> None:
-        """End, or leave what does not."""
-        stopper = threading.Thread(target=self._observer.stop, daemon=True)  # it joins unbounded
-        stopper.start()
-        stopper.join(JOIN_SECONDS)
-        self._observer.join(JOIN_SECONDS)
-
-    def dispatch(self, event: ev.FileSystemEvent) -> None:
-        """Turn one event into hints."""
-        for path in (os.fsdecode(event.src_path), os.fsdecode(event.dest_path)):
-            root = max((r for r in tuple(self._watched) if within(path, r)), key=len, default="")
-            directory, _, name = path.rpartition("/")
-            if not root or (root in self._flat and directory != root):
-                continue
-            if all(map(enters, directory[len(root) + 1 :].split("/"))):
-                if event.is_directory:
-                    self._inbox.put(None)
-                else:
-                    self._inbox.offer(directory, name)
 
 
 class Watch:
-    """The watcher: `arm` it at start and after each scan, `tend` it every few seconds.
-
-    `on_dirty` is called from any thread when there is something to `take` again.
-    """
+    """The watcher. Before each scan `open` and `arm` it, have the scan `add`, then `settle`."""
 
     def __init__(
         self,
@@ -231,104 +73,147 @@ class Watch:
         on_dirty: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
-        self._mode, self._clock = mode, clock
-        self._inbox = Inbox(on_dirty)
-        self._arming, self._closing = threading.Lock(), threading.Event()
-        self._driver: Driver | None = None
-        self._asked: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
-        self._found = Roots()
-        self._blocked: Trouble = {}  # why there is no driver
-        self._since: dict[str, float] = {}
-        self._rebuilds: list[float] = []
-        # Process-wide: each of these texts is new, and Python would keep them all for ever.
-        warnings.filterwarnings("ignore", category=RuntimeWarning, module=r"watchdog\.")
+        """`on_dirty` is called when there is something to `take`."""
+        self._mode, self._on_dirty, self._clock = mode, on_dirty, clock
+        self._fd = -1  # of inotify
+        self._observer: Any = None  # of FSEvents
+        self._watched: dict[int, str] = {}  # directories, by inotify's number
+        self._trees: tuple[str, ...] = ()
+        self._vital: set[str] = set()  # directories whose end asks for a scan
+        self._awaited: set[str] = set()  # paths that lead to a missing root
+        self._missing: tuple[str, ...] = ()
+        self._paths: set[str] = set()
+        self._rescan = False
+        self._refused: set[int] = set()  # error numbers, since `arm`
+        self._problems: tuple[Problem, ...] = ()
+        self._overflows = 0
 
-    def arm(self, roots: Sequence[str], flat: Sequence[str] = ()) -> None:
-        """Watch what `roots` are now, rebuild what died. Whatever is new asks for a scan.
+    def open(self) -> None:
+        """Begin to take events in the running loop, unless that is so already."""
+        if self._mode == "poll" or self._fd >= 0 or self._observer:
+            return
+        if sys.platform == "linux":
+            self._fd = inotify_init()
+            if self._fd < 0:
+                self._refused.add(ctypes.get_errno())
+                return
+            asyncio.get_running_loop().add_reader(self._fd, self._read)
+        elif sys.platform == "darwin":
+            from watchdog.observers.fsevents import FSEventsObserver  # noqa: PLC0415 - macOS's
 
-        Of the directories in `flat` only their own files are watched, not what is below.
-        """
-        with self._arming:
-            self._asked = (tuple(roots), tuple(flat))
-            if self._driver is not None and not self._driver.alive():
-                self._driver.close()
-                self._driver = None
-                self._rebuilds.append(self._clock())
-                self._inbox.put(None)
-            if self._driver is None and self._mode != "poll" and not self._closing.is_set():
-                self._blocked = {}
-                try:
-                    self._driver = self._new_driver()
-                except (OSError, RuntimeError) as error:
-                    self._blocked = trouble(error)
-            for _ in range(ARRIVING):
-                if not self._sync():
-                    break
-        self.health()  # dates what is wrong
+            self._observer = FSEventsObserver()
+            self._observer.start()
 
-    def _new_driver(self) -> Driver:
-        if sys.platform == "darwin":
-            return FsEvents(self._inbox)
-        from indexerd.sources.inotify import Inotify  # noqa: PLC0415 - it is Linux's alone
+    def arm(self, trees: Sequence[str], flat: Sequence[str]) -> None:
+        """Watch for these directories where they are missing, else, of `flat`, their own files."""
+        every = dict.fromkeys((*trees, *flat))
+        self._missing = tuple(one for one in every if not os.path.isdir(one))  # noqa: PTH112 - text
+        self._trees, self._vital, self._awaited = tuple(trees), {*every}, set()
+        for path in self._missing:
+            while not os.path.isdir(above := os.path.dirname(path)):  # noqa: PTH112, PTH120 - text
+                path = above  # noqa: PLW2901
+            self._awaited.add(path)
+            self._vital.add(above)
+            if sys.platform == "linux":
+                self._add(above, _ARRIVALS)
+        for path in flat:
+            if path not in self._missing:
+                self.add(path)
+        if self._observer:
+            for path in every.keys() - {*self._missing}:
+                self._observer.schedule(self, path, recursive=path in trees)
 
-        return Inotify(self._inbox, self._closing)
+    def add(self, path: str) -> None:
+        """Watch a directory for its own files."""
+        if sys.platform == "linux":
+            self._add(path, _EVENTS)
 
-    def _sync(self) -> bool:
-        """Watch what there is now; say whether more of it has come meanwhile."""
-        roots, flat = self._asked
-        self._found = resolve(roots)
-        real = self._found.real
-        alone: dict[str, Identity] = {}
-        missing = list(self._found.missing)
-        for one in flat:
-            found = resolve([one])
-            missing += found.missing
-            alone |= {
-                path: identity for path, identity in found.real.items() if not _in(path, real)
-            }
-        if self._driver is None:
-            return False
-        coming = {one: names for one, names in arrivals(missing).items() if not _in(one, real)}
-        self._driver.sync(Places(real, alone, coming))
-        return any(os.path.isdir(f"{one}/{name}") for one in coming for name in coming[one])  # noqa: PTH112 - text
+    def _add(self, path: str, events: int) -> None:
+        if self._fd >= 0:
+            number = inotify_add_watch(self._fd, os.fsencode(path), events | _OPTIONS)
+            if number >= 0:
+                self._watched[number] = path  # a watch follows a directory that was renamed
+            elif ctypes.get_errno() not in _GONE:
+                self._refused.add(ctypes.get_errno())
 
-    def tend(self) -> None:
-        """Rebuild what died without waiting for the next scan; cheap."""
-        driver = self._driver
-        if driver is not None and not driver.alive():
-            self.arm(*self._asked)
-
-    def take(self) -> Hints:
-        """Where to look since the last call."""
-        return self._inbox.take()
+    def settle(self) -> Health:
+        """Say how the watcher does, now that all directories were added."""
+        since, now = {one.code: one.since for one in self._problems}, self._clock()
+        found, self._refused = map(_refusal, sorted(self._refused)), set()
+        self._problems = tuple(
+            Problem(code, why, since.get(code, now), cure) for code, why, cure in found
+        )
+        return self.health()
 
     def health(self) -> Health:
-        """How it stands; answers at once."""
-        driver, now = self._driver, self._clock()
-        troubles = dict(driver.trouble if driver is not None else self._blocked)
-        self._since = since = {code: self._since.get(code, now) for code in troubles}
-        return Health(
-            mode=driver.mode if driver is not None else "poll",
-            watched=driver.count if driver is not None else 0,
-            missing=self._found.missing,
-            problems=tuple(Problem(k, why, since[k], cure) for k, (why, cure) in troubles.items()),
-            overflows=self._inbox.overflows,
-            rebuilds=len(self._rebuilds),
-        )
+        """How the watcher does, as of the last scan."""
+        mode: Literal["inotify", "fsevents", "poll"] = "fsevents" if self._observer else "poll"
+        mode = "inotify" if self._fd >= 0 else mode
+        return Health(mode, len(self._watched), self._missing, self._problems, self._overflows)
 
-    def failing(self) -> bool:
-        """Say whether rebuilding does not help, so that the process must be started anew."""
-        recent = [one for one in self._rebuilds if 0 <= self._clock() - one <= FAILING_SECONDS]
-        return len(recent) >= FAILING_REBUILDS
+    def take(self) -> tuple[set[str], bool]:
+        """The paths hinted at since the last call, and whether everything is to be scanned."""
+        hints = self._paths, self._rescan
+        self._paths, self._rescan = set(), False
+        return hints
+
+    def _read(self) -> None:
+        """Take in what inotify has to say."""
+        data, at = os.read(self._fd, _BUFFER), 0
+        while at < len(data):
+            number, mask, _, size = struct.unpack_from("iIII", data, at)
+            at += 16 + size
+            self._note(number, mask, os.fsdecode(data[at - size : at].rstrip(b"\0")))
+        if self._paths or self._rescan:
+            self._on_dirty()
+
+    def _note(self, number: int, mask: int, name: str) -> None:
+        directory = self._watched.get(number, "")
+        path = f"{directory}/{name}"
+        if mask & In.IN_Q_OVERFLOW:
+            self._overflows += 1
+            self._rescan = True
+        elif mask & (In.IN_IGNORED | In.IN_MOVE_SELF):
+            self._rescan |= directory in self._vital
+            if mask & In.IN_IGNORED:
+                self._watched.pop(number, None)
+        elif path in self._awaited:
+            self._rescan = True
+        elif not mask & In.IN_ISDIR:
+            self._hint(path)
+            self._rescan |= bool(mask & _NEW) and name.endswith(".db")  # opencode has a new one
+        elif enters(name) and any(within(directory, one) for one in self._trees):
+            self._rescan |= bool(mask & In.IN_MOVED_FROM)
+            if mask & _NEW:
+                for inner in scan([path], SUFFIXES, self.add).files:
+                    self._hint(inner)
+
+    def _hint(self, path: str) -> None:
+        """Take a path if a session, a meta file or a database can have its name."""
+        if path.endswith(SUFFIXES) and "/." not in path[path.rfind("/") :]:
+            self._paths.add(path)
+
+    def dispatch(self, event: Any) -> None:
+        """Take an event of FSEvents; called by its thread."""
+        for path in filter(None, (event.src_path, event.dest_path)):
+            self._hint(os.fsdecode(path))
+            self._rescan |= event.is_directory
+        self._on_dirty()
 
     def close(self) -> None:
-        """End all threads, or leave them after a bounded wait; nothing is watched any more."""
-        self._closing.set()  # ends a walk in progress, too
-        with self._arming:
-            driver, self._driver = self._driver, None
-            if driver is not None:
-                driver.close()
+        """Take no more events."""
+        if self._fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+        if self._observer:
+            self._observer.stop()
 
 
-def _in(path: str, roots: Mapping[str, Identity]) -> bool:
-    return any(within(path, root) for root in roots)
+def _refusal(number: int) -> tuple[str, str, str]:
+    """What a refusal means to the user: a code, its cause and its cure."""
+    if number in LIMITS:
+        code, sysctl, enough = LIMITS[number]
+        cure = f"sudo sysctl {sysctl}={enough}; {_MEANWHILE}"
+        return code, f"{os.strerror(number)} ({sysctl})", cure
+    return "watch_unavailable", f"the system refuses: {os.strerror(number)!r}", _MEANWHILE

@@ -34,7 +34,7 @@ def fixture_lines(agent: str) -> Iterator[bytes]:
 def _stored_lines() -> Iterator[bytes]:
     with tempfile.TemporaryDirectory() as copy:
         database = shutil.copy(FIXTURES / "real/opencode/opencode.db", copy)
-        for session in Database(database).sessions():
-            for block in DATABASE.tail().read(session.path).lines:
+        for path in Database(database).sessions():
+            for block in DATABASE.tail().read(path).lines:
                 if isinstance(block, Block):
                     yield from block.data.splitlines(keepends=True)

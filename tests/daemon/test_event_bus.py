@@ -106,23 +106,23 @@ def test_bad_lines_are_told_of_once_a_minute_and_file(heard: Heard) -> None:
 # -- the watcher and the socket ------------------------------------------------------------------
 
 
-def health(*problems: str, overflows: int = 0, rebuilds: int = 0) -> Health:
+def health(*problems: str, overflows: int = 0) -> Health:
     """How a watcher does."""
     told = tuple(Problem(code, f"cause of {code}", NOW, "cure") for code in problems)
-    return Health("inotify", 7, (), told, overflows, rebuilds)
+    return Health("inotify", 7, (), told, overflows)
 
 
 def test_what_a_watcher_lacks_is_told_of_once(heard: Heard) -> None:
-    """W1, W2, W4: limits, lost hints and dead threads, each where it is new; healed, and again."""
+    """W1, W2: limits and lost hints, each where it is new; healed, and again."""
     for one in (
         health(),
         health("watch_limit"),
         health("watch_limit"),
         health("watch_limit", "watch_wake_failed"),
         health(overflows=1),
-        health(overflows=1, rebuilds=1),
-        health(overflows=1, rebuilds=1),
-        health("watch_instances", overflows=3, rebuilds=3),
+        health(overflows=1),
+        health(overflows=1),
+        health("watch_instances", overflows=3),
     ):
         heard.bus.watching(one)
     assert heard.count(Event.WATCH_ARMED) == 1
@@ -130,8 +130,4 @@ def test_what_a_watcher_lacks_is_told_of_once(heard: Heard) -> None:
     counts = [fields["count"] for _, event, fields in heard.lines if event == "watch.overflow"]
     assert counts == [1, 3]
     causes = [fields["reason"] for _, event, fields in heard.lines if event == "watch.degraded"]
-    assert [cause.partition(",")[0] for cause in causes] == [
-        "cause of watch_wake_failed",
-        "the watcher's thread died",
-        "the watcher's thread died",
-    ]
+    assert causes == ["cause of watch_wake_failed"]

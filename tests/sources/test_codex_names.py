@@ -95,19 +95,6 @@ def test_a_rewritten_or_removed_index_is_read_anew(tmp_path: Path) -> None:
     assert (names.name("b"), names.name("c")) == ("", None)
 
 
-def test_a_name_that_was_taken_back_while_nobody_looked_is_missed(tmp_path: Path) -> None:
-    """S3.3: what was known from another time is looked for; if it is nowhere, it is no more."""
-    names = Names(str(tmp_path))
-    names.remember({"a": "one", "b": "two"})
-    assert names.name("a") == "one"
-    assert names.refresh() == {"a", "b"}
-    assert (names.name("a"), names.name("c")) == ("", None)
-    say(tmp_path, named("a", "one"))
-    names = Names(str(tmp_path))
-    names.remember({"a": "one", "b": "two"})
-    assert names.refresh() == {"b"}
-
-
 def test_a_home_that_is_away_takes_no_name_back(tmp_path: Path) -> None:
     """S3.1: moved, or not mounted, CODEX_HOME says nothing of names."""
     home = tmp_path / "codex"

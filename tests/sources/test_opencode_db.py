@@ -22,7 +22,6 @@ from indexerd.sources.cursor import Look, Verdict
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_db import Database, look
 from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT, OUTPUTS
-from indexerd.sources.scan import Found
 from indexerd.sources.source import DATABASE
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, START, Rows
 
@@ -48,9 +47,9 @@ def in_full(path: str) -> list[dict[str, Any]]:
         return [json.loads(held.at(offset, 1)) for offset in offsets(path)]
 
 
-def sides(found: list[Found]) -> dict[str, Look]:
+def sides(found: dict[str, Look]) -> dict[str, Look]:
     """A listing by session id."""
-    return {one.path.rpartition("/")[2]: Look(*one[1:]) for one in found}
+    return {path.rpartition("/")[2]: look for path, look in found.items()}
 
 
 def two(path: Path, schema: str = SCHEMA) -> Rows:
@@ -175,7 +174,7 @@ def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
     assert sides(base.sessions()).keys() == {"ses_a", "ses_b"}
     assert rendered(f"{rows.path}/ses_b")[0]["schema"] == 1
     rows.run("DELETE FROM session_message WHERE id = 'm1'")
-    assert sides(base.touched()).keys() == {"ses_a"}
+    assert base.touched() == [path]
     rows.run("UPDATE session SET title = 'nobody reads this' WHERE id = 'ses_a'")
     assert base.touched() == []
 
@@ -296,7 +295,7 @@ def test_every_change_is_seen_and_no_other_session_is(tmp_path: Path, change: st
     """Inserted, updated, deleted, hidden: the signature of that one differs."""
     rows = two(tmp_path / "opencode.db")
     base = Database(str(rows.path))
-    before = sides(base.sessions())
+    before = sides(base.sessions()).copy()
     assert base.touched() == []
     position = DATABASE.tail()
     assert position.read(f"{rows.path}/ses_a").verdict is Verdict.CONTINUE
@@ -304,10 +303,9 @@ def test_every_change_is_seen_and_no_other_session_is(tmp_path: Path, change: st
 
     CHANGES[change](rows)
 
-    touched = base.touched()
-    assert list(sides(touched)) == ["ses_a"]
+    assert base.touched() == [f"{rows.path}/ses_a"]
     after = sides(Database(str(rows.path)).sessions())
-    assert sides(touched)["ses_a"] == after["ses_a"] != before["ses_a"]
+    assert after["ses_a"] != before["ses_a"]
     assert after["ses_b"] == before["ses_b"]
     assert after["ses_a"].ino == before["ses_a"].ino != before["ses_b"].ino
     assert look(f"{rows.path}/ses_a") == after["ses_a"]
@@ -342,26 +340,12 @@ def test_what_is_gone_is_gone(tmp_path: Path) -> None:
         pass
     shutil.copy(rows.path, tmp_path / "copy")
     os.replace(tmp_path / "copy", rows.path)
-    assert sides(base.touched())["ses_b"].ino != before["ses_b"].ino
+    assert base.touched() == [f"{rows.path}/ses_b"]
+    assert sides(base.sessions())["ses_b"].ino != before["ses_b"].ino
     rows.path.unlink()
     for ask in (base.sessions, base.touched):
         with pytest.raises(FileNotFoundError):
             ask()
-
-
-def test_an_idle_database_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs a stat, unless it was written just before it was looked at."""
-    rows = two(tmp_path / "opencode.db")
-    base = Database(str(rows.path))
-    before = base.sessions()
-    stamp = rows.path.stat()
-    rows.run("UPDATE session SET title = 'A tit1e' WHERE id = 'ses_a'")
-    os.utime(rows.path, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
-    assert base.sessions() != before
-    os.utime(rows.path, (1, 1))
-    listed = base.sessions()
-    monkeypatch.delattr("indexerd.sources.opencode_db.reading")
-    assert base.sessions() == listed
 
 
 @pytest.mark.shared
@@ -378,11 +362,11 @@ def test_databases_of_others(tmp_path: Path, source: str, sessions: int, message
         shutil.copy(file, tmp_path)
     listed = Database(str(tmp_path / "opencode.db")).sessions()
     said = 0
-    for one in listed:
-        assert look(one.path) == Look(*one[1:])
-        lines = rendered(one.path)
-        assert lines[0]["id"] == one.path.rpartition("/")[2]
-        assert [line["id"] for line in lines] == [line["id"] for line in in_full(one.path)]
+    for path, seen in listed.items():
+        assert look(path) == seen
+        lines = rendered(path)
+        assert lines[0]["id"] == path.rpartition("/")[2]
+        assert [line["id"] for line in lines] == [line["id"] for line in in_full(path)]
         said += len(lines) - 1
     assert len(listed) == sessions or said == messages
 
@@ -395,7 +379,7 @@ def test_a_schema_that_is_not_known_is_an_error_and_none_is_not(tmp_path: Path) 
     path = tmp_path / "opencode.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA journal_mode = WAL")
-        assert Database(str(path)).sessions() == []
+        assert Database(str(path)).sessions() == {}
         db.execute("CREATE TABLE session (id TEXT)")
     with pytest.raises(SessionUnreadableError, match="schema"):
         Database(str(path)).sessions()

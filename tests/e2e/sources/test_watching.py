@@ -1,4 +1,4 @@
-"""The daemon's part in watching: lost hints, limits, and threads that die.
+"""The daemon's part in watching: roots that come, lost hints, limits.
 
 Scans are far apart here, so that what is seen in time was seen for a hint, and not by chance.
 """
@@ -16,9 +16,8 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import IndexerdError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, ends_well, hooked, logged, until
+from tests.e2e.world import Session, World, ends_well, logged, until
 from tests.sessions.opencode_rows import Rows
 
 pytestmark = [
@@ -168,45 +167,3 @@ def test_a_limit_degrades_and_heals(world: World) -> None:
         until(lambda: watches(world)["mode"] == "inotify", "the watcher")
         until(lambda: world.call("status")["state"] == "ok", "the end of the problem")
         assert len(logged(world, "watch.limit")) == 1
-
-
-KILLER = """
-import ctypes, signal, threading
-import indexerd.daemon.daemon as daemon
-
-daemon.TICK_SECONDS = 0.1
-
-def end(*_):
-    for thread in threading.enumerate():
-        if type(thread).__name__ == "InotifyFD":
-            raised = ctypes.py_object(SystemExit)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), raised)
-
-signal.signal(signal.SIGUSR1, end)
-"""
-
-
-def test_a_dead_watcher_is_replaced_and_five_are_the_end(world: World) -> None:
-    """W4: a thread that died is made anew, and the log says so; five in five minutes: exit 1."""
-    hooked(world, KILLER)
-    session = world.session(turns=1)
-    with world.daemon() as process:
-        until(lambda: world.row(session.id), "the session")
-
-        def rebuilt(times: int) -> bool:
-            (world.sessions / "nudge.jsonl").write_text("")  # the thread meets its end at an event
-            try:
-                return process.poll() is not None or bool(watches(world)["rebuilds"] >= times)
-            except IndexerdError:  # it is on its way out
-                return False
-
-        for times in range(1, 6):
-            process.send_signal(signal.SIGUSR1)
-            until(partial(rebuilt, times), "the new watcher")
-            if times == 1:
-                session.turn()
-                until(partial(has_turns, world, session, 2), "the hint")
-                until(lambda: logged(world, "watch.degraded"), "the word")
-        assert process.wait(10) == 1
-    assert "started anew" in logged(world, "watch.degraded")[0]["reason"]
-    assert logged(world, "daemon.stopped")
