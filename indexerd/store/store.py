@@ -39,14 +39,14 @@ _T = TypeVar("_T")
 # Rows stand beside `session`: sorting it reads none of them (500 rows take 3 ms so, and not 9).
 _SCHEMA = f"""
 CREATE TABLE session (
-  no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, agent TEXT, cwd TEXT, file TEXT,
+  id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
   parent TEXT, name TEXT, named INTEGER, aliases TEXT, row_hash BLOB, text_hash INTEGER);
 CREATE INDEX session_listed
   ON session (modified DESC, id, agent, cwd, archived, gone, subagent);
 CREATE INDEX session_file ON session (file);
 CREATE INDEX session_parent ON session (parent) WHERE parent IS NOT NULL;
-CREATE TABLE record (no INTEGER PRIMARY KEY, row TEXT NOT NULL);
+CREATE TABLE record (id TEXT PRIMARY KEY, row TEXT NOT NULL);
 CREATE TABLE file (path BLOB PRIMARY KEY, cursor BLOB, info BLOB) WITHOUT ROWID;
 CREATE TABLE note (topic TEXT, key TEXT, value BLOB, PRIMARY KEY (topic, key)) WITHOUT ROWID;
 PRAGMA user_version = {VERSION};
@@ -241,22 +241,19 @@ class StateStore:
     def get_many(self, session_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         """The rows of some sessions by their ids; unknown ones are left out."""
         wanted = list(session_ids)
-        sql = (
-            "SELECT id, row FROM session JOIN record USING (no)"
-            " WHERE id IN (SELECT value FROM json_each(?))"
-        )
+        sql = "SELECT id, row FROM record WHERE id IN (SELECT value FROM json_each(?))"
         found = self._read(lambda db: dict(db.execute(sql, (json.dumps(wanted),)).fetchall()))
         return {one: json.loads(found[one]) for one in wanted if one in found}
 
     def by_file(self, path: str) -> list[dict[str, Any]]:
         """The rows of all sessions in a file: one, but for agents that keep a database."""
-        sql = "SELECT row FROM record JOIN session USING (no) WHERE file = ? ORDER BY id"
+        sql = "SELECT row FROM record JOIN session USING (id) WHERE file = ? ORDER BY id"
         given = (replace_surrogates(path),)
         return self._read(lambda db: [json.loads(row) for (row,) in db.execute(sql, given)])
 
     def ids(self) -> list[str]:
         """The sessions that have a row, hidden ones included."""
-        return [one for (one,) in self._all("id", "row_hash NOT NULL")]
+        return [one for (one,) in self._all("id", "true")]
 
     def names(self) -> list[Named]:
         columns = "id, name, aliases, cwd, modified, named, NOT (archived OR gone OR subagent)"
@@ -264,12 +261,12 @@ class StateStore:
             Named(
                 one, name, tuple(json.loads(also or "[]")) or (name,), cwd, at, given > 0, live > 0
             )
-            for one, name, also, cwd, at, given, live in self._all(columns, "row_hash NOT NULL")
+            for one, name, also, cwd, at, given, live in self._all(columns, "true")
         ]
 
     def shown(self) -> list[Sequence[str]]:
         """The id, file and directory of every session whose file was there last."""
-        return self._all("id, file, cwd", "row_hash NOT NULL AND NOT gone")
+        return self._all("id, file, cwd", "NOT gone")
 
     def matching(
         self, agent: str | None, cwd: str | None, since: str | None
@@ -281,12 +278,12 @@ class StateStore:
         return frozenset(one for (one,) in self._all("id", " AND ".join(where), values))
 
     def by_age(self, session_ids: frozenset[str] | None) -> list[str]:
-        found = [one for (one,) in self._all("id", "row_hash NOT NULL ORDER BY modified DESC")]
+        found = [one for (one,) in self._all("id", "true ORDER BY modified DESC")]
         return [one for one in found if session_ids is None or one in session_ids]
 
     def some(self, columns: str, session_ids: Iterable[str]) -> list[Sequence[Any]]:
         """Something of these sessions."""
-        where = "id IN (SELECT value FROM json_each(?)) AND row_hash NOT NULL"
+        where = "id IN (SELECT value FROM json_each(?))"
         return self._all(columns, where, [json.dumps([*session_ids])])
 
     def page(
@@ -307,7 +304,6 @@ class StateStore:
         and for a cursor that was not given out for the same filters.
         """
         where, values = _conditions(agent, cwd, since)
-        where += ["modified NOT NULL"]  # which a session is whose words alone are known
         where += [] if archived else ["NOT archived", "NOT gone"]
         where += [] if subagents else ["NOT subagent"]
         filters = repr((agent, cwd, since, archived, subagents))
@@ -316,10 +312,10 @@ class StateStore:
             modified, last = _opened(cursor, filters)
             values += [modified, modified, last]
         sql = (
-            "SELECT row, modified, id FROM (SELECT no, modified, id FROM session"  # noqa: S608 - ours
-            f" INDEXED BY session_listed WHERE {' AND '.join(where)}"
+            "SELECT row, modified, id FROM (SELECT modified, id FROM session"  # noqa: S608 - ours
+            f" INDEXED BY session_listed WHERE {' AND '.join(where or ['true'])}"
             " ORDER BY modified DESC, id LIMIT ?)"
-            " CROSS JOIN record USING (no)"  # which goes through the former as it is sorted
+            " CROSS JOIN record USING (id)"  # which goes through the former as it is sorted
         )
         found = self._read(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
         following = None
@@ -338,16 +334,11 @@ class StateStore:
         return self._write(lambda db: [one[1].session_id for one in items if _put(db, *one)])
 
     def forget(self, session_id: str) -> bool:
-        """Drop a session's row; whether there was anything of it."""
-
-        def work(db: sqlite3.Connection) -> bool:
-            found = db.execute("SELECT no FROM session WHERE id = ?", (session_id,)).fetchone()
-            if found is not None:
-                db.execute("DELETE FROM record WHERE no = ?", found)
-                db.execute("DELETE FROM session WHERE no = ?", found)
-            return found is not None
-
-        return self._write(work)
+        """Drop a session's row; whether there was one."""
+        with self.batch():
+            self._write(lambda db: db.execute("DELETE FROM record WHERE id = ?", (session_id,)))
+            sql = "DELETE FROM session WHERE id = ?"
+            return self._write(lambda db: db.execute(sql, (session_id,)).rowcount > 0)
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
         """Which session each of these came from; unknown ones are left out."""
@@ -361,7 +352,7 @@ class StateStore:
         # One by one: a list in JSON would end at a null character, which any hand can have written.
         sql = (
             "SELECT id, coalesce(parent, ''), coalesce(created, 0), subagent FROM session"  # noqa: S608 - our own names
-            f" WHERE row_hash IS NOT NULL AND {key} = ?"
+            f" WHERE {key} = ?"
         )
         asked = [(replace_surrogates(one),) for one in wanted]
 
@@ -437,11 +428,6 @@ class StateStore:
 # -- damage
 
 
-def named(bad: BaseException) -> str:
-    """What an error is, without a word of what it was about: that may be a session's."""
-    return str(getattr(bad, "sqlite_errorname", None) or type(bad).__name__)
-
-
 def _state_error(bad: Exception) -> StateError:
     """What a failure of the store means to a user."""
     if isinstance(bad, StateError):
@@ -450,8 +436,9 @@ def _state_error(bad: Exception) -> StateError:
         return AccessError(f"the store cannot be opened: {bad.strerror}")
     code = getattr(bad, "sqlite_errorcode", -1) & 0xFF  # without what SQLite says in detail
     if code in _DAMAGE or not isinstance(bad, sqlite3.Error):
+        what = getattr(bad, "sqlite_errorname", type(bad).__name__)  # no word of a session's
         hint = "the daemon makes it anew, and reads all sessions again"
-        return DamagedError(f"the store is damaged: {named(bad)}", hint=hint)
+        return DamagedError(f"the store is damaged: {what}", hint=hint)
     kind = AccessError if code in _ACCESS else WriteError
     return kind(f"the store cannot be used now: {bad}")
 
@@ -460,7 +447,7 @@ def _check(db: sqlite3.Connection) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
         raise DamagedError(f"the store is of version {version}, not {VERSION}")
-    db.execute("SELECT * FROM session JOIN record USING (no)").fetchone()
+    db.execute("SELECT * FROM session JOIN record USING (id)").fetchone()
 
 
 def _beside(path: Path, suffix: str) -> Path:
@@ -527,14 +514,11 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], held: Named, texts: int
     aliases = "" if names == [name] else json.dumps(names)
     whole = json.dumps(row, separators=(",", ":"))
     row_hash = hashed(whole, aliases)
-    sql = "SELECT no, row_hash, text_hash FROM session WHERE id = ?"
-    known = db.execute(sql, (held.session_id,)).fetchone()
-    if known is None:
-        made = db.execute("INSERT INTO session (id) VALUES (?)", (held.session_id,))
-        known = (made.lastrowid, None, None)
-    no = known[0]
-    if row_hash != known[1]:
+    sql = "SELECT row_hash, text_hash FROM session WHERE id = ?"
+    known = db.execute(sql, (held.session_id,)).fetchone() or (None, None)
+    if known != (row_hash, texts):
         values = {
+            "id": held.session_id,
             "agent": row.get("agent"),
             "cwd": cwd.rstrip("/") or cwd[:1],
             "file": file,
@@ -546,14 +530,13 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], held: Named, texts: int
             "named": held.named,
             "aliases": aliases,
             "row_hash": row_hash,
+            "text_hash": texts,
         }
-        columns = ", ".join(f"{one} = ?" for one in values)
-        db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (no, whole))
-        db.execute(f"UPDATE session SET {columns} WHERE no = ?", (*values.values(), no))  # noqa: S608 - our own names
-    if known[2] == texts:
-        return False
-    db.execute("UPDATE session SET text_hash = ? WHERE no = ?", (texts, no))
-    return True
+        columns, marks = ", ".join(values), ", ".join("?" * len(values))
+        sql = f"INSERT OR REPLACE INTO session ({columns}) VALUES ({marks})"  # noqa: S608 - ours
+        db.execute(sql, [*values.values()])
+        db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (held.session_id, whole))
+    return bool(known[1] != texts)
 
 
 def hashed(*texts: str, size: int = 16) -> bytes:

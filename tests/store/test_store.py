@@ -17,7 +17,7 @@ from indexerd.search.names import known
 from indexerd.store.store import StateStore
 from tests.store.rows import row
 
-HASH = b"texts"
+HASH = 7
 
 
 @pytest.fixture
@@ -60,16 +60,12 @@ def test_rows_come_back_as_they_went_in_and_are_listed_newest_first(store: State
             store.page(**odd)
 
 
-def test_texts_are_to_be_indexed_until_they_are(store: StateStore) -> None:
-    """A row whose texts the index does not have is told of again, over restarts, too."""
+def test_a_row_whose_texts_are_others_is_told(store: StateStore) -> None:
+    """The hash of the texts is kept; the row itself may change without them."""
     assert put(store, row("a")) == ["a"]
-    assert put(store, row("a", 5)) == ["a"]
-    assert store.unindexed() == ["a"]
-    store.indexed({"a": HASH}, {"a": "sign progress"})
-    assert (put(store, row("a", 6)), store.unindexed()) == ([], [])
-    assert store.mark_signs() == {"a": "sign"}
-    store.begin_index("another")
-    assert (store.unindexed(), store.mark("a")) == (["a"], None)
+    assert put(store, row("a", 5)) == []
+    assert store.put([(row("a"), known(row("a")), HASH + 1)]) == ["a"]
+    assert store.text_hashes() == {"a": HASH + 1}
 
 
 def test_notes_are_kept_by_topic_and_trimmed(store: StateStore) -> None:
