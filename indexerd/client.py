@@ -11,6 +11,7 @@ import errno
 import os
 import sys
 import time
+from _json import encode_basestring_ascii, make_encoder, make_scanner
 from _socket import AF_UNIX, SOCK_STREAM, socket
 
 TYPE_CHECKING = False
@@ -25,9 +26,6 @@ _REQUEST_MAX = 1024 * 1024
 _REPLY_MAX = 64 * 1024 * 1024
 _EVENTS_MAX = 10_000  # kept while a call waits for its answer
 _RETRY_SECONDS = 0.01
-
-
-# -- where the socket is ---------------------------------------------------------------------
 
 
 def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
@@ -69,9 +67,6 @@ def home_of(env: Mapping[str, str]) -> str:
     return found
 
 
-# -- questions -------------------------------------------------------------------------------
-
-
 def call_once(
     path: str | os.PathLike[str],
     method: str,
@@ -97,19 +92,17 @@ class Client:
         self._received = bytearray()
         self._events: list[dict[str, Any]] = []
         self._id = 0
-        self._open: socket | None = socket(AF_UNIX, SOCK_STREAM)
+        self._socket = socket(AF_UNIX, SOCK_STREAM)
         deadline = time.monotonic() + timeout
-        try:
-            while True:
-                try:
-                    self._sock(deadline).connect(self._path)
-                except BlockingIOError:  # the daemon's backlog is full
-                    time.sleep(_RETRY_SECONDS)
-                else:
-                    break
-        except OSError as bad:
-            self.close()
-            raise _unreachable(self._path, bad) from None
+        while True:
+            try:
+                self._wait_until(deadline)
+                self._socket.connect(self._path)
+                break
+            except BlockingIOError:  # the daemon's backlog is full
+                time.sleep(_RETRY_SECONDS)
+            except OSError as bad:
+                raise self._failed(bad) from None
 
     def __enter__(self) -> Self:
         return self
@@ -119,9 +112,7 @@ class Client:
 
     def close(self) -> None:
         """Hang up. Twice is fine."""
-        if self._open is not None:
-            self._open.close()
-            self._open = None
+        self._socket.close()
 
     def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """Ask, and wait for the answer; the daemon's error is raised."""
@@ -129,7 +120,8 @@ class Client:
         line = _request(self._id, method, dict(params or {}))
         deadline = time.monotonic() + self._timeout
         try:
-            self._sock(deadline).sendall(line)
+            self._wait_until(deadline)
+            self._socket.sendall(line)
             while True:
                 reply = self._receive(deadline)
                 if reply.get("method") == "event":
@@ -138,8 +130,7 @@ class Client:
                 elif reply.get("id") == self._id or ("error" in reply and not reply.get("id")):
                     break
         except OSError as bad:
-            self.close()
-            raise _unreachable(self._path, bad) from None
+            raise self._failed(bad) from None
         if "error" in reply:
             raise _error(reply["error"])
         return reply.get("result")
@@ -161,7 +152,7 @@ class Client:
             try:
                 message = self._receive(None if timeout is None else time.monotonic() + timeout)
             except OSError as bad:
-                raise _unreachable(self._path, bad) from None
+                raise self._failed(bad) from None
             if message.get("method") == "event":
                 self._events.append(message.get("params") or {})
 
@@ -170,7 +161,8 @@ class Client:
         seen = 0
         while (end := self._received.find(b"\n", seen)) < 0:
             seen = len(self._received)
-            chunk = self._sock(deadline).recv(65536)
+            self._wait_until(deadline)
+            chunk = self._socket.recv(65536)
             if not chunk or seen > _REPLY_MAX:
                 raise ConnectionResetError(errno.ECONNRESET, "the connection ended")
             self._received += chunk
@@ -180,14 +172,26 @@ class Client:
             raise ConnectionAbortedError(errno.EPROTO, "what answers there is no daemon of ours")
         return value
 
-    def _sock(self, deadline: float | None) -> socket:
-        if self._open is None:
-            raise ConnectionResetError(errno.ECONNRESET, "the connection ended")
+    def _wait_until(self, deadline: float | None) -> None:
         left = None if deadline is None else deadline - time.monotonic()
         if left is not None and left <= 0:
             raise TimeoutError(errno.ETIMEDOUT, "timed out")
-        self._open.settimeout(left)
-        return self._open
+        self._socket.settimeout(left)
+
+    def _failed(self, bad: OSError) -> IndexerdError:
+        """Hang up, and say why."""
+        from indexerd import errors  # noqa: PLC0415 - see the head
+
+        self.close()
+        why = bad.strerror or str(bad)
+        if isinstance(bad, TimeoutError):
+            return errors.DeadlineError("the daemon did not answer in time")
+        if isinstance(bad, PermissionError):
+            return errors.AccessError(f"no access to the daemon's socket {self._path}: {why}")
+        if bad.errno is None:  # the path itself, which the system never got to see
+            hint = "set INDEXERD_SOCKET to a shorter path"
+            return errors.UsageError(f"{self._path}: {why}", hint=hint)
+        return errors.DaemonDownError(f"no daemon answers on {self._path}: {why}")
 
 
 def _request(number: int, method: str, params: dict[str, Any]) -> bytes:
@@ -204,46 +208,18 @@ def _request(number: int, method: str, params: dict[str, Any]) -> bytes:
     raise UsageError(wrong)
 
 
-# -- errors ----------------------------------------------------------------------------------
-
-
-def _unreachable(path: str, bad: OSError) -> IndexerdError:
-    from indexerd import errors  # noqa: PLC0415 - see the head
-
-    why = bad.strerror or str(bad)
-    if isinstance(bad, TimeoutError):
-        return errors.DeadlineError("the daemon did not answer in time")
-    if isinstance(bad, PermissionError):
-        return errors.AccessError(f"no access to the daemon's socket {path}: {why}")
-    if bad.errno is None:  # the path itself, which the system never got to see
-        return errors.UsageError(f"{path}: {why}", hint="set INDEXERD_SOCKET to a shorter path")
-    return errors.DaemonDownError(f"no daemon answers on {path}: {why}")
-
-
 def _error(answer: Mapping[str, Any]) -> IndexerdError:
     """The daemon's error, of the first class in the tree that has its kind, else of the root."""
-    from indexerd import errors  # noqa: PLC0415 - see the head
+    from indexerd.errors import IndexerdError  # noqa: PLC0415 - see the head
 
-    data, message = answer.get("data") or {}, str(answer.get("message", ""))
-    classes = [errors.IndexerdError]
+    data, classes = answer.get("data") or {}, [IndexerdError]
     for one in classes:  # grows as it is read
         classes += one.__subclasses__()
-    kinds = {one.kind: one for one in reversed(classes)}
-    kind: Any = kinds.get(str(data.get("kind")), errors.IndexerdError)
-    error: IndexerdError
-    if kind is errors.ConfigError:
-        error = kind(data.get("problems", []))
-    elif kind is errors.AmbiguousError:
-        error = kind(message, data.get("candidates", []))
-    else:
-        error = kind(message)
-    error.hint = str(data.get("hint", error.hint))
-    error.retryable = bool(data.get("retryable", error.retryable))
-    error.upstream = data.get("upstream")
+    kind = next((one for one in classes if one.kind == data.get("kind")), IndexerdError)
+    error = kind.__new__(kind, str(answer.get("message", "")))
+    given = ("hint", "retryable", "upstream", "candidates", "problems")
+    vars(error).update({key: data[key] for key in given if key in data})
     return error
-
-
-# -- JSON ------------------------------------------------------------------------------------
 
 
 class _Rules:
@@ -257,30 +233,14 @@ class _Rules:
 
 def dumps(value: object) -> str:
     """JSON in ASCII; TypeError or ValueError for what is none."""
-    return "".join(_encode(value, 0)) if _encode else _json().dumps(value, allow_nan=False)
+    # Calling None, for what is no JSON, is a TypeError; nothing is sorted, or skipped.
+    rules: Any = (None, None, encode_basestring_ascii, None, ":", ",", False, False, False)
+    return "".join(make_encoder(*rules)(value, 0))
 
 
 def loads(text: str) -> Any:
     """The value of a JSON text; None for what is none."""
     try:
-        return _scan(text.strip(), 0)[0] if _scan else _json().loads(text)
+        return make_scanner(_Rules)(text.strip(), 0)[0]  # type: ignore[arg-type]
     except (StopIteration, SystemError, ValueError, RecursionError):
         return None  # with `json` not loaded the scanner cannot say what is wrong
-
-
-def _json() -> Any:
-    import json  # noqa: PLC0415 - see the head
-
-    return json
-
-
-try:
-    from _json import encode_basestring_ascii, make_encoder, make_scanner
-
-    _make: Any = make_encoder
-    # Calling None, for what is no JSON, is a TypeError; nothing is sorted, or skipped.
-    _plain = (None, ":", ",", False, False, False)
-    _encode = _make(None, None, encode_basestring_ascii, *_plain)
-    _scan: Any = make_scanner(_Rules)  # type: ignore[arg-type]  # anything with these attributes
-except (ImportError, TypeError, AttributeError):  # CPython's own business, which may change
-    _encode = _scan = None

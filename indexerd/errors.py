@@ -51,21 +51,20 @@ class IndexerdError(Exception):
             cls.exit_code, cls.retryable, cls.hint = _KINDS[kind]
         cls.hint = hint or cls.hint
 
+    upstream: str | None = None
+
     def __init__(
         self, message: str, *, hint: str | None = None, upstream: str | None = None
     ) -> None:
         super().__init__(message)
-        if hint is not None:
-            self.hint = hint
+        self.hint = self.hint if hint is None else hint
         self.upstream = upstream
 
     def data(self) -> dict[str, Any]:
-        """The `data` object of a JSON-RPC error."""
+        """The `data` object of a JSON-RPC error, with what some kinds have besides."""
         data = {"kind": self.kind, "hint": self.hint, "retryable": self.retryable}
-        return data if self.upstream is None else data | {"upstream": self.upstream}
-
-
-# -- the request ---------------------------------------------------------------------------------
+        more = {key: vars(self).get(key) for key in ("upstream", "candidates", "problems")}
+        return data | {key: one for key, one in more.items() if one is not None}
 
 
 class AskError(IndexerdError):
@@ -91,10 +90,6 @@ class AmbiguousError(AskError, kind="ambiguous_reference"):
         super().__init__(message)
         self.candidates = [dict(one) for one in candidates]
 
-    def data(self) -> dict[str, Any]:
-        """As for the root, with the candidates."""
-        return super().data() | {"candidates": self.candidates}
-
 
 class SessionEmptyError(AskError, kind="session_empty"):
     """A session without a word of conversation."""
@@ -102,9 +97,6 @@ class SessionEmptyError(AskError, kind="session_empty"):
 
 class SessionUnreadableError(AskError, kind="session_unreadable"):
     """The session file is gone, or cannot be read."""
-
-
-# -- this machine --------------------------------------------------------------------------------
 
 
 class StateError(IndexerdError):
@@ -118,10 +110,6 @@ class ConfigError(StateError, kind="config_invalid"):
         self.problems = [dict(one) for one in problems]
         lines = "; ".join(f"{p['file']}: {p['key']}: {p['message']}" for p in self.problems)
         super().__init__(f"invalid configuration: {lines}")
-
-    def data(self) -> dict[str, Any]:
-        """As for the root, with every problem."""
-        return super().data() | {"problems": self.problems}
 
 
 class InvalidMetaError(StateError, kind="invalid_meta"):
@@ -146,9 +134,6 @@ class WriteError(StateError, kind="write_failed"):
 
 class DamagedError(StateError):
     """A cache's file is damaged, or was changed by something else."""
-
-
-# -- models --------------------------------------------------------------------------------------
 
 
 class ModelError(IndexerdError):

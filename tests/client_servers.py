@@ -23,32 +23,15 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 SERVER = """
-import asyncio, os, resource, sys, time
+import asyncio, os, sys
 from pathlib import Path
 from indexerd.daemon.unix_server import UnixServer
 
-path, umask, files = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-if files:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-os.umask(umask)
-
-modes = []
-
-def look(event, args):
-    if event == "os.chmod" and str(args[0]) == str(path):
-        modes.append(path.lstat().st_mode & 0o7777)
-
-sys.addaudithook(look)
+path = Path(sys.argv[1])
+os.umask(int(sys.argv[2]))
 
 async def main():
-    def handle(request, peer):
-        if request.method == "stats":
-            cpu, clock = time.process_time(), time.monotonic()
-            return {"rejected": server.rejected, "cpu": cpu, "clock": clock}
-        if request.method == "modes":
-            return modes
-        return request.params
-    server = UnixServer(path, handle, lambda why: None)
+    server = UnixServer(path, lambda request, peer: request.params, lambda why: None)
     await server.start()
     print("ready", flush=True)
     await asyncio.Event().wait()
@@ -73,11 +56,9 @@ class Process:
 
 
 @contextlib.contextmanager
-def process(
-    directory: Path, *, path: Path | None = None, umask: int = 0o022, files: int = 0
-) -> Iterator[Process]:
+def process(directory: Path, *, path: Path | None = None, umask: int = 0o022) -> Iterator[Process]:
     path = path or directory / "d" / "s.sock"
-    command = [sys.executable, "-c", SERVER, os.fspath(path), str(umask), str(files)]
+    command = [sys.executable, "-c", SERVER, os.fspath(path), str(umask)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as made:
         try:
             assert made.stdout is not None

@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -231,14 +230,9 @@ def test_importing_the_client_brings_next_to_nothing() -> None:
 
 @given(JSON)
 def test_the_short_way_to_json_says_what_json_says(value: Any) -> None:
-    """CPython's own functions, taken directly, agree with `json`; and so does doing without."""
+    """CPython's own functions, taken directly, agree with `json`."""
     assert client.loads(json.dumps(value) + " \r") == value
     assert json.loads(client.dumps({"v": value})) == {"v": value}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(client, "_scan", None)
-        patch.setattr(client, "_encode", None)
-        assert client.loads(json.dumps(value)) == value
-        assert json.loads(client.dumps({"v": value})) == {"v": value}
 
 
 @given(st.text(max_size=30))
@@ -266,32 +260,6 @@ def test_six_hundred_clients_at_once(directory: Path) -> None:
         assert [one.call("echo", {"n": n})["n"] for n, one in enumerate(crowd)] == list(range(600))
 
 
-def test_no_descriptor_left_does_not_spin(directory: Path) -> None:
-    """S8: EMFILE on accept: old connections are served, new ones wait, the processor rests."""
-    with process(directory, files=40) as server, contextlib.ExitStack() as stack:
-        first = stack.enter_context(Client(server.path, SECONDS))
-        assert first.call("echo") == {}
-        crowd = [stack.enter_context(Client(server.path, SECONDS)) for _ in range(60)]
-        before = wait_for_refusals(first, 1)
-        after = wait_for_refusals(first, before["rejected"]["no_files"] + 2)
-        busy = (after["cpu"] - before["cpu"]) / (after["clock"] - before["clock"])
-        assert busy < 0.5
-        for one in crowd[:40]:
-            one.close()
-        assert crowd[-1].call("echo") == {}
-
-
-def wait_for_refusals(daemon: Client, count: int) -> dict[str, Any]:
-    deadline = time.monotonic() + SECONDS
-    waiting = threading.Event()
-    while True:
-        told: dict[str, Any] = daemon.call("stats")
-        if told["rejected"].get("no_files", 0) >= count:
-            return told
-        assert time.monotonic() < deadline
-        waiting.wait(0.02)
-
-
 def test_ten_megabytes_without_newline(directory: Path) -> None:
     """S7: one error reply, then the end, also for a client that sends all before it reads."""
     with process(directory) as server:
@@ -302,7 +270,6 @@ def test_ten_megabytes_without_newline(directory: Path) -> None:
             one.sendall(b"x" * 10_000_000)
             said = b"".join(iter(lambda: one.recv(1000), b""))
         assert said == wire.too_long().to_line()
-        assert call_once(server.path, "stats")["rejected"] == {"too_long": 1}
         assert server.resident() - before < 8 * 1024 * 1024
 
 
@@ -314,13 +281,6 @@ def test_directory_and_socket_are_private_under_any_umask(directory: Path, umask
             assert stat.S_IMODE(each.stat().st_mode) == 0o700
         assert stat.S_IMODE(server.path.lstat().st_mode) == 0o600
         assert call_once(server.path, "echo") == {}
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the private directory covers it")
-def test_the_socket_is_private_from_its_first_moment(directory: Path) -> None:
-    """S2: no window: it is 0600 before anything is done to its file (see the server's hook)."""
-    with process(directory, umask=0) as server:
-        assert call_once(server.path, "modes") == [0o600]
 
 
 def test_a_live_socket_is_never_stolen(directory: Path) -> None:

@@ -70,7 +70,7 @@ def _daemon(app: App, *, once: bool, again: bool = False) -> Daemon:
 
     def set_logging(settings: Settings) -> None:
         level = "warning" if once and settings.log.level == "info" else settings.log.level
-        logs.configure(level, settings.log.format, log_file=places.log, stderr=sys.stderr)
+        logs.LOG.configure(level, settings.log.format, log_file=places.log, stderr=sys.stderr)
 
     set_logging(loaded.settings)
     view = _called(app, "web", "--beside-daemon", "--listen")

@@ -49,7 +49,7 @@ from indexerd.digests.auto import AutoDigests
 from indexerd.disk import hold
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Indexer
-from indexerd.logs import Event, get_logger
+from indexerd.logs import LOG, Event
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
@@ -95,7 +95,7 @@ class Daemon:
         since = min(self._started, _modified(places.store))  # when the last daemon was
         self._lock = hold(places.lock)
         self._state_dir = StateDirCheck(self._lock)
-        self.bus = bus = EventBus(get_logger(), time.time)
+        self.bus = bus = EventBus(LOG, time.time)
         self._ending = EndDeadline(lambda: self._stopped(reason="something hangs: not waited for"))
         self._drop_former(places.state_dir)
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))

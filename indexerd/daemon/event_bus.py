@@ -110,7 +110,7 @@ class EventBus:
             word = Event.SESSION_RESET if change.verdict.restart else word
             self.log(word, {"session": session_id, "path": info.path})
             new = info.bad_lines - (was.bad_lines if was else 0)
-            if new > 0 and self._bad_lines.admit(info.path, self._clock()) is not None:
+            if new > 0 and self._bad_lines.admit(info.path, self._clock()):
                 fields = {"session": session_id, "path": info.path, "count": info.bad_lines}
                 self.log(Event.SESSION_BAD_LINE, fields)
         for event, told in _session_events(change, info, was_known=was_known):

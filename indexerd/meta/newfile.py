@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from indexerd.disk import sync, sync_names
+from indexerd.disk import sync_names
 from indexerd.errors import AccessError, UsageError, WriteError
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -34,7 +34,7 @@ def create(path: Path, lines: Iterable[bytes], *, over: bool = False) -> int:
                 for count, line in enumerate(lines, 1):  # noqa: B007 - returned
                     file.write(line)
                 file.flush()
-                sync(file.fileno())
+                os.fsync(file.fileno())
             if over:
                 target.rename(path)
         except BaseException:

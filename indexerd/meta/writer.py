@@ -10,7 +10,7 @@ whole, fsynced, renamed over the target, and the directory fsynced. What this gu
 * A failure before the rename leaves the old file untouched; one after it (fsync of the directory)
   leaves the new file in place, durable or not. Both raise WriteError. No descriptor is fsynced
   again after a failed fsync: the kernel has marked its pages clean and would say yes.
-* Writers in this and in other processes go one at a time per directory (`DirectoryLocks`).
+* Writers in this and in other processes go one at a time per directory (`hold_directory`).
 * `expect` guards against writers that know nothing of the lock, as pi's `session-index` does.
   It is compared at the start and again right before the rename; a foreign rename within the
   microseconds between those last two calls is not seen.
@@ -38,7 +38,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, BinaryIO
 
-from indexerd.disk import DirectoryLocks, lives, make_directory, sync, sync_directory
+from indexerd.disk import hold_directory, lives, make_directory, sync_directory
 from indexerd.errors import WriteError
 from indexerd.meta.model import META_BYTES_MAX, MetaFile, UserFile
 from indexerd.meta.reader import OPEN_FLAGS, Stamp, digest_name
@@ -95,7 +95,7 @@ class MetaWriter:
     """
 
     def __init__(self, *, lock_wait: float = LOCK_WAIT_SECONDS) -> None:
-        self._locks = DirectoryLocks(lock_wait)
+        self._lock_wait = lock_wait
         self._doubtful: set[Path] = set()  # may have been lost by a failed fsync: never skipped
 
     def write_meta(
@@ -192,7 +192,7 @@ class MetaWriter:
         """Make durable what was found equal."""
         with _opened(fd, path.name) as file:
             self._doubtful.add(path)
-            sync(file.fileno())
+            os.fsync(file.fileno())
             sync_directory(fd)
             self._doubtful.discard(path)
 
@@ -220,7 +220,7 @@ class MetaWriter:
             make_directory(directory)
             fd = os.open(directory, _DIRECTORY)
         try:
-            with self._locks.hold(fd, directory):
+            with hold_directory(fd, directory, self._lock_wait):
                 yield fd
         finally:
             os.close(fd)
@@ -278,7 +278,7 @@ def _fill(fd: int, data: bytes) -> Stamp:
         if written == 0:
             raise OSError(errno.EIO, "the system takes no more bytes, and does not say why")
         rest = rest[written:]
-    sync(fd)
+    os.fsync(fd)
     found = os.fstat(fd)
     if found.st_size != len(data):
         raise OSError(errno.EIO, "the file came out shorter than what was written")

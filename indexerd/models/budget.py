@@ -158,7 +158,7 @@ class Budget:
         if why := self.denied.get(key) or self.denied.get(provider):
             raise ModelUnavailableError(f"the provider refuses us: {why}")
         if why := self._spent(usd):
-            if self._exhausted.admit(key, now) is not None:
+            if self._exhausted.admit(key, now):
                 self._notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
             raise BudgetError(why, retry_after=max(60.0, DAY - now % DAY))
         if provider in self.breakers and (paused := self.breakers[provider].refusal(now)):

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from indexerd.disk import sync, sync_names, write_atomically
+from indexerd.disk import sync_names, write_atomically
 
 
 class Journal:
@@ -34,7 +34,7 @@ class Journal:
                 data = b"\n" + data
             if os.write(fd, data) != len(data):
                 raise OSError("short write")
-            sync(fd)
+            os.fsync(fd)
         finally:
             os.close(fd)
         if not size:

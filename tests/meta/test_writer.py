@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.disk import sync
 from indexerd.errors import UsageError
 from indexerd.meta import reader as metas
 from indexerd.meta.model import UserFile
@@ -91,15 +90,15 @@ def test_expectation(held: Path) -> None:
 
 def test_expectation_holds_until_the_rename(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """M19, Q4: the older extension's rename while our bytes are on their way to the disk wins."""
-    path = path_in(held)
+    path, fsync = path_in(held), os.fsync
 
     def meanwhile(fd: int) -> None:
         upstream = held / f"{path.name}.1.2.tmp"
         upstream.write_bytes(meta(7).to_json())
         upstream.rename(path)
-        sync(fd)
+        fsync(fd)
 
-    monkeypatch.setattr("indexerd.meta.writer.sync", meanwhile)
+    monkeypatch.setattr("indexerd.meta.writer.os.fsync", meanwhile)
     result = MetaWriter().write_meta(held, meta(1), expect=metas.stamp(path))
     assert result == Conflict(path, metas.stamp(path))
     assert_intact(held, 7)
