@@ -12,7 +12,6 @@ cache.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import signal
 import sys
@@ -92,7 +91,6 @@ class Daemon:
         self._use(start.loaded)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = time.time()
-        since = min(self._started, _modified(places.store))  # when the last daemon was
         self._lock = hold(places.lock)
         self._state_dir = StateDirCheck(self._lock)
         self.bus = bus = EventBus(LOG, time.time)
@@ -121,7 +119,7 @@ class Daemon:
             clock=time.time,
         )
         self.status = Status(self.pipeline, self.budget, self._started, self._problems)
-        self.api = self._api(since)
+        self.api = self._api()
 
     # -- parts ---------------------------------------------------------------------------
 
@@ -166,7 +164,7 @@ class Daemon:
             clock=time.time,
         )
 
-    def _api(self, since: float) -> Api:
+    def _api(self) -> Api:
         pipeline, answers, record = self.pipeline, self.answers, self.telemetry.append
         sidecars = Sidecars(pipeline, answers, self._writer, record)
         injected = InjectionCache(self._store, pipeline.read, time.time)
@@ -195,12 +193,7 @@ class Daemon:
             off=lambda: pipeline.indexing_off,
             events=self.bus,
             clock=time.time,
-            notes=self._store,
-            run=pipeline.read,
-            ready=pipeline.scanned.wait,
-            since=since,
         )
-        pipeline.on_meeting = self.auto_digests.met
         pipeline.on_growth = self.auto_digests.grown
         purge = Purge(
             pipeline,
@@ -434,10 +427,3 @@ class Daemon:
     def _defect(self, method: str, error: BaseException) -> None:
         if isinstance(error, Exception):
             self.bus.defect(Event.SOCKET_REJECTED, method, error)
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return math.inf

@@ -100,7 +100,6 @@ class Pipeline:
         self.last_scan_at = 0.0  # when the last scan ended, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
-        self.on_meeting: Callable[[str], None] = self.on_growth  # of what was there before us
         self.now = clock  # seconds since the epoch
         self._started = clock()
         self._dirty = asyncio.Event()  # something is to be looked at
@@ -343,7 +342,8 @@ class Pipeline:
                 self.known[key] = SessionRuntime(
                     info, update.meta, seen, seen, self.indexer.retry_state(key)
                 )
-                (self.on_growth if self.scanned.is_set() else self.on_meeting)(key)
+                if self.scanned.is_set():  # what was there before us waits until it grows
+                    self.on_growth(key)
             else:
                 self._grow(known, update, now)
             if update.row is not None or info is None:

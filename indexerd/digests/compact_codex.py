@@ -1,33 +1,18 @@
-"""Compaction by Codex's rules: all of a conversation is summarized, and what humans said stays.
-
-Of what humans said the newest `USERS_TOKENS` stay; nothing is redacted here.
-"""
+"""Compaction by Codex's rules: all of a conversation is summarized, and what humans said stays."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 from indexerd.agents.codex.read import NO_SUMMARY
-from indexerd.events import Kind
-from indexerd.sessions.context import ContextEntry, ContextMessage, newest_within_budget
+from indexerd.digests.transcript import speaker
+from indexerd.sessions.context import ContextMessage, newest_within_budget
 
 
-def users_of(entries: Iterable[ContextEntry]) -> tuple[ContextMessage, ...]:
-    """What humans said that stays, oldest first: no earlier summary, and no machine's words."""
-    return tuple(newest_within_budget([one for entry in entries for one in _human(entry)]))
-
-
-def _human(entry: ContextEntry) -> Iterator[ContextMessage]:
-    compacted = entry.entry.kind is Kind.COMPACTION and bool(entry.speeches)  # else it was edited
-    held = entry.entry.compaction if compacted else None
-    for kept in (held.retained if held else None) or ():
-        if kept.human:
-            yield ContextMessage("user", entry.entry, (kept.text,))
-    for one in entry.speeches:
-        typed = entry.entry.kind is Kind.USER and one.role == "user"
-        if typed or (compacted and one.entry.id != entry.entry.id):
-            yield one
+def users_of(said: Iterable[ContextMessage]) -> list[ContextMessage]:
+    """What humans said that stays, oldest first, of the messages that are summarized."""
+    return newest_within_budget([one for one in said if speaker(one) == "user"])
 
 
 def replacement_history(users: Iterable[ContextMessage], summary: str) -> list[dict[str, Any]]:

@@ -1,10 +1,9 @@
 """Compaction by pi's rules: when a session is compacted, where it is cut, what is summarized.
 
-Rules and constants are pi's (0.81's where it answered, else 0.87's).
-
-Tokens are estimated without a tokenizer: a fourth of the UTF-16 units, rounded up for each
-message. Real numbers win: the context is as large as the newest answer says that it was, and what
-came after it is estimated; unless that answer failed, or an edit or a compaction came after it.
+Rules and constants are pi's (0.81's where it answered, else 0.87's). Tokens are estimated without a
+tokenizer: a fourth of the UTF-16 units, rounded up for each message. Real numbers win: the context
+is as large as the newest answer says that it was, and what came after it is estimated; unless that
+answer failed, or an edit or a compaction came after it.
 
 For other agents than pi: what a compaction brings along in the place of history (a tail, what
 humans said) is summarized again with what followed it; and an answer that stands on several lines
@@ -13,7 +12,7 @@ is not cut in two.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from indexerd.events import Entry, Kind, ToolCall
@@ -25,51 +24,46 @@ RESERVE = 16_384  # tokens of the window that stay free for the answer
 KEEP_RECENT = 20_000  # tokens at the end that stay as they are
 IMAGE_UNITS = 4_800
 
-_UNITS = 4  # UTF-16 units to a token
 _TURNS = frozenset({"user", "bashExecution", "custom", "branchSummary", "compactionSummary"})
 _CUTS = _TURNS | {"assistant"}
 _PROMPTS = frozenset({"system", "developer"})  # state of the prompt, and no conversation
 _ESTIMATED = _CUTS | _PROMPTS | {"toolResult"}
 
 
-# -- tokens --------------------------------------------------------------------------------------
+def estimate_tokens(*messages: ContextMessage) -> int:
+    """About how many tokens messages are; never a model's own count."""
+    return sum(-(-_units(one) // 4) for one in messages if one.role in _ESTIMATED)
 
 
-def estimate_tokens(message: ContextMessage) -> int:
-    """About how many tokens a message is; never a model's own count."""
-    if message.role not in _ESTIMATED:
-        return 0
+def _units(message: ContextMessage) -> int:
     ran = message.entry.ran
     if message.role == "bashExecution" and ran is not None:
-        size = units(ran.command) + units(ran.output)
-    else:
-        size = sum(map(units, (*message.texts, *message.thinking)))
-        for call in message.calls:
-            given = arguments(call)
-            size += units(call.name) + (0 if given is None else units(js_json(given)))
-        size += 0 if message.role == "assistant" else IMAGE_UNITS * message.images
-        if message.role == "system" and (prompt := message.entry.prompt):
-            sections, tools = prompt.get("sections"), prompt.get("toolsAdded")
-            parts = sections.values() if isinstance(sections, dict) else ()
-            size += sum(units(part) for part in parts if isinstance(part, str))
-            size += 0 if tools is None else units(js_json(tools))
-    return -(-size // _UNITS)
+        return units(ran.command) + units(ran.output)
+    size = sum(map(units, (*message.texts, *message.thinking)))
+    for call in message.calls:
+        given = arguments(call)
+        size += units(call.name) + (0 if given is None else units(js_json(given)))
+    size += 0 if message.role == "assistant" else IMAGE_UNITS * message.images
+    if message.role == "system" and (prompt := message.entry.prompt):
+        sections, tools = prompt.get("sections"), prompt.get("toolsAdded")
+        parts = sections.values() if isinstance(sections, dict) else ()
+        size += sum(units(part) for part in parts if isinstance(part, str))
+        size += 0 if tools is None else units(js_json(tools))
+    return size
 
 
 def context_tokens(entries: Sequence[ContextEntry]) -> tuple[int, int]:
     """How many tokens a context has, and how many of these the newest answer's model counted."""
-    at = next((at for at in reversed(range(len(entries))) if _usage(entries[at])), None)
-    changed = max(
-        (one.place for one in entries if _is_compaction(one) or one.entry.type == "context_edit"),
-        default=-1,
-    )
-    if at is not None and entries[at].place > changed:
-        used = _usage(entries[at])
-        # Results that an answer itself brings are known to no count of its own.
-        trailing = sum(map(estimate_tokens, entries[at].speeches[1:]))
-        trailing += sum(map(_tokens, entries[at + 1 :]))
-        return used + trailing, used
-    return sum(map(_tokens, entries)), 0
+    edits = (one.place for one in entries if one.entry.type == "context_edit")
+    changed = max([*edits, *(one.place for one in entries if _is_compaction(one))], default=-1)
+    for at in reversed(range(len(entries))):
+        if used := _usage(entries[at]):
+            if entries[at].place <= changed:
+                break
+            # Results that an answer itself brings are known to no count of its own.
+            trailing = (one for entry in entries[at + 1 :] for one in entry.speeches)
+            return used + estimate_tokens(*entries[at].speeches[1:], *trailing), used
+    return sum(estimate_tokens(*one.speeches) for one in entries), 0
 
 
 def _usage(entry: ContextEntry) -> int:
@@ -80,16 +74,9 @@ def _usage(entry: ContextEntry) -> int:
     return tokens.total or tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
 
 
-def _tokens(entry: ContextEntry) -> int:
-    return sum(map(estimate_tokens, entry.speeches))
-
-
 def should_compact(tokens: int, window: int, reserve: int = RESERVE) -> bool:
     """Whether a context leaves less than the reserve of a model's window."""
     return tokens > window - reserve
-
-
-# -- the cut -------------------------------------------------------------------------------------
 
 
 class Cut(NamedTuple):
@@ -114,7 +101,7 @@ def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = 
         return Cut(start, -1, split=False)
     cut, total = places[0], 0
     for at in range(end - 1, start - 1, -1):
-        tokens = _tokens(entries[at])
+        tokens = estimate_tokens(*entries[at].speeches)
         total += tokens
         if tokens and total >= keep:
             cut = next((one for one in places if one >= at), places[-1])
@@ -141,15 +128,11 @@ def _continues_answer(entries: Sequence[ContextEntry], at: int) -> bool:
 
 
 def _has(entry: ContextEntry, roles: frozenset[str]) -> bool:
-    """Whether an entry that is no compaction says anything in one of these roles."""
     return not _is_compaction(entry) and any(one.role in roles for one in entry.speeches)
 
 
 def _is_compaction(entry: ContextEntry) -> bool:
     return entry.entry.kind is Kind.COMPACTION
-
-
-# -- preparation ---------------------------------------------------------------------------------
 
 
 class Prepared(NamedTuple):
@@ -172,19 +155,21 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
     newest = max(entries, key=lambda one: one.place, default=None)
     if newest is None or _is_compaction(newest):
         return None
-    at = _newest_compaction(entries)
+    compactions = [at for at, one in enumerate(entries) if _is_compaction(one)]
+    last = max(compactions, key=lambda at: entries[at].place, default=-1)
+    at = last if last >= 0 and entries[last].speeches else -1  # where the model is shown it
     cut = find_cut(entries, at + 1, len(entries), keep)
     if cut.first_kept >= len(entries) or not entries[cut.first_kept].entry.id:
         return None
     end = cut.turn_start if cut.split else cut.first_kept
     history, prefix = entries[at + 1 : end], entries[end : cut.first_kept]
-    old, new = tuple(_conversation(history)), tuple(_conversation(prefix))
+    old, new = _conversation(history), _conversation(prefix)
     if not old and not new:
         return None
     previous = entries[at].entry if at >= 0 else None
     return Prepared(
         first_kept_id=entries[cut.first_kept].entry.id,
-        history=(*(beside_summary(entries[at]) if at >= 0 else ()), *old),
+        history=(*(beside_summary(entries[at]) if previous else ()), *old),
         turn_prefix=new,
         split=cut.split,
         tokens_before=context_tokens(entries)[0],
@@ -193,16 +178,9 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
     )
 
 
-def _newest_compaction(entries: Sequence[ContextEntry]) -> int:
-    """The newest, where the model is shown it; -1 where there is none."""
-    places = {one.place: at for at, one in enumerate(entries) if _is_compaction(one)}
-    at = places[max(places)] if places else -1
-    return at if at >= 0 and entries[at].speeches else -1
-
-
-def _conversation(entries: Iterable[ContextEntry]) -> Iterator[ContextMessage]:
+def _conversation(entries: Iterable[ContextEntry]) -> tuple[ContextMessage, ...]:
     said = (message for one in entries if not _is_compaction(one) for message in one.speeches)
-    return (message for message in said if message.role not in _PROMPTS)
+    return tuple(message for message in said if message.role not in _PROMPTS)
 
 
 def beside_summary(entry: ContextEntry) -> tuple[ContextMessage, ...]:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from indexerd.agents.json_lines import own_words
 from indexerd.digests import segments, transcript
 from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compaction import branch_summary, compact
@@ -35,7 +34,6 @@ from indexerd.sessions.clipped_entries import COUNTED, SUMMED
 from indexerd.sessions.context import Read, context_messages, passing_messages
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between
-from indexerd.sessions.serialize import parts_of
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import OpenSession, reader
 from indexerd.threads import Check
@@ -64,8 +62,7 @@ class Plan:
     text: transcript.RedactedTranscript = transcript.NO_PARTS
     previous: str = ""
     facts: dict[str, Any] = field(default_factory=dict)  # of the segment
-    topics: list[str] = field(default_factory=list)
-    commands: list[str] = field(default_factory=list)
+    told: dict[str, list[str]] = field(default_factory=dict)  # topics, commands
     tokens: int = 0  # of what is covered, as estimated
     tokens_before: int = 0  # of segments and messages that no segment covers
     max_tokens: int = SEGMENT_TOKENS
@@ -139,30 +136,28 @@ def _fill(
     plan.tokens = transcript.tokens_of(messages, state, session.info.agent)
     kept = pruned(messages) if wanted.prune_tool_output else messages
     said = transcript.summarizable_messages(kept, state, session.info.agent)
-    plan.text = transcript.redact_parts(parts_of(said, tool_result_max=RESULT_MAX), clean)
-    words = [(role, own_words(text)) for role, text in transcript.words_in(plan.text.parts)]
+    plan.text = transcript.redact_parts(said, clean, RESULT_MAX)
+    words = plan.text.words()
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
-    plan.topics = list(key_phrases(topics, TOPICS_MAX))
-    plan.commands = _commands(entries.values(), clean)
+    plan.told = {
+        "topics": list(key_phrases(topics, TOPICS_MAX)),
+        "commands": _commands(entries.values(), clean),
+    }
     plan.previous = clean("\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:]))[0]
     aim = wanted.target_compression * sum(len(one.text) + 2 for one in plan.text.parts) / 4
     plan.max_tokens = min(SEGMENT_TOKENS, max(LEAST_TOKENS, int(aim)))
-    plan.facts = _activity(entries.values(), session.info.cwd, clean)
-    plan.facts |= {"covering": (first, last), "leaf_id": name_at(state, rows[last])}
-    plan.facts["key_decisions"] = decisions(text for _, text in words)
-
-
-def _activity(entries: Iterable[Entry], cwd: str, clean: Redactor) -> dict[str, Any]:
-    """What was done, redacted."""
     activity = ActivityStats()
-    for entry in entries:
-        activity.add(entry, cwd)
-    facts = activity.facts()
-    return {
-        "files_modified": tuple(escape_path(clean(one)[0]) for one in facts.files_modified),
+    for entry in entries.values():
+        activity.add(entry, session.info.cwd)
+    done = activity.facts()
+    plan.facts = {
+        "covering": (first, last),
+        "leaf_id": name_at(state, rows[last]),
+        "key_decisions": decisions(text for _, text in words),
+        "files_modified": tuple(escape_path(clean(one)[0]) for one in done.files_modified),
         "tools_used": tuple(
-            ToolUse(tool, count, tuple(clean(one)[0] for one in facts.tool_uses.get(tool, ())))
-            for tool, count in facts.tools_used.items()
+            ToolUse(tool, count, tuple(clean(one)[0] for one in done.tool_uses.get(tool, ())))
+            for tool, count in done.tools_used.items()
         ),
     }
 
@@ -181,23 +176,14 @@ def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
     return list(filter(None, found))[-COMMANDS_MAX:]
 
 
-# -- answers -------------------------------------------------------------------------------------
-
-
 class Digests:
     """Answers these methods."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    async def compact(self, asked: params.Compact) -> dict[str, Any]:
-        """The result of `compact`."""
-        return await compact(self._services, asked)
-
-    async def branch_summary(self, asked: params.BranchSummary) -> dict[str, Any]:
-        """The result of `branch_summary`."""
-        return await branch_summary(self._services, asked)
+        self.compact = partial(compact, services)
+        self.branch_summary = partial(branch_summary, services)
 
     async def stats(self, asked: params.RefParams) -> dict[str, Any]:
         """The result of `stats`."""
@@ -220,24 +206,19 @@ class Digests:
     def _row(self, asked: params.RefParams) -> Row:
         return self._services.rows.row(asked.ref, cwd=asked.cwd)
 
-    def _off(self, row: Row) -> str:
-        """Why no digests are made of a session; "" where they are."""
-        if not self._services.settings().digest.enabled:
-            return "digests are switched off: [digest] enabled"
-        if matches(self._services.excluded(), row["sessionFile"], row["cwd"]):
-            return "digests are switched off for this session: [digest] exclude"
-        return ""
-
     async def make(self, session_id: str, *, manual: bool, dry: bool = False) -> dict[str, Any]:
         """Make the next segment of a session, and return the result of `digest`.
 
         Where nobody asked, only if more messages than the threshold are in no segment. With `dry`
         only the figures of what there is. Raises an error of the tree: nothing is changed then.
         """
-        services = self._services
+        services, off = self._services, ""
         row = services.rows.by_id(session_id)
+        if not services.settings().digest.enabled:
+            off = "digests are switched off: [digest] enabled"
+        elif matches(services.excluded(), row["sessionFile"], row["cwd"]):
+            off = "digests are switched off for this session: [digest] exclude"
         nothing: dict[str, Any] = {"sessionId": session_id, "segment": None}
-        off = self._off(row)
         if off and not manual:
             return nothing | {"reason": off}
         async with self._locks.setdefault(session_id, asyncio.Lock()):
@@ -270,9 +251,8 @@ class Digests:
         await asyncio.to_thread(segments.store_segment, services.writer, home, session_id, segment)
         report = plan.figures(segment) | {
             "covering": list(segment.covering),
-            "topics": plan.topics,
             "files": list(segment.files_modified),
-            "commands": plan.commands,
+            **plan.told,
             "decisions": list(segment.key_decisions),
             "model": summary.model,
             "costUsd": summary.spent.usd,

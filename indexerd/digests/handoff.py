@@ -2,19 +2,14 @@
 
 Texts come from a transcript that anybody may have poisoned: each line of theirs begins with `> `,
 or is one line in a row of facts; so no heading, fence or remark of theirs is one of the document.
-Nothing is redacted here: the caller has done it.
-
-What surprised us: quoting makes texts longer, and by how much depends on them, so a text is cut
-until its quotation fits; and a resume command names a directory of any spelling, so one that
-cannot stand on a line as it is gives way to ours.
+Nothing is redacted here: the caller has done it. What surprised us: quoting makes texts longer, and
+by how much depends on them, so a text is cut until its quotation fits.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from indexerd.privacy.sanitize import clean_text, inline, quoted
@@ -43,96 +38,88 @@ GO_ON = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Handoff:
-    """What the document says. Texts are redacted already."""
+def document(
+    *,
+    session_id: str,
+    cwd: str,
+    facts: dict[str, str],
+    summary: str,
+    summary_by: str,
+    resume: str,
+    decisions: Iterable[str] = (),
+    modified: Iterable[str] = (),
+    read: Iterable[str] = (),
+    instructions: Iterable[str] = (),
+    earlier: Sequence[tuple[int, int, str]] = (),
+    messages: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The document, of at most `BYTES_MAX` UTF-8 bytes, with a newline at its end.
 
-    session_id: str
-    cwd: str
-    facts: dict[str, str]  # about the session, by their labels
-    summary: str  # Markdown: goal, decisions, state, next steps
-    summary_by: str  # the model, or the agent, that wrote it
-    resume: str  # the agent's own command
-    decisions: Sequence[str] = ()
-    modified: Sequence[str] = ()  # paths, absolute or relative to `cwd`
-    read: Sequence[str] = ()
-    instructions: Sequence[str] = ()  # names of files, as they were found
-    earlier: Sequence[tuple[int, int, str]] = ()  # first and last message from 0, what was done
-    messages: Sequence[tuple[str, str, str]] = ()  # role, text, entry id; oldest first
-
-
-def document(handoff: Handoff) -> str:
-    """The document, of at most `BYTES_MAX` UTF-8 bytes, with a newline at its end."""
-    session_id = inline(handoff.session_id, WORD_MAX).replace("`", "")
-    before = list(_before(handoff, session_id))
+    `summary_by` is the model or agent that wrote the summary, `earlier` has the first and last
+    message of segments, from 0, and what was done, `messages` has roles and texts.
+    """
+    session_id = inline(session_id, WORD_MAX).replace("`", "")
+    if not resume or resume != inline(resume, _ITEM_MAX) or "`" in resume:
+        resume = f"indexerd resume {session_id}"
+    shown = ((label, inline(value, FACT_MAX)) for label, value in facts.items())
+    origin = [f"- {label}: {value}" for label, value in shown if value]
+    for name in ("modified-files", "read-files"):  # they have a section of their own
+        head, found, rest = summary.rstrip().rpartition(f"\n<{name}>\n")
+        summary = head.rstrip() if found and rest.endswith(f"</{name}>") else summary
+    changed = _paths(modified, cwd)
+    seen = [one for one in _paths(read, cwd) if one not in set(changed)]
+    earlier = earlier[-EARLIER_MAX:]
+    share = EARLIER_BYTES // (len(earlier) or 1)
+    before = "\n\n".join(
+        f"Messages {a + 1} to {b + 1}:\n\n{text[:share]}" for a, b, text in earlier
+    )
+    parts = [
+        f"# Hand-off: {inline(facts.get('name', ''), NAME_MAX) or '-'}",
+        *(GUIDE, GO_ON),
+        "\n".join(["## Where it comes from", "", *origin, f"- to open it again: `{resume}`"]),
+    ]
+    for heading, text, most in (
+        ("Instruction files to read first", _listed(instructions), NAMES_BYTES),
+        (f"Summary (by {inline(summary_by, FACT_MAX)})", summary, SUMMARY_BYTES),
+        ("Key decisions", _listed(decisions), DECISIONS_BYTES),
+        ("Files modified", _listed(changed), FILES_BYTES),
+        ("Files read", _listed(seen), FILES_BYTES),
+        ("Earlier in the session", before, EARLIER_BYTES),
+    ):
+        if quotation := _quotation(text, most):
+            parts.append(f"## {heading}\n\n{quotation}")
     after = (
         "## Questions to the old session\n\n"
         f'What is not said here can be asked: `indexerd ask {session_id} "QUESTION"`'
     )
-    room = BYTES_MAX - sum(_size(part) + 2 for part in (*before, after))
-    return "\n\n".join([*before, *_messages(handoff.messages, room), after]) + "\n"
+    room = BYTES_MAX - sum(_size(part) + 2 for part in (*parts, after))
+    return "\n\n".join([*parts, *_messages(messages, room), after]) + "\n"
 
 
-def _before(handoff: Handoff, session_id: str) -> Iterator[str]:
-    """All that stands before the messages, part by part."""
-    yield f"# Hand-off: {inline(handoff.facts.get('name', ''), NAME_MAX) or '-'}"
-    yield GUIDE
-    yield GO_ON
-    shown = ((label, inline(value, FACT_MAX)) for label, value in handoff.facts.items())
-    command = handoff.resume
-    if not command or command != inline(command, _ITEM_MAX) or "`" in command:
-        command = f"indexerd resume {session_id}"
-    facts = [f"- {label}: {value}" for label, value in shown if value]
-    yield "\n".join(["## Where it comes from", "", *facts, f"- to open it again: `{command}`"])
-    summary = handoff.summary.rstrip()
-    for name in ("modified-files", "read-files"):  # they have a section of their own
-        head, found, rest = summary.rpartition(f"\n<{name}>\n")
-        summary = head.rstrip() if found and rest.endswith(f"</{name}>") else summary
-    modified = _paths(handoff.modified, handoff.cwd)
-    seen = [one for one in _paths(handoff.read, handoff.cwd) if one not in set(modified)]
-    parts = handoff.earlier[-EARLIER_MAX:]
-    share = EARLIER_BYTES // (len(parts) or 1)
-    earlier = (f"Messages {a + 1} to {b + 1}:\n\n{text[:share]}" for a, b, text in parts)
-    sections = (
-        ("Instruction files to read first", _listed(handoff.instructions), NAMES_BYTES),
-        (f"Summary (by {inline(handoff.summary_by, FACT_MAX)})", summary, SUMMARY_BYTES),
-        ("Key decisions", _listed(handoff.decisions), DECISIONS_BYTES),
-        ("Files modified", _listed(modified), FILES_BYTES),
-        ("Files read", _listed(seen), FILES_BYTES),
-        ("Earlier in the session", "\n\n".join(earlier), EARLIER_BYTES),
-    )
-    for heading, text, most in sections:
-        if quotation := _quotation(text, most):
-            yield f"## {heading}\n\n{quotation}"
-
-
-def _listed(items: Sequence[str]) -> str:
+def _listed(items: Iterable[str]) -> str:
     return "\n".join(f"- {inline(one, _ITEM_MAX)}" for one in dict.fromkeys(items))
 
 
-def _paths(paths: Sequence[str], cwd: str) -> list[str]:
+def _paths(paths: Iterable[str], cwd: str) -> list[str]:
     """Paths as they are seen from the directory; those outside of it are absolute."""
     root = absolute(cwd, "/").rstrip("/") + "/"
     return [absolute(path, cwd).removeprefix(root) for path in paths]
 
 
-def _messages(messages: Sequence[tuple[str, str, str]], room: int) -> list[str]:
+def _messages(messages: Sequence[tuple[str, str]], room: int) -> list[str]:
     """The newest messages that fit, oldest first, under their heading."""
-    heading = "## Last messages"
-    quotable = [one for one in messages if _quotation(one[1], MESSAGE_BYTES)]
+    heading, kept = "## Last messages", list[str]()
     room -= _size(heading) + 2 + 64  # and the remark on those that do not fit
-    kept: list[str] = []
-    for role, said, entry_id in reversed(quotable):
-        head = f"From {inline(role, 32) or '-'}"  # a word of ours: roles are foreign, too
-        head += f" ({inline(entry_id, 64)})" if entry_id else ""
-        text = _quotation(said, min(MESSAGE_BYTES, room - _size(head) - 4))
-        room -= _size(head) + _size(text) + 5
+    for role, said in reversed(messages):
+        head = f"From {role}:\n\n"
+        text = _quotation(said, min(MESSAGE_BYTES, room - _size(head) - 2))
+        room -= _size(head) + _size(text) + 2
         if not text or room < 0:
             break
-        kept.append(f"{head}:\n\n{text}")
-    left_out = len(quotable) - len(kept)
+        kept.append(head + text)
+    left_out = len(messages) - len(kept)
     remark = [f"({left_out} earlier ones did not fit.)"] if left_out else []
-    return [heading, *remark, *reversed(kept)] if quotable else []
+    return [heading, *remark, *reversed(kept)] if messages else []
 
 
 def _quotation(text: str, most: int) -> str:
@@ -156,8 +143,6 @@ def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
 
 
-# -- instruction files ---------------------------------------------------------------------------
-
 LEVELS_MAX = 40  # directories that are looked at
 NAMES_MAX = 40
 _EVERYWHERE = (
@@ -173,29 +158,19 @@ def instruction_files(cwd: str, home: Path | None = None) -> list[str]:
 
     Those of every agent, relative to `cwd`, the outermost first. Outside of a repository the walk
     up ends below the home directory, and outside of both at once: a file that some stranger put
-    into /tmp is no project's. Of links to one file the first counts.
+    into /tmp is no project's.
     """
     if not cwd.startswith("/"):
         return []
     start = Path(os.path.normpath(cwd))
     levels = [start, *start.parents][:LEVELS_MAX]
     top = home or Path.home()
-    end = next((at for at, one in enumerate(levels, 1) if _stat(one / ".git")), 0)
+    end = next((at for at, one in enumerate(levels, 1) if os.path.exists(one / ".git")), 0)  # noqa: PTH110 - it never raises
     end = end or (levels.index(top) if top in levels else 0) or 1
-    found: dict[tuple[int, int], str] = {}
+    found = list[str]()
     for directory in reversed(levels[:end]):
         for name in _EVERYWHERE + (_HERE if directory == start else ()):
-            if (held := _stat(directory / name)) is not None:
-                shown = os.path.relpath(directory / name, start)
-                mark = "/" if stat.S_ISDIR(held.st_mode) else ""
-                found.setdefault((held.st_dev, held.st_ino), shown + mark)
-    return list(found.values())[-NAMES_MAX:]
-
-
-def _stat(path: Path) -> os.stat_result | None:
-    """What is at a path, links followed, if that is a file or a directory."""
-    try:
-        found = path.stat()
-    except (OSError, ValueError):  # not there, not allowed, links in a circle, no name at all
-        return None
-    return found if stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode) else None
+            if os.path.exists(directory / name):  # noqa: PTH110 - as above
+                mark = "/" if (directory / name).is_dir() else ""
+                found.append(os.path.relpath(directory / name, start) + mark)
+    return found[-NAMES_MAX:]

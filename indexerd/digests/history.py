@@ -1,8 +1,8 @@
 """`history`: a long session as a page: its segments, and what follows them, message by message.
 
-In full, it adds the context that the two make together: system messages, segments,
-messages verbatim. Texts are not redacted: they go to the user who asks. Lines of a segment that
-begin like a heading of ours are quoted, as its model read text from any hand.
+In full, it adds the context that the two make together: system messages, segments, messages
+verbatim. Texts are not redacted: they go to the user who asks. Lines of a segment that begin like
+a heading of ours are quoted, as its model read text from any hand.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from indexerd.digests.segments import Segment, chain_at, covered, encode, shown
+from indexerd.digests.segments import Segment, chain_at, covered, encode
 from indexerd.events import Kind
-from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped_entries import Keep
 from indexerd.sessions.context import Read, context_messages, role_of
@@ -33,13 +32,9 @@ FULL_MAX = 4_000_000  # bytes of all texts where all is asked for, before each h
 RESULT_MAX = 2000  # characters of a tool's result, and of each end of what a call was given
 FILES_SHOWN = 100  # of one segment
 
-# Marks of Markdown, white space, case and other dashes do not make a heading another one.
-_DASH = "[-\u2010-\u2015\u2212]"
-_HEADING = lazy_pattern(
-    r"^(?=[ \t#*_`]*+(?:previous[ \t]+conversation[ \t]+context"
-    rf"|(?:{_DASH}[ \t]*+)++[*_`]*+earlier[ \t]+in[ \t]+conversation"
-    r"|\[[ \t]*+previous[ \t]+conversation[ \t]+summari[sz]ed"
-    r"|files[ \t]+modified|key[ \t]+decisions[ \t]*+:))",
+_HEADING = re.compile(
+    r"^(?=[^\w\n]{0,40}(?:previous conversation (?:context|summari[sz]ed)"
+    r"|earlier in conversation|files modified|key decisions[^\w\n]*:))",
     re.IGNORECASE | re.MULTILINE,
 )
 
@@ -49,8 +44,10 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
     state = session.state
     rows = message_rows(state)
     chain = chain_at(state, session.home, session.info.session_id)
-    folded = shown(chain, len(rows), wanted.preserve_recent)  # in the context
-    start = max(covered(folded if full else chain), len(rows) - MESSAGES_MAX)
+    # Where the path became shorter, or more is to stay verbatim, less of the chain is shown.
+    least = len(rows) - wanted.preserve_recent
+    folded = [one for one in chain if one.covering[1] < least] if full else chain
+    start = max(covered(folded), len(rows) - MESSAGES_MAX)
     path = rows_between(state.path(), rows, start, len(rows) - 1)
     head = text_limit(state, rows[start:], FULL_MAX) if full else LINE_LOOKED
     most = text_limit(state, path, FULL_MAX)
@@ -94,11 +91,11 @@ def _messages(rows: list[int], path: list[int]) -> Iterator[tuple[int, list[int]
 
 def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[str, Any]]:
     """System messages of the path, and the project's instructions before the first message."""
-    begun = False
-    for row in state.path():
-        begun = begun or row in rows[:1]
+    path = state.path()
+    begin = path.index(rows[0]) if rows else len(path)
+    for at, row in enumerate(path):
         kind = state.kind(row)
-        if kind is Kind.SYSTEM or (kind is Kind.OTHER and not begun):
+        if kind is Kind.SYSTEM or (kind is Kind.OTHER and at < begin):
             entry = read(row)
             role, text = role_of(entry), "".join(entry.as_sent)
             if role and text:

@@ -32,31 +32,26 @@ class Advice(msgspec.Struct, frozen=True):
     prompt: str | None = None
 
 
-async def consult(
-    argv: Sequence[str],
-    payload: Mapping[str, Any],
-    *,
-    seconds: float,
-    env: Mapping[str, str] = os.environ,
-) -> Advice:
+async def consult(argv: Sequence[str], payload: Mapping[str, Any], *, seconds: float) -> Advice:
     """Ask a hook within `seconds`; without a command, return empty advice.
 
     IndexerdError says why it is of no use this time, in no word that it printed.
     """
     if not argv:
         return Advice()
+    env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG") or k[:4] == "XDG_"}
+    pipe = subprocess.PIPE
     try:
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - the user's own, killed below
             argv,
-            env={k: v for k, v in env.items() if k in ("PATH", "HOME", "LANG") or k[:4] == "XDG_"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            env=env,
+            stdin=pipe,
+            stdout=pipe,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
     except (OSError, ValueError) as bad:  # ValueError: a NUL in an argument
-        why = os.strerror(getattr(bad, "errno", None) or 22)
-        raise IndexerdError(f"it cannot be started: {why}") from None
+        raise IndexerdError(f"it cannot be started: {bad}") from None
     try:
         async with asyncio.timeout(seconds):
             document = json.dumps(payload).encode() + b"\n"
@@ -92,11 +87,8 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 def _advice(data: bytes) -> Advice:
     try:
         found = msgspec.json.decode(data, type=Advice)
-    except msgspec.ValidationError as bad:
-        shape = str(bad).partition(" - ")[0]
-        raise IndexerdError(f"its output has another shape: {shape}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise IndexerdError("its output is no JSON in UTF-8") from None
+        raise IndexerdError("its output is not what docs/CLI.md asks for") from None
     context = (clean_text(one, OUTPUT_MAX) for one in found.context or ())
     prompt = clean_text(found.prompt or "", OUTPUT_MAX)
     return Advice(tuple(one for one in context if one), prompt or None)

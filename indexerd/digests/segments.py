@@ -64,7 +64,6 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def messages(self) -> int:
-        """How many messages it covers."""
         return self.covering[1] - self.covering[0] + 1
 
 
@@ -82,11 +81,7 @@ def new_segment(text: str, model: str, seconds: float, **facts: Any) -> Segment:
 
 
 def parse(stored: object) -> Segment | None:
-    """Read a line of the sidecar; None where it cannot be used.
-
-    Id, range, content and leaf must be there; what has a wrong type makes the line unusable; what
-    is unknown is passed over; what is too long is cut.
-    """
+    """Read a line of the sidecar; None where it cannot be used. What is too long is cut."""
     if not isinstance(stored, Mapping):
         return None
     try:
@@ -141,17 +136,13 @@ def store_segment(writer: MetaWriter, home: Path, session_id: str, segment: Segm
     The summary of a branch replaces an older one of it.
     """
     mine = segment.kind, segment.leaf_id
-    with _storing:  # all of it is read and written anew
-        lines: list[bytes | dict[str, Any]] = []
-        for line in digest_bytes(home / digest_name(session_id)).split(b"\n"):
-            older = segment.kind == "branch" and any(
-                (one.get("kind"), one.get("leafId")) == mine for one in parse_digest(line)
-            )
-            lines += [line] if line.strip() and not older else []
+    with _storing:  # all of it is read and written again
+        lines = [line for line in digest_bytes(home / digest_name(session_id)).split(b"\n") if line]
+        if segment.kind == "branch":
+            parsed = ((line, parse_digest(line)) for line in lines)
+            marks = ("kind", "leafId")
+            lines = [a for a, b in parsed if not b or tuple(map(b[0].get, marks)) != mine]
         writer.write_digest(home, session_id, [*lines, encode(segment)])
-
-
-# -- chains --------------------------------------------------------------------------------------
 
 
 def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment]) -> list[Segment]:
@@ -162,17 +153,13 @@ def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment])
     """
     likely = [one for one in segments if one.kind == "segment" and one.covering[1] < len(rows)]
     names = names_on(state, rows[-1], {rows[one.covering[1]] for one in likely}) if likely else {}
-    reach: dict[int, tuple[int, Segment]] = {}  # first -> how far one gets from there, and how
+    best: dict[int, list[Segment]] = {}  # by its first message
     for one in sorted(likely, key=lambda one: -one.covering[0]):  # stable: later comes later
         first, last = one.covering
-        if names.get(rows[last]) == one.leaf_id:
-            far = reach[last + 1][0] if last + 1 in reach else last
-            if first not in reach or far >= reach[first][0]:
-                reach[first] = (far, one)
-    found: list[Segment] = []
-    while covered(found) in reach:
-        found.append(reach[covered(found)][1])
-    return found
+        found = [one, *best.get(last + 1, ())]
+        if names.get(rows[last]) == one.leaf_id and covered(found) >= covered(best.get(first, ())):
+            best[first] = found
+    return best.get(0, [])
 
 
 def chain_at(state: SessionState, home: Path | None, session_id: str) -> list[Segment]:
@@ -183,11 +170,3 @@ def chain_at(state: SessionState, home: Path | None, session_id: str) -> list[Se
 def covered(chain: Sequence[Segment]) -> int:
     """How many messages, from the first on, a chain covers."""
     return chain[-1].covering[1] + 1 if chain else 0
-
-
-def shown(chain: Sequence[Segment], total: int, keep: int) -> list[Segment]:
-    """The part of a chain that leaves the newest `keep` messages verbatim.
-
-    It is all of it, unless the path became shorter, or more are to be kept than before.
-    """
-    return [one for one in chain if one.covering[1] < total - keep]

@@ -11,9 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi
-from indexerd.digests.segments import Segment, chain_at, covered
+from indexerd.digests.segments import chain_at, covered
 from indexerd.digests.transcript import tokens_of
-from indexerd.errors import IndexerdError
 from indexerd.events import Kind
 from indexerd.models.prices import window_of
 from indexerd.sessions.clipped_entries import COUNTED
@@ -35,7 +34,7 @@ def stats(
     reserve, warnings = settings.reserve_tokens, list[str]()
     with session.reading(check, COUNTED) as read:
         use = _measured(session, read, settings)
-        totals = _totals(session, row) | _summarized(session, read, warnings)
+        totals = _totals(session, row, read)
     found: dict[str, Any] = {
         "sessionId": session.info.session_id,
         "contextTokens": use.tokens,
@@ -43,19 +42,29 @@ def stats(
         "reserve": reserve,
         "level": None,
         "shouldCompact": {},
+        "totals": totals,
+        "warnings": warnings,
     }
-    if use.window is not None:
-        found |= {"window": use.window, "windowSource": use.source}
-        found |= _fullness(use.tokens, use.window - reserve, reserve, warnings)
-        # Codex records the part of a window that it uses; from anybody else it is the whole one.
-        usable = use.window if use.source == "agent" else use.window * 95 // 100
-        limit = compact_codex.limit_of(usable)
-        found["shouldCompact"] = {  # who would compact by itself
-            "pi": compact_pi.should_compact(use.tokens, use.window, reserve),
-            "codex": compact_codex.should_compact(use.tokens, limit),
-            "opencode": compact_opencode.should_compact(use.tokens, use.window),
-        }
-    return found | {"totals": totals, "warnings": warnings}
+    if use.window is None:
+        return found
+    found |= {"window": use.window, "windowSource": use.source}
+    # Codex records the part of a window that it uses; from anybody else it is the whole one.
+    limit = compact_codex.limit_of(use.window if use.source == "agent" else use.window * 95 // 100)
+    found["shouldCompact"] = {  # who would compact by itself
+        "pi": compact_pi.should_compact(use.tokens, use.window, reserve),
+        "codex": compact_codex.should_compact(use.tokens, limit),
+        "opencode": compact_opencode.should_compact(use.tokens, use.window),
+    }
+    usable = use.window - reserve
+    if usable <= 0:
+        warnings.append(f"the reserve of {reserve:,} tokens leaves nothing of the window")
+        return found
+    percent, level = 100 * use.tokens / usable, "ok"
+    if percent >= WARN_PERCENT:
+        level = "fold" if percent >= FOLD_PERCENT else "warning"
+        what = "fold or compact it now" if level == "fold" else "it will have to be compacted soon"
+        warnings.append(f"{percent:.0f}% of {usable:,} usable tokens are taken: {what}")
+    return found | {"usable": usable, "percent": round(percent, 1), "level": level}
 
 
 def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
@@ -109,52 +118,29 @@ def _model(state: SessionState, read: Read) -> tuple[str | None, str]:
     return None, ""
 
 
-def _fullness(tokens: int, usable: int, reserve: int, warnings: list[str]) -> dict[str, Any]:
-    """How much of the usable window is taken, and whether to warn of it."""
-    if usable <= 0:
-        warnings.append(f"the reserve of {reserve:,} tokens leaves nothing of the window")
-        return {}
-    percent = 100 * tokens / usable
-    level = "fold" if percent >= FOLD_PERCENT else "warning" if percent >= WARN_PERCENT else "ok"
-    if level != "ok":
-        what = "fold or compact it now" if level == "fold" else "it will have to be compacted soon"
-        warnings.append(f"{percent:.0f}% of {usable:,} usable tokens are taken: {what}")
-    return {"usable": usable, "percent": round(percent, 1), "level": level}
+def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[str, Any]:
+    """What the row has, as far as it is known, and what segments stand for on this path.
 
-
-def _totals(session: OpenSession, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What the row has: tokens and cost of every branch, tools and files of the current path.
-
-    Of a session that is not all read yet, what is not known is left out.
+    Tokens and cost are of every branch, tools and files of the current path.
     """
+    state, info = session.state, session.info
+    rows, chain = message_rows(state), chain_at(state, session.home, info.session_id)
+    lines = rows_between(state.path(), rows, 0, covered(chain) - 1)
+    tokens = tokens_of(passing_messages(state, read, lines), state, info.agent)
     found = {
-        "messages": session.info.messages,
-        "userMessages": session.info.users,
-        "entries": session.info.rows,
-        "compactions": session.info.compactions,
+        "messages": info.messages,
+        "userMessages": info.users,
+        "entries": info.rows,
+        "compactions": info.compactions,
         "toolCalls": sum((row.get("toolsUsed") or {}).values()),
         "filesRead": len(row.get("filesRead") or ()),
         "filesModified": len(row.get("filesModified") or ()),
+        "segments": len(chain),
+        "fullMessageCount": len(rows),
+        "foldedMessages": covered(chain),
+        "savedTokens": tokens - sum(one.token_count for one in chain),
     }
     if "tokens" in row:
         keys = ("input", "output", "cacheRead", "cacheWrite")
         found |= {f"{key}Tokens": row["tokens"].get(key, 0) for key in keys}
     return found | {key: row[key] for key in ("costUsd", "durationMs") if key in row}
-
-
-def _summarized(session: OpenSession, read: Read, warnings: list[str]) -> dict[str, Any]:
-    """What segments stand for on this path; estimates, with the tokens of the segments off."""
-    state, held = session.state, list[Segment]()
-    rows = message_rows(state)
-    try:
-        held = chain_at(state, session.home, session.info.session_id)
-    except IndexerdError as bad:
-        warnings.append(str(bad))
-    lines = rows_between(state.path(), rows, 0, covered(held) - 1)
-    tokens = tokens_of(passing_messages(state, read, lines), state, session.info.agent)
-    return {
-        "segments": len(held),
-        "fullMessageCount": len(rows),
-        "foldedMessages": covered(held),
-        "savedTokens": tokens - sum(one.token_count for one in held),
-    }

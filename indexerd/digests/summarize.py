@@ -8,18 +8,17 @@ own do, and a segment never does, as it stands for all of its messages.
 from __future__ import annotations
 
 import asyncio
-import re
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any, Protocol
 
 from indexerd import errors
 from indexerd.digests.prompt_hook import consult
-from indexerd.digests.prompts import NO_WISH, PREVIOUS_MAX, Wish, instructions, summary_prompt
-from indexerd.digests.transcript import Part, RedactedTranscript, take, without_oldest, words_in
+from indexerd.digests.prompts import NO_WISH, Wish, instructions, summary_prompt
+from indexerd.digests.transcript import Part, RedactedTranscript, words_in
 from indexerd.events import Prompt, Stretch
 from indexerd.logs import Event
 from indexerd.meta.writer import MetaWriter
@@ -27,9 +26,9 @@ from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply
 from indexerd.models.budget import Budget
 from indexerd.models.telemetry import DIGEST, audit_row
-from indexerd.privacy.patterns import MARKER
 from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text
+from indexerd.sessions.clipped import clip
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool, SessionRows
 from indexerd.times import iso
@@ -43,25 +42,15 @@ LEAST_TOKENS = 250  # that one of several chunks of a segment may take
 REFUSALS_MAX = 12  # of texts that were too large, for one summary
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
 
-_AGAIN = (
-    *(errors.ProviderError, errors.RefusedError, errors.OutputInvalidError),
-    *(errors.ContextTooLargeError, errors.DeadlineError),
-)
-
 Row = dict[str, Any]
 
 
 class Events(Protocol):
     """The part of the event bus that digests use."""
 
-    def log(self, event: Event, fields: dict[str, Any]) -> None:
-        """Write to the log."""
-
-    def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
-        """Send to the subscribers."""
-
-    def defect(self, event: Event, session_id: str, bug: Exception) -> None:
-        """Log a defect of ours."""
+    def log(self, event: Event, fields: dict[str, Any]) -> None: ...
+    def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None: ...
+    def defect(self, event: Event, session_id: str, bug: Exception) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +84,14 @@ class Task:
     asked: bool = True  # by somebody; else it came by itself
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Summary:
     """A summary, and how it was made."""
 
-    text: str
-    model: str
-    spent: Spent
-    notes: tuple[str, ...] = ()
+    text: str = ""
+    model: str = ""
+    spent: Spent = field(default_factory=Spent)
+    notes: list[str] = field(default_factory=list)
     ms: int = 0
 
 
@@ -127,12 +116,13 @@ async def summarize(services: Services, task: Task) -> Summary:
     try:
         await run.consult_hook()
         text, model = await first_usable(services.models(), run.in_chunks)
-    except errors.IndexerdError as bad:
-        if task.asked and isinstance(bad, _AGAIN):  # nothing tries it again by itself
+    except errors.ModelError as bad:
+        if task.asked and bad.kind not in ("budget_exhausted", "model_unavailable"):
             bad.hint = "try again later, or another model: [digest] model"
         raise
     ms = round((perf_counter() - started) * 1000)
-    return Summary(text, model.key, run.spent, tuple(run.notes), ms)
+    run.made.text, run.made.model, run.made.ms = text, model.key, ms
+    return run.made
 
 
 class _Run:
@@ -140,12 +130,8 @@ class _Run:
         self._services, self._task = services, task
         self._settings = services.settings()
         self._clean = redactor(self._settings)
-        self.spent = Spent()
-        self.notes: list[str] = []
+        self.made = Summary()
         self._redactions = Counter(task.transcript.redactions)  # of all that the task sends
-        # By whatever kind a mark in an earlier summary names: another hand may have written it.
-        earlier = len(re.findall(MARKER, task.base.previous[:PREVIOUS_MAX]))
-        self._redactions += Counter(earlier=earlier)
         self._wish = Wish(self._safe(task.wish.focus), self._safe(task.wish.instead))
 
     def _safe(self, text: str) -> str:
@@ -178,36 +164,34 @@ class _Run:
 
     async def in_chunks(self, model: Model) -> str:
         """The summary by one model, in as many calls as its text takes."""
-        task = self._task
+        segment = self._task.name == "segment"
         size = LOCAL_BYTES if model.key.startswith(LOCAL) else CHUNK_BYTES
-        left, texts = list(task.transcript.parts), list[str]()
+        left, texts = list(self._task.transcript.parts), list[str]()
         dropped = cut = refusals = 0
         while left:
-            chunk, rest = take(left, size)
+            chunk, rest = _take(left, size)
             try:
                 texts.append(await self._ask(model, self._prompt(chunk, texts, last=not rest)))
             except errors.ContextTooLargeError:
                 sent = sum(one.size for one in chunk)
-                if task.name != "segment" and len(chunk) > 1 and sent <= DROPPED_BYTES:
-                    kept = without_oldest(chunk) or chunk[-1:]
+                drop = not segment and len(chunk) > 1 and sent <= DROPPED_BYTES
+                if refusals == REFUSALS_MAX or (not drop and sent // 2 < SMALLEST_BYTES):
+                    raise
+                size = sent // 2
+                if drop:
+                    kept = _without_oldest(chunk)
                     dropped += len(chunk) - len(kept)
                     left, size = [*kept, *rest], sum(one.size for one in kept)
-                elif sent // 2 < SMALLEST_BYTES:
-                    raise
-                else:
-                    size = sent // 2
-                if refusals == REFUSALS_MAX:
-                    raise
                 await asyncio.sleep(min(PAUSE_SECONDS * 2**refusals, LONGEST_PAUSE))
                 refusals += 1
                 continue
             cut += chunk[0] != left[0]
             left = rest
         if cut:
-            self.notes.append(f"{cut} messages were too long to be read whole")
+            self.made.notes.append(f"{cut} messages were too long to be read whole")
         if dropped:
-            self.notes.append(f"{dropped} of the oldest parts were too much for {model.key}")
-        return "\n\n".join(texts) if task.base.kind == "segment" else texts[-1]
+            self.made.notes.append(f"{dropped} of the oldest parts were too much for {model.key}")
+        return "\n\n".join(texts) if segment else texts[-1]
 
     def _prompt(self, chunk: list[Part], texts: list[str], *, last: bool) -> Prompt:
         """Ask about one chunk; `texts` are the answers so far."""
@@ -221,7 +205,7 @@ class _Run:
             previous = texts[-1]
         stretch = replace(
             base,
-            messages=words_in(chunk),
+            messages=tuple(words_in(chunk)),
             previous=previous,
             instructions=self._wish.focus,
             max_tokens=tokens,
@@ -259,7 +243,7 @@ class _Run:
     def _report(self, attempt: Attempt, size: int) -> None:
         task = self._task
         if attempt.reply is not None:
-            self.spent.add(attempt.reply, attempt.usd)
+            self.made.spent.add(attempt.reply, attempt.usd)
             fields = {"model": attempt.model, "attempt": attempt.number, "cost_usd": attempt.usd}
             self._log(Event.DIGEST_ATTEMPT, fields | {"ms": attempt.ms})
         row = audit_row(
@@ -274,3 +258,25 @@ class _Run:
             **attempt.audit(),
         )
         self._services.record(row)
+
+
+def _take(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]:
+    """The first parts that fit into `size` bytes, and the rest; of a longer first part its ends."""
+    held = 0
+    for at, part in enumerate(parts):
+        held += part.size
+        if held > size:
+            ends = size // 8  # 4 bytes a character
+            first = parts[:at] or [Part(clip(part.text, ends, ends), part.role)]
+            return list(first), list(parts[max(1, at) :])
+    return list(parts), []
+
+
+def _without_oldest(parts: Sequence[Part]) -> list[Part]:
+    """The parts without their oldest fourth, and without results whose calls went with it."""
+    total, gone = sum(len(one.text) for one in parts), 0
+    for at, part in enumerate(parts):
+        if 4 * gone >= total and not part.text.startswith("[Tool result]: "):
+            return list(parts[at:])
+        gone += len(part.text)
+    return list(parts[-1:])

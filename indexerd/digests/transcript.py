@@ -1,12 +1,8 @@
-"""What of a conversation is summarized, and its text: redacted, in parts that stay whole.
+"""What of a conversation is summarized, and its text: redacted as a whole, in parts.
 
 Left out is what a machine put under the user's role: environments, instruction files, reminders,
 notes that a tool was run, "go on"; of Codex's calls, what asks for a permission. What pi's
 extensions, commands and summaries say stays: pi's own summaries are made of it.
-
-The parts (sessions/serialize.py) are redacted as one text, so that a secret that spans two
-messages is seen, and split again at the numbers between them; where redaction took such a number
-away, two parts become one. Whose words a part is, is known from its message, never from its text.
 
 What surprised us: Codex may put the first prompt behind instructions, in one message; in a
 sub-agent's session nobody typed anything, and what its parent asked has the user's place.
@@ -15,19 +11,19 @@ sub-agent's session nobody typed anything, and what its parent asked has the use
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
+from indexerd.agents.json_lines import own_words
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.events import Compaction, Kind, ToolCall
-from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.redact import Redactor
-from indexerd.sessions.clipped import Clipped, clip
+from indexerd.sessions.clipped import Clipped
 from indexerd.sessions.context import ContextMessage
-from indexerd.sessions.serialize import arguments
+from indexerd.sessions.serialize import TOOL_RESULT_MAX, arguments, parts_of
 from indexerd.sessions.state import SessionState
 
 # Texts under CUSTOM that stay, by their beginnings: the human's own commands and their output.
@@ -35,22 +31,78 @@ _CUSTOM = {"claude": ("<command-", "<bash-std"), "opencode": ()}
 _PARENTS = {"claude": Kind.TOOL, "codex": Kind.CUSTOM, "opencode": Kind.OTHER}
 _APPROVALS = {"additional_permissions", "justification", "prefix_rule", "sandbox_permissions"}
 _APPROVALS |= {"with_escalated_permissions"}
-_OPENING, _CLOSING = "<system-reminder>", "</system-reminder>"
+_REMINDER = re.compile(
+    r"<system-reminder>(?:(?!<system-reminder>).)*?</system-reminder>", re.DOTALL
+)
 
 # What Claude Code puts before and behind a summary.
-_CONTINUED = lazy_pattern(
+_CONTINUED = re.compile(
     r"\s*This session is being continued from a previous conversation[^.\n]{0,200}\.\s*"
     r"(?:The (?:conversation is summarized below|summary below covers[^.:\n]{0,200})[.:]\s*)?"
 )
-_GO_ON = lazy_pattern(
+_GO_ON = re.compile(
     r"\n(?:Please continue the conversation from where we left "
     r"|Continue the conversation from where it left "
     r"|If you need specific details from before compaction)"
 )
 _GO_ON_MAX = 2000  # characters at the end among which that is looked for
 
+# Separators of old: no text needs them, redaction takes them for white space, and they are ASCII.
+_USER, _ASSISTANT, _OTHER = "\x1c", "\x1d", "\x1e"
+_ROLES = {_USER: "user", _ASSISTANT: "assistant", _OTHER: ""}
+_MARKS = str.maketrans(dict.fromkeys(_ROLES))
 
-# -- which messages ------------------------------------------------------------------------------
+
+class Part(NamedTuple):
+    """A message, a call or a result as text. `role`: user or assistant, whose words it is."""
+
+    text: str
+    role: str = ""
+
+    @property
+    def size(self) -> int:
+        """Bytes of it, and of the blank line after it."""
+        return len(self.text.encode("utf-8", "replace")) + 2
+
+
+class RedactedTranscript(NamedTuple):
+    """Parts, oldest first, and the counts of what was redacted in them."""
+
+    parts: list[Part]
+    redactions: dict[str, int]
+
+    def words(self) -> list[tuple[str, str]]:
+        return words_in(self.parts)
+
+
+NO_PARTS = RedactedTranscript([], {})
+
+
+def words_in(parts: Iterable[Part]) -> list[tuple[str, str]]:
+    """("user" | "assistant", their own words) of the parts that are messages."""
+    return [(one.role, own_words(one.text.partition("]: ")[2])) for one in parts if one.role]
+
+
+def redact_parts(
+    said: Iterable[ContextMessage], clean: Redactor, tool_result_max: int = TOOL_RESULT_MAX
+) -> RedactedTranscript:
+    """The text of messages, redacted as one, so that a secret that spans two of them is seen.
+
+    Each part begins with a mark of whose words it is, as its text could be anybody's; where
+    redaction took a mark away, two parts become one.
+    """
+    marked = list[str]()
+    for message, text in parts_of(said, tool_result_max=tool_result_max):
+        role = speaker(message) if text.startswith(("[User]: ", "[Assistant]: ")) else ""
+        mark = {"user": _USER, "assistant": _ASSISTANT}.get(role, _OTHER)
+        marked.append(f"{mark}{text.translate(_MARKS)}\n\n")
+    cleaned, counts = clean("".join(marked))
+    before, *split = re.split(f"([{_USER}{_ASSISTANT}{_OTHER}])", cleaned)
+    pairs = [(_OTHER, before)] if before else []  # the first mark is gone
+    pairs += zip(split[::2], split[1::2], strict=True)
+    return RedactedTranscript(
+        [Part(text.removesuffix("\n\n"), _ROLES[mark]) for mark, text in pairs], counts
+    )
 
 
 def summarizable_messages(
@@ -59,6 +111,7 @@ def summarizable_messages(
     """The messages that are summarized, in their order, each under the kind of who said it."""
     for one in messages:
         role, kind = one.role, one.entry.kind
+        found: ContextMessage | None = one
         if role == "user":
             found = _own(one) if kind is Kind.USER else _under_user(one, state, agent)
         elif role == "assistant":
@@ -72,9 +125,8 @@ def summarizable_messages(
             found = _without_reminders(one)
         elif role == "compactionSummary":
             found = replace(one, texts=(summary_words("".join(one.texts), agent),))
-        else:
-            machine = role in ("system", "developer") or kind in (Kind.OTHER, Kind.SYSTEM)
-            found = None if machine else one
+        elif role in ("system", "developer") or kind in (Kind.OTHER, Kind.SYSTEM):
+            found = None
         if found is not None:
             yield found
 
@@ -115,10 +167,9 @@ def _under_user(message: ContextMessage, state: SessionState, agent: str) -> Con
     child = state.header is not None and state.header.subagent
     if child and entry.kind is _PARENTS.get(agent):
         return _without_reminders(_as(message, Kind.USER))
-    if entry.kind is Kind.OTHER and entry.sent is not None:
-        row = state.row(entry.id)  # the tree knows of words behind instructions
-        if row is not None and state.kind(row) is Kind.USER:
-            return _own(_as(message, Kind.USER))
+    row = state.row(entry.id) if entry.kind is Kind.OTHER and entry.sent is not None else None
+    if row is not None and state.kind(row) is Kind.USER:  # words behind instructions
+        return _own(_as(message, Kind.USER))
     return None
 
 
@@ -142,14 +193,10 @@ def _without_reminders(message: ContextMessage) -> ContextMessage | None:
 
 
 def _unreminded(text: str) -> str:
-    """A text without reminders. Linear."""
-    first, *rest = text.split(_OPENING)
-    if not rest:
+    bare = _REMINDER.sub("", text)
+    if bare == text:
         return text
-    ends = ((one, *one.partition(_CLOSING)) for one in rest)
-    kept = (after if mark else _OPENING + whole for whole, _, mark, after in ends)
-    bare = "".join([first, *kept]).strip()
-    return Clipped(bare, text.lost) if isinstance(text, Clipped) else bare
+    return Clipped(bare.strip(), text.lost) if isinstance(text, Clipped) else bare.strip()
 
 
 def _without_approvals(call: ToolCall) -> ToolCall:
@@ -158,94 +205,3 @@ def _without_approvals(call: ToolCall) -> ToolCall:
         return call
     kept = {key: one for key, one in given.items() if key not in _APPROVALS}
     return msgspec.structs.replace(call, arguments=kept)
-
-
-# -- their text ----------------------------------------------------------------------------------
-
-_WORDS = ("[User]: ", "[Assistant]: ")
-_RESULT = "[Tool result]: "
-# Separators of old: no text needs them, redaction takes them for white space, and they are ASCII.
-_BEGIN, _ZERO, _ONE, _END = "\x1e", "\x1c", "\x1d", "\x1f"
-_MARK = re.compile(rf"{_BEGIN}([{_ZERO}{_ONE}]{{1,64}}){_END}")
-_MARKS = re.compile(rf"[{_BEGIN}{_ZERO}{_ONE}{_END}]+")
-
-
-class Part(NamedTuple):
-    """A message, a call or a result as text. `role`: user or assistant, whose words it is."""
-
-    text: str
-    role: str = ""
-
-    @property
-    def size(self) -> int:
-        """Bytes of it, and of the blank line after it."""
-        return len(self.text.encode("utf-8", "replace")) + 2
-
-
-@dataclass(frozen=True, slots=True)
-class RedactedTranscript:
-    """Parts, oldest first, and the counts of what was redacted in them."""
-
-    parts: tuple[Part, ...] = ()
-    redactions: dict[str, int] = field(default_factory=dict)
-
-
-NO_PARTS = RedactedTranscript()
-
-
-def redact_parts(
-    lines: Iterable[tuple[ContextMessage, str]], clean: Redactor
-) -> RedactedTranscript:
-    """Redact the parts of a conversation (`serialize.parts_of`) together."""
-    roles, marked = list[str](), list[str]()
-    for message, text in lines:
-        number = f"{len(roles):b}".replace("0", _ZERO).replace("1", _ONE)
-        marked.append(f"{_BEGIN}{number}{_END}" + _MARKS.sub("", text))
-        roles.append(speaker(message) if text.startswith(_WORDS) else "")
-    if not marked:
-        return NO_PARTS
-    cleaned, counts = clean("\n\n".join(marked))
-    before, *split = _MARK.split(cleaned)
-    numbers = [int(one.replace(_ZERO, "0").replace(_ONE, "1"), 2) for one in split[::2]]
-    texts = split[1::2]
-    if before:  # the first mark is gone: nothing stood before it
-        numbers, texts = [0, *numbers], [before, *texts]
-    parts = list[Part]()
-    for first, end, text in zip(numbers, [*numbers[1:], len(roles)], texts, strict=True):
-        whose = set(roles[first:end])
-        plain = _MARKS.sub("", text).removesuffix("" if end == len(roles) else "\n\n")
-        parts.append(Part(plain, whose.pop() if len(whose) == 1 else ""))
-    return RedactedTranscript(tuple(parts), counts)
-
-
-def words_in(parts: Iterable[Part]) -> tuple[tuple[str, str], ...]:
-    """("user" | "assistant", words) of the parts that are messages."""
-    named = ((one, next((w for w in _WORDS if one.text.startswith(w)), "")) for one in parts)
-    return tuple((one.role, one.text[len(label) :]) for one, label in named if one.role)
-
-
-def take(parts: Sequence[Part], size: int) -> tuple[list[Part], list[Part]]:
-    """The first parts that fit into `size` bytes, at least one, and the rest.
-
-    A part that is too long by itself loses its middle.
-    """
-    held = 0
-    for at, part in enumerate(parts):
-        held += part.size
-        if held > size:
-            first = parts[:at] or [
-                Part(clip(part.text, size // 8, size // 8), part.role)
-            ]  # 4 bytes a character
-            return list(first), list(parts[max(1, at) :])
-    return list(parts), []
-
-
-def without_oldest(parts: Sequence[Part]) -> list[Part]:
-    """The parts without their oldest fourth, and without results whose calls went with it."""
-    total = sum(len(one.text) for one in parts)
-    gone = 0
-    for at, part in enumerate(parts):
-        if 4 * gone >= total and not part.text.startswith(_RESULT):
-            return list(parts[at:])
-        gone += len(part.text)
-    return []

@@ -9,23 +9,17 @@ from indexerd.agents.base import ContextUse
 from indexerd.digests.compact_codex import limit_of, should_compact, users_of
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.stats import context_size
+from indexerd.digests.transcript import summarizable_messages
 from indexerd.events import Compaction, Kind, Retained
 from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage
+from indexerd.sessions.state import SessionState
 from tests.sessions.speeches import calls, entry, gave, said, state_of, steps
 
 
-def users(*texts: str) -> list[ContextEntry]:
-    """Human messages, each with an answer."""
-    talk = [one for n, text in enumerate(texts) for one in (said("user", text, name=f"u{n}"),)]
-    return steps(*[one for each in talk for one in (each, said("assistant", "ok"))])
-
-
-def kept(*texts: str) -> list[str]:
-    """What stays of human messages."""
-    return [one.text for one in users_of(users(*texts))]
-
-
-# -- what stays ----------------------------------------------------------------------------------
+def kept(*messages: ContextMessage) -> list[tuple[str, str]]:
+    """What stays of a conversation: texts, and ids of entries."""
+    found = users_of(summarizable_messages(messages, SessionState("/s"), "codex"))
+    return [(one.text, one.entry.id) for one in found]
 
 
 def test_what_a_compaction_brought_stays_without_its_summary() -> None:
@@ -36,17 +30,11 @@ def test_what_a_compaction_brought_stays_without_its_summary() -> None:
         Retained("user", "SUMMARY"),
     )
     stored = entry(Kind.COMPACTION, "k", compaction=Compaction(retained=history, whole=True))
-    brought = tuple(ContextMessage(one.role, stored, (one.text,)) for one in history)
-    after = said("user", "two", name="u2")
-    found = users_of(
-        [ContextEntry(0, stored, brought, 0), ContextEntry(1, after.entry, (after,), 1)]
-    )
-    assert [(one.text, one.entry.id) for one in found] == [("one", "k"), ("two", "u2")]
-
+    brought = [ContextMessage(one.role, stored, (one.text,)) for one in history]
+    assert kept(*brought, said("user", "two", name="u2")) == [("one", "k"), ("two", "u2")]
     bare = entry(Kind.COMPACTION, "k", compaction=Compaction(keeps_users=True))
     before, summary = said("user", "one", name="u1"), ContextMessage("user", bare, ("SUMMARY",))
-    assert users_of([ContextEntry(0, bare, (before, summary), 0)]) == (before,)
-    assert users_of([ContextEntry(0, bare, (), 0)]) == ()
+    assert kept(before, summary) == [("one", "u1")]
 
 
 def approx_tokens(text: str) -> int:
@@ -58,7 +46,8 @@ def approx_tokens(text: str) -> int:
 @given(st.lists(st.text(max_size=6).map(lambda one: one * 9000), max_size=6))
 def test_what_stays_is_within_the_budget(texts: list[str]) -> None:
     """formats.md 3.10: all but a note of what was cut; in order, and whole but for the first."""
-    found = kept(*texts)
+    talk = [one for text in texts for one in (said("user", text), said("assistant", "ok"))]
+    found = [text for text, _ in kept(*talk)]
     note = 2 * len("…".encode()) + len("999999 tokens truncated")
     assert sum(map(approx_tokens, found)) <= USERS_TOKENS + approx_tokens("x" * note)
     tail = found[1:]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from indexerd.digests.compact_opencode import (
     PRUNE_MINIMUM,
     PRUNE_PROTECT,
-    Pruned,
     prune,
     pruned,
     should_compact,
@@ -40,10 +39,10 @@ def test_what_is_older_than_the_newest_40_000_tokens_goes() -> None:
     """formats.md 4.6: the total runs from the newest on; that which exceeds it goes, too."""
     talk = [said("user", "one"), *results(15_000, 8_000, 10_000, 30_000), *NEWEST]
     # 30,000, then 40,000: not more than 40,000. Then 48,000 and 63,000: 8,000 + 15,000 go.
-    assert prune(talk) == Pruned((2, 4), 23_000)
+    assert prune(talk) == ([4, 2], 23_000)
     # One token more in the newest: 40,001 exceeds it, and so that result goes as well.
     talk = [said("user", "one"), *results(15_000, 8_000, 10_000, 30_001), *NEWEST]
-    assert prune(talk) == Pruned((2, 4, 6), 33_000)
+    assert prune(talk) == ([6, 4, 2], 33_000)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +56,7 @@ def test_what_is_older_than_the_newest_40_000_tokens_goes() -> None:
 def test_it_goes_no_further_back_than_before(stop: ContextMessage) -> None:
     """formats.md 4.6: to the newest summary, or what was pruned already."""
     newer = results(30_000, 40_000)
-    assert prune([*results(90_000), stop, *newer, *NEWEST]) == Pruned((4,), 30_000)
+    assert prune([*results(90_000), stop, *newer, *NEWEST]) == ([4], 30_000)
 
 
 _ids = st.integers(0, 9).map(lambda n: f"c{n}")
@@ -81,12 +80,12 @@ def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
     places, saved = prune(talk)
     turns = [at for at, one in enumerate(talk) if one.role == "user"]
     texts = {at: one.result.text for at in places if (one := talk[at]).result is not None}
-    assert list(places) == sorted(texts)
+    assert places[::-1] == sorted(texts)
     assert all(at < turns[-2] and talk[at].role == "toolResult" for at in places)
     assert saved == sum((len(one) + 2) // 4 for one in texts.values())
-    assert saved > PRUNE_MINIMUM or (places, saved) == ((), 0)
+    assert saved > PRUNE_MINIMUM or (places, saved) == ([], 0)
     if places:
-        newer = [one.result.text for one in talk[places[-1] :] if one.result is not None]
+        newer = [one.result.text for one in talk[places[0] :] if one.result is not None]
         assert sum((len(one) + 2) // 4 for one in newer) > PRUNE_PROTECT
     assert len(pruned(talk)) == len(talk)
 

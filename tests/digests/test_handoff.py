@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.digests.handoff import BYTES_MAX, GUIDE, Handoff, document, instruction_files
+from indexerd.digests.handoff import BYTES_MAX, GUIDE, document, instruction_files
 
 FACTS = {
     "agent": "claude",
@@ -19,23 +20,24 @@ FACTS = {
     "git branch": "alerts",
     "last active": "2026-01-01T01:00:00.000Z",
 }
-TOLD = Handoff(
-    session_id="0196-abc",
-    cwd="/home/u/proj",
-    facts=FACTS,
-    summary="## Goal\nAlerts go to a file.\n\n## Next Steps\n1. Rotate it.\n\n<read-files>\na.py\n"
+TOLD: dict[str, Any] = {
+    "session_id": "0196-abc",
+    "cwd": "/home/u/proj",
+    "facts": FACTS,
+    "summary": "## Goal\nAlerts go to a file.\n\n## Next Steps\n1. Rotate it.\n\n<read-files>\n"
+    "a.py\n"
     "</read-files>\n\n<modified-files>\nb.py\n</modified-files>",
-    summary_by="local/extractive",
-    resume="cd /home/u/proj && claude --resume 0196-abc",
-    decisions=("We decided to use a file.",),
-    modified=("/home/u/proj/src/alerts.py", "/etc/alerts.toml"),
-    read=("/home/u/proj/README.md", "src/alerts.py"),
-    instructions=("../AGENTS.md", "CLAUDE.md"),
-    earlier=((0, 41, "- Redis was tried"),),
-    messages=(("user", "Rotate it daily.", "e1"), ("assistant", "Done.", "e2")),
-)
+    "summary_by": "local/extractive",
+    "resume": "cd /home/u/proj && claude --resume 0196-abc",
+    "decisions": ("We decided to use a file.",),
+    "modified": ("/home/u/proj/src/alerts.py", "/etc/alerts.toml"),
+    "read": ("/home/u/proj/README.md", "src/alerts.py"),
+    "instructions": ("../AGENTS.md", "CLAUDE.md"),
+    "earlier": ((0, 41, "- Redis was tried"),),
+    "messages": (("user", "Rotate it daily."), ("assistant", "Done.")),
+}
 # A line of ours: a heading, a fact, a remark, a label before a quotation.
-OURS = re.compile(r"(?:#{1,2} .*|- [a-z ]+: .*|\(.*\)|From .{1,140}:|What is not .*|)")
+OURS = re.compile(r"(?:#{1,2} .*|- [a-z ]+: .*|\(.*\)|From (?:user|assistant):|What is not .*|)")
 
 
 def bare(text: str) -> list[str]:
@@ -50,7 +52,7 @@ def section(text: str, heading: str) -> str:
 
 def test_a_document_holds_what_is_needed_to_go_on() -> None:
     """S3.19: origin, instruction files, summary, decisions, files, last words, and two commands."""
-    text = document(TOLD)
+    text = document(**TOLD)
     origin = section(text, "Where it comes from")
     for fact in ("claude", "0196-abc", "/home/u/proj", "alerts", "2026-01-01T01:00:00.000Z"):
         assert f": {fact}\n" in origin
@@ -67,7 +69,7 @@ def test_a_document_holds_what_is_needed_to_go_on() -> None:
     assert section(text, "Files read").strip() == "> - README.md"
     assert "> Messages 1 to 42:\n>\n> - Redis was tried" in section(text, "Earlier in the session")
     last = section(text, "Last messages")
-    assert last.index("From user (e1):\n\n> Rotate it daily.") < last.index("From assistant (e2):")
+    assert last.index("From user:\n\n> Rotate it daily.") < last.index("From assistant:")
     assert text.endswith('`indexerd ask 0196-abc "QUESTION"`\n')
     assert text.startswith(f"# Hand-off: Alerts to a file\n\n{GUIDE}\n")
 
@@ -82,7 +84,7 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 40,
 @settings(max_examples=15)
 @given(
     st.builds(
-        Handoff,
+        document,
         session_id=TEXT,
         cwd=LONG,
         facts=st.fixed_dictionaries({"name": LONG, "directory": LONG, "git branch": LONG}),
@@ -93,15 +95,14 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 40,
         read=st.lists(LONG, max_size=30),
         instructions=st.lists(LONG, max_size=30),
         earlier=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), LONG)),
-        messages=st.lists(st.tuples(LONG, LONG, TEXT), max_size=8),
+        messages=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), LONG), max_size=8),
         resume=LONG,
     )
 )
-def test_any_document_is_bounded_and_its_own(told: Handoff) -> None:
-    """X10: whatever the texts are, it is within its bytes, and no bare line is theirs."""
-    text = document(told)
+def test_any_document_is_bounded_and_its_own(text: str) -> None:
+    """Whatever the texts are, it is within its bytes, and no bare line is theirs."""
     assert len(text.encode()) <= BYTES_MAX
-    known = set(bare(document(TOLD)))
+    known = set(bare(document(**TOLD)))
     for line in bare(text):
         assert line in known or OURS.fullmatch(line), line
     sections = [line for line in bare(text) if line.startswith("## ")]
@@ -111,7 +112,7 @@ def test_any_document_is_bounded_and_its_own(told: Handoff) -> None:
 def test_a_full_document_keeps_its_last_message() -> None:
     """S3.19: the worst of everything leaves room for some of what was said last."""
     wide = "\U0001f600 " * 3_000
-    told = Handoff(
+    text = document(
         session_id="s" * 200,
         cwd=wide,
         facts=dict.fromkeys(["name", *"abcdefg"], wide),
@@ -122,10 +123,9 @@ def test_a_full_document_keeps_its_last_message() -> None:
         read=[f"r{n}{wide}" for n in range(20)],
         instructions=[f"i{n}{wide}" for n in range(20)],
         earlier=[(n, n, wide) for n in range(50)],
-        messages=[("user", wide, ""), ("user", "the last words", "")],
+        messages=[("user", wide), ("user", "the last words")],
         resume=wide,
     )
-    text = document(told)
     assert len(text.encode()) <= BYTES_MAX
     assert "> the last words" in text
     assert "Messages 50 to 50:" in section(text, "Earlier in the session")

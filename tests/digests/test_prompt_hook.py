@@ -19,17 +19,12 @@ PATIENCE = 20.0  # seconds
 PAYLOAD = {"task": "segment", "sessionId": "s1", "covering": [0, 9], "prompt": "Sum up \ud800."}
 
 
-NO_JSON = "its output is no JSON in UTF-8"
-SHAPE = "its output has another shape: "
+NO_JSON = "its output is not what docs/CLI.md asks for"
 
 
-def shell(script: str, *, seconds: float = PATIENCE, env: dict[str, str] | None = None) -> Any:
-    """What a shell script says."""
-    environment = {"PATH": os.environ["PATH"]} if env is None else env
+def shell(script: str, *, seconds: float = PATIENCE) -> Any:
     try:
-        return asyncio.run(
-            consult(["/bin/sh", "-c", script], PAYLOAD, seconds=seconds, env=environment)
-        )
+        return asyncio.run(consult(["/bin/sh", "-c", script], PAYLOAD, seconds=seconds))
     except IndexerdError as failed:
         return str(failed)
 
@@ -57,10 +52,9 @@ def until_gone(pid: int) -> None:
         ("echo '{}'; exit 3", "it ended with code 3"),
         ("kill -9 $$", "it ended with code -9"),
         ("true", NO_JSON),
-        ("echo '[]'", f"{SHAPE}Expected `object`, got `array`"),
+        ("echo '[]'", NO_JSON),
         ("printf '\\377\\376{}'", NO_JSON),
-        ('echo \'{"context": "all of it"}\'', f"{SHAPE}Expected `array | null`, got `str`"),
-        ('echo \'{"context": ["a", 5]}\'', f"{SHAPE}Expected `str`, got `int`"),
+        ('echo \'{"context": "all of it"}\'', NO_JSON),
     ],
 )
 def test_what_fails_says_why(script: str, reason: str) -> None:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from indexerd.digests.digest import next_span
-from indexerd.digests.segments import Segment, chain, covered, encode, parse, shown
+from indexerd.digests.segments import Segment, chain, covered, encode, parse
 from indexerd.events import MESSAGE, Kind, Turn, code
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.state import NOWHERE, SessionState
@@ -127,19 +127,6 @@ class Session(RuleBasedStateMachine):
             if one.covering[0] in got:
                 got.add(one.covering[1] + 1)
         return max(got)
-
-    @invariant()
-    def every_message_is_in_one_place(self) -> None:
-        """In one segment, or verbatim; the newest `preserve_recent` verbatim (S2.7)."""
-        rows = message_rows(self.state)
-        folded = shown(chain(self.state, rows, self.segments()), len(rows), self.keep)
-        recent = list(range(covered(folded), len(rows)))
-        places = [
-            at for one in folded for at in range(one.covering[0], one.covering[1] + 1)
-        ] + recent
-        assert places == list(range(len(rows)))
-        newest = range(max(0, len(rows) - self.keep), len(rows))
-        assert set(newest) <= set(recent)
 
     @invariant()
     def every_row_belongs_to_one_message(self) -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import stat
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from indexerd.client import Client
 from tests.e2e.world import Session, World, until
@@ -230,20 +227,3 @@ def test_only_growth_counts(world: World) -> None:
         still.turn()
         wait_lines(world, still, 1)
     assert len(world.calls()) == 3
-
-
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGKILL])
-def test_a_digest_that_was_due_outlives_a_restart(world: World, stop: signal.Signals) -> None:
-    """M17: every turn's end is looked at, though the daemon was stopped at this one."""
-    world.scripted({"delay": 30})
-    world.env |= ENV
-    session = world.session(turns=10)
-    with world.daemon() as process:
-        world.seen(session)
-        session.talk(20)
-        until(world.calls, "the call")
-        process.send_signal(stop)
-        process.wait(15)
-    world.scripted()
-    with world.daemon():
-        wait_lines(world, session, 1)
