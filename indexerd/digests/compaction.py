@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,14 +22,14 @@ from indexerd.digests.stats import context_size
 from indexerd.digests.summarize import Row, Services, Summary, Task, summarize, usage_of
 from indexerd.digests.transcript import RedactedTranscript, redact_parts
 from indexerd.errors import SessionEmptyError, UsageError
-from indexerd.events import Entry, Kind, Stretch
+from indexerd.events import Kind, Stretch
 from indexerd.models.extractive.sentences import decisions
 from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.protocol import params
 from indexerd.sessions import context
 from indexerd.sessions.branches import BRANCH_PREAMBLE
 from indexerd.sessions.clipped_entries import SUMMED
-from indexerd.sessions.context import ContextEntry, ContextMessage
+from indexerd.sessions.context import ContextEntry, ContextMessage, Read
 from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.positions import message_rows
 from indexerd.sessions.state import SessionState
@@ -65,45 +65,40 @@ class Compaction:
 
 
 def plan_compaction(
-    session: OpenSession,
-    check: Check,
-    settings: Settings,
-    *,
-    strategy: str | None,
-    keep: int,
-    handoff: bool,
+    session: OpenSession, check: Check, settings: Settings, asked: params.Compact
 ) -> Compaction:
-    """What a strategy would do with the context at the leaf, keeping about `keep` tokens of it.
+    """What a strategy would do with the context at the leaf.
 
     Without a strategy it is that of the session's own agent, which summarizes all there is where
     its rule would wait for more. A hand-off has to do without the session, so that is summarized
     as a whole. SessionEmptyError where there is nothing to summarize.
     """
-    if strategy not in (None, *STRATEGIES):
+    if asked.strategy not in (None, *STRATEGIES):
         raise UsageError(f"strategy is one of {', '.join(STRATEGIES)}")
     state, agent, clean = session.state, session.info.agent, redactor(settings)
-    name = strategy or (agent if agent in STRATEGIES else "pi")
-
-    def said(messages: Iterable[ContextMessage]) -> list[ContextMessage]:
-        return list(transcript.summarizable_messages(messages, state, agent))
-
+    name, keep = (
+        asked.strategy or (agent if agent in STRATEGIES else "pi"),
+        asked.keep_recent_tokens,
+    )
+    said = partial(transcript.summarizable_messages, state=state, agent=agent)
     with session.reading(check, SUMMED) as read:
         entries = context.context_entries(state, read)
-        cut = compact_pi.prepare(entries, keep) if name == "pi" and not handoff else None
-        if cut is None and strategy == "pi" and not handoff:
+        cut = compact_pi.prepare(entries, keep) if name == "pi" and not asked.handoff else None
+        if cut is None and asked.strategy == "pi" and not asked.handoff:
             why = f"there is nothing to compact before the newest {keep} tokens"
             hint = "keep less (--keep-recent TOKENS), or leave out --strategy"
             raise SessionEmptyError(why, hint=hint)
+        files = cut.files if cut else file_lists(one.entry for one in entries)
         # pi's compactions remember files, so for its sessions older calls are not looked at.
-        older = _replaced(state, entries) if handoff or agent != "pi" else []
-        files = _files(entries, cut, map(read, older))
+        if asked.handoff or agent != "pi":
+            files = _with_older(files, state, entries, read)
     if cut is None:  # all of it, and the summary that it begins with to be merged
         summary, messages = _with_previous(entries)
-        history = said(compact_opencode.pruned(messages) if name == "opencode" else messages)
+        history = list(said(compact_opencode.pruned(messages) if name == "opencode" else messages))
     else:
-        summary, history = cut.previous_summary or "", said(cut.history)
-    prefix = said(cut.turn_prefix) if cut else []
-    users = said(m for one in entries for m in one.speeches) if name == "codex" else []
+        summary, history = cut.previous_summary or "", list(said(cut.history))
+    prefix = list(said(cut.turn_prefix)) if cut else []
+    users = said(m for one in entries for m in one.speeches) if name == "codex" else ()
     found = Compaction(
         name,
         redact_parts(history, clean),
@@ -118,30 +113,35 @@ def plan_compaction(
     )
     if not (found.history.parts or found.prefix.parts or found.previous):
         raise SessionEmptyError("there is nothing in words to sum up")
-    if handoff:
-        chain, words = chain_at(state, session.home, session.info.session_id), found.history.words()
-        earlier = [clean(text)[0] for one in chain for text in one.key_decisions]
-        found.handoff = {
-            "messages": words[-KEPT_MAX:],
-            "decisions": [*earlier, *decisions(text for _, text in words)],
-            "earlier": [(*one.covering, clean(one.content)[0]) for one in chain],
-        }
     return found
 
 
-def _replaced(state: SessionState, entries: Sequence[ContextEntry]) -> list[int]:
-    """Rows with calls that compactions took out of the context."""
-    shown, calls = {one.row for one in entries}, (Kind.ASSISTANT, Kind.CALL)
-    return [row for row in state.path() if row not in shown and state.kind(row) in calls]
+def plan_handoff(
+    session: OpenSession, check: Check, settings: Settings, asked: params.Compact
+) -> Compaction:
+    """The same, with what else the document quotes."""
+    found, clean = plan_compaction(session, check, settings, asked), redactor(settings)
+    chain = chain_at(session.state, session.home, session.info.session_id)
+    words = found.history.words()
+    earlier = [clean(text)[0] for one in chain for text in one.key_decisions]
+    found.handoff = {
+        "messages": words[-KEPT_MAX:],
+        "decisions": [*earlier, *decisions(text for _, text in words)],
+        "earlier": [(*one.covering, clean(one.content)[0]) for one in chain],
+    }
+    return found
 
 
-def _files(
-    entries: Sequence[ContextEntry], cut: compact_pi.Prepared | None, older: Iterable[Entry]
+def _with_older(
+    files: FileLists, state: SessionState, entries: Sequence[ContextEntry], read: Read
 ) -> FileLists:
-    files = cut.files if cut else file_lists(one.entry for one in entries)
-    more = file_lists(older)
+    """Files with those of calls that compactions took out of the context."""
+    shown, calls = {one.row for one in entries}, (Kind.ASSISTANT, Kind.CALL)
+    rows = (row for row in state.path() if row not in shown and state.kind(row) in calls)
+    more = file_lists(map(read, rows))
     modified = {*files.modified, *more.modified}
-    return FileLists(tuple(sorted({*files.read, *more.read} - modified)), tuple(sorted(modified)))
+    seen = {*files.read, *more.read} - modified
+    return FileLists(tuple(sorted(seen)), tuple(sorted(modified)))
 
 
 def _with_previous(entries: Sequence[ContextEntry]) -> tuple[str, list[ContextMessage]]:
@@ -233,13 +233,8 @@ def fit_branch(
 async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     """The result of `compact`."""
     row = services.rows.row(asked.ref, cwd=asked.cwd)
-    work = partial(
-        plan_compaction,
-        settings=services.settings(),
-        strategy=asked.strategy,
-        keep=asked.keep_recent_tokens,
-        handoff=asked.handoff,
-    )
+    work = plan_handoff if asked.handoff else plan_compaction
+    work = partial(work, settings=services.settings(), asked=asked)
     plan = await services.pool.read(row["sessionId"], asked.leaf, work)
     text, made = await _summarized(services, row, plan, asked.instructions or "")
     found = {
@@ -276,7 +271,8 @@ async def _summarized(
         base = _stretch(row, "turn", prompts.TURN_TOKENS, plan.files)
         made.append(await summarize(services, task(plan.prefix, base)))
         text += TURN_HEADING + made[-1].text
-    blocks = compact_pi.file_blocks(plan.files) if made and plan.strategy == "pi" else ""
+    with_files = made and plan.strategy == "pi" and not plan.handoff  # it has them elsewhere
+    blocks = compact_pi.file_blocks(plan.files) if with_files else ""
     return text + blocks, made
 
 

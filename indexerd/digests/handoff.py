@@ -36,6 +36,7 @@ GO_ON = (
     "Read the project's instruction files first, compare what is said here with the files as"
     " they are now, then go on with what is next."
 )
+QUESTIONS = "## Questions to the old session\n\nWhat is not said here can be asked"
 
 
 def document(
@@ -63,9 +64,6 @@ def document(
         resume = f"indexerd resume {session_id}"
     shown = ((label, inline(value, FACT_MAX)) for label, value in facts.items())
     origin = [f"- {label}: {value}" for label, value in shown if value]
-    for name in ("modified-files", "read-files"):  # they have a section of their own
-        head, found, rest = summary.rstrip().rpartition(f"\n<{name}>\n")
-        summary = head.rstrip() if found and rest.endswith(f"</{name}>") else summary
     changed = _paths(modified, cwd)
     seen = [one for one in _paths(read, cwd) if one not in set(changed)]
     earlier = earlier[-EARLIER_MAX:]
@@ -88,10 +86,7 @@ def document(
     ):
         if quotation := _quotation(text, most):
             parts.append(f"## {heading}\n\n{quotation}")
-    after = (
-        "## Questions to the old session\n\n"
-        f'What is not said here can be asked: `indexerd ask {session_id} "QUESTION"`'
-    )
+    after = f'{QUESTIONS}: `indexerd ask {session_id} "QUESTION"`'
     room = BYTES_MAX - sum(_size(part) + 2 for part in (*parts, after))
     return "\n\n".join([*parts, *_messages(messages, room), after]) + "\n"
 

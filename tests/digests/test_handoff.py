@@ -24,9 +24,7 @@ TOLD: dict[str, Any] = {
     "session_id": "0196-abc",
     "cwd": "/home/u/proj",
     "facts": FACTS,
-    "summary": "## Goal\nAlerts go to a file.\n\n## Next Steps\n1. Rotate it.\n\n<read-files>\n"
-    "a.py\n"
-    "</read-files>\n\n<modified-files>\nb.py\n</modified-files>",
+    "summary": "## Goal\nAlerts go to a file.\n\n## Next Steps\n1. Rotate it.",
     "summary_by": "local/extractive",
     "resume": "cd /home/u/proj && claude --resume 0196-abc",
     "decisions": ("We decided to use a file.",),
@@ -62,7 +60,6 @@ def test_a_document_holds_what_is_needed_to_go_on() -> None:
     summary = section(text, "Summary (by local/extractive)")
     assert "> ## Goal\n> Alerts go to a file.\n" in summary
     assert "> 1. Rotate it." in summary
-    assert "read-files" not in text  # they have a section of their own
     assert "> - We decided to use a file." in section(text, "Key decisions")
     modified = section(text, "Files modified")
     assert modified.strip() == "> - src/alerts.py\n> - /etc/alerts.toml"
