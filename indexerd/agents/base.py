@@ -1,8 +1,7 @@
 """What an adapter offers, and the tree that it fills.
 
 An adapter turns lines of its agent's files into entries of a tree (`scan`), and one line into an
-entry in full (`read`). Everything above knows trees of entries, never an agent's format. What an
-agent keeps in a database reaches its adapter as lines of JSON, made by `sources`.
+entry in full (`read`). Everything above knows trees of entries, never an agent's format.
 """
 
 from __future__ import annotations
@@ -23,12 +22,10 @@ ROOT = -1  # the parent of a root
 NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before its first entry
 PATH_MAX = 8192  # characters of a path that are kept
 WORD_MAX = 64  # characters of a time that are kept
-TIME_MAX = 253_402_300_800_000  # ms since the epoch: the year 10000
 
 _UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
 _OPENINGS_KEPT = 64  # first messages of one tree that are remembered
 KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
-# What messages are coded as, whoever the agent is.
 PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)  # said by a machine, to the model, so that it goes to work
 ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
@@ -62,10 +59,9 @@ class ContextUse(msgspec.Struct, array_like=True, frozen=True):
 class Tree(msgspec.Struct, eq=False, dict=True):
     """Entries in arrays, a row for each in file order, and the facts that adapters set.
 
-    What surprised us, and is handled: ids repeat in one file (the last one wins); parents can name
-    an entry that never came, or comes later, or is the entry itself; the leaf can be moved back
-    without a trace until the next entry. A parent normally stands before its child, so a walk to
-    the root ends by itself; elsewhere the walk keeps a record and stops at a cycle.
+    What surprised us: ids repeat in one file (the last one wins); a parent can be an entry that
+    never came, comes later, or is the entry itself; the leaf can be moved back without a trace
+    until the next entry. Where a parent stands before its child a walk ends by itself.
     """
 
     file: str = ""  # the path of the session file; some agents' ids are in its name
@@ -108,22 +104,19 @@ class Tree(msgspec.Struct, eq=False, dict=True):
         return True  # a session without entries is a state all the same
 
     def add(self, entry_id: str, parent: str | None, code: int, offset: int, length: int) -> int:
-        """Add one entry, which becomes the leaf; `code` is packed. Returns its row."""
-        row, index = len(self.ids), self.index
-        above = ROOT
+        """Add an entry below the one of this id; it becomes the leaf. Returns its row."""
+        row, leaf, above = len(self.ids), self.leaf, ROOT
         if parent is not None:
-            above = index.get(parent, _UNKNOWN)
+            above = self.index.get(parent, _UNKNOWN)
             if above == _UNKNOWN:
                 self.late[row] = parent
-        if entry_id and entry_id in index:
-            self.repeats = True
-        leaf = self.leaf
+        self.repeats = self.repeats or entry_id in self.index
         self.add_below(above, entry_id, code, offset, length)
         self.leaf = row if entry_id else leaf
         return row
 
     def add_below(self, above: int, entry_id: str, code: int, offset: int, length: int) -> int:
-        """Add one entry below a row, with an id of its own; the leaf stays. Returns its row."""
+        """Add an entry below a row; the leaf stays. Returns its row."""
         row = len(self.ids)
         self.ids.append(entry_id)
         self.parents.append(above)
@@ -137,12 +130,11 @@ class Tree(msgspec.Struct, eq=False, dict=True):
         return row
 
     def recode(self, row: int, code: int) -> None:
-        """Say anew what a row is: later lines showed it in another light."""
-        changed = IS_USER[self.codes[row]] != IS_USER[code]
+        """Change what a row is: later lines showed it in another light."""
+        if IS_USER[self.codes[row]] != IS_USER[code]:
+            counts, firsts = self._asked
+            del counts[row:], firsts[row:]
         self.codes[row] = code
-        if changed:
-            sums, firsts = self._asked
-            del sums[row:], firsts[row:]
 
     def move_leaf(self, entry_id: str | None) -> None:
         """Move the leaf to a known entry, or (None) before the first."""
@@ -154,7 +146,6 @@ class Tree(msgspec.Struct, eq=False, dict=True):
         return {entry_id: row for row, entry_id in enumerate(self.ids) if entry_id}
 
     def kind(self, row: int) -> Kind:
-        """What a row is."""
         return KINDS[self.codes[row] & KIND_MASK]
 
     def parent(self, row: int) -> int:
@@ -173,17 +164,14 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     def up(self, row: int) -> Iterator[int]:
         """Walk from a row to its root. A cycle ends the walk at its first repeated row."""
-        if self.orderly:
-            parents = self.parents
-            while row >= 0:
-                yield row
-                row = parents[row]
-            return
-        met = set[int]()
+        orderly, met = self.orderly, set[int]()
         while row >= 0 and row not in met:
-            met.add(row)
             yield row
-            row = self.parent(row)
+            if orderly:
+                row = self.parents[row]
+            else:
+                met.add(row)
+                row = self.parent(row)
 
     @property
     def first_user(self) -> str:
@@ -212,16 +200,15 @@ class Tree(msgspec.Struct, eq=False, dict=True):
         """Human messages from the root to a row, and the first one's row; orderly trees only."""
         if row < 0:
             return 0, ROOT
-        sums, firsts = self._asked
-        parents, codes = self.parents, self.codes
-        for at in range(len(sums), row + 1):
-            above = parents[at]
-            asked, first = (sums[above], firsts[above]) if above >= 0 else (0, ROOT)
-            if IS_USER[codes[at]]:
-                asked, first = asked + 1, at if first == ROOT else first
-            sums.append(asked)
+        counts, firsts = self._asked
+        for at in range(len(counts), row + 1):
+            above = self.parents[at]
+            count, first = (counts[above], firsts[above]) if above >= 0 else (0, ROOT)
+            if IS_USER[self.codes[at]]:
+                count, first = count + 1, at if first == ROOT else first
+            counts.append(count)
             firsts.append(first)
-        return sums[row], firsts[row]
+        return counts[row], firsts[row]
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +221,5 @@ class Adapter:
     # The shell command that opens a session again, of its id, directory, file, and the shell's
     # assignments that tell the agent where its sessions are.
     resume_command: Callable[[str, str, str, str], str]
-    behind: tuple[str, ...] = ()  # fields that may stand behind what makes a line too long to hold
     # The history in another file that a file's first line says comes before its own.
     base: Callable[[bytes], Base | None] = lambda _line: None

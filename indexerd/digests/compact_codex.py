@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from indexerd.agents.codex.read import NO_SUMMARY
+from indexerd.agents.codex.parse_entry import NO_SUMMARY
 from indexerd.digests.transcript import speaker
 from indexerd.sessions.context import ContextMessage, newest_within_budget
 

@@ -33,7 +33,6 @@ HUMAN: list[tuple[Any, dict[str, Any], str]] = [
     ("<system-reminder>x</system-reminder>\nreal", {}, "real"),
     ("<ide_selection>x</ide_selection><ide_opened_file>y</ide_opened_file>real", {}, "real"),
     ([{"type": "text", "text": "<ide_opened_file>x</ide_opened_file>"}, "real"], {}, "real"),
-    ("real\n<system-reminder>x</system-reminder>", {}, "real"),
     ("what is <system-reminder>?", {}, "what is <system-reminder>?"),
     ("no <command-name> at the start", {"isMeta": False}, "no <command-name> at the start"),
     ("<command-name>/goal</command-name><command-args>a <b> c</command-args>", {}, "a <b> c"),
@@ -42,7 +41,6 @@ HUMAN: list[tuple[Any, dict[str, Any], str]] = [
         {"origin": {"kind": "human"}},
         "/f x",
     ),
-    ("Operation stopped by hooks: why?", {}, "Operation stopped by hooks: why?"),
 ]
 
 MACHINE: list[tuple[Any, dict[str, Any], Turn]] = [
@@ -61,7 +59,6 @@ MACHINE: list[tuple[Any, dict[str, Any], Turn]] = [
     ("<command-message>init</command-message><command-name>/init</command-name>", {}, Turn.ENDED),
     ("<command-name>/model</command-name><command-args>opus</command-args>", {}, Turn.ENDED),
     ("<command-name>no-slash</command-name><command-args>-v</command-args>", {}, Turn.ENDED),
-    ("<command-name>/goal</command-name><command-args>Off</command-args>", {}, Turn.ENDED),
     (
         "<command-name>/goal</command-name><command-args>x</command-args>",
         {"promptSource": "system"},
@@ -75,7 +72,6 @@ MACHINE: list[tuple[Any, dict[str, Any], Turn]] = [
     ("", {}, Turn.ENDED),
     ("[Request interrupted by user for tool use]", {}, Turn.FAILED),
     ("Operation stopped by hook: no", {}, Turn.FAILED),
-    ("Implement the following plan:\n\n# P", {"planContent": "# P"}, Turn.OPEN),
 ]
 
 

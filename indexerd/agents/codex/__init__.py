@@ -10,12 +10,12 @@ import shlex
 
 from indexerd.agents.base import Adapter
 from indexerd.agents.codex.human import preview
-from indexerd.agents.codex.lines import base
-from indexerd.agents.codex.read import read
-from indexerd.agents.codex.scan import scan
+from indexerd.agents.codex.parse_entry import read
+from indexerd.agents.codex.parse_tree import scan
+from indexerd.agents.codex.session_meta import base
 from indexerd.agents.json_lines import in_directory
 
-__all__ = ["ADAPTER", "base", "read", "resume_command", "scan"]
+__all__ = ["ADAPTER", "base", "read", "scan"]
 
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:

@@ -1,9 +1,8 @@
 """What a human said in Codex, and what was only added in the user's role.
 
 A user message can be the environment, instructions, a skill, a notice: context that codex adds
-under the user's role. Such a block begins and ends with known marks; one of them makes the
-whole message context, but for a file's first message, in which a prompt may stand behind it.
-Around a human's own words an editor puts what is open in it, and images are named in tags.
+under the user's role. Such a block begins and ends with known marks. Around a human's own words
+an editor puts what is open in it, and images are named in tags.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ import re
 import zlib
 from typing import NamedTuple
 
-from indexerd.agents.codex.lines import Fields, texts_of
-from indexerd.agents.json_lines import as_blocks, safe_line, string
+from indexerd.agents.json_lines import Fields, as_blocks, safe_line, string
 
 _PICTURE = "[Image]"  # what codex itself shows for a message without words
 _SUMMARY_START = "Another language model started to solve this problem"
@@ -26,12 +24,11 @@ _TAG = re.compile(
 )
 _AGENTS, _AGENTS_END = "# agents.md instructions", "</instructions>"
 _NOTICES = (
+    _SUMMARY_START,
     "Warning: The maximum number of unified exec processes you can keep open is",
     "Warning: Your account was flagged for potentially high-risk cyber activity",
+    "Warning: apply_patch was requested via ",
 )
-_PATCHED = "Warning: apply_patch was requested via "
-_PATCHED_END = "Use the apply_patch tool instead of exec_command."
-_ANY_TAG = re.compile(r"<([A-Za-z][\w.-]{0,100})(?:\s[^>]{0,1000})?>")
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
 _CWD = re.compile(
     r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
@@ -40,7 +37,6 @@ _TASK = re.compile(
     r"Message Type: NEW_TASK\s+(?:Task name: (\S{1,1000})\s+)?(?:Sender: .{0,1000}\n)?Payload:(.*)",
     re.DOTALL,
 )
-_WRAPS_MAX = 32  # pieces of context taken off one block
 
 
 class Said(NamedTuple):
@@ -50,30 +46,32 @@ class Said(NamedTuple):
     notices: tuple[str, ...] = ()
 
     @property
-    def aborted(self) -> bool:
-        """Whether it tells the model that the turn was interrupted."""
-        return any(one.startswith("<turn_aborted>") for one in self.notices)
-
-    @property
     def cwd(self) -> str:
         """The working directory that an environment names."""
         told = [one[:20_000] for one in self.notices if one.startswith("<environment_context>")]
-        found = next((found for one in told if (found := _CWD.search(one))), None)
+        found = next(filter(None, map(_CWD.search, told)), None)
         return str(found[1] or found[2]).strip() if found else ""
+
+
+def texts_of(content: list[Fields]) -> list[str]:
+    """The texts of a content: of input_text, output_text, Text, and others yet to come."""
+    texts = (one for one in content if string(one.get("type")).lower().endswith("text"))
+    return [string(one.get("text")) for one in texts]
+
+
+def images_in(content: list[Fields]) -> int:
+    """How many blocks of a content are pictures: input_image, local_image, localImage."""
+    return sum([string(one.get("type")).endswith(("image", "Image")) for one in content])
 
 
 def said_in(content: list[Fields]) -> Said:
     """What a message's content says. A human said it where there are no notices."""
-    pictured = any("image" in string(block.get("type")).lower() for block in content)
-    rests, notices = [], []
-    for text in texts_of(content):
-        if pictured and _IMAGE_TAG.fullmatch(text):
-            continue
-        rest = _unwrapped(text)
-        if rest:
-            rests.append(rest)
-        elif text.strip():
-            notices.append(text.strip())
+    pictured = images_in(content) > 0
+    rests: list[str] = []
+    notices: list[str] = []
+    for text in map(str.strip, texts_of(content)):
+        if text and not (pictured and _IMAGE_TAG.fullmatch(text)):
+            (notices if _is_context(text) else rests).append(text)
     words = _request("\n".join(rests))
     return Said(words or (_PICTURE if pictured and not notices else ""), tuple(notices))
 
@@ -91,12 +89,6 @@ def task_in(texts: list[str]) -> tuple[str, str]:
     found = _TASK.match("".join(texts))
     name = string(found[1]).rpartition("/")[2] if found else ""
     return (found[2].strip() if found else "", name)
-
-
-def is_tagged(text: str) -> bool:
-    """Whether all of it stands in one tag, as programs write."""
-    tag = _ANY_TAG.match(text)
-    return tag is not None and text.endswith(f"</{tag[1]}>")
 
 
 def likeness(text: str) -> int:
@@ -120,22 +112,8 @@ def _request(text: str) -> str:
     return (rest if mark else text).strip()
 
 
-def _unwrapped(text: str) -> str:
-    """A block without the context that it begins with; empty where that is all."""
-    text = text.strip()
-    for _ in range(_WRAPS_MAX):
-        if text.startswith((_SUMMARY_START, *_NOTICES)):
-            return ""
-        if text.startswith(_PATCHED) and text.endswith(_PATCHED_END):
-            return ""
-        tag = _TAG.match(text)
-        if tag is None and text[: len(_AGENTS)].lower() != _AGENTS:
-            break
-        end = f"</{tag[1].lower()}>" if tag else _AGENTS_END
-        if text[-len(end) :].lower() == end:
-            return ""
-        found = re.search(re.escape(end), text, re.IGNORECASE)
-        if found is None:
-            break
-        text = text[found.end() :].strip()
-    return text
+def _is_context(text: str) -> bool:
+    tag = _TAG.match(text)
+    end = f"</{tag[1].lower()}>" if tag else _AGENTS_END
+    wrapped = tag is not None or text[: len(_AGENTS)].lower() == _AGENTS
+    return text.startswith(_NOTICES) or (wrapped and text[-len(end) :].lower() == end)

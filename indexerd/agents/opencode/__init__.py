@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from indexerd.agents.base import Adapter
 from indexerd.agents.json_lines import in_directory, safe_line
-from indexerd.agents.opencode.read import read
-from indexerd.agents.opencode.scan import scan
+from indexerd.agents.opencode.parse_entry import read
+from indexerd.agents.opencode.parse_tree import scan
 
-__all__ = ["ADAPTER", "read", "resume_command", "scan"]
+__all__ = ["ADAPTER", "read", "scan"]
 
 
 def resume_command(session_id: str, cwd: str, _session_file: str, variables: str = "") -> str:

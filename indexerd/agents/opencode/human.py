@@ -1,42 +1,33 @@
 """What a message of opencode is: typed by a human, an answer, or made by the machine.
 
-In: a message's line, brief or full, as `sources` makes it. Out: its code, and a human's words.
-Half of the messages of role user were typed by nobody. Four things to know:
+Half of the messages of role user were typed by nobody:
 
 - what a machine tells the model, so that it goes to work (the prompt of a sub-agent, "Continue
-  if you have next steps", a copy of the last prompt after a compaction), is coded as a result
-  (TOOL, no message): the turn is open after it, and no human is counted;
-- a command that the user ran is a user message with a synthetic note and an answer that no model
-  gave: the note is CUSTOM, the answer is BASH, and the turn stays as it was;
-- a compaction is a user message with a `compaction` part, and an answer that is the summary;
-- an answer is finished when its time or its finish says so, and the turn with it, unless it
-  stopped for the sake of its tools.
+  if you have next steps"), is coded as a result (TOOL, no message): the turn is open after it;
+- a command that the user ran is a user message with a synthetic note (CUSTOM) and an answer that
+  no model gave (BASH): the turn stays as it was;
+- a compaction is a user message with a `compaction` part, and an answer that is the summary.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from indexerd.agents.base import ANSWERS, KINDS, PROMPT, PROMPTED
-from indexerd.agents.json_lines import as_dict, as_list, string
+from indexerd.agents.json_lines import Fields, as_dict, as_list, string
 from indexerd.events import KIND_MASK, Kind, Turn, code
 
 SUMMARY = code(Kind.COMPACTION, paid=True)
 _UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is not there yet, or never will be
-_OTHER, _QUIET, _SHELL = code(Kind.OTHER), code(Kind.CUSTOM), code(Kind.BASH)
 _OF_ROLE = {
-    "synthetic": _QUIET,
-    "system": code(Kind.SYSTEM),
-    "shell": _SHELL,
-    "agent-switched": code(Kind.SETTING),
-    "model-switched": code(Kind.SETTING),
+    "synthetic": Kind.CUSTOM,
+    "system": Kind.SYSTEM,
+    "shell": Kind.BASH,
+    "agent-switched": Kind.SETTING,
+    "model-switched": Kind.SETTING,
 }
 _SHELL_NOTE = "The following tool was executed by the user"
-_BESIDE = frozenset({"file", "agent"})  # parts that only a human's message has
 _UNDONE = frozenset({"pending", "running", "streaming"})
-_WORKS_ON = "tool-calls"  # the agent goes on after this
-
-Fields = dict[str, Any]  # of a line, or of one of its parts
 
 
 class Said(NamedTuple):
@@ -48,7 +39,6 @@ class Said(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The kind alone."""
         return KINDS[self.code & KIND_MASK]
 
 
@@ -67,17 +57,16 @@ def said(line: Fields, *, child: bool, shell: bool) -> Said:
     if role == "compaction":
         done = string(line.get("status")) in ("", "completed")
         return Said(SUMMARY if done else _UNSUMMED, settled=done)
-    return Said(_OF_ROLE.get(role, _OTHER))
+    return Said(_OF_ROLE.get(role, Kind.OTHER))
 
 
 def _user(parts: list[Fields], child: bool) -> Said:
-    text = "\n".join(words(parts))
-    if not text and any(part.get("type") == "compaction" for part in parts):
-        return Said(_OTHER)
+    text, types = "\n".join(words(parts)), {string(part.get("type")) for part in parts}
+    if not text and "compaction" in types:
+        return Said(Kind.OTHER)
     if not text and is_shell_note(parts):
-        return Said(_QUIET)
-    human = text or any(string(part.get("type")) in _BESIDE for part in parts)
-    if child or not human:
+        return Said(Kind.CUSTOM)
+    if child or not (text or types & {"file", "agent"}):
         return Said(PROMPTED, settled=bool(parts))
     return Said(PROMPT, text)
 
@@ -88,11 +77,11 @@ def _answer(line: Fields, shell: bool) -> Said:
     if line.get("summary") is True:
         return Said(SUMMARY if done and not failed else _UNSUMMED, settled=done or failed)
     if shell:
-        return Said(_SHELL, settled=done or failed)
+        return Said(Kind.BASH, settled=done or failed)
     if failed:
         return Said(ANSWERS[Turn.FAILED])
     at_work = any(status_of(one) in _UNDONE for one in parts_of(line) if one.get("type") == "tool")
-    ended = done and finish != _WORKS_ON and not at_work
+    ended = done and finish != "tool-calls" and not at_work
     return Said(ANSWERS[Turn.ENDED if ended else Turn.OPEN], settled=done)
 
 
@@ -106,8 +95,8 @@ def words(parts: list[Fields]) -> list[str]:
     return [
         text
         for one in parts
-        if one.get("type") == "text" and one.get("synthetic") is not True
-        if one.get("ignored") is not True and (text := string(one.get("text"))).strip()
+        if one.get("type") == "text" and True not in (one.get("synthetic"), one.get("ignored"))
+        if (text := string(one.get("text"))).strip()
     ]
 
 

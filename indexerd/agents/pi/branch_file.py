@@ -1,10 +1,9 @@
 """One path of a pi session as the lines of a new session file: pi's createBranchedSession.
 
 The header is of version 3 and names the source as its parent; label entries are left out, every
-other one hangs on the one before it, and the labels of what was kept follow at the end, with the
-times they had. A line that need not change stays as it is, byte by byte;
-where a field must, every other field keeps its bytes. Versions 1 and 2 are migrated as pi does it,
-but for the ids of version 1, which pi makes at random: here they are those that we show.
+other one hangs on the one before it, and the labels of what was kept follow at the end. A line
+that need not change keeps its bytes. Versions 1 and 2 are migrated as pi does it, but for the ids
+of version 1, which pi makes at random: here they are those that we show.
 
 What surprised us: a compaction may keep history from a label on; then it keeps it from the entry
 that follows the label.
@@ -12,20 +11,17 @@ that follows the label.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
-from msgspec import Raw
 
-from indexerd.agents.json_lines import as_dict, value
-from indexerd.agents.pi.read import made_id
+from indexerd.agents.json_lines import Fields, as_dict, parse_object
+from indexerd.agents.pi.parse_entry import made_id
 from indexerd.events import Kind
 
 VERSION = 3
-_decode = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Line(NamedTuple):
@@ -77,68 +73,48 @@ def branch_lines(
         yield _kept(origin.version, line, last, moved)
         last = line.id
         ids.add(last)
-    for target, (label, stamp) in _resolved(labels).items():
+    for target, stored in _resolved(labels).items():
         if target in ids:
             above, last = last, fresh()
             while last in ids:
                 last = fresh()
             ids.add(last)
-            entry = {"type": "label", "id": last, "parentId": above}
-            stamped = {} if stamp is None else {"timestamp": stamp}
-            yield _joined({**entry, **stamped, "targetId": target, "label": label})
+            yield _joined(
+                {"type": "label", "id": last, "parentId": above, **stored, "targetId": target}
+            )
 
 
 def _kept(version: int, line: Line, above: str | None, moved: dict[str, str]) -> bytes:
     """One entry's line, below another one than before, and in version 3."""
-    data = line.data.strip()
-    held = _fields(data)
-    if not held:
-        raise ValueError("not an object")
-    fields = dict[str, Any](held)
-    if version < 2:  # noqa: PLR2004 - the first with ids
-        fields |= {"id": line.id, "parentId": above}
-    elif "parentId" not in held or _value(held, "parentId") != above:
-        fields["parentId"] = above
-    kept, index = _value(held, "firstKeptEntryId"), _value(held, "firstKeptEntryIndex")
-    if line.kind is Kind.COMPACTION and version < 2:  # noqa: PLR2004 - pi's version
-        if isinstance(index, int | float):
-            del fields["firstKeptEntryIndex"]
-            # The header is 0; an entry that comes later has no id yet.
-            if index == int(index) and 0 < index <= int(line.id, 16):
-                fields["firstKeptEntryId"] = made_id(int(index) - 1)
-    elif line.kind is Kind.COMPACTION and kept != line.id and kept in moved:
-        fields["firstKeptEntryId"] = moved[kept]
-    message = _fields(held["message"]) if version < VERSION and "message" in held else {}
-    if _value(message, "role") == "hookMessage":
+    held = parse_object(line.data)
+    fields = held | {"parentId": above}
+    if version <= 1:
+        fields["id"] = line.id
+        index = fields.pop("firstKeptEntryIndex", None)
+        # The header is 0; an entry that comes later has no id yet.
+        if type(index) is int and 0 < index <= int(line.id, 16):
+            fields["firstKeptEntryId"] = made_id(index - 1)
+    elif line.kind is Kind.COMPACTION and held.get("firstKeptEntryId") not in (None, line.id):
+        kept = held["firstKeptEntryId"]
+        fields["firstKeptEntryId"] = moved.get(str(kept), kept)
+    message = as_dict(held.get("message"))
+    if version < VERSION and message.get("role") == "hookMessage":
         fields["message"] = message | {"role": "custom"}
-    return data + b"\n" if fields == held else _joined(fields)
+    return line.data.strip() + b"\n" if fields == held else _joined(fields)
 
 
-def _resolved(labels: Iterable[Line]) -> dict[str, tuple[str, str | None]]:
+def _resolved(labels: Iterable[Line]) -> dict[str, Fields]:
     """Each target's label and its time: the last change counts, an empty one clears."""
-    found: dict[str, tuple[str, str | None]] = {}
+    found: dict[str, Fields] = {}
     for line in labels:
-        held = _fields(line.data)
-        target, label, stamp = (_value(held, key) for key in ("targetId", "label", "timestamp"))
-        if isinstance(target, str) and isinstance(label, str) and label:
-            found[target] = (label, stamp if isinstance(stamp, str) else None)
-        elif isinstance(target, str):
+        held = parse_object(line.data)
+        target, label = held.get("targetId"), held.get("label")
+        if isinstance(target, str):
             found.pop(target, None)
+            if isinstance(label, str) and label:
+                found[target] = {key: held[key] for key in ("label", "timestamp") if key in held}
     return found
 
 
-def _fields(data: bytes | Raw) -> dict[str, Any]:
-    """The fields of an object, each as its own bytes; nothing for what is no object."""
-    try:
-        return _decode(data)
-    except (ValueError, RecursionError):
-        held = as_dict(value(Raw(data)))  # half a surrogate pair, for one
-        return {key: Raw(json.dumps(one).encode()) for key, one in held.items()}
-
-
-def _value(held: dict[str, Any], key: str) -> Any:
-    return value(held[key]) if key in held else None
-
-
-def _joined(fields: dict[str, Any]) -> bytes:
+def _joined(fields: Fields) -> bytes:
     return msgspec.json.encode(fields) + b"\n"

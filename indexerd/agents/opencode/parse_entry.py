@@ -1,31 +1,33 @@
-"""One message of opencode in full: what a transcript, a search or the facts need of it.
+"""One message of opencode in full.
 
 A prompt stays as it was stored: the command line puts double quotes around it; what stands beside
 it for the model is in `sent` alone. What a machine told the model is of kind OTHER here, although
-its row is coded as a result: to whoever reads it, it is a message of the user's role.
-
-A call that is not finished has no result; one that was interrupted has what it had given by then,
-or else its error. Of one whose output opencode itself shows its model no more (`time.compacted`,
-or `time.pruned` of version 2), the output is still there: `cleared` says so. Version 2 keeps a
-result in several pieces, its pictures among them. What was allowed, snapshots and patches of the
-work tree are never looked at.
+its row is coded as a result: to whoever reads it, it is a message of the user's role. A call that
+is not finished has no result; one that was interrupted has what it had given by then. An output
+that opencode itself shows its model no more is still there: `cleared` says so.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
 
-from indexerd.agents import json_lines as lines
 from indexerd.agents.base import PROMPTED
-from indexerd.agents.json_lines import as_dict, as_list, number, string, texts_in, time_ms
+from indexerd.agents.json_lines import (
+    Fields,
+    as_dict,
+    as_list,
+    number,
+    parse_object,
+    string,
+    texts_in,
+    time_ms,
+    tokens_of,
+)
 from indexerd.agents.opencode import human
-from indexerd.agents.opencode.human import Fields, parts_of, status_of, words
+from indexerd.agents.opencode.human import parts_of, status_of, words
 from indexerd.events import Compaction, Entry, Kind, Retained, Tokens, ToolCall, ToolResult
 from indexerd.times import iso_of_ms
 
-_WRITES = frozenset({"write", "edit", "multiedit"})
-_PATCHES = frozenset({"apply_patch", "patch"})
 _HEADERS = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)", re.MULTILINE)
 _DONE, _FAILED = ("completed", "success", ""), "error"
 _SAYS = ("command", "pattern", "url", "query", "description")  # what a call is about
@@ -33,27 +35,25 @@ _SAYS = ("command", "pattern", "url", "query", "description")  # what a call is 
 
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one message's line in full; ValueError where it holds no JSON object."""
-    line = lines.parse_object(data)
+    line = parse_object(data)
     before, parts = parts_of(line, "parent"), parts_of(line)
     what = human.said(line, child=line.get("child") is True, shell=human.is_shell_note(before))
     kind = Kind.OTHER if what.code == PROMPTED else what.kind
     answers, role, error = kind is Kind.ASSISTANT, string(line.get("role")), line.get("error")
     marker = kind is Kind.OTHER and what.code != PROMPTED
     tools = [part for part in parts if part.get("type") == "tool"] if answers else []
-    stop = string(line.get("finish"))
-    if error:  # it did not end well: in pi's words
-        stop = "aborted" if as_dict(error).get("name") == "MessageAbortedError" else "error"
     at = time_ms(as_dict(line.get("time")).get("created")) or time_ms(line.get("at"))
     fields: Fields = {}
     if kind is Kind.COMPACTION:
         fields["compaction"] = _compaction(line, before)
     else:
-        why = as_dict(error).get("message") or as_dict(error).get("name")
-        fields = {"stop_reason": stop, "error": string(why)}
+        name, stop = as_dict(error).get("name"), string(line.get("finish"))
+        if error:  # in pi's words
+            stop = "aborted" if name == "MessageAbortedError" else "error"
+        fields = {"stop_reason": stop, "error": string(as_dict(error).get("message") or name)}
         fields["provider"] = string(line.get("providerID")) or None
     if kind is Kind.USER:
         sent = tuple(texts_in(one for one in parts if one.get("ignored") is not True))
-        # The role is said because the row of a prompt that was stored again is coded as a result.
         fields |= {"sent_as": "user", "sent": sent if list(sent) != words(parts) else None}
     talks = role in ("user", "assistant")
     failed = [string(one.get("callID")) for one in tools if status_of(one) == _FAILED]
@@ -98,15 +98,14 @@ def _compaction(line: Fields, before: list[Fields]) -> Compaction:
 def _tokens(line: Fields) -> Tokens | None:
     counts = as_dict(line.get("tokens"))
     cache = as_dict(counts.get("cache"))
-    asked, output, total = (number(counts.get(key)) for key in ("input", "output", "total"))
-    read_back, written = number(cache.get("read")), number(cache.get("write"))
-    whole = asked + output + read_back + written
+    held = (counts.get("input"), counts.get("output"), cache.get("read"), cache.get("write"))
+    given, output, *cached = map(number, held)
+    total, whole = number(counts.get("total")), given + output + sum(cached)
+    if not whole:
+        return None
     if total > whole:
         output += number(counts.get("reasoning"))  # counted apart from the rest of the answer
-    if not (asked or output or read_back or written):
-        return None
-    counted = (asked, output, read_back, written)
-    return lines.tokens_of(counted, total=total or whole, cost=line.get("cost"))
+    return tokens_of((given, output, *cached), total=total or whole, cost=line.get("cost"))
 
 
 def _call(part: Fields) -> ToolCall:
@@ -114,14 +113,17 @@ def _call(part: Fields) -> ToolCall:
     name, arguments = string(part.get("tool")), as_dict(part.get("state")).get("input")
     given = as_dict(arguments)
     path = string(given.get("filePath")) or string(given.get("path"))
-    patch = string(given.get("patchText")) or string(given.get("patch"))
-    patched = _HEADERS.findall(patch) if name in _PATCHES else ()
-    written = (path,) if path and name in _WRITES else tuple(dict.fromkeys(map(str.strip, patched)))
+    written: tuple[str, ...] = ()
+    if name in ("apply_patch", "patch"):
+        patch = string(given.get("patchText")) or string(given.get("patch"))
+        written = tuple(dict.fromkeys(map(str.strip, _HEADERS.findall(patch))))
+    elif path and name in ("write", "edit", "multiedit"):
+        written = (path,)
     done = status_of(part) in _DONE and name != "invalid"
     says = (string(given.get(key)) for key in _SAYS)
     return ToolCall(
         name=name,
-        detail=next((one for one in says if one), path) or ", ".join(written),
+        detail=next(filter(None, says), path) or ", ".join(written),
         id=string(part.get("callID")),
         reads=(path,) if done and path and name == "read" else (),
         writes=written if done else (),
@@ -132,8 +134,8 @@ def _call(part: Fields) -> ToolCall:
 def _result(part: Fields) -> ToolResult:
     """What a call came back with: the first text there is of those that stand for it."""
     state = as_dict(part.get("state"))
-    pieces = (as_dict(one).get("text") for one in as_list(state.get("content")))
-    joined = "\n".join([text for text in pieces if isinstance(text, str)])  # as opencode does it
+    pieces = (as_dict(one).get("text") for one in as_list(state.get("content")))  # version 2
+    joined = "\n".join([text for text in pieces if isinstance(text, str)])
     text = string(state.get("output")) or joined
     if status_of(part) == _FAILED:
         of = as_dict(state.get("metadata"))
@@ -155,5 +157,5 @@ def _images(part: Fields) -> int:
     if part.get("type") != "tool" or _is_cleared(part):
         return 0
     state = as_dict(part.get("state"))
-    files: list[Any] = as_list(state.get("attachments")) + as_list(state.get("content"))
+    files = as_list(state.get("attachments")) + as_list(state.get("content"))
     return sum([string(as_dict(one).get("mime")).startswith("image/") for one in files])

@@ -1,12 +1,31 @@
-"""One pi line in full: what a transcript, a search or a preview needs of it."""
+"""One line of a pi session in full."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from indexerd.agents import json_lines as lines
-from indexerd.agents.json_lines import as_blocks, as_dict, string, texts_in
-from indexerd.events import Command, Compaction, Edit, Entry, Kind, Retained, ToolCall, ToolResult
+from indexerd.agents.json_lines import (
+    Fields,
+    as_blocks,
+    as_dict,
+    as_list,
+    number,
+    parse_object,
+    string,
+    texts_in,
+    tokens_of,
+)
+from indexerd.events import (
+    Command,
+    Compaction,
+    Edit,
+    Entry,
+    Kind,
+    Retained,
+    Tokens,
+    ToolCall,
+    ToolResult,
+)
 
 ROLES = {
     "user": Kind.USER,
@@ -38,10 +57,8 @@ _WORDS = {  # the field that says what an entry without a message is about
     "custom": "customType",
     "context_edit": "targetId",
 }
-_WRITES = frozenset({"write", "edit"})
 _PROMPT = {"sections": dict, "toolsAdded": list, "toolsRemoved": list}
 _ROWS_MAX = 1 << 32
-_Fields = dict[str, Any]  # of a line, and of an entry
 
 
 def made_id(row: int) -> str:
@@ -51,26 +68,29 @@ def made_id(row: int) -> str:
 
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one entry's line in full; ValueError where it holds no JSON object."""
-    line = lines.parse_object(data)
+    return entry_of(parse_object(data), entry_id)
+
+
+def entry_of(line: Fields, entry_id: str = "") -> Entry:
+    """The entry that a parsed line is."""
     kind, message = string(line.get("type")), as_dict(line.get("message"))
     fields = _message(message) if kind == "message" else _other(line, kind, entry_id)
     return Entry(
         id=entry_id or string(line.get("id")),
         type=kind,
         timestamp=string(line.get("timestamp")),
-        # What an answer, a tool or a summary cost: a failed answer, nothing.
         tokens=_tokens((message if kind == "message" else line).get("usage")),
         **fields,
     )
 
 
-def _message(message: _Fields) -> _Fields:
+def _message(message: Fields) -> Fields:
     role, texts = string(message.get("role")), _texts(message)
     call, content = string(message.get("toolCallId")), as_blocks(message.get("content"))
-    fields: _Fields = {
+    fields: Fields = {
         "kind": ROLES.get(role, Kind.OTHER),
         "role": "custom" if role == "hookMessage" else role or None,
-        "texts": tuple(texts),
+        "texts": texts,
         "tools": _calls(content),
         "model": string(message.get("model")) or None,
         "thinking": _thinking(content),
@@ -84,54 +104,55 @@ def _message(message: _Fields) -> _Fields:
     }
     if role == "toolResult":
         fields["results"] = (ToolResult(call, string(message.get("toolName")), "".join(texts)),)
-        # The call that pi marked as an error: also one that names none.
         fields["failed"] = (call,) if message.get("isError") is True else ()
     elif role == "bashExecution":
         fields["ran"] = _ran(message)
     return fields
 
 
-def _other(line: _Fields, kind: str, entry_id: str) -> _Fields:
+def _other(line: Fields, kind: str, entry_id: str) -> Fields:
     """The fields of an entry that is no message."""
     word = string(line.get(_WORDS[kind])) if kind in _WORDS else ""
-    fields: _Fields = {"kind": TYPES.get(kind, Kind.OTHER), "role": None}
+    fields: Fields = {"kind": TYPES.get(kind, Kind.OTHER), "role": None}
     fields |= {"texts": (word,)} if word else {}
-    custom_type = string(line.get("customType")) or None
-    if kind == "custom_message":
-        content, display = as_blocks(line.get("content")), _flag(line.get("display"))
-        fields |= {"texts": tuple(texts_in(content)), "images": _images(content)}
-        fields |= {"custom_type": custom_type, "display": display}
-    elif kind == "custom":
-        fields |= {"custom_type": custom_type, "data": line.get("data")}
-    elif kind == "model_change":
-        fields |= {"provider": string(line.get("provider")) or None, "next_model": word or None}
-    elif kind == "thinking_level_change":
-        level = line.get("thinkingLevel")
-        fields["thinking_level"] = level if isinstance(level, str) else None
-    elif kind == "context_edit":
-        fields["edit"] = _edit(line, word)
+    match kind:
+        case "custom_message":
+            content = as_blocks(line.get("content"))
+            fields |= {"texts": tuple(texts_in(content)), "images": _images(content)}
+            fields |= {"display": _flag(line.get("display"))}
+        case "custom":
+            fields["data"] = line.get("data")
+        case "model_change":
+            fields |= {"provider": string(line.get("provider")) or None, "next_model": word or None}
+        case "thinking_level_change":
+            level = line.get("thinkingLevel")
+            fields["thinking_level"] = level if isinstance(level, str) else None
+        case "context_edit":
+            fields["edit"] = _edit(line, word)
+        case "compaction":
+            fields["compaction"] = _compaction(line, entry_id)
+            fields["prompt"] = _prompt(as_dict(line.get("systemMessage")))
+        case "branch_summary":
+            fields["from_id"] = string(line.get("fromId")) or None
+    if kind in ("custom", "custom_message"):
+        fields["custom_type"] = string(line.get("customType")) or None
     elif kind in ("compaction", "branch_summary"):
         fields |= {"from_hook": _flag(line.get("fromHook")), "stored": line.get("details")}
-    if kind == "branch_summary":
-        fields["from_id"] = string(line.get("fromId")) or None
-    elif kind == "compaction":
-        fields["compaction"] = _compaction(line, entry_id)
-        fields["prompt"] = _prompt(as_dict(line.get("systemMessage")))
     return fields
 
 
-def _texts(message: _Fields) -> list[str]:
+def _texts(message: Fields) -> tuple[str, ...]:
     """The texts of a message; of a command that the user ran, what pi would show of it."""
     if message.get("role") == "bashExecution":
-        return [f"$ {string(message.get('command'))}\n{string(message.get('output'))}"]
-    return texts_in(as_blocks(message.get("content")))
+        return (f"$ {string(message.get('command'))}\n{string(message.get('output'))}",)
+    return tuple(texts_in(as_blocks(message.get("content"))))
 
 
-def _thinking(content: list[_Fields]) -> tuple[str, ...]:
+def _thinking(content: list[Fields]) -> tuple[str, ...]:
     return tuple([string(one.get("thinking")) for one in content if one.get("type") == "thinking"])
 
 
-def _images(content: list[_Fields]) -> int:
+def _images(content: list[Fields]) -> int:
     return sum([one.get("type") == "image" for one in content])
 
 
@@ -139,76 +160,76 @@ def _flag(held: Any) -> bool | None:
     return held if isinstance(held, bool) else None
 
 
-def _calls(content: list[_Fields]) -> tuple[ToolCall, ...]:
+def _calls(content: list[Fields]) -> tuple[ToolCall, ...]:
     return tuple([_call(one) for one in content if one.get("type") == "toolCall"])
 
 
-def _call(block: _Fields) -> ToolCall:
+def _call(block: Fields) -> ToolCall:
     name, given = string(block.get("name")), as_dict(block.get("arguments"))
     path = string(given.get("path")) or string(given.get("file_path"))
     return ToolCall(
         name=name,
         detail=string(given.get("command")) or string(given.get("pattern")) or path,
         reads=(path,) if path and name == "read" else (),
-        writes=(path,) if path and name in _WRITES else (),
+        writes=(path,) if path and name in ("write", "edit") else (),
         arguments=block.get("arguments"),
     )
 
 
-def _tokens(usage: Any) -> Any:
+def _tokens(usage: Any) -> Tokens | None:
     if not isinstance(usage, dict):
         return None
     counts = [usage.get(key) for key in ("input", "output", "cacheRead", "cacheWrite")]
     cost = as_dict(usage.get("cost")).get("total")
-    return lines.tokens_of(counts, total=usage.get("totalTokens"), cost=cost)
+    return tokens_of(counts, total=usage.get("totalTokens"), cost=cost)
 
 
-def _ran(message: _Fields) -> Command:
+def _ran(message: Fields) -> Command:
     """How a command ended that the user ran; of some (`!!`) the model is told nothing."""
-    code, file = message.get("exitCode"), message.get("fullOutputPath")
+    code = message.get("exitCode")
     return Command(
         command=string(message.get("command")),
         output=string(message.get("output")),
         exit_code=code if type(code) is int else None,
         cancelled=message.get("cancelled") is True,
         truncated=message.get("truncated") is True,
-        output_file=file if isinstance(file, str) else None,
+        output_file=string(message.get("fullOutputPath")) or None,
         hidden=message.get("excludeFromContext") is True,
     )
 
 
-def _prompt(message: _Fields) -> _Fields | None:
+def _prompt(message: Fields) -> Fields | None:
     """What a system message says of the prompt beside its texts, as it was stored."""
     return {
-        k: message[k] for k, kind in _PROMPT.items() if isinstance(message.get(k), kind)
+        key: message[key] for key, kind in _PROMPT.items() if isinstance(message.get(key), kind)
     } or None
 
 
-def _edit(line: _Fields, target: str) -> Edit | None:
+def _edit(line: Fields, target: str) -> Edit | None:
     """All that an edited entry says from then on; None where the edit says nothing."""
-    if "replacement" not in line:
-        return None
-    replacement = line["replacement"]
+    replacement = line.get("replacement", "")
     if replacement is None:
         return Edit(target, removed=True)
     if not isinstance(replacement, dict):
         return None
     found = as_blocks(replacement.get("content"))
-    texts, thinking = tuple(texts_in(found)), _thinking(found)
-    return Edit(target, False, texts, thinking, _calls(found), _images(found))  # noqa: FBT003
+    return Edit(
+        target,
+        texts=tuple(texts_in(found)),
+        thinking=_thinking(found),
+        calls=_calls(found),
+        images=_images(found),
+    )
 
 
-def _compaction(line: _Fields, entry_id: str) -> Compaction:
+def _compaction(line: Fields, entry_id: str) -> Compaction:
     kept, index = line.get("firstKeptEntryId"), line.get("firstKeptEntryIndex")
     if entry_id and line.get("id") != entry_id:  # version 1: the id was made, and says the row
-        at = lines.number(index, _ROWS_MAX) if type(index) is int else 0  # the header is 0
+        at = number(index, _ROWS_MAX) if type(index) is int else 0  # the header is 0
         kept = made_id(at - 1) if at else None
-    tail, system, before = (
-        line.get("retainedTail"),
-        line.get("systemMessage"),
-        line.get("tokensBefore"),
-    )
-    messages = [one for one in tail if isinstance(one, dict)] if isinstance(tail, list) else []
+    tail, system = line.get("retainedTail"), line.get("systemMessage")
+    before = line.get("tokensBefore")
+    messages = [one for one in as_list(tail) if isinstance(one, dict)]
     retained = tuple([Retained(string(one.get("role")), "".join(_texts(one))) for one in messages])
     return Compaction(
         kept=kept if isinstance(kept, str) else None,

@@ -1,32 +1,32 @@
-"""One codex line in full: what a transcript, a search or the facts of a session need of it.
+"""One codex line in full.
 
 A line alone does not tell whether its session is a sub-agent's, nor which of two copies counts:
-what a row is, its state knows better.
+what a row is, its state knows better. A compaction that brings the history it leaves is all of
+that history: the summary is in it, as a message of the user. Where an old one brings none, codex
+itself puts one together: the newest of what humans said, and then the summary.
 
-What a human said comes without what was put around it, and `sent` is what the model got. A
-compaction that brings the history it leaves is all of that history, in codex's own roles: the
-summary is in it, as a message of the user. Where an old one brings none, codex itself puts one
-together: the newest of what humans said, and then the summary, as a message of the user, too.
-Of the model's thoughts there is at most a summary; the rest of them is encrypted.
-
-**Files.** A patch that was applied is recorded with absolute paths, in all newer releases. Newest
-files (those whose lines have an `ordinal`) record every one, so there a call's own patch adds
-nothing; in others its headers count, and its output takes them back where it failed. What a shell
-command read or wrote is not guessed; codex's notes on commands that only show a file are taken.
+Files: a patch that was applied is recorded with absolute paths, in all newer releases. Newest files
+(those whose lines have an `ordinal`) record every one, so there a call's own patch adds nothing;
+in others its headers count, and its output takes them back where it failed. What a shell command
+read or wrote is not guessed; codex's notes on commands that only show a file are taken.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 from urllib.parse import unquote
 
-from msgspec import Raw
-
-from indexerd.agents.codex.human import said_by_event, said_in, summary_of, task_in
-from indexerd.agents.codex.lines import Fields, images_in, name_of, texts_of
-from indexerd.agents.json_lines import as_blocks, as_dict, as_list, parse, parse_object, string
+from indexerd.agents.codex.human import (
+    images_in,
+    said_by_event,
+    said_in,
+    summary_of,
+    task_in,
+    texts_of,
+)
+from indexerd.agents.codex.session_meta import name_of
+from indexerd.agents.json_lines import Fields, as_blocks, as_dict, as_list, parse_object, string
 from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words
@@ -36,27 +36,20 @@ _FILES_MAX = 500  # of one call
 _NAME_MAX = 200
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
-_HEADER = re.compile(
+_PATCHED = re.compile(
     r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$", re.MULTILINE
 )
-_MOVED = re.compile(r"""\s*cd ["']?([^"'\s&;|$]{1,4096})["']? *&& *apply_?patch""")
 _ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id", "input")
-_SHELL_FLAGS = frozenset({"-c", "-lc", "-Command", "/c"})
-
-# The openings of outputs, as JSON has them; what follows is another program's, and says nothing.
+# The openings of outputs; what follows is another program's, and says nothing.
 _EXIT = re.compile(
-    rb'(?:Chunk ID: [^\\"]{0,64}\\n)?(?:Wall time: [^\\"]{0,64}\\n)?'
-    rb"(?:Process exited with code|Exit code:) (-?\d{1,10})"
+    r"(?:Chunk ID: .{0,64}\n)?(?:Wall time: .{0,64}\n)?"
+    r"(?:Process exited with code|Exit code:) (-?\d{1,10})"
 )
 _NOTHING = re.compile(
-    rb'(?:Wall time: [^\\"]{0,64}\\n)?(?:aborted(?: by user)?\b|apply_patch verification failed'
-    rb"|patch rejected|[\w ]{0,40}rejected by user|failed to parse function arguments"
-    rb"|unsupported call|execution error|failed in sandbox)"
+    r"(?:Wall time: .{0,64}\n)?(?:aborted(?: by user)?\b|apply_patch verification failed"
+    r"|patch rejected|[\w ]{0,40}rejected by user|failed to parse function arguments"
+    r"|unsupported call|execution error|failed in sandbox)"
 )
-_TEXT = re.compile(rb'\[?\s*(?:\{[^{}"]{0,8}(?:"type"\s*:\s*"\w{1,40}"\s*,\s*)?"text"\s*:\s*)?"')
-_CODE = re.compile(rb'\\?"exit_code\\?"\s*:\s*(-?\d{1,10})')
-_REFUSED = re.compile(rb'\\?"success\\?"\s*:\s*false')
-_ENDS = 400  # bytes of an output's beginning and end that are looked at
 
 
 def read(data: bytes, entry_id: str) -> Entry:
@@ -75,9 +68,6 @@ def read(data: bytes, entry_id: str) -> Entry:
     return Entry(id=own, timestamp=string(line.get("timestamp")), **fields)
 
 
-# -- items ---------------------------------------------------------------------------------------
-
-
 def _item(item: Fields, *, recorded: bool = False) -> Fields:
     """An item; `recorded`: in a file that notes what its patches changed."""
     kind = string(item.get("type"))
@@ -87,7 +77,7 @@ def _item(item: Fields, *, recorded: bool = False) -> Fields:
         return {"kind": Kind.CALL, "tools": (_call(item, recorded=recorded),)}
     if kind.endswith(("_output", "_result")):
         return _output(item)
-    if kind == "reasoning":
+    if kind == "reasoning":  # at most a summary: the rest of a model's thoughts is encrypted
         thoughts = filter(None, texts_of(as_blocks(item.get("summary"))))
         return {"role": "assistant", "thinking": tuple(thoughts)}
     return _inter_agent(item) if kind == "agent_message" else {}
@@ -107,9 +97,7 @@ def _message(item: Fields) -> Fields:
 
 def _said(words: str, sent: tuple[str, ...]) -> Fields:
     """A human's words, and the texts that the model got where they are others."""
-    if not words or (words,) == sent:
-        return {"texts": sent}
-    return {"texts": (words,), "sent": sent}
+    return {"texts": (words,), "sent": sent} if words and (words,) != sent else {"texts": sent}
 
 
 def _output(item: Fields) -> Fields:
@@ -119,31 +107,23 @@ def _output(item: Fields) -> Fields:
     texts = tuple(texts_of(found))
     return {
         "kind": Kind.TOOL,
-        "failed": (call,) if call and failed(json.dumps(output).encode()) else (),
+        "failed": (call,) if call and failed(output) else (),
         "texts": texts,
         "images": images_in(found),
         "results": (ToolResult(call, name_of(item.get("name")), "".join(texts)),),
     }
 
 
-def failed(output: bytes | Raw) -> bool:
-    """Whether a tool's output, as JSON, says that the call came to nothing."""
-    data = memoryview(output)
-    head = bytes(data[:_ENDS])
-    ends = head + bytes(data[-_ENDS:])
-    if head.startswith(b'"{') and b"metadata" not in ends:
-        return False  # another program's JSON
-    if head.startswith((b"{", b'"{')):  # {"output": …, "metadata": {"exit_code": 1}}
-        code = _CODE.search(ends)
-        return int(code[1]) != 0 if code else _REFUSED.search(ends) is not None
-    opening = _TEXT.match(head)
-    if opening is None:
-        return False
-    code = _EXIT.match(head, opening.end())
-    return int(code[1]) != 0 if code else _NOTHING.match(head, opening.end()) is not None
-
-
-# -- other lines ---------------------------------------------------------------------------------
+def failed(output: Any) -> bool:
+    """Whether a tool's output says that the call came to nothing."""
+    held = as_dict(output) or _given(output)
+    about = as_dict(held.get("metadata"))  # {"output": …, "metadata": {"exit_code": 1}}
+    if isinstance(output, dict) or about:
+        code = about.get("exit_code", held.get("exit_code"))
+        return code != 0 if type(code) is int else held.get("success") is False
+    text = next(iter(texts_of(as_blocks(output))), "")
+    code = _EXIT.match(text)
+    return int(code[1]) != 0 if code else _NOTHING.match(text) is not None
 
 
 def _turn_context(payload: Fields) -> Fields:
@@ -183,17 +163,16 @@ def _event(event: Fields) -> Fields:
     if kind == "item_completed":
         event = as_dict(event.get("item"))
         kind = string(event.get("type")).lower()
-    if kind in ("user_message", "usermessage"):
-        return _user(event)
-    if kind in ("filechange", "patch_apply_end"):
-        paths = changed(event)
-        if paths is not None:
-            return {"kind": Kind.CALL, "tools": (ToolCall("", writes=paths),)}
-        undone = name_of(event.get("call_id")) or name_of(event.get("id"))
-        return {"kind": Kind.CALL, "failed": (undone,) if undone else ()}
-    if kind in ("commandexecution", "exec_command_end"):
-        return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(event)),)}
-    return {"kind": Kind.SETTING} if kind in ("task_started", "turn_started") else {}
+    match kind:
+        case "user_message" | "usermessage":
+            return _user(event)
+        case "filechange" | "patch_apply_end":
+            return {"kind": Kind.CALL, "tools": (ToolCall("", writes=changed(event) or ()),)}
+        case "commandexecution" | "exec_command_end":
+            return {"kind": Kind.CALL, "tools": (ToolCall("", reads=shown(event)),)}
+        case "task_started" | "turn_started":
+            return {"kind": Kind.SETTING}
+    return {}
 
 
 def _user(event: Fields) -> Fields:
@@ -221,9 +200,6 @@ _LINES = {
 }
 
 
-# -- what tools did ------------------------------------------------------------------------------
-
-
 def _call(item: Fields, *, recorded: bool) -> ToolCall:
     """A call; `recorded`: what it changes is noted on a line of its own."""
     kind, own = string(item.get("type")), string(item.get("call_id")) or string(item.get("id"))
@@ -231,14 +207,12 @@ def _call(item: Fields, *, recorded: bool) -> ToolCall:
     # Arguments are stored as a text (of JSON, mostly), or an object.
     fields = (item.get(key) for key in ("arguments", "input", "action"))
     stored = next((held for held in fields if isinstance(held, str | dict)), None)
-    given = _given(stored)
+    given = as_dict(stored) or _given(stored)
     script = _script(given)
     patch = _patch(name, given, script)
     place = _first(given, "workdir", "working_directory")
-    if patch and (moved := _MOVED.match(script)):
-        place = _joined(place, moved[1])
     picture = string(given.get("path")) if name == "view_image" else ""
-    paths = dict.fromkeys(path.strip() for path in _HEADER.findall(patch))
+    paths = dict.fromkeys(path.strip() for path in _PATCHED.findall(patch))
     writes = tuple(_joined(place, path) for path in list(paths)[:_FILES_MAX])
     detail = ", ".join(writes) if patch and not script else script or _first(given, *_ABOUT)
     return ToolCall(
@@ -270,15 +244,14 @@ def shown(item: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(paths))[:_FILES_MAX]
 
 
-def _given(held: str | Fields | None) -> Fields:
-    """A call's arguments, however they are written; a text that is no JSON becomes `input`."""
-    if isinstance(held, str):
-        try:
-            inner = parse(held.encode("utf-8", "replace")) if held[:1] in "{[" else None
-        except ValueError:
-            inner = None
-        held = inner if isinstance(inner, dict) else {"input": held}
-    return held or {}
+def _given(held: Any) -> Fields:
+    """The object that a text holds; a text that is no JSON becomes `input`."""
+    if not isinstance(held, str):
+        return {}
+    try:
+        return parse_object(held.encode("utf-8", "replace"))
+    except ValueError:
+        return {"input": held}
 
 
 def _script(given: Fields) -> str:
@@ -287,23 +260,20 @@ def _script(given: Fields) -> str:
     if not isinstance(command, list):
         return string(command)
     words = [string(word) for word in command]
-    if len(words) > 2 and words[1] in _SHELL_FLAGS:  # noqa: PLR2004 - shell, flag, script
-        return words[2]
-    return " ".join(words)
+    return words[2] if words[1:2] in (["-c"], ["-lc"]) and words[2:] else " ".join(words)
 
 
 def _patch(name: str, given: Fields, script: str) -> str:
     """The patch that a call applies: as its input, or within a shell's command."""
     if name == "apply_patch":
         return _first(given, "input", "patch", "patchText") or script
-    head = script[:_ENDS].lstrip()
-    applies = "*** Begin Patch" in script and ("apply_patch" in head or "applypatch" in head)
+    applies = "*** Begin Patch" in script and "apply_patch" in script[:400]
     return script if applies else ""
 
 
 def _first(given: Fields, *keys: str) -> str:
     """The first of these arguments that is a text."""
-    return next((one for key in keys if (one := string(given.get(key)))), "")
+    return next(filter(None, (string(given.get(key)) for key in keys)), "")
 
 
 def _joined(place: str, path: str) -> str:

@@ -1,0 +1,168 @@
+"""One Claude Code line in full.
+
+A summary's row begins with the line before it, its `compact_boundary`: only that one says which
+earlier messages were kept. What surprised us of hooks, which speak to the model in lines of type
+`attachment`: the text stands in the file behind the prompt, and is sent before it, in the same
+message; what a hook printed is sent for the beginning of a session and for a prompt only. It is
+nobody's words: it is in `sent` alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+from indexerd.agents.base import PROMPTED
+from indexerd.agents.claude.human import INTERRUPTED, Said, content_of, prompt_words, said, words
+from indexerd.agents.json_lines import (
+    Fields,
+    as_blocks,
+    as_dict,
+    as_list,
+    number,
+    parse_object,
+    string,
+    tokens_of,
+)
+from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
+
+HOOKS = ("hook_additional_context", "hook_success", "hook_blocking_error")
+_DETAIL_MAX = 4096  # characters of what a call was for
+_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
+_DETAILS = (  # what a call was for, in the first of these that is there
+    *("command", "pattern", "file_path", "notebook_path", "path", "url", "query", "description"),
+    *("prompt", "skill", "subject"),
+)
+_COUNTS = (
+    *("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+)
+_SHELL = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
+_PRINTS = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")
+
+
+def read(data: bytes, entry_id: str) -> Entry:
+    """Parse one entry in full; ValueError where it holds no JSON object."""
+    before, _, last = data.strip().rpartition(b"\n")
+    line = parse_object(last)
+    kind, message = string(line.get("type")), as_dict(line.get("message"))
+    what, content = said(line, child=line.get("isSidechain") is True), content_of(line)
+    answers, asks = kind == "assistant", kind == "user"
+    results = [one for one in content if asks and one.get("type") == "tool_result"]
+    denied = bool(line.get("toolDenialKind"))
+    bad = [one for one in results if denied or one.get("is_error") is True]
+    talks = isinstance(line.get("message"), dict) and (answers or asks)
+    role = string(message.get("role")) or kind if talks else None
+    sent = _of_hook(as_dict(line.get("attachment"))) if kind == "attachment" else ""
+    thinking = [string(one.get("thinking")) for one in content] if answers else []
+    return Entry(
+        id=entry_id or string(line.get("uuid")),
+        kind=what.kind,
+        type=kind,
+        role="user" if what.queued else role,
+        timestamp=string(line.get("timestamp")),
+        texts=tuple(_texts(line, what, content)),
+        tools=_tools(line, content),
+        failed=tuple(filter(None, (string(one.get("tool_use_id")) for one in bad))),
+        model=string(message.get("model")) or None,
+        tokens=_tokens(line, message) if answers else None,
+        thinking=tuple(filter(None, thinking)),
+        images=_images(line, what, content) if not answers else 0,
+        results=tuple([_result(one) for one in results]),
+        sent=(f"<system-reminder>\n{sent}\n</system-reminder>",) if sent else None,
+        sent_as="user" if sent or what.code == PROMPTED else None,
+        ahead=bool(sent),
+        compaction=_compaction(before) if what.kind is Kind.COMPACTION else None,
+    )
+
+
+def _texts(line: Fields, what: Said, content: list[Fields]) -> list[str]:
+    if line.get("type") == "attachment":
+        of = prompt_words if what.kind is Kind.USER else words
+        prompt = as_dict(line.get("attachment")).get("prompt")
+        return of(as_blocks(prompt)) if what.queued else []
+    if "message" not in line:
+        found = as_blocks(line.get("content")) if line.get("type") == "system" else []
+        return list(filter(None, (string(block.get("text")) for block in found)))
+    if what.kind is Kind.USER:
+        return prompt_words(content)
+    texts = [string(block.get("text")) for block in content if block.get("type") == "text"]
+    if what.kind is Kind.TOOL:
+        texts += [text for block in content for text in _result_texts(block)]
+    elif what.kind is Kind.COMPACTION:
+        texts = ["\n".join(texts)]
+    elif what.kind is Kind.BASH:
+        texts = [found for text in texts for found in _SHELL.findall(text)] or texts
+    return [] if what.code == INTERRUPTED else texts
+
+
+def _result(block: Fields) -> ToolResult:
+    return ToolResult(string(block.get("tool_use_id")), text="".join(_result_texts(block)))
+
+
+def _result_texts(block: Fields) -> list[str]:
+    found = as_blocks(block.get("content")) if block.get("type") == "tool_result" else []
+    return [string(one.get("text")) for one in found]
+
+
+def _images(line: Fields, what: Said, content: list[Fields]) -> int:
+    if what.queued:
+        content = as_blocks(as_dict(line.get("attachment")).get("prompt"))
+    inner = [as_blocks(one.get("content")) for one in content if one.get("type") == "tool_result"]
+    return sum([one.get("type") == "image" for several in (content, *inner) for one in several])
+
+
+def _tools(line: Fields, content: list[Fields]) -> tuple[ToolCall, ...]:
+    if line.get("type") == "assistant":
+        return tuple([_call(block) for block in content if block.get("type") in _CALLS])
+    held = as_dict(line.get("attachment"))
+    named = string(held.get("filename")) if held.get("type") == "file" else ""
+    return (ToolCall(name="", reads=(named,)),) if named else ()
+
+
+def _call(block: Fields) -> ToolCall:
+    given, name = as_dict(block.get("input")), string(block.get("name"))
+    path = string(given.get("file_path")) or string(given.get("notebook_path"))
+    return ToolCall(
+        name=name,
+        detail=next(filter(None, (string(given.get(key)) for key in _DETAILS)), "")[:_DETAIL_MAX],
+        id=string(block.get("id")),
+        reads=(path,) if path and name in ("Read", "NotebookRead") else (),
+        writes=(path,) if path and name in ("Write", "Edit", "MultiEdit", "NotebookEdit") else (),
+        arguments=block.get("input"),
+    )
+
+
+def _tokens(line: Fields, message: Fields) -> Tokens | None:
+    usage, cost = as_dict(message.get("usage")), line.get("costUSD")
+    if not usage and cost is None:
+        return None
+    return tokens_of(map(usage.get, _COUNTS), cost=cost, answer=string(message.get("id")))
+
+
+def _compaction(before: bytes) -> Compaction:
+    """What the line of its boundary says of a compaction: the first of the messages it kept."""
+    try:
+        held = as_dict(parse_object(before).get("compactMetadata"))
+    except ValueError:
+        held = {}
+    ids = as_list(as_dict(held.get("preservedMessages")).get("uuids"))
+    kept = as_dict(held.get("preservedSegment")).get("headUuid") or next(iter(ids), None)
+    return Compaction(string(kept) or None, tokens_before=number(held.get("preTokens")) or None)
+
+
+def _of_hook(held: Fields) -> str:
+    """What the model gets of a hook's attachment, in the words that Claude Code puts around it."""
+    name, content = string(held.get("hookName")), held.get("content")
+    match held.get("type"):
+        case "hook_additional_context":
+            several = content if isinstance(content, list) else [content]
+            if text := "\n".join(one for one in several if isinstance(one, str)):
+                return f"{name} hook additional context: {text}"
+        case "hook_success":
+            if string(content) and held.get("hookEvent") in _PRINTS:
+                return f"{name} hook success: {content}"
+        case "hook_blocking_error":
+            wrong = as_dict(held.get("blockingError"))
+            if why := string(wrong.get("blockingError")):
+                command = string(wrong.get("command"))
+                return f'{name} hook blocking error from command: "{command}": {why}'
+    return ""

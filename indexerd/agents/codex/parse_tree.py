@@ -1,0 +1,314 @@
+"""The lines of a Codex file as a tree.
+
+A codex file is a linear history, so a row hangs from the leaf. Of what is stored twice, one is
+passed over, and so is what tells nothing of the conversation. `turns.py` has roll-backs.
+
+What surprised us. Codex stores what a human said as an item that the model sees, and as an event.
+In a file without such events the items count, less those that only give context; in a file that
+has them an item counts if an event confirms it, whichever comes first, and an event without an
+item counts itself. What is asked in a sub-agent's thread was asked by a program.
+
+Older forks, and sub-agents that were given their parent's context, open with a copy of another
+thread's lines: what these did and cost is the parent's. Ids of threads and turns tell when they
+were made: a turn that is older than the thread was copied. Where ids do not tell, times do: a copy
+is written at once, and each of its lines bears that time, or an older one. That counts only where
+a file names what it was forked from, or its second line is another thread's header.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, ContextUse, Tree
+from indexerd.agents.codex import human, session_meta
+from indexerd.agents.codex.human import likeness, preview
+from indexerd.agents.codex.parse_entry import changed, failed, shown
+from indexerd.agents.codex.session_meta import name_of
+from indexerd.agents.codex.turns import BY_TIME, Memory, TurnTracker
+from indexerd.agents.json_lines import (
+    Fields,
+    as_blocks,
+    as_dict,
+    number,
+    safe_line,
+    scan_lines,
+    string,
+)
+from indexerd.events import Header, Kind, Turn, code
+from indexerd.times import iso_ms
+
+_AT_ONCE_MS = 1000  # between the first line of a copy and its last
+_UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
+_TOOL_FAILED = code(Kind.TOOL, turn=Turn.FAILED)
+_PROGRAM = code(Kind.CUSTOM, message=True)
+
+
+def scan(tree: Tree, data: bytes, base: int) -> None:
+    """Take in whole lines that stand at file offset `base`."""
+    scanner = _Scanner(tree)
+    for line, offset, length in scan_lines(tree, data, base):
+        scanner.take(line, (offset, length))
+    tree.memory = scanner.memory
+
+
+class _Scanner(TurnTracker):
+    def take(self, line: Fields, place: tuple[int, int]) -> None:
+        """Take in one line; what makes no row of it counts as an object all the same."""
+        tree, kind = self.tree, string(line.get("type"))
+        self.line, self.place, self.at = line, place, iso_ms(string(line.get("timestamp")))
+        named = kind == "session_meta" or ("type" not in line and tree.header is None)
+        meta = session_meta.meta_of(line) if named else None
+        if meta:
+            self._meta(meta)
+        else:
+            memory, rows = self.memory, len(tree.ids)
+            if memory.copies == BY_TIME and not 0 < self.at <= memory.first_ms + _AT_ONCE_MS:
+                memory.copies = 0
+            if tree.header is not None or self._known():
+                payload = line.get("payload")
+                if isinstance(payload, dict):
+                    self._payload(kind, payload)
+                else:  # the oldest files have the item itself on the line
+                    self._item(line)
+            tree.seen += len(tree.ids) == rows
+        if self.memory.copies:  # all that was read so far was copied
+            self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
+            self._borrowed()
+
+    def _payload(self, kind: str, item: Fields) -> None:
+        match kind:
+            case "response_item" | "request_item":
+                self._item(item)
+            case "event_msg":
+                self._event(item)
+            case "turn_context":  # what holds in a turn: its model, its directory
+                self.under_way(name_of(item.get("turn_id")))
+                self._in_directory(string(item.get("cwd")))
+                self.add(Kind.SETTING)
+            case "compacted":
+                self.add(Kind.COMPACTION)
+            case "inter_agent_communication":
+                self.add(Kind.CUSTOM)
+
+    def _meta(self, meta: Fields) -> None:
+        """Take in a header: the first is the file's own, others may bring news of it."""
+        tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
+        branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
+        if header is None:
+            self._identify(session_meta.header_of(meta, self.line, tree.file), branch)
+            if string(meta.get("forked_from_id")) and not as_dict(meta.get("history_base")):
+                self.memory.copies = BY_TIME
+        elif own == header.session_id:
+            tree.header = replace(header, cwd=string(meta.get("cwd")) or header.cwd)
+            tree.git_branch = branch or tree.git_branch
+        else:
+            if len(tree) == self.memory.start:
+                self.memory.copies = BY_TIME
+                # Before forks named their origin, only the copy of its header told of it.
+                tree.header = replace(header, parent_id=header.parent_id or own or None)
+            return
+        tree.provider = name_of(meta.get("model_provider")) or tree.provider
+
+    def _known(self) -> bool:
+        """Whether this is a session; the file's name says so where no header does."""
+        thread = session_meta.id_in(self.tree.file)
+        self._identify(
+            session_meta.header_of({"id": thread}, self.line, "") if thread else None, ""
+        )
+        return self.tree.header is not None
+
+    def _identify(self, header: Header | None, branch: str) -> None:
+        tree, old = self.tree, self.memory
+        tree.foreign = header is None
+        if header is None:
+            return
+        tree.header, tree.git_branch, start = header, branch, len(tree)
+        new = Memory(start=start, began=start, thread=header.session_id, first_ms=self.at)
+        new.total = new.before = old.total
+        if old.thread == new.thread:  # a revert
+            new.before, new.past = old.before, old.past
+        else:
+            tree.name = None  # of the session whose history this one goes on from
+            self._borrowed()
+        self.memory = new
+
+    def _borrowed(self) -> None:
+        tree = self.tree
+        tree.copied, tree.tokens = len(tree), None
+        if tree.header is not None and tree.header.subagent:
+            tree.first_user = ""  # it goes by what it was asked itself
+
+    def _in_directory(self, cwd: str) -> None:
+        """A line tells the working directory; it counts where the header does not."""
+        header = self.tree.header
+        if header is not None and not header.cwd and cwd:
+            self.tree.header = replace(header, cwd=cwd)
+
+    def _item(self, item: Fields) -> None:
+        """Take in what the model gets, or gave."""
+        kind, role, own, memory = (
+            string(item.get("type")),
+            item.get("role"),
+            item.get("id"),
+            self.memory,
+        )
+        if kind == "message" or (not kind and isinstance(role, str)):
+            if role == "user":
+                self._user_item(item)
+            elif role == "assistant":
+                self._answer(item)
+            else:
+                self.add(Kind.SYSTEM, own)
+        elif kind.endswith("_call"):
+            self._answered()
+            memory.pending += kind not in _UNANSWERED
+            if not memory.tasks and memory.said >= 0:
+                self.ends_with(memory.said, Turn.OPEN)
+            self.add(Kind.CALL, own)
+        elif kind.endswith(("_output", "_result")):
+            memory.pending = max(0, memory.pending - 1)
+            late = memory.tasks and not memory.open  # then it opens no turn again
+            came = _TOOL_FAILED if failed(item.get("output")) else Kind.TOOL
+            self.add(Kind.CALL if late else came, own)
+        elif kind == "agent_message":
+            self._agents_item(item)
+        elif kind == "reasoning" and item.get("summary"):
+            self.add(Kind.OTHER, own)  # what the model let be seen of its thoughts
+
+    def _answer(self, item: Fields) -> None:
+        memory = self.memory
+        if as_dict(self.line.get("metadata")).get("compaction_output") is True:
+            self.add(Kind.OTHER, item.get("id"))  # the summary, which the compaction tells as well
+            return
+        events_tell = memory.tasks and memory.open
+        ends = not events_tell and not memory.pending and item.get("phase") != "commentary"
+        self._answered()
+        memory.said = self.add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
+        memory.told = memory.told and memory.tasks
+        self.tree.activity_ms = max(self.tree.activity_ms, self.at)
+
+    def _user_item(self, item: Fields) -> None:
+        """Take in a message under the user's role, unless it is known from its event."""
+        memory, said = self.memory, human.said_in(as_blocks(item.get("content")))
+        if not said.text or (said.notices and memory.first):
+            self.add(Kind.OTHER, item.get("id"))
+            self._in_directory(said.cwd)
+            return
+        like = likeness(said.text)
+        if memory.event == like:
+            memory.event = None
+            return
+        row = self.add(Kind.OTHER if memory.events else self._asks(), item.get("id"))
+        memory.asked = (row, like)
+        if not memory.events:
+            self._asked(row, said.text)
+        elif not memory.told:
+            memory.doubted = (row, said.text)
+
+    def _agents_item(self, item: Fields) -> None:
+        """Take in a message of another agent; the task that it gives is what was asked here."""
+        task, name = human.task_in(human.texts_of(as_blocks(item.get("content"))))
+        if (task or name) and self._asks() == _PROGRAM:
+            self._asked(self.add(_PROGRAM, item.get("id")), task or name)
+        else:
+            self.add(Kind.CUSTOM, item.get("id"))
+
+    def _answered(self) -> None:
+        """The model answers: it was asked, even where no event of the turn tells of it."""
+        if self.memory.doubted is not None:
+            (row, text), self.memory.doubted = self.memory.doubted, None
+            self.tree.recode(row, self._asks())
+            self._asked(row, text)
+
+    def _user_event(self, event: Fields, own_id: Any, turn_id: Any) -> None:
+        """Take in an event of what a human said, unless its item is there already."""
+        text, memory = human.said_by_event(event), self.memory
+        if not text:
+            return
+        self.under_way(name_of(turn_id))
+        memory.told, memory.doubted = True, None
+        like = likeness(text)
+        if not memory.events:
+            self._doubt_items()
+        if memory.asked is not None and memory.asked[1] == like:
+            row, memory.asked = memory.asked[0], None
+            self.tree.recode(row, self._asks())
+        else:
+            memory.event = like
+            row = self.add(self._asks(), own_id)
+        self._asked(row, text)
+
+    def _asks(self) -> int:
+        header = self.tree.header
+        return _PROGRAM if header is not None and header.subagent else PROMPT
+
+    def _doubt_items(self) -> None:
+        """The first event of the file: its items were none of them confirmed by one."""
+        tree, memory, asks = self.tree, self.memory, self._asks()
+        memory.events, memory.first = True, False
+        for row in range(memory.start, len(tree)):
+            if tree.codes[row] == asks:
+                tree.recode(row, Kind.OTHER)
+        if asks not in tree.codes[: memory.start]:
+            tree.first_user = ""
+
+    def _asked(self, row: int, text: str) -> None:
+        """A row counts as what a human said."""
+        tree, memory = self.tree, self.memory
+        memory.pending, memory.said, memory.first = 0, -1, True
+        if not tree.first_user:
+            tree.first_user = preview(text)
+        if not memory.turn and tree.marks:
+            tree.marks[tree.ids[row]] = row  # what follows is of no turn, and not of the last one
+        tree.activity_ms = max(tree.activity_ms, self.at)
+
+    def _event(self, event: Fields) -> None:
+        turn = name_of(event.get("turn_id"))
+        match event.get("type"):
+            case "item_completed":
+                self._completed(event, as_dict(event.get("item")))
+            case "token_count":
+                info = as_dict(event.get("info"))
+                last = as_dict(info.get("last_token_usage"))
+                self._context(last.get("total_tokens"), info.get("model_context_window"))
+                if total := as_dict(info.get("total_token_usage")):
+                    self.counted(total, last)
+            case "user_message":
+                self._user_event(event, event.get("id"), None)
+            case "task_started" | "turn_started":
+                self.started(turn)
+                self._context(None, event.get("model_context_window"))
+            case "task_complete" | "turn_complete":
+                self.ended(turn, failed=event.get("error") is not None)
+            case "turn_aborted":
+                self.ended(turn, failed=True)
+            case "error":  # it ends the work; the turn's own end may still come
+                self.memory.failed = True
+                self.say_end(Turn.FAILED)
+            case "thread_rolled_back":
+                self.roll_back(number(event.get("num_turns")))
+            case "thread_name_updated":
+                if string(event.get("thread_id")) in ("", self.memory.thread):
+                    self.tree.name = safe_line(string(event.get("thread_name"))) or None
+            case "patch_apply_end":
+                self.add(Kind.CALL)
+            case "exec_command_end" if shown(event):
+                self.add(Kind.CALL, event.get("id"))
+
+    def _completed(self, event: Fields, item: Fields) -> None:
+        """Take in an item of the newest dialect; most of them double a response item."""
+        match string(item.get("type")).lower():
+            case "usermessage":
+                self._user_event(item, item.get("id"), event.get("turn_id"))
+            case "commandexecution" if shown(item):
+                self.add(Kind.CALL, item.get("id"))
+            case "filechange" if changed(item) is not None:
+                self.add(Kind.CALL, item.get("id"))
+
+    def _context(self, used: Any, window: Any) -> None:
+        """Note how full the model's context is, and how large; what is no number says nothing."""
+        held, new, size = self.tree.context, number(used), number(window)
+        if new or size:
+            at = len(self.tree) - 1 if new else held.at
+            self.tree.context = ContextUse(new or held.used, at, size or held.window)

@@ -1,0 +1,174 @@
+"""Codex's turns: how they begin, how they end, and how a roll-back takes them back.
+
+A turn is known by its id, and its rows are marked with it: whatever codex does to its files, the
+turn's id stays. How a turn ended is said by its last answer. Only where it ended without a word
+after its last question or tool, the line of its end gets a row, as an answer that is empty and
+counts as none. Where a file does not say where turns end, an answer ends one if no call waits for
+its output. A roll-back moves the leaf to before the newest turns.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from indexerd.agents.base import Tree
+from indexerd.agents.codex.session_meta import name_of
+from indexerd.agents.json_lines import Fields, number
+from indexerd.events import MESSAGE, Kind, Turn, code
+
+BY_TIME, BY_TURN = 1, 2  # how it is known that what is read now was copied
+_ORDINAL_MAX = 1 << 32
+_TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
+_TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
+_ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # a human, or another agent
+_LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # what a turn begins with
+Sums = tuple[int, int, int]  # tokens given, of these from a cache, made
+
+
+class Memory(msgspec.Struct):
+    """What is remembered of one file; a file that goes on another's history begins anew."""
+
+    start: int = 0  # the first row of this file
+    thread: str = ""  # the session whose file this is
+    first_ms: int = 0  # the time of this file's first line
+    copies: int = 0  # BY_TIME or BY_TURN while copied lines are read
+    # tokens: codex goes on counting where a fork's history ends, or starts again
+    total: Sums = (0, 0, 0)  # the newest sum
+    before: Sums = (0, 0, 0)  # what others spent of it
+    past: Sums = (0, 0, 0)  # spent before it started again
+    # turns
+    turn: str = ""  # id of the turn under way, where it has one
+    open: bool = False  # a turn is under way
+    ended: str = ""  # id of the newest turn that ended
+    began: int = 0  # the first row of the turn under way, or after the last one
+    failed: bool = False  # an error was reported in this turn
+    tasks: bool = False  # the file says where turns begin and end
+    pending: int = 0  # calls without an output
+    said: int = -1  # row of the turn's newest answer
+    # what a human said
+    events: bool = False  # the file says it in events, too
+    first: bool = False  # a human said something
+    told: bool = False  # an event told of a message in this turn
+    doubted: tuple[int, str] | None = None  # an item that none did: row, text
+    asked: tuple[int, int] | None = None  # the newest item: row, likeness
+    event: int | None = None  # likeness of an event whose item may still come
+
+
+class TurnTracker:
+    """A tree, and the line that it takes in."""
+
+    line: Fields
+    place: tuple[int, int]  # of the line: offset and length
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.memory = tree.memory if isinstance(tree.memory, Memory) else Memory()
+
+    def add(self, kind: int, own_id: object = None) -> int:
+        """Add a row for the line: its id is the item's own, or made of its number."""
+        tree, ordinal = self.tree, self.line.get("ordinal")
+        name = name_of(own_id)
+        if not name or name in tree.index:
+            known = type(ordinal) is int and 0 <= ordinal < _ORDINAL_MAX
+            name = f"L{ordinal if known else tree.seen}"
+            name = name if name not in tree.index else f"{name}.{len(tree)}"
+        tree.leaf = row = tree.add_below(tree.leaf, name, kind, *self.place)
+        if self.memory.turn:
+            tree.marks[self.memory.turn] = row
+        return row
+
+    def started(self, name: str) -> None:
+        """A line says that a turn begins."""
+        if not name or name != self.memory.turn:
+            self._begin(name)
+        self.memory.tasks = True
+        self.add(Kind.SETTING)
+
+    def under_way(self, name: str) -> None:
+        """A line names its turn: it is under way, unless it ended already."""
+        if name and name not in (self.memory.turn, self.memory.ended):
+            self._begin(name)
+
+    def _begin(self, name: str) -> None:
+        memory, header = self.memory, self.tree.header
+        born, made = _made_ms(memory.thread), _made_ms(name)
+        if header is not None and header.parent_id and born and made and made != born:
+            memory.copies = BY_TURN if made < born else 0
+        memory.turn, memory.open, memory.failed = name, True, False
+        memory.began, memory.said = len(self.tree), -1
+        memory.told, memory.doubted = False, None
+
+    def ended(self, name: str, *, failed: bool) -> None:
+        """A turn ends; with an error, if one was reported or it was broken off."""
+        memory, tree = self.memory, self.tree
+        if name and (name == memory.ended or (memory.turn and name != memory.turn)):
+            return
+        memory.turn = memory.turn or name
+        self.say_end(Turn.FAILED if failed or memory.failed else Turn.ENDED)
+        ended = memory.turn
+        if ended and tree.leaf >= memory.began:
+            tree.marks[ended] = tree.leaf
+        self._begin("")
+        memory.open, memory.ended, memory.pending = False, ended, 0
+
+    def say_end(self, turn: Turn) -> None:
+        """Let the last answer of the turn say how it ended, or else a row of the line's own."""
+        tree = self.tree
+        for row in tree.up(tree.leaf):
+            if row < self.memory.began:
+                return
+            if tree.kind(row) in _TALKS:
+                if tree.kind(row) is Kind.ASSISTANT:
+                    self.ends_with(row, turn)
+                else:
+                    self.add(code(Kind.ASSISTANT, turn=turn))
+                return
+
+    def ends_with(self, row: int, turn: Turn) -> None:
+        """Say how the turn stands after an answer."""
+        message = self.tree.codes[row] & MESSAGE
+        self.tree.recode(row, code(Kind.ASSISTANT, turn=turn) | message)
+
+    def roll_back(self, count: int) -> None:
+        """The newest turns are taken back: the leaf moves to before them, at most to the start."""
+        tree, memory = self.tree, self.memory
+        asked = [row for row in tree.up(tree.leaf) if tree.kind(row) in _ASKS] if count > 0 else []
+        if not asked:
+            return
+        ends = set(tree.marks.values())
+        above = tree.parent(asked[min(count, len(asked)) - 1])
+        while above >= 0 and tree.kind(above) in _LEADS and above not in ends:
+            above = tree.parent(above)
+        tree.leaf = above
+        self._begin("")
+        memory.open, memory.pending, memory.asked, memory.event = False, 0, None, None
+
+    def counted(self, total: Fields, last: Fields) -> None:
+        """Take in how many tokens codex counts by now, and how many for the last call."""
+        memory, sums = self.memory, _sums(total)
+        falls = any(new < old for new, old in zip(sums, memory.total, strict=True))
+        if falls or (last and sums == _sums(last) and sums != memory.total):
+            # A count that falls, or is all the last call's, began at nothing: `exec resume`.
+            memory.past, memory.before = self._spent(), (0, 0, 0)
+        memory.total = sums
+        given, cached, made = self._spent()
+        self.tree.tokens = max(0, given - cached), made, cached, 0
+
+    def _spent(self) -> Sums:
+        past, before, total = self.memory.past, self.memory.before, self.memory.total
+        given, cached, made = (past[at] + total[at] - before[at] for at in range(3))
+        return given, cached, made
+
+
+def _sums(counts: Fields) -> Sums:
+    names = ("input_tokens", "cached_input_tokens", "output_tokens")
+    given, cached, made = (number(counts.get(name)) for name in names)
+    return given, cached, made
+
+
+def _made_ms(name: str) -> int:
+    """When an id was made; 0 where it does not tell."""
+    found = _TIMED.match(name)
+    return int(found[1] + found[2], 16) if found else 0

@@ -1,0 +1,97 @@
+"""The lines that `sources` makes of an opencode session, as a tree.
+
+The first line says what the session is; each further one is a message in brief form, below the
+one before. A revert hides messages from one on until the next prompt deletes them: the leaf moves
+before it.
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+
+import msgspec
+
+from indexerd.agents.base import PATH_MAX, Tree
+from indexerd.agents.json_lines import Fields, as_dict, safe_line, scan_lines, string, time_ms
+from indexerd.agents.opencode import human
+from indexerd.events import Header, Kind
+from indexerd.times import iso_of_ms
+
+_DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
+_FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
+_SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
+
+
+class Memory(msgspec.Struct):
+    """What must be known of earlier lines."""
+
+    shell: str = ""  # id of the newest note that the user ran a command
+    unsettled: int = -1  # row from which on texts may still change
+    revert: str = ""  # id of the message from which on the history is hidden
+    within: bool = False  # the revert begins inside that message, which stays
+
+
+def scan(tree: Tree, data: bytes, base: int) -> None:
+    """Take in whole lines that stand at offset `base`."""
+    memory = tree.memory if isinstance(tree.memory, Memory) else Memory()
+    tree.memory = memory
+    for line, offset, length in scan_lines(tree, data, base):
+        if tree.header is None:
+            _header(tree, memory, line)
+        elif line.get("type") == "message":
+            _message(tree, memory, line, offset, length)
+    reverted = tree.index.get(memory.revert, len(tree))
+    tree.leaf = min(reverted - (not memory.within), len(tree) - 1)
+    tree.unsettled = len(tree) - memory.unsettled if memory.unsettled >= 0 else 0
+
+
+def _header(tree: Tree, memory: Memory, line: Fields) -> None:
+    """The first line: what the session is, or this is none."""
+    own, parent = string(line.get("id")), string(line.get("parentID"))
+    if tree.foreign or line.get("type") != "session" or not own:
+        tree.foreign = True
+        return
+    time, revert = as_dict(line.get("time")), as_dict(line.get("revert"))
+    tree.born_ms = time_ms(time.get("created"))
+    tree.archived = time_ms(time.get("archived")) > 0
+    tree.header = Header(
+        session_id=own[:PATH_MAX],
+        cwd=string(line.get("directory"))[:PATH_MAX],
+        created_at=iso_of_ms(tree.born_ms) if tree.born_ms else "",
+        version=2 if line.get("schema") == 2 else 1,  # noqa: PLR2004 - the schema's number
+        parent_id=(parent or string(line.get("forkID")))[:PATH_MAX] or None,
+        subagent=bool(parent),
+    )
+    title = string(line.get("title"))[:PATH_MAX]
+    if forked := _FORK.fullmatch(title):  # the title of its origin, with a number one higher
+        before = int(forked[2]) - 1
+        tree.fork_of = safe_line(forked[1] + (f" (fork #{before})" if before > 0 else ""))
+    if not _DEFAULT.fullmatch(title):
+        tree.name = safe_line(title) or None
+    memory.revert = string(revert.get("messageID"))
+    memory.within = bool(string(revert.get("partID")))
+
+
+def _message(tree: Tree, memory: Memory, line: Fields, offset: int, length: int) -> None:
+    own, child = string(line.get("id")), tree.header is not None and tree.header.subagent
+    shell = bool(memory.shell) and line.get("parentID") == memory.shell
+    what = human.said(line, child=child, shell=shell)
+    if what.kind is Kind.CUSTOM and line.get("role") == "user":
+        memory.shell = own
+    row = tree.add_below(len(tree) - 1, own, what.code, offset, length)
+    tree.leaf = row
+    time, at = as_dict(line.get("time")), time_ms(line.get("at"))
+    created = time_ms(time.get("created"))
+    if what.kind in (Kind.USER, Kind.ASSISTANT):
+        tree.activity_ms = max(tree.activity_ms, at, created, time_ms(time.get("completed")))
+    if what.kind is Kind.USER:
+        if not tree.first_user:
+            tree.first_user = safe_line(what.text)
+        # A fork copies its messages under new ids, but with their times.
+        first = f"{created or at}\n{what.text}".encode("utf-8", "replace")
+        tree.first = tree.first or blake2b(first, digest_size=8).hexdigest()
+    if not what.settled:
+        memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
+    elif what.kind in _SETTLES or line.get("role") == "idle":
+        memory.unsettled = -1
