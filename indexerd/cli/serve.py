@@ -60,7 +60,7 @@ def _need(extra: str, *packages: str) -> None:
         )
 
 
-def _daemon(app: App, *, once: bool, again: bool = False) -> Daemon:
+def _daemon(app: App, *, once: bool) -> Daemon:
     """A daemon that may begin, or one pass of it."""
     from indexerd import logs
     from indexerd.daemon.daemon import Daemon, Start
@@ -74,7 +74,7 @@ def _daemon(app: App, *, once: bool, again: bool = False) -> Daemon:
 
     set_logging(loaded.settings)
     view = _called(app, "web", "--beside-daemon", "--listen")
-    start = Start(places, loaded, os.environ, Path.home(), set_logging, view, again)
+    start = Start(places, loaded, os.environ, Path.home(), set_logging, view)
     try:
         return Daemon(start, watching=not once)
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 has systemd start us again
@@ -90,9 +90,9 @@ def run(*, once: bool) -> int:
         from indexerd.daemon.daemon import RESTART
 
         code = asyncio.run(daemon.serve())
-        if code == RESTART:  # a cache was damaged: another daemon begins without it
-            code = asyncio.run(_daemon(app, once=False, again=True).serve())
-        return code
+        if code == RESTART:  # a cache was damaged, or the state directory removed
+            code = asyncio.run(_daemon(app, once=False).serve())
+        return 1 if code == RESTART else code
     report = asyncio.run(daemon.once())
     if problems := app.loaded.problems:
         raise ConfigError(problems)

@@ -32,9 +32,7 @@ from indexerd.daemon.methods import Api, ReadMethods, Services
 from indexerd.daemon.once import Report, run_once
 from indexerd.daemon.pipeline import Pipeline, Reader
 from indexerd.daemon.process import (
-    EndDeadline,
     Footprint,
-    StateDirCheck,
     claim_directory,
     make_private,
     raise_file_limit,
@@ -61,7 +59,6 @@ from indexerd.sources.quarantine import Quarantine
 from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
-from indexerd.times import iso
 
 RESTART = -1  # of `serve`: to be begun anew in this process, once
 TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog
@@ -79,7 +76,6 @@ class Start:
     home: Path
     set_logging: Callable[[Settings], None]
     view: Sequence[str] = ()  # the command of the web view; its address is put behind it
-    again: bool = False  # a cache was damaged, and this process began anew for it
 
 
 class Daemon:
@@ -92,9 +88,7 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = time.time()
         self._lock = hold(places.lock)
-        self._state_dir = StateDirCheck(self._lock)
         self.bus = bus = EventBus(LOG, time.time)
-        self._ending = EndDeadline(lambda: self._stopped(reason="something hangs: not waited for"))
         self._drop_former(places.state_dir)
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
@@ -106,7 +100,7 @@ class Daemon:
         self.library = self._library()
         found = self.library.find_stores()
         metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
-        self._claims = [claim for meta in metas if (claim := claim_directory(Path(meta)))]
+        self._claims = [claim_directory(Path(meta)) for meta in metas]
         self.pipeline = self._pipeline(watching=watching)
         home, behind = self.library.home, self._unread
         self.answers = Answers(self._texts, time.time, home=home, behind=behind)
@@ -250,21 +244,9 @@ class Daemon:
         self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
         self._hint()
 
-    def _begins_anew(self) -> bool:
-        """Whether damage ends this daemon: once, and not where the whole directory is gone."""
-        return not self._start.again and self._lock.stands()
-
     def _problems(self) -> Iterator[dict[str, Any]]:
         """Problems of the process itself, for `status`."""
         yield from self.web.problems
-        yield from self._state_dir.problems
-        if self._start.again and self.library.damaged:
-            yield {
-                "code": "cache_damaged",
-                "cause": "a cache was rebuilt, and is damaged again",
-                "since": iso(self._started),
-                "cure": "restart the daemon; if it recurs, check the disk and report it",
-            }
 
     # -- life ----------------------------------------------------------------------------
 
@@ -291,7 +273,7 @@ class Daemon:
             self.bus.log(Event.DAEMON_STARTED, {"pid": os.getpid()})
             self._warn()
             await server.start()
-            notifier.ready("scanning")
+            notifier.ready()
             self.bus.log(Event.DAEMON_READY, {"path": str(socket)})
             return await self._run(server, notifier, stopping)
         finally:
@@ -302,7 +284,7 @@ class Daemon:
     async def _run(self, server: UnixServer, notifier: Notifier, stopping: asyncio.Event) -> int:
         """Run all parts until one of them ends; 1 where it should not have."""
         parts = (
-            self.pipeline.run(self._begins_anew),
+            self.pipeline.run(),
             self.pipeline.keep_time(),
             self.auto_digests.run(),
             self.web.run(),
@@ -312,10 +294,9 @@ class Daemon:
         tasks: list[asyncio.Task[Any]] = [asyncio.ensure_future(one) for one in parts]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         code = 0 if stopping.is_set() else 1
-        if code and self.library.damaged and self._begins_anew():
+        if code and (self.library.damaged or not self._lock.stands()):
             code = RESTART
         else:
-            self._ending.begin(code)
             notifier.stopping()
             self.bus.log(Event.DAEMON_STOPPING, {})
         for task in tasks:
@@ -324,7 +305,6 @@ class Daemon:
             damage = code == RESTART and isinstance(end, DamagedError)
             if isinstance(end, Exception) and not damage:
                 self.bus.defect(Event.DAEMON_STOPPING, "", end)
-                self._ending.begin(1)
                 code = 1
         return code
 
@@ -352,23 +332,32 @@ class Daemon:
         Returns when the daemon is to end.
         """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
-        pipeline, reason = self.pipeline, ""
+        pipeline, reason, blocked, state = self.pipeline, "", "", ""
         while not reason:
             await pipeline.reader(int)  # returns only if the reader thread gets on
             if not pipeline.stalled():
                 notifier.watchdog()
             if pipeline.scanned.is_set():
                 self._footprint.tend()
-            self.bus.status(self.status.state())
+            before, state = state, self.status.state()
+            if before not in ("", state):
+                self.bus.publish("status.changed", None, {"state": state, "previous": before})
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
-            try:
-                await server.check()
-                self.bus.socket("")
-            except IndexerdError as bad:  # something stands in our place: tried again later
-                self.bus.socket(str(bad))
-            reason = await asyncio.to_thread(self._state_dir.lost, time.time())
+            blocked = await self._check_socket(server, blocked)
+            if not self._lock.stands():
+                reason = "the state directory was removed: beginning again"
             await asyncio.sleep(0 if reason else pause)
         self.bus.log(Event.WATCH_DEGRADED, {"reason": reason})
+
+    async def _check_socket(self, server: UnixServer, blocked: str) -> str:
+        """Make the socket again if it is gone; what stands in its place, logged once."""
+        try:
+            await server.check()
+        except IndexerdError as bad:
+            if str(bad) != blocked:
+                self._rejected(str(bad))
+            return str(bad)
+        return ""
 
     # -- signals and configuration -----------------------------------------------------------
 
@@ -379,7 +368,6 @@ class Daemon:
             if stopping.is_set():  # asked twice: at once
                 os._exit(130)
             stopping.set()
-            self._ending.begin()
 
         loop.add_signal_handler(signal.SIGTERM, stop)
         loop.add_signal_handler(signal.SIGINT, stop)
@@ -414,8 +402,7 @@ class Daemon:
         self._log_problems(self._start.loaded)
         models = self.pipeline.models
         if not models.available():
-            missing = "; ".join(f"{key}: {why}" for key, why in models.missing.items())
-            reason = f"Missing configured model(s): {missing}"
+            reason = f"Missing configured model(s): {self.pipeline.missing_models}"
             self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
 
     def _stopped(self, **fields: str) -> None:

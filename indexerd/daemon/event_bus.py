@@ -1,8 +1,7 @@
-"""Events, for the log and for subscribers on the socket.
+"""Events, for the log and for subscribers on the socket; never text of a session.
 
 Also keeps each session's indexing status, as a client shows it in the slot that
-`status_key` names and clears after `notification_auto_clear_ms`. Never text of a
-transcript, never a prompt or a reply.
+`status_key` names and clears after `notification_auto_clear_ms`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _LEVELS = dict.fromkeys(
     DEBUG,
 )
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
-BAD_LINE_SECONDS = 60.0  # one word a file and minute
+BAD_LINE_SECONDS = 60.0  # between two log lines about bad lines of one file
 OUTAGE_SECONDS = 3600.0  # one warning a cause and hour, however many sessions wait for it
 _OUTAGES = frozenset(
     {"model_unavailable", "provider_unavailable", "budget_exhausted", "timeout", "write_failed"}
@@ -52,7 +51,7 @@ ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")
 
 
 class EventBus:
-    """Tells the log and the subscribers."""
+    """Writes events to the log and hands them to the subscribers."""
 
     def __init__(self, log: Any, clock: Callable[[], float]) -> None:
         self._log = log
@@ -61,8 +60,6 @@ class EventBus:
         self._bad_lines = Throttle(BAD_LINE_SECONDS)
         self._health: Health | None = None
         self._waiting = Throttle(OUTAGE_SECONDS)
-        self._state = ""
-        self._rejected = ""
 
     def subscribe(self, listener: Listener) -> Callable[[], object]:
         """Have a listener called with every event; returns what ends that."""
@@ -73,26 +70,25 @@ class EventBus:
         """To the log alone."""
         self._log.log(_LEVELS.get(event, INFO), event, **fields)
 
+    def defect(self, event: Event, session_id: str, bug: Exception, *, path: str = "") -> None:
+        """Something is wrong with this program."""
+        where = {"session": session_id} | ({"path": path} if path else {})
+        self._log.log(ERROR, event, **where, reason="defect", exc_info=bug)
+
     def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
         """To the subscribers alone."""
-        if not self._listeners:
-            return
-        said = {"event": event, "at": iso(self._clock()), **fields}
+        message = {"event": event, "at": iso(self._clock()), **fields}
         if session_id:
-            said["sessionId"] = session_id
+            message["sessionId"] = session_id
         for listener in list(self._listeners):
-            listener(said)
+            listener(message)
 
     def context(
         self, reason: str, session_id: str, context: dict[str, list[str]], name: str | None = None
     ) -> None:
-        """A session's sets: `changed`, opened with its history (`load`), given out at a `resume`.
-
-        All of them each time. This is what the older program calls `caco.context`,
-        with the reason for a part of the name.
-        """
-        told = {"reason": reason, "context": context} | ({"setName": name} if name else {})
-        self.publish(f"context.{reason}", session_id, told)
+        """All sets of a session: `changed`, opened with its history (`load`), or at a `resume`."""
+        fields = {"reason": reason, "context": context} | ({"setName": name} if name else {})
+        self.publish(f"context.{reason}", session_id, fields)
 
     # -- files ---------------------------------------------------------------------------
 
@@ -106,22 +102,22 @@ class EventBus:
             self.publish("session.removed", session_id, {"state": "deleted", **removed})
             return
         if change is not None and change.verdict is not Verdict.SAME:
-            word = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
-            word = Event.SESSION_RESET if change.verdict.restart else word
-            self.log(word, {"session": session_id, "path": info.path})
+            event = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
+            event = Event.SESSION_RESET if change.verdict.restart else event
+            self.log(event, {"session": session_id, "path": info.path})
             new = info.bad_lines - (was.bad_lines if was else 0)
             if new > 0 and self._bad_lines.admit(info.path, self._clock()):
                 fields = {"session": session_id, "path": info.path, "count": info.bad_lines}
                 self.log(Event.SESSION_BAD_LINE, fields)
-        for event, told in _session_events(change, info, was_known=was_known):
-            self.publish(event, session_id, {"sessionFile": info.file, **told})
+        if self._listeners:
+            for name, fields in _session_events(change, info, was_known=was_known):
+                self.publish(name, session_id, {"sessionFile": info.file, **fields})
 
     def watching(self, health: Health) -> None:
-        """How the watcher does, told where it is another than before."""
+        """Log what is different about the watcher since the last call."""
         old, self._health = self._health, health
         if old is None or (old.mode, old.watched) != (health.mode, health.watched):
-            fields: dict[str, Any] = {"mode": health.mode, "count": health.watched}
-            self.log(Event.WATCH_ARMED, fields)
+            self.log(Event.WATCH_ARMED, {"mode": health.mode, "count": health.watched})
         if health.overflows > (old.overflows if old else 0):
             self.log(Event.WATCH_OVERFLOW, {"count": health.overflows})
         known = {one.code for one in old.problems} if old else set()
@@ -129,18 +125,6 @@ class EventBus:
             if one.code not in known:
                 event = Event.WATCH_LIMIT if one.code in _LIMITS else Event.WATCH_DEGRADED
                 self.log(event, {"reason": one.cause, "hint": one.cure})
-
-    def socket(self, rejected: str) -> None:
-        """What stands in our socket's place, or "": told where it is another than before."""
-        if rejected and rejected != self._rejected:
-            self.log(Event.SOCKET_REJECTED, {"reason": rejected})
-        self._rejected = rejected
-
-    def status(self, state: str) -> None:
-        """The daemon's own state; subscribers hear of it when it changes."""
-        if self._state and state != self._state:
-            self.publish("status.changed", None, {"state": state, "previous": self._state})
-        self._state = state
 
     # -- runs ----------------------------------------------------------------------------
 
@@ -164,16 +148,16 @@ class EventBus:
 
     def indexed(self, known: SessionRuntime, done: Done) -> None:
         """A run ended well, or found that another program had written the file meanwhile."""
-        session, told = {"session": done.session_id}, {"model": done.model, "costUsd": done.usd}
+        session, fields = {"session": done.session_id}, {"model": done.model, "costUsd": done.usd}
         if done.adopted:
             known.status = None
             self.log(Event.INDEX_SKIPPED, session | {"reason": "written elsewhere"})
-            self.publish("index.succeeded", done.session_id, {**told, "adopted": True})
+            self.publish("index.succeeded", done.session_id, {**fields, "adopted": True})
             return
         self._status(known, "succeeded", f"✅ session indexed ({format_usd(done.usd)})")
         self.log(Event.META_WRITTEN, session | {"path": done.directory})
         self.log(Event.INDEX_SUCCEEDED, {**session, "model": done.model, "cost_usd": done.usd})
-        self.publish("index.succeeded", done.session_id, told)
+        self.publish("index.succeeded", done.session_id, fields)
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
         """A run failed. One of many for a cause that was logged is a skip to the log."""
@@ -185,13 +169,8 @@ class EventBus:
             self.log(Event.INDEX_SKIPPED, fields)
         else:
             self.log(Event.INDEX_FAILED, fields | {"kind": error.kind})
-        told = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
-        self.publish("index.failed", session_id, told | {"retryAt": iso(retry_at)})
-
-    def defect(self, event: Event, session_id: str, bug: Exception, *, path: str = "") -> None:
-        """Something is wrong with this program."""
-        where = {"session": session_id} | ({"path": path} if path else {})
-        self._log.log(ERROR, event, **where, reason="defect", exc_info=bug)
+        what = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
+        self.publish("index.failed", session_id, what | {"retryAt": iso(retry_at)})
 
     def _status(self, known: SessionRuntime, state: str, text: str) -> None:
         known.status = {"state": state, "text": text, "at": iso(self._clock())}
@@ -203,14 +182,14 @@ def _session_events(
     """What a changed file means to a subscriber."""
     was, state = change.was if change else None, state_of(info)
     changed = change is not None and change.verdict is not Verdict.SAME
-    if changed and not was_known:
-        yield "session.created", {"state": state}
+    if not was_known:
+        if changed:
+            yield "session.created", {"state": state}
         return
-    if was_known:
-        told: dict[str, Any] = {"messages": info.messages} if changed else {}
-        if was is not None and state_of(was) != state:  # once per change
-            told["previousState"] = state_of(was)
-        yield "session.updated", {**told, "state": state}
+    fields: dict[str, Any] = {"messages": info.messages} if changed else {}
+    if was is not None and state_of(was) != state:
+        fields["previousState"] = state_of(was)
+    yield "session.updated", {**fields, "state": state}
     if change is None or was is None:
         return
     if changed and change.branched:

@@ -1,8 +1,4 @@
-"""What `status` reports: the daemon's state, and each problem with its cause, start and cure.
-
-The daemon asks for its own state every few seconds. What is wrong with sessions is looked for in
-all of them, so that is kept until a round or a scan has changed something.
-"""
+"""What `status` reports: the daemon's state, and each problem with its cause, start and cure."""
 
 from __future__ import annotations
 
@@ -24,7 +20,7 @@ _MODE = "check its mode and owner; it is checked again at every scan"
 
 
 class Status:
-    """How things stand with one daemon."""
+    """The state of one daemon."""
 
     def __init__(
         self,
@@ -53,7 +49,7 @@ class Status:
         for code, (cause, cure) in self._budget.troubles().items():
             retries = [known.retry for known in pipeline.known.values()]
             waiting = sum(one.why == code and one.refused_at is None for one in retries)
-            who = f"; {waiting} sessions wait for it" if waiting else ""  # not in the log
+            who = f"; {waiting} sessions wait for it" if waiting else ""
             problems.append(self._problem(code, cause + who, cure))
         health = pipeline.watch.health()
         ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
@@ -85,7 +81,7 @@ class Status:
             yield from (self._problem(*one) for one in find(pipeline))
         for one in pipeline.watch.health().problems:
             yield self._problem(one.code, one.cause, one.cure) | {"since": iso(one.since)}
-        if pipeline.library.changed != self._seen:
+        if pipeline.library.changed != self._seen:  # it takes a look at every session
             self._of_sessions = [self._problem(*one) for one in _sessions(pipeline)]
             self._seen = pipeline.library.changed
         yield from self._of_sessions
@@ -100,30 +96,28 @@ def _own(pipeline: Pipeline) -> Found:
     for bad in pipeline.loaded.problems:
         yield "config_invalid", f"{bad['file']}: {bad['key']}: {bad['message']}", bad["hint"]
     if not pipeline.models.available():
-        missing = "; ".join(f"{key}: {why}" for key, why in pipeline.models.missing.items())
         cure = "configure a key, or add local/extractive to model_keys, and reload"
-        yield "model_unavailable", missing, cure
-    for trouble in pipeline.troubles:
+        yield "model_unavailable", pipeline.missing_models, cure
+    if pipeline.trouble:
         cure = "free some space, or find out what locks the file; it is retried continually"
-        yield "state_unwritable", trouble, cure
+        yield "state_unwritable", pipeline.trouble, cure
     if pipeline.stalled():
         cause = "following the files has stopped, perhaps because a file system hangs"
         yield "scan_stalled", cause, "find out which mount does not answer, then restart the daemon"
 
 
 def _roots(pipeline: Pipeline) -> Found:
-    scanned = pipeline.library.scanned
-    databases = pipeline.library.discovery.troubles
-    for path, bad in list(databases.items())[:SHOWN]:
+    scan, databases = pipeline.library.scanned, pipeline.library.discovery.troubles
+    for path, bad in islice(databases.items(), SHOWN):
         yield "unreadable", f"{escape_path(path)}: {bad}", vars(bad).get("hint", _LATER)
-    unseen = [path for path in (scanned.unreadable if scanned else ()) if path not in databases]
-    for path in unseen[:SHOWN]:
+    unread = [path for path in (scan.unreadable if scan else ()) if path not in databases]
+    for path in unread[:SHOWN]:
         yield "unreadable", f"{escape_path(path)} cannot be read", _MODE
 
 
 def _sessions(pipeline: Pipeline) -> Found:
     files = pipeline.library.files
-    for path, why in list(files.problems().items())[:SHOWN]:
+    for path, why in islice(files.problems().items(), SHOWN):
         cure = _MODE
         if why.startswith("set aside"):  # for a defect, or because we ended at it
             cure = "it is read again once it changes, or by a newer indexerd; please report this"
@@ -132,21 +126,18 @@ def _sessions(pipeline: Pipeline) -> Found:
         yield "unreadable", f"{escape_path(path)}: {why}", cure
     for session_id, paths in islice(files.owners.twins().items(), SHOWN):
         info = files.info(session_id)
-        if info is not None and not info.subagent:  # which is copied with each fork, rightly so
+        if info is not None and not info.subagent:  # each fork has a copy of its sub-agents
             names = ", ".join(escape_path(path) for path in paths)
             cause = f"several files claim session {session_id}; the first counts: {names}"
             yield "duplicate_session", cause, "remove the copies that you do not want"
-    for why in list(pipeline.library.metas.problems().values())[:SHOWN]:
+    for why in islice(pipeline.library.metas.problems().values(), SHOWN):
         yield "invalid_meta", why, "`indexerd index REF --force` rewrites it"
     odd = (one for one in files.owners.infos() if one.looped or one.version > NEWEST_VERSION)
-    for info in islice(odd, SHOWN):  # read as well as can be
-        who = f"session {info.session_id}"
+    for info in islice(odd, SHOWN):
+        session = f"session {info.session_id}"
         if info.looped:
-            cause, cure = (
-                "its entries form a circle",
-                "nothing: the path is cut where it would repeat",
-            )
-            yield "parent_cycle", f"{who}: {cause}", cure
+            cure = "nothing: the path is cut where it would repeat"
+            yield "parent_cycle", f"{session}: its entries form a circle", cure
         else:
-            cause = f"{who}: format version {info.version} is newer than this program knows"
+            cause = f"{session}: format version {info.version} is newer than this program knows"
             yield "newer_version", cause, "look for a newer indexerd"

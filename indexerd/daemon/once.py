@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.digests.auto import AutoDigests
@@ -13,8 +12,7 @@ from indexerd.indexing.indexer import Done, Failure
 from indexerd.indexing.policy import decide
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """What one pass did."""
 
     sessions: int
@@ -48,44 +46,44 @@ class Report:
 
 async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
     """One pass over everything; a back-off is not waited for."""
+    outcomes = pipeline.indexer.outcomes
     await pipeline.start()
-    ticking = asyncio.create_task(pipeline.keep_time())
     try:
         await pipeline.scan()
         while await pipeline.read(pipeline.library.texts.step):
             pass
-        await _settled(pipeline)
+        waiting = await _run_due(pipeline)
         await digests.settle()
     finally:
-        ticking.cancel()
         await pipeline.stop()
-    outcomes = pipeline.indexer.outcomes
     failed = [
         (key, one.kind, one.retryable) for key, one in outcomes.items() if isinstance(one, Failure)
     ]
-    for session_id, _, why in _waiting(pipeline):
-        if why == "back_off":
-            failed.append((session_id, pipeline.known[session_id].retry.why, True))
+    failed += [
+        (key, pipeline.known[key].retry.why, True)
+        for key, (_, why) in waiting.items()
+        if why == "back_off"
+    ]
     failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]
     indexed = [one for one in outcomes.values() if isinstance(one, Done) and not one.adopted]
     return Report(len(pipeline.known), indexed, failed, list(digests.made))
 
 
-async def _settled(pipeline: Pipeline) -> None:
-    """Wait until nothing runs, and nothing waits for the end of its quiet time."""
+async def _run_due(pipeline: Pipeline) -> dict[str, tuple[float, str]]:
+    """Run until no session is at the end of its quiet time, or near it; the others' waits."""
     while True:
-        if tasks := pipeline.tasks():
-            await asyncio.wait(tasks)
-        elif not pipeline.decide_due():
-            due = [when for _, when, why in _waiting(pipeline) if why == "due"]
-            if not due or pipeline.indexing_off or not pipeline.models.available():
-                return
-            await asyncio.sleep(max(0.01, min(min(due) - pipeline.now(), 1.0)))
-
-
-def _waiting(pipeline: Pipeline) -> list[tuple[str, float, str]]:
-    """Sessions not tried yet that only wait for their moment: id, when, why."""
-    now, settings = pipeline.now(), pipeline.settings
-    untried = (one for one in pipeline.known.items() if one[0] not in pipeline.indexer.outcomes)
-    decisions = ((key, *decide(one, settings, now)) for key, one in untried)
-    return [one for one in decisions if now < one[1] < math.inf]
+        if pipeline.running:
+            await asyncio.wait(pipeline.running.values())
+            continue
+        untried = pipeline.known.keys() - pipeline.indexer.outcomes.keys()
+        for session_id in untried:
+            pipeline.consider(session_id)
+        if pipeline.running:
+            continue
+        now, settings = pipeline.now(), pipeline.settings
+        decisions = {key: decide(pipeline.known[key], settings, now) for key in untried}
+        waiting = {key: one for key, one in decisions.items() if now < one[0] < math.inf}
+        until = [when for when, why in waiting.values() if why == "due"]
+        if not until or pipeline.indexing_off or not pipeline.models.available():
+            return waiting
+        await asyncio.sleep(max(0.01, min(min(until) - now, 1.0)))

@@ -124,10 +124,14 @@ class Pipeline:
         return bool(self.loaded.problems)
 
     @property
-    def troubles(self) -> list[str]:
-        """What is wrong with our own disk: each thing once."""
-        bad = self.library.trouble
-        return list(dict.fromkeys(filter(None, (str(bad) if bad else "", self._words_trouble))))
+    def trouble(self) -> str:
+        """What is wrong with our own disk."""
+        return str(self.library.trouble or self._words_trouble)
+
+    @property
+    def missing_models(self) -> str:
+        """Why each configured model cannot be used."""
+        return "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
 
     async def read(self, work: Callable[..., _T], *args: Any) -> _T:
         """Do work in the reader's thread; what it came upon is looked at then."""
@@ -141,11 +145,11 @@ class Pipeline:
 
     # -- following the files -----------------------------------------------------------------
 
-    async def run(self, begins_anew: Callable[[], bool]) -> None:
-        """Run until cancelled; ends by itself where a cache is damaged and `begins_anew()`."""
+    async def run(self) -> None:
+        """Run until cancelled; ends by itself where a cache is damaged."""
         await self.start()
         try:
-            await self._follow(begins_anew)
+            await self._follow()
         finally:
             await self.stop()
 
@@ -191,8 +195,8 @@ class Pipeline:
         if not self._words_due:
             self._words_due, self._words_at = True, max(self._words_at, monotonic())
 
-    async def _follow(self, begins_anew: Callable[[], bool]) -> None:
-        while not (self.library.damaged and begins_anew()):
+    async def _follow(self) -> None:
+        while not self.library.damaged:
             try:
                 await self._do_next()
             except StateError as bad:  # our own disk must not end it
@@ -263,7 +267,7 @@ class Pipeline:
         if not self.scanned.is_set():
             self.scanned.set()
             for number, session_id in enumerate(list(self.known)):
-                self._consider(session_id)
+                self.consider(session_id)
                 if number % AT_ONCE == 0:
                     await asyncio.sleep(0)
 
@@ -350,7 +354,7 @@ class Pipeline:
                 self.on_row(key, update.row)
             if self.scanned.is_set():
                 self.bus.session(update, was_known=known is not None)
-            self._consider(key)
+            self.consider(key)
 
     def _forget(self, session_id: str) -> None:
         """A session's file is gone; should it come back, what failed has not been forgotten."""
@@ -372,7 +376,7 @@ class Pipeline:
                 known.open_since = now
             self.on_growth(update.session_id)
 
-    def _consider(self, session_id: str) -> None:
+    def consider(self, session_id: str) -> None:
         """Decide on one session, and see to it that the decision is kept."""
         known = self.known.get(session_id)
         if known is None or session_id in self.running or self.indexing_off:
@@ -412,7 +416,7 @@ class Pipeline:
         if known.forced and known.info.turn_state is Turn.OPEN:
             if self.now() >= known.forced.until:
                 known.answer(DeadlineError("the session is still in the middle of a turn"))
-                self._consider(known.info.session_id)
+                self.consider(known.info.session_id)
                 return
             until = min(until, known.forced.until)
         if self._reminders.remind(known.info.session_id, until):
@@ -423,7 +427,7 @@ class Pipeline:
         while True:
             now = self.now()
             for session_id in self._reminders.due(now):
-                self._consider(session_id)
+                self.consider(session_id)
             self._wake.clear()
             # Never long: the clock may be set, and a laptop may sleep.
             next_at = self._reminders.next_at
@@ -431,16 +435,6 @@ class Pipeline:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(pause, 0.001)):
                     await self._wake.wait()
-
-    def decide_due(self) -> bool:
-        """Decide on every session not tried yet whose moment has come; says whether one runs."""
-        for session_id in self.known.keys() - self.indexer.outcomes.keys():
-            self._consider(session_id)
-        return bool(self.running)
-
-    def tasks(self) -> list[asyncio.Task[None]]:
-        """Jobs under way."""
-        return [*self.running.values()]
 
     # -- jobs ----------------------------------------------------------------------------
 
@@ -466,7 +460,7 @@ class Pipeline:
                 self._learn(updates)
         finally:
             self.running.pop(session_id, None)
-        self._consider(session_id)
+        self.consider(session_id)
         self._pump()
 
     async def end_run(self, session_id: str) -> None:
@@ -491,7 +485,7 @@ class Pipeline:
             raise AlreadyRunningError("Session indexing already in progress")
         waiter: asyncio.Future[Done | IndexerdError] = asyncio.get_running_loop().create_future()
         known.forced = Forced(self.now() + FORCE_PATIENCE, waiter)
-        self._consider(session_id)
+        self.consider(session_id)
         return waiter
 
     def refuse_if_off(self) -> None:
@@ -499,8 +493,7 @@ class Pipeline:
         if self.indexing_off:
             raise ConfigError(self.loaded.problems)
         if not self.models.available():
-            missing = "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
-            raise ModelUnavailableError(f"Missing configured model(s): {missing}")
+            raise ModelUnavailableError(f"Missing configured model(s): {self.missing_models}")
 
     def due(self) -> list[str]:
         """Return the sessions that have enough new messages."""
@@ -530,6 +523,6 @@ class Pipeline:
             await self.reconsider()  # before anything is sent
         for number, (session_id, known) in enumerate(list(self.known.items())):
             await self.indexer.lift(known)
-            self._consider(session_id)
+            self.consider(session_id)
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)

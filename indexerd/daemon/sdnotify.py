@@ -1,11 +1,8 @@
 """Tell the service manager the daemon's state, by systemd's notification protocol.
 
-Never raises, and never blocks for longer than a second: an unreachable manager is no reason to stop
-indexing. Without a manager (a terminal, launchd) every call just returns False. READY and STOPPING
-wait for a full queue, because systemd acts on each of them once; status and pings do not.
-
-A ping must be earned: the caller sends it after real progress, never from a timer thread of
-its own, or a wedged daemon would look healthy for ever.
+Never raises, and never blocks for longer than a second; without a manager (a terminal, launchd)
+every call does nothing. A ping must follow real progress, never come from a timer of its own, or
+a wedged daemon would look healthy for ever.
 """
 
 from __future__ import annotations
@@ -14,61 +11,49 @@ import os
 import re
 import socket
 from collections.abc import Mapping
+from contextlib import suppress
 
-STATUS_MAX = 200  # bytes; `systemctl status` shows one line
+STATUS_MAX = 200  # characters; `systemctl status` shows one line
 _WAIT_SECONDS = 1.0
 
 
 class Notifier:
-    """The manager's end of the line.
+    """The way to the manager.
 
-    `watchdog_seconds` is the manager's deadline between two pings (ping at half of it), or
-    None where no watchdog was asked for or it is meant for another process.
+    `watchdog_seconds` is the manager's deadline between two pings, or None where no watchdog was
+    asked for or it is meant for another process.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
         path = env.get("NOTIFY_SOCKET", "")
-        self._address = os.fsencode(path) if len(path) > 1 and path[0] in "/@" else b""
-        if path.startswith("@"):  # an abstract name
-            self._address = self._address.replace(b"@", b"\0", 1)
-        self.watchdog_seconds = _watchdog(env) if self._address else None
+        self._address = f"\0{path[1:]}" if path.startswith("@") else path  # an abstract name
+        micros, pid = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID") or str(os.getpid())
+        ours = bool(path) and pid == str(os.getpid()) and re.fullmatch(r"[0-9]{1,20}", micros)
+        self.watchdog_seconds = (int(micros) / 1e6 or None) if ours else None
 
-    def ready(self, status: str) -> bool:
+    def ready(self) -> None:
         """Say that the start is complete: the socket answers."""
-        return self._send(f"READY=1\nSTATUS={_line(status)}", wait=True)
+        self._send("READY=1", wait=_WAIT_SECONDS)  # systemd acts on it once
 
-    def status(self, text: str) -> bool:
-        """Show one line in `systemctl status`; cut to 200 bytes, control characters blanked."""
-        return self._send(f"STATUS={_line(text)}")
+    def status(self, text: str) -> None:
+        """Show one line in `systemctl status`."""
+        flat = "".join(one if one.isprintable() else " " for one in text)
+        self._send(f"STATUS={flat[:STATUS_MAX]}")
 
-    def watchdog(self) -> bool:
+    def watchdog(self) -> None:
         """Ping: real work was done since the last one."""
-        return self._send("WATCHDOG=1")
+        self._send("WATCHDOG=1")
 
-    def stopping(self) -> bool:
+    def stopping(self) -> None:
         """Say that the end has begun."""
-        return self._send("STOPPING=1", wait=True)
+        self._send("STOPPING=1", wait=_WAIT_SECONDS)
 
-    def _send(self, message: str, *, wait: bool = False) -> bool:
+    def _send(self, message: str, *, wait: float = 0) -> None:
         if not self._address:
-            return False
-        data = message.encode()
-        try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
-                line.settimeout(_WAIT_SECONDS if wait else 0)
-                return line.sendto(data, self._address) == len(data)
-        except (OSError, ValueError):  # gone, full, too long a path: see the contract above
-            return False
-
-
-def _watchdog(env: Mapping[str, str]) -> float | None:
-    micros, pid = env.get("WATCHDOG_USEC", ""), env.get("WATCHDOG_PID", "")
-    if (pid and pid != str(os.getpid())) or not re.fullmatch(r"[0-9]{1,20}", micros):
-        return None
-    return int(micros) / 1e6 or None  # 0 is no deadline
-
-
-def _line(text: str) -> str:
-    """Text without newlines, each of which would start a message of its own."""
-    flat = "".join(c if c.isprintable() else " " for c in text).strip()
-    return flat.encode("utf-8", "replace")[:STATUS_MAX].decode("utf-8", "ignore")
+            return
+        with (
+            suppress(OSError, ValueError),  # gone, full, too long a path
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line,
+        ):
+            line.settimeout(wait)
+            line.sendto(message.encode("utf-8", "replace"), self._address)

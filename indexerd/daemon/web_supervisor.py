@@ -1,9 +1,8 @@
 """The web view of `[web] listen`: a separate process, started and stopped with the daemon.
 
-A slow or failing page therefore does not affect the daemon. A child that ends is started again,
-with pauses that grow to five minutes. It ends when its standard input closes, so a killed daemon
-leaves no child behind. On its standard output it says where it listens; the last line of its
-standard error is the reason why it ended.
+It ends when its standard input closes, so a killed daemon leaves no child behind. On its standard
+output it says where it listens; the last line of its standard error is the reason why it ended.
+Then it is started again, with pauses that grow to five minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.times import iso
 
 PAUSE_MAX = 300.0  # seconds between two attempts
-SOUND_SECONDS = 60.0  # a child that lived so long has not failed at its start
 END_SECONDS = 5.0  # that a child has to end by itself
 REASON_MAX = 300  # characters
 _KEPT = 8192  # bytes of what a child says at its end
@@ -47,85 +45,74 @@ class WebSupervisor:
         self._env = {key: value for key, value in env.items() if key not in _OURS}
         self._bus = bus
         self._clock = clock
-        self._changed = asyncio.Event()
-        self._failures = 0
+        self._reloaded = asyncio.Event()
 
     def reload(self) -> None:
         """The configuration may name another address."""
-        self._failures = 0
-        self._changed.set()
+        self._reloaded.set()
 
     async def run(self) -> None:
-        """See to it that the view runs, until this is cancelled; then end it."""
+        """Keep the view running until this is cancelled; then end it."""
+        failures = 0
         while True:
-            self._changed.clear()
             pause: float | None = None
             if address := self._listen():
-                await self._serve(address)
-                pause = min(PAUSE_MAX, 2.0 ** min(self._failures, 10))
+                why = await self._serve(address)
+                failures += 1
+                pause = min(PAUSE_MAX, 2.0 ** min(failures, 10))
+                if why:
+                    since = iso(self._clock())
+                    problem = {"code": "web_down", "cause": why, "since": since, "cure": _CURE}
+                    self.problems = [problem]
+                    self._bus.log(Event.WEB_ENDED, {"reason": why})
             else:
                 self.problems = []
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), pause)
+                await asyncio.wait_for(self._reloaded.wait(), pause)
+                failures = 0
+            self._reloaded.clear()
 
-    async def _serve(self, address: str) -> None:
-        """One life of a child: until it ends, or another address is wanted."""
-        began = self._clock()
+    async def _serve(self, address: str) -> str:
+        """Run a child until it ends, and say why; "" where another address is wanted."""
         try:
             child = await asyncio.create_subprocess_exec(
                 *self._command, address, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self._env
             )
         except OSError as bad:
-            self._failed(f"it cannot be started: {bad.strerror}")
-            return
-        told = asyncio.create_task(self._told(child))
-        end = asyncio.create_task(_last_words(child))
-        moved = asyncio.create_task(self._moved(address))
+            return f"it cannot be started: {bad.strerror}"
+        ended, moved = (
+            asyncio.create_task(self._watch(child)),
+            asyncio.create_task(self._moved(address)),
+        )
         try:
-            await asyncio.wait({end, moved}, return_when=asyncio.FIRST_COMPLETED)
-            if not moved.done():
-                code = await child.wait()
-                if self._clock() - began > SOUND_SECONDS:
-                    self._failures = 0
-                self._failed(end.result() or f"it ended with exit code {code}")
+            await asyncio.wait({ended, moved}, return_when=asyncio.FIRST_COMPLETED)
+            return ended.result() if ended.done() else ""
         finally:
-            for task in (told, moved):
-                task.cancel()
+            ended.cancel()
+            moved.cancel()
             await _end(child)
-            end.cancel()
 
-    async def _told(self, child: Process) -> None:
-        """Hear a child say where it listens, which it does once it does."""
+    async def _watch(self, child: Process) -> str:
+        """Read what a child says; its last words once it has ended."""
         assert child.stdout is not None  # noqa: S101 - it was asked for
-        told = clean_line((await child.stdout.readline()).decode("utf-8", "replace"), REASON_MAX)
-        if told:
+        assert child.stderr is not None  # noqa: S101 - likewise
+        if url := clean_line(
+            (await child.stdout.readline()).decode("utf-8", "replace"), REASON_MAX
+        ):
             self.problems = []
-            self._bus.log(Event.WEB_STARTED, {"pid": child.pid, "url": told})
+            self._bus.log(Event.WEB_STARTED, {"pid": child.pid, "url": url})
+        kept = b""
+        while data := await child.stderr.read(_KEPT):
+            kept = (kept + data)[-_KEPT:]
+        lines = kept.decode("utf-8", "replace").strip().splitlines()
+        reasons = [one.removeprefix("indexerd: ") for one in lines if not one.startswith("hint: ")]
+        code = await child.wait()
+        return clean_line(reasons[-1], REASON_MAX) if reasons else f"it ended with exit code {code}"
 
     async def _moved(self, address: str) -> None:
-        """Wait until another address is wanted."""
-        while True:
-            await self._changed.wait()
-            if self._listen() != address:
-                return
-            self._changed.clear()
-
-    def _failed(self, why: str) -> None:
-        self._failures += 1
-        since = iso(self._clock())
-        self.problems = [{"code": "web_down", "cause": why, "since": since, "cure": _CURE}]
-        self._bus.log(Event.WEB_ENDED, {"reason": why})
-
-
-async def _last_words(child: Process) -> str:
-    """The last thing a child says, without a hint; comes back when it has nothing more to say."""
-    assert child.stderr is not None  # noqa: S101 - it was asked for
-    held = b""
-    while data := await child.stderr.read(_KEPT):
-        held = (held + data)[-_KEPT:]
-    lines = held.decode("utf-8", "replace").strip().splitlines()
-    told = [one.removeprefix("indexerd: ") for one in lines if not one.startswith("hint: ")]
-    return clean_line(told[-1], REASON_MAX) if told else ""
+        while self._listen() == address:
+            self._reloaded.clear()
+            await self._reloaded.wait()
 
 
 async def _end(child: Process) -> None:

@@ -190,9 +190,6 @@ def _dump(value: Any) -> bytes:
         return _encode(without_surrogates(value))
 
 
-# -- what the server cuts lines with -----------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a peer may take; the defaults are the protocol's own figures."""
@@ -200,58 +197,11 @@ class Limits:
     line_bytes: int = LINE_MAX
     half_line_seconds: float = 5.0
     connections: int = 768  # leaves files to work with under the usual limit of 1,024
-    in_flight: int = 32  # requests of one connection that are not answered yet
-    lines_a_turn: int = 16  # then the loop serves the others
     junk_lines: int = 8  # in a row
-    unsent_bytes: int = 256 * 1024  # above it no further request of that peer is taken up
+    unsent_bytes: int = 256 * 1024  # above it a subscriber lags
     stall_seconds: float = 10.0  # without a byte taken by the peer
     lag_events: int = 1000  # events written while above unsent_bytes
     grace_seconds: float = 2.0  # for requests under way when the server closes
 
 
 LIMITS = Limits()
-
-
-class Lines:
-    """Cuts a stream of bytes at newlines (0x0A and nothing else), holding one line's worth.
-
-    A line longer than `limit` is never handed out: `too_long` says that one stands in front.
-    """
-
-    def __init__(self, limit: int = LINE_MAX) -> None:
-        self._limit = limit
-        self._held = bytearray()
-        self._end = -1  # where the line in front ends; -1: not here yet
-
-    def feed(self, data: bytes) -> None:
-        """Take in what arrived."""
-        looked = len(self._held)
-        self._held += data
-        if self._end < 0:
-            self._end = self._held.find(b"\n", looked)
-
-    def take(self) -> bytes | None:
-        """Hand out the next complete line without its newline, or None."""
-        if self._end < 0 or self._end > self._limit:
-            return None
-        line = bytes(self._held[: self._end])
-        del self._held[: self._end + 1]
-        self._end = self._held.find(b"\n")
-        return line
-
-    def rest(self) -> bytes:
-        """Hand out what no newline ended, at the end of the stream."""
-        line = bytes(self._held)
-        self._held.clear()
-        self._end = -1
-        return line
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether all that is held is the beginning of a line."""
-        return self._end < 0 and len(self._held) > 0
-
-    @property
-    def too_long(self) -> bool:
-        """Whether the line in front is longer than the limit, complete or not."""
-        return (len(self._held) if self._end < 0 else self._end) > self._limit

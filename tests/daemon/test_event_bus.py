@@ -121,7 +121,6 @@ def test_what_a_watcher_lacks_is_told_of_once(heard: Heard) -> None:
         health("watch_limit", "watch_wake_failed"),
         health(overflows=1),
         health(overflows=1),
-        health(overflows=1),
         health("watch_instances", overflows=3),
     ):
         heard.bus.watching(one)

@@ -2,36 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import subprocess
 import sys
 
 import pytest
-
-_FREED = """
-from pathlib import Path
-from indexerd.daemon.process import settle_memory
-
-def held():
-    told = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in told.splitlines() if line.startswith("RssAnon"))
-
-many = [bytes(3000) for _ in range(10_000)]
-last = many[-1]
-del many
-before = held()
-settle_memory()
-print(before - held())
-"""
-
-
-def test_what_is_free_is_given_back() -> None:
-    """Thirty megabytes below something that is in use are no memory of ours any more."""
-    if not hasattr(ctypes.CDLL(None), "malloc_trim") or sys.platform != "linux":
-        pytest.skip("the C library has no such function")
-    said = subprocess.check_output([sys.executable, "-c", _FREED], text=True, timeout=30)
-    assert int(said) > 20_000  # KiB
-
 
 _GROWN = """
 from indexerd.daemon.process import GROWTH, Footprint, resident

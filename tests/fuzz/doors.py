@@ -36,7 +36,6 @@ def request(data: bytes) -> None:
             continue
         assert _one_line(told)["result"] == json.loads(json.dumps(asked.params))
         assert asked.id is None or _one_line(told)["id"] == asked.id
-    _dealt(data)
 
 
 def _one_line(line: bytes) -> Any:
@@ -47,19 +46,6 @@ def _one_line(line: bytes) -> Any:
 
 def _refuse(word: str) -> None:
     raise AssertionError(word)
-
-
-def _dealt(data: bytes) -> None:
-    """Lines do not depend on how the bytes arrive, and one that is too long is not handed out."""
-    lines, found = wire.Lines(64), list[bytes]()
-    for at in range(0, len(data), _STEP):
-        lines.feed(data[at : at + _STEP])
-        while (line := lines.take()) is not None:
-            found.append(line)
-    whole = data.split(b"\n")
-    short = next((n for n, one in enumerate(whole) if len(one) > 64), len(whole) - 1)
-    assert found == whole[:short]
-    assert lines.too_long == (short < len(whole) - 1 or len(whole[-1]) > 64)
 
 
 # -- the page's data -------------------------------------------------------------------------------
