@@ -123,28 +123,29 @@ def lives(pid: int) -> bool:
 
 
 @contextmanager
-def hold_directory(fd: int, directory: Path, wait: float) -> Iterator[None]:
-    """Hold a directory, just opened as `fd`, alone; WriteError if another holder outlasts `wait`.
+def hold_directory(directory: Path, wait: float) -> Iterator[None]:
+    """Hold a directory alone; WriteError if another holder outlasts `wait`, in seconds.
 
     The flock is on the directory itself, and belongs to the open file: threads exclude each other.
     """
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            break
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise WriteError(
-                    f"{directory} is locked by another process",
-                    hint="lslocks or lsof shows which; it is tried again",
-                    upstream="EAGAIN",
-                ) from None
-        time.sleep(POLL_SECONDS)
+    fd, deadline = os.open(directory, os.O_RDONLY | os.O_CLOEXEC), time.monotonic() + wait
     try:
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise WriteError(
+                        f"{directory} is locked by another process",
+                        hint="lslocks or lsof shows which; it is tried again",
+                        upstream="EAGAIN",
+                    ) from None
+            time.sleep(POLL_SECONDS)
         yield
     finally:  # a forked child may have a copy of the descriptor, so closing is not enough
         fcntl.flock(fd, fcntl.LOCK_UN)
+        os.close(fd)
 
 
 class RotatingFile:

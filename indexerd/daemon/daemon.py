@@ -25,7 +25,7 @@ from typing import Any
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.event_bus import EventBus
-from indexerd.daemon.forgotten import Forgotten, GuardedWriter
+from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Api, ReadMethods, Services
@@ -47,6 +47,7 @@ from indexerd.disk import hold
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Indexer
 from indexerd.logs import LOG, Event
+from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
@@ -95,7 +96,7 @@ class Daemon:
         self.budget = Budget(places.budget, self._settings, time.time, bus.log)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
-        self._writer = GuardedWriter(self._forgotten)
+        self._writer = MetaWriter(self._forgotten)
         self.telemetry = Telemetry(places.telemetry)
         self.library = self._library()
         found = self.library.find_stores()

@@ -1,8 +1,4 @@
-"""Purged sessions, which are not read again until the purge is undone.
-
-What surprised us: a write that was called off still happens when its thread has begun; hence the
-question within the writer's lock, which the removal takes, too.
-"""
+"""Purged sessions, which are not read again until the purge is undone."""
 
 from __future__ import annotations
 
@@ -11,8 +7,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from indexerd.errors import AccessError, NotFoundError, WriteError
-from indexerd.meta.writer import Conflict, Expected, MetaWriter, Written
+from indexerd.errors import AccessError, WriteError
 from indexerd.models.journal import Journal
 from indexerd.times import iso
 
@@ -71,16 +66,3 @@ class Forgotten(Collection[str]):
             self._agents.pop(session_id, None)
         else:
             self._agents[session_id] = agent if isinstance(agent, str) else ""
-
-
-class GuardedWriter(MetaWriter):
-    """The writer, but nothing of a forgotten session is written: NotFoundError says so."""
-
-    def __init__(self, forgotten: Collection[str]) -> None:
-        super().__init__()
-        self._forgotten = forgotten
-
-    def _replace(self, fd: int, path: Path, data: bytes, expect: Expected) -> Written | Conflict:
-        if path.name.rsplit(".", 2)[0] in self._forgotten:
-            raise NotFoundError("the session was purged")
-        return super()._replace(fd, path, data, expect)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import monotonic
@@ -147,7 +147,6 @@ class Library:
         """Look again where sessions are: roots come, go, and are pointed elsewhere."""
         self._stores = self._find_stores()
         self.files.use(self._stores)
-        self._rows.drop()
         self.discovery.renew(self._stores)
         return self._stores
 
@@ -243,7 +242,6 @@ class Library:
         So may the patterns of secrets: what is stored is made anew then, step by step.
         """
         self._note(self.files.reconsider())
-        self._rows.drop()
         self.texts.reconsider()
         self._changes = dict.fromkeys(self._gone_and_excluded()) | self._changes
 
@@ -371,26 +369,21 @@ class Library:
             if change is not None and change.info is not None:
                 self.texts.want([session_id])
         owed = self._unshown
-        grown = {one for one, change in changes.items() if change and change.only_grew}
         ids = owed | changes | dict.fromkeys(kin)
         rows: dict[str, dict[str, Any]] = {}
         if ids or self.files.unstored or self.metas.unstored:
             try:
-                rows = self._store(ids, grown - kin - owed.keys())
+                rows = self._store(ids)
                 self.trouble, self._unshown = None, {}
             except StateError as bad:
-                self._rows.drop()
                 self.trouble, self._unshown, owed = bad, ids, {}
         return [
             Update(one, self.files.info(one), self.metas.get(one), changes.get(one), rows.get(one))
             for one in owed | changes
         ]
 
-    def _store(self, ids: Iterable[str], grown: Collection[str]) -> dict[str, dict[str, Any]]:
-        """One transaction: what is known of files and meta files, and the rows of these sessions.
-
-        Of those that have only `grown`, a part of the row is made anew.
-        """
+    def _store(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """One transaction: what is known of files and meta files, and these sessions' rows."""
         files = {path: self.files.stored(path) for path in self.files.unstored}
         metas = dict(self.metas.unstored)
         with self.store.batch():
@@ -398,17 +391,17 @@ class Library:
             self.store.put_files((path, *held) for path, held in files.items() if held)
             for session_id, packed in metas.items():
                 self.store.note(TOPIC, session_id, packed)
-            rows = self._put_rows(ids, grown)
+            rows = self._put_rows(ids)
         self.files.unstored.clear()
         self.metas.unstored.clear()
         return rows
 
     # -- rows ------------------------------------------------------------------------------
 
-    def _put_rows(self, ids: Iterable[str], grown: Collection[str]) -> dict[str, dict[str, Any]]:
+    def _put_rows(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         rows: list[tuple[dict[str, Any], str, tuple[str, ...]]] = []
         for session_id in ids:
-            written = self._rows.of(session_id, grown=session_id in grown)
+            written = self._rows.of(session_id)
             if written is None:
                 purged = session_id in self.files.exclusions.forgotten
                 self.index.forget(session_id, wholly=purged)
@@ -424,15 +417,15 @@ class Library:
             return
         self._unshown |= dict.fromkeys(ids)
         try:
-            self._store(self._unshown, ())
+            self._store(self._unshown)
             self._unshown = {}
         except StateError as bad:
             self.trouble = bad
 
     def _publish_facts(self, session_id: str, facts: Facts) -> None:
         """Put what a session did into its row."""
-        written = self._rows.with_facts(session_id, facts)
-        if written is not None:
+        written = self._rows.of(session_id, facts)
+        if written is not None and self.store.get(session_id) is not None:
             written = self._secrets.written(written)
             self.index.put([(written.row, written.summary, written.aliases)])
 

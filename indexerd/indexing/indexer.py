@@ -25,7 +25,7 @@ from indexerd.indexing.queue import Job
 from indexerd.indexing.snapshot import Library, Read, Snapshot, take_snapshot
 from indexerd.logs import Event
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Usage
-from indexerd.meta.writer import Conflict, MetaWriter
+from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import (
     ATTEMPTS,
     CANCELLED,
@@ -152,7 +152,7 @@ class Indexer:
         written = await asyncio.to_thread(  # unless another writer was quicker
             self._writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
         )
-        adopted, directory = isinstance(written, Conflict), str(snapshot.directory)
+        adopted, directory = not written, str(snapshot.directory)
         done = Done(job.session_id, directory, run.spent.usd, model.key, adopted)
         return done, await self._read(self._library.written, job.session_id, directory)
 

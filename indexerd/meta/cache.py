@@ -16,7 +16,7 @@ import msgspec
 
 from indexerd.errors import AccessError, InvalidMetaError
 from indexerd.meta.model import MetaFile
-from indexerd.meta.reader import read_meta, read_user, scan, session_of
+from indexerd.meta.reader import read_meta, read_user, scan, session_of, stamp
 from indexerd.paths import META_SUFFIX, USER_SUFFIX
 from indexerd.store.store import StateStore
 
@@ -55,7 +55,6 @@ class MetaCache:
                 self._stats[session_id] = msgspec.msgpack.decode(packed, type=MetaStat)
 
     def get(self, session_id: str) -> MetaStat | None:
-        """What is remembered of a session."""
         return self._stats.get(session_id)
 
     def since(self, session_id: str) -> str | None:
@@ -76,32 +75,28 @@ class MetaCache:
 
         Where several hold files of one session, that of `belongs(session_id)` counts.
         """
-        seen: dict[str, dict[str, _Stamps]] = {}
+        seen: dict[str, dict[str, dict[str, FileStamp]]] = {}  # by session, directory, kind
         unreadable: set[str] = set()
         for directory in directories:
-            if Path(directory).exists() and not Path(directory).is_dir():
-                unreadable.add(directory)
-                continue
             try:
                 for one in scan(Path(directory)):
-                    homes = seen.setdefault(one.session_id, {})
-                    meta, user = homes.get(directory, (None, None))
-                    stamp = one.mtime_ns, one.size
-                    homes[directory] = (stamp, user) if one.kind == "meta" else (meta, stamp)
+                    found = seen.setdefault(one.session_id, {}).setdefault(directory, {})
+                    found[one.kind] = one.mtime_ns, one.size
             except AccessError:
                 unreadable.add(directory)
-        changed = []
+        changed: dict[str, str | None] = {}
         for session_id, homes in seen.items():
             home = belongs(session_id) if len(homes) > 1 else None
             directory = home if home in homes else next(iter(homes))
-            if not self._knows(session_id, homes[directory]):
-                changed.append(session_id)
-                self.reread(session_id, directory)
-        for session_id, stat in list(self._stats.items()):
+            here = homes[directory]
+            if not self._knows(session_id, (here.get("meta"), here.get("user"))):
+                changed[session_id] = directory
+        for session_id, stat in self._stats.items():
             if session_id not in seen and stat.directory not in unreadable:
-                changed.append(session_id)
-                self.reread(session_id, None)
-        return changed
+                changed[session_id] = None
+        for session_id, where in changed.items():
+            self.reread(session_id, where)
+        return list(changed)
 
     def touched(self, path: str) -> str | None:
         """The session that a hinted file belongs to, if it is not what is remembered of it."""
@@ -117,7 +112,7 @@ class MetaCache:
         return stat is not None and (stat.meta_stamp, stat.user_stamp) == stamps
 
     def reread(self, session_id: str, directory: str | None) -> None:
-        """Read a session's files anew, where they were or are now; forget it if there are none."""
+        """Read a session's files again, where they were or are now; forget it without any."""
         old = self._stats.get(session_id)
         directory = directory or (old.directory if old else None)
         stamps = _stamps(directory, session_id) if directory else (None, None)
@@ -165,11 +160,10 @@ def meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, s
 def _stamps(directory: str, session_id: str) -> _Stamps:
     """The stamps of a session's meta file and sidecar."""
 
-    def stamp(suffix: str) -> FileStamp | None:
-        try:
-            found = Path(directory, f"{session_id}{suffix}").lstat()
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size
+    def of(suffix: str) -> FileStamp | None:
+        with suppress(AccessError):
+            found = stamp(Path(directory, f"{session_id}{suffix}"))
+            return (found.mtime_ns, found.size) if found else None
+        return None
 
-    return stamp(META_SUFFIX), stamp(USER_SUFFIX)
+    return of(META_SUFFIX), of(USER_SUFFIX)

@@ -1,17 +1,9 @@
 """Relevant-context sets: what a session was working with, as named lists of strings.
 
-In: the sets that a session has, and what an agent or its user wants changed. Out: the new sets
-with the words to answer; the block for the first message after a resume; the line of a footer.
-Limits are errors and never cut anything silently: a cut path would be another path.
-
-Writers of sets are not trusted. An item is stored as it is given, or refused: one with
-characters that do not show, or that end a line, would have to be changed. A set's name begins a
-line of the block, and is a plain word that is no role's. A sidecar may have been written by hand,
-so that what is *shown* is made harmless and bounded once more. A secret is stored as it is given,
-with a warning.
-
-What surprised us: a set may hold a name twice. `replace` takes what it is given; only `merge` is a
-union.
+Writers of sets are not trusted. An item is stored as it is given, or refused: a path that was cut
+or cleaned would be another path. A set's name begins a line of the block, and is a plain word that
+is no role's. A sidecar may have been written by hand, so that what is *shown* is made harmless and
+bounded once more. A secret is stored as it is given, with a warning.
 """
 
 from __future__ import annotations
@@ -19,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from indexerd.errors import ContextTooLargeError, UsageError
@@ -67,9 +59,6 @@ class Outcome(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-# -- changing ------------------------------------------------------------------------------------
-
-
 def change_of(name: Any, items: Any, mode: Any = None) -> Change:
     """Check what somebody asks for; UsageError says what is wrong with it."""
     if mode not in (None, "replace", "merge"):
@@ -77,11 +66,20 @@ def change_of(name: Any, items: Any, mode: Any = None) -> Change:
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise UsageError("items is a list of strings")
     if len(items) > SET_MAX:
+        hint = "keep what matters most, or use several sets"
         raise UsageError(
-            f"{len(items)} items are too many for one call: at most {SET_MAX}",
-            hint="keep what matters most, or use several sets",
+            f"{len(items)} items are too many for one call: at most {SET_MAX}", hint=hint
         )
-    return Change(name_of(name), tuple(item_of(item) for item in items), mode or "replace")
+    if not isinstance(name, str) or not name.strip():
+        raise UsageError("setName is required, and is a string")
+    name = name.strip(" ")
+    if not _is_name(name):
+        raise UsageError(
+            f"setName has at most {NAME_MAX} characters, begins with a letter or a digit, and is"
+            " no speaker's",
+            hint="use letters, digits, spaces and _ - . /",
+        )
+    return Change(name, tuple(map(item_of, items)), mode or "replace")
 
 
 def item_of(text: str, what: str = "an item") -> str:
@@ -100,27 +98,6 @@ def item_of(text: str, what: str = "an item") -> str:
             hint="it would have to be changed, and would then name something else",
         )
     return item
-
-
-def name_of(name: Any) -> str:
-    """The name of a set; UsageError where it cannot be one."""
-    if not isinstance(name, str) or not name.strip():
-        raise UsageError("setName is required, and is a string")
-    found = name.strip(" ")
-    if not _is_name(found):
-        raise UsageError(
-            f"setName has at most {NAME_MAX} characters, begins with a letter or a digit, and is"
-            " no speaker's",
-            hint="use letters, digits, spaces and _ - . /",
-        )
-    return found
-
-
-def distinct(names: Iterable[Any]) -> None:
-    """Raise UsageError where two of these are the same name."""
-    known = list(map(name_of, names))
-    if twice := [name for at, name in enumerate(known) if name in known[:at]]:
-        raise UsageError(f"the set {twice[0]!r} is named twice")
 
 
 def _is_name(text: str) -> bool:
@@ -143,11 +120,11 @@ def apply(context: Sets, change: Change) -> Outcome:
 
     Sets that a hand made too large may shrink step by step, and lose nothing by a merge.
     """
-    name, old, warnings = change.name, list(context.get(change.name, ())), list[str]()
+    name, warnings = change.name, list[str]()
     current = {key: list(items) for key, items in context.items() if items}
+    old, items, done = current.get(name, []), list(change.items), "Set"
     if name not in KNOWN:
         warnings.append(f"unknown set {name!r}; the known ones are {', '.join(KNOWN)}")
-    items, done = list(change.items), "Set"
     if change.mode == "merge":
         if not items:
             text = f"Nothing to merge into {name}: {len(old)} items"
@@ -160,9 +137,7 @@ def apply(context: Sets, change: Change) -> Outcome:
     for place, item in enumerate(items, 1):
         if item in change.items:
             warnings += secret_warnings(item, f"item {place} of {name}")
-    new = {**current, name: items}
-    if not items:
-        del new[name]
+    new = {key: one for key, one in {**current, name: items}.items() if one}
     count = sum(map(len, new.values()))
     if TOTAL_MAX < count > sum(map(len, current.values())):
         raise ContextTooLargeError(
@@ -178,16 +153,21 @@ def replace_all(value: Any) -> Outcome:
     """All sets at once, within the same limits; None clears them."""
     if value is not None and not isinstance(value, dict):
         raise UsageError("context is {set: [items]}, or null to clear it")
-    distinct(value or ())
+    changes = distinct([change_of(name, items) for name, items in (value or {}).items()])
     new: Context = {}
     warnings: tuple[str, ...] = ()
-    for name, items in (value or {}).items():
-        outcome = apply(new, change_of(name, items))
+    for change in changes:
+        outcome = apply(new, change)
         new, warnings = outcome.context, warnings + outcome.warnings
     return Outcome(new, f"Set context: {sum(map(len, new.values()))} items", warnings=warnings)
 
 
-# -- showing -------------------------------------------------------------------------------------
+def distinct(changes: Sequence[Change]) -> Sequence[Change]:
+    """These changes; UsageError where two are of the same set."""
+    names = [one.name for one in changes]
+    if twice := [name for at, name in enumerate(names) if name in names[:at]]:
+        raise UsageError(f"the set {twice[0]!r} is named twice")
+    return changes
 
 
 def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
@@ -226,9 +206,10 @@ def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int
             missing = len(items) - len(there)
             lines = ["Relevant files:", *(f"- {item}" for item in there if _is_harmless(item))]
             lines += [f"({missing} file(s) no longer exist)"] if missing else []
-            marked = [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]
-            rest = f"({len(marked)} file(s) not listed, for marks in their names: "
-            parts.append("\n".join([*lines, *([f"{rest}{', '.join(marked)})"] if marked else [])]))
+            if marked := [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]:
+                why = f"({len(marked)} file(s) not listed, for marks in their names: "
+                lines.append(f"{why}{', '.join(marked)})")
+            parts.append("\n".join(lines))
         elif name == "applet":
             params = f" ({', '.join(shown[1:])})" if shown[1:] else ""
             parts.append(f"Last applet: {shown[0]}{params}")

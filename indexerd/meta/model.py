@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic.alias_generators import to_camel
-from pydantic_core import to_json
 
 from indexerd.errors import InvalidMetaError
 from indexerd.privacy.sanitize import replace_surrogates
@@ -52,16 +51,13 @@ class _File(BaseModel):
     def to_json(self) -> bytes:
         """Two-space JSON, UTF-8, a newline at the end; absent fields omitted, unknown ones kept."""
         unknown = self.model_extra or {}
-        held = {
+        found = {
             key: one
-            for key, one in self.model_dump(mode="json", by_alias=True).items()
+            for key, one in self.model_dump(by_alias=True).items()
             if one is not None or key in unknown
         }
-        try:
-            data = to_json(held, indent=2, inf_nan_mode="null")
-        except ValueError:  # a lone surrogate, as in a path that is not UTF-8
-            data = to_json(_storable(held), indent=2, inf_nan_mode="null")
-        return data + b"\n"
+        text = json.dumps(_storable(found), indent=2, ensure_ascii=False, allow_nan=False)
+        return text.encode() + b"\n"
 
 
 class Usage(_File):
@@ -120,11 +116,19 @@ class UserFile(_File):
 def parse_meta(data: bytes, path: str) -> MetaFile:
     """Parse a meta file; anything that is not one raises the upstream warning."""
     try:
-        held = _decode(data) if len(data) <= META_BYTES_MAX else None
+        found = _decode(data)
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid JSON in meta file: {path}") from None
     try:
-        return _meta(_storable(held))
+        found = _storable(found)
+        try:
+            return MetaFile.model_validate(found, by_alias=True, by_name=False)
+        except ValidationError as bad:
+            wrong = {error["loc"][0] for error in bad.errors() if error["loc"]}
+            if not wrong or wrong & CONTRACT:
+                raise
+        rest = {key: one for key, one in found.items() if key not in wrong}
+        return MetaFile.model_validate(rest, by_alias=True, by_name=False)
     except ValueError:  # pydantic's ValidationError is one
         raise InvalidMetaError(f"Invalid meta shape in {path}") from None
 
@@ -132,8 +136,7 @@ def parse_meta(data: bytes, path: str) -> MetaFile:
 def parse_user(data: bytes, path: str) -> UserFile:
     """Parse a user's sidecar."""
     try:
-        held = _storable(_decode(data)) if len(data) <= META_BYTES_MAX else None
-        return UserFile.model_validate(held, by_alias=True, by_name=False)
+        return UserFile.model_validate(_storable(_decode(data)), by_alias=True, by_name=False)
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid user file: {path}") from None
 
@@ -143,24 +146,12 @@ def parse_digest(data: bytes) -> list[dict[str, Any]]:
     segments = []
     for line in data.split(b"\n"):
         try:
-            held = _storable(_decode(line))
+            found = _storable(_decode(line))
         except (ValueError, RecursionError):
             continue
-        if isinstance(held, dict):
-            segments.append(held)
+        if isinstance(found, dict):
+            segments.append(found)
     return segments
-
-
-def _meta(held: Any) -> MetaFile:
-    """Demand the contract's fields; leave out an optional one whose type is not ours."""
-    try:
-        return MetaFile.model_validate(held, by_alias=True, by_name=False)
-    except ValidationError as bad:
-        wrong = {error["loc"][0] for error in bad.errors() if error["loc"]}
-        if not wrong or not wrong.isdisjoint(CONTRACT):
-            raise
-    rest = {key: one for key, one in held.items() if key not in wrong}
-    return MetaFile.model_validate(rest, by_alias=True, by_name=False)
 
 
 def _decode(data: bytes) -> Any:
@@ -169,7 +160,7 @@ def _decode(data: bytes) -> Any:
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not JSON")
 
-    return json.loads(data.decode("utf-8"), parse_constant=refuse)
+    return json.loads(data[:META_BYTES_MAX].decode("utf-8"), parse_constant=refuse)
 
 
 def _storable(value: Any, depth: int = 0) -> Any:

@@ -1,20 +1,16 @@
 """Reading meta directories: meta files, the user's sidecars, digests, and what is there.
 
-Nothing is changed or moved: an invalid file counts as missing and stays where it is (S0.38, S0.39,
-A10), until a successful run writes it anew. What cannot be read (EACCES, a directory, a FIFO, a
-symbolic link) is an AccessError, not a missing file: a run that cannot see the old file must not
-pay for a new one. The type is judged on the open descriptor, and the open neither follows
-a link nor waits for a FIFO's writer. A meta directory itself may be a symbolic link.
-
-What surprised us: the id inside a file is not compared with the file's name, as upstream does not
-either; ask for the file of the session you mean.
+Nothing is changed or moved: an invalid file counts as missing and stays where it is, until a
+successful run writes it again. What cannot be read (EACCES, a directory, a FIFO, a symbolic link)
+is an AccessError, not a missing file: a run that cannot see the old file must not pay for a new
+one. A meta directory itself may be a symbolic link.
 """
 
 from __future__ import annotations
 
 import errno
 import os
-import stat
+import stat as modes
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -32,7 +28,6 @@ from indexerd.meta.model import (
 from indexerd.paths import META_SUFFIX, USER_SUFFIX, is_session_id, meta_name
 
 DIGEST_SUFFIX = ".digest.jsonl"
-OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
@@ -42,11 +37,6 @@ class Stamp(NamedTuple):
     mtime_ns: int
     size: int  # bytes
     ino: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> Stamp:
-        """Take the stamp from a stat."""
-        return cls(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class Found(NamedTuple):
@@ -65,7 +55,7 @@ def digest_name(session_id: str) -> str:
 
 def read_meta(path: Path) -> MetaFile | None:
     """Read a meta file; None when there is none, InvalidMetaError with the upstream text."""
-    data = _read(path)
+    data = read(path)
     return None if data is None else parse_meta(data, str(path))
 
 
@@ -75,21 +65,18 @@ def read_user(path: Path) -> UserFile | None:
     An InvalidMetaError must reach the user instead of being written over: unlike a meta file,
     the sidecar holds words that nobody can generate again.
     """
-    data = _read(path)
+    data = read(path)
     return None if data is None else parse_user(data, str(path))
 
 
 def read_digest(path: Path) -> list[dict[str, Any]]:
-    """Read a digest's segments in their order; none when there is no file. Errors as below."""
+    """Read a digest's segments in their order; none when there is no file."""
     return parse_digest(digest_bytes(path))
 
 
 def digest_bytes(path: Path) -> bytes:
-    """Read a digest as it stands; empty when there is no file.
-
-    InvalidMetaError for one that is longer than any reader takes: a part of it would tell lies.
-    """
-    data = _read(path) or b""
+    """Read a digest as it stands; InvalidMetaError for one that is longer than a reader takes."""
+    data = read(path) or b""
     if len(data) > META_BYTES_MAX:
         raise InvalidMetaError(
             f"{path} is longer than {META_BYTES_MAX:,} bytes",
@@ -104,28 +91,25 @@ def stamp(path: Path) -> Stamp | None:
     Taken *before* the file is read, it makes a later change visible to `MetaWriter`'s `expect`.
     """
     try:
-        return Stamp.of(os.lstat(path))
+        found = path.lstat()
     except _MISSING:
         return None
     except OSError as bad:
         raise _access_error(bad, path) from bad
+    return Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 def scan(directory: Path) -> Iterator[Found]:
-    """List the meta files and sidecars of a directory, in no particular order.
-
-    Temporary files, dot-names, links, directories and names that no session id can have are
-    passed over; so is a file that goes away meanwhile. AccessError comes at the first step.
-    """
+    """List the meta files and sidecars of a directory; links and directories are passed over."""
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
                 if named := session_of(entry.name):
                     with suppress(FileNotFoundError):
                         found = entry.stat(follow_symlinks=False)
-                        if stat.S_ISREG(found.st_mode):
+                        if modes.S_ISREG(found.st_mode):
                             yield Found(*named, found.st_mtime_ns, found.st_size)
-    except _MISSING:
+    except FileNotFoundError:
         return
     except OSError as bad:
         raise _access_error(bad, directory) from bad
@@ -140,11 +124,12 @@ def session_of(name: str) -> tuple[str, Literal["meta", "user"]] | None:
     return None
 
 
-def _read(path: Path) -> bytes | None:
+def read(path: Path) -> bytes | None:
     """Read a regular file: one byte more than allowed at most, so that it can be refused."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
-        with open(path, "rb", opener=lambda name, _: os.open(name, OPEN_FLAGS)) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:
+            if not modes.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise AccessError(f"{path} is not a regular file", hint="move it out of the way")
             return file.read(META_BYTES_MAX + 1)
     except _MISSING:
@@ -155,12 +140,6 @@ def _read(path: Path) -> bytes | None:
 
 def _access_error(bad: OSError, path: Path) -> AccessError:
     name = errno.errorcode.get(bad.errno or 0, "EIO")
-    if bad.errno in (errno.ELOOP, errno.EMLINK):  # of O_NOFOLLOW; EMLINK on FreeBSD
-        return AccessError(
-            f"{path} is a symbolic link, and meta files are not read through links",
-            hint="put a regular file in its place",
-            upstream=name,
-        )
     error = AccessError(f"{path} cannot be read: {bad.strerror} ({name})", upstream=name)
     error.retryable = bad.errno not in (errno.EACCES, errno.EPERM)
     return error

@@ -4,24 +4,18 @@ Made from the session file's info, a meta file and a sidecar, each of which may 
 order of names is the user's title, the meta file's name, the agent's own, the first user message,
 the file's stem. Paths in a row are absolute, resolved against the cwd. Session and meta
 files may have been written by any hand: no text of theirs goes into a row unbounded.
-
-An append changes a few fields of a row, and comes many times a second: the rest of it is taken over
-from the row before, as long as neither the meta file nor any of what it was made of is another.
-One thread uses `Rows`.
 """
 
 from __future__ import annotations
 
 import posixpath
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import islice
-from operator import attrgetter
 from typing import Any
 
 from indexerd.agents import ADAPTERS
-from indexerd.meta.cache import MetaCache, MetaStat
+from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import redact, shown_paths, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
@@ -45,18 +39,11 @@ from indexerd.sources.stores import Store
 from indexerd.store.store import StateStore
 from indexerd.times import iso_ms, iso_of_ms
 
-KEPT = 512  # rows, of those that grew last; a few kilobytes each
 Row = dict[str, Any]
-# What a row takes from a info, but for what grows.
-_firm = attrgetter(
-    *("agent", "path", "session_id", "cwd", "created_at", "parent", "version", "agent_title"),
-    *("first_user", "parent_id", "subagent", "archived", "git_branch", "born_ms", "first"),
-    *("boxed", "fork_of"),
-)
 
 
 class Rows:
-    """Makes rows."""
+    """Makes rows. One thread uses this."""
 
     def __init__(
         self,
@@ -73,55 +60,9 @@ class Rows:
         self._store = store
         self._stores = stores
         self.parents = ParentIndex()
-        self._held: OrderedDict[str, tuple[Any, MetaStat | None, StoredRow]] = OrderedDict()
 
-    def drop(self) -> None:
-        """What rows are made of may be another: make each anew."""
-        self._held.clear()
-
-    def of(self, session_id: str, *, grown: bool) -> StoredRow | None:
-        """A session's row; None where it has none. `grown`: of itself and its kin, that is all."""
-        info = self._info(session_id)
-        if info is None or not grown:
-            self._held.pop(session_id, None)
-            return self._made(session_id, None)
-        made = self._fitting(session_id, info) or self._made(session_id, None)
-        return self._keep(session_id, info, made, {})
-
-    def with_facts(self, session_id: str, facts: Facts) -> StoredRow | None:
-        """A session's row with what it did; None where it has none.
-
-        Also where nothing is new in it: the transaction that it went into last may have failed.
-        """
-        info = self._info(session_id)
-        if info is None:
-            return None
-        made = self._fitting(session_id, info)
-        if made is None:
-            return self._made(session_id, facts) if self._store.get(session_id) else None
-        return self._keep(session_id, info, made, fact_fields(facts))
-
-    def _fitting(self, session_id: str, info: SessionInfo) -> StoredRow | None:
-        """What is held of a session's row, if most of it still holds."""
-        firm, stat, made = self._held.get(session_id, (None, None, None))
-        same = made is not None and stat is self._metas.get(session_id) and firm == _firm(info)
-        return made if same else None
-
-    def _keep(
-        self, session_id: str, info: SessionInfo, made: StoredRow | None, more: Row
-    ) -> StoredRow | None:
-        if made is None:
-            return None
-        made = made._replace(row=made.row | more | growing(info))
-        if iso_ms(info.created_at):  # else the file's time is in the row, which is another soon
-            self._held[session_id] = _firm(info), self._metas.get(session_id), made
-            self._held.move_to_end(session_id)
-            if len(self._held) > KEPT:
-                self._held.popitem(last=False)
-        return made
-
-    def _made(self, session_id: str, facts: Facts | None) -> StoredRow | None:
-        """A row made of everything; `facts` are those of the row before, where none are given."""
+    def of(self, session_id: str, facts: Facts | None = None) -> StoredRow | None:
+        """A session's row; None where it has none. Without `facts`, those it had before."""
         info, stat = self._info(session_id), self._metas.get(session_id)
         meta, old = self._metas.meta(session_id), self._store.get(session_id)
         title = stat.title if stat else None
@@ -187,8 +128,17 @@ def row_of(
         "resume": resume(info.session_id, info.cwd, info.path),
         "version": info.version,
         "subagent": info.subagent,
+        "modifiedAt": iso_of_ms(info.modified_ms),
+        "messageCount": info.messages,
+        "userMessageCount": info.users,
+        "newUserMessages": info.new_users,
+        "state": state_of(info),
+        "leafId": info.leaf_id and info.leaf_id[:WORD_MAX],
+        "compactions": info.compactions,
     }
-    row |= fact_fields(facts) | growing(info)
+    row |= fact_fields(facts)
+    if info.tokens:
+        row["tokens"] = dict(zip(TOKEN_KEYS, info.tokens, strict=True))
     if info.git_branch:
         row["gitBranch"] = _line(_unsecret(info.git_branch), WORD_MAX)
     if info.agent_title:
@@ -199,22 +149,6 @@ def row_of(
     if parent_id:
         row["parentSessionId"] = parent_id[:WORD_MAX]
     return _written(row, meta, [title, info.agent_title])
-
-
-def growing(info: SessionInfo) -> Row:
-    """The fields of a row that become others while a session grows, and no info but it changes."""
-    found: Row = {
-        "modifiedAt": iso_of_ms(info.modified_ms),
-        "messageCount": info.messages,
-        "userMessageCount": info.users,
-        "newUserMessages": info.new_users,
-        "state": state_of(info),
-        "leafId": info.leaf_id and info.leaf_id[:WORD_MAX],
-        "compactions": info.compactions,
-    }
-    if info.tokens:
-        found["tokens"] = dict(zip(TOKEN_KEYS, info.tokens, strict=True))
-    return found
 
 
 def gone_row(old: Row | None, meta: MetaFile | None, title: str | None) -> StoredRow | None:
@@ -287,10 +221,7 @@ def _written(row: Row, meta: MetaFile | None, names: Iterable[str | None]) -> St
 
 @lru_cache(512)
 def _unsecret(text: str) -> str:
-    """A text of a meta file without secrets, before it is cut: another hand may have written it.
-
-    A row is made anew whenever its session grows, and its meta file seldom changes.
-    """
+    """A text of a meta file without secrets, before it is cut: another hand may have written it."""
     return redact(text[:READ_MAX]).text
 
 

@@ -101,9 +101,6 @@ def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
     return found | ({"warnings": warnings} if warnings else {})
 
 
-# -- what `update` asks for ----------------------------------------------------------------------
-
-
 def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
     """The sidecar with what is asked for; null clears."""
     fields, warnings = held.user.model_dump(), list[str]()
@@ -135,18 +132,23 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
     return Edited(user, tuple(dict.fromkeys(names)), tuple(warnings))
 
 
-def _changes(value: Any) -> list[sets.Change]:
+def _changes(value: Any) -> Sequence[sets.Change]:
     """`{setName, items, mode?}`, or `{set: items}` for several; items that are null clear a set."""
     if value is UNSET or value is None:
         return []
     if not isinstance(value, dict):
         raise UsageError("setContext is {setName, items, mode?}")
     several = [{"setName": name, "items": items} for name, items in value.items()]
-    asked = [value] if "setName" in value else several
-    sets.distinct(one.get("setName") for one in asked)
-    items = [[] if one.get("items") is None else one["items"] for one in asked]
-    pairs = zip(asked, items, strict=True)
-    return [sets.change_of(one.get("setName"), given, one.get("mode")) for one, given in pairs]
+    return sets.distinct(
+        [
+            sets.change_of(
+                one.get("setName"),
+                [] if one.get("items") is None else one["items"],
+                one.get("mode"),
+            )
+            for one in ([value] if "setName" in value else several)
+        ]
+    )
 
 
 def label_of(asked: Update) -> tuple[str, str | None]:

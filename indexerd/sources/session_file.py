@@ -47,11 +47,6 @@ class Change:
     was: SessionInfo | None = None
     branched: bool = False  # the old leaf is not on the new path
 
-    @property
-    def only_grew(self) -> bool:
-        """Whether a known session got more at its end, and nothing else."""
-        return self.verdict is Verdict.CONTINUE and self.was is not None
-
 
 class SessionFile:
     """One session file. There are tens of thousands of these, and few are read."""

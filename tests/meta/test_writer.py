@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from indexerd.errors import UsageError
 from indexerd.meta import reader as metas
 from indexerd.meta.model import UserFile
-from indexerd.meta.writer import Conflict, MetaWriter, Written
+from indexerd.meta.writer import MetaWriter
 from tests.meta.writer_driver import SESSION, assert_intact, files, meta, path_in
 
 DEAD_PID = 4_194_999  # above Linux's highest pid, so that no process has it
@@ -28,12 +28,6 @@ def held(tmp_path: Path) -> Path:
     return directory
 
 
-# What is written
-
-
-# What is in the target's place
-
-
 def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
     """A6, X2: a link, dangling or not, gives way to a file; what it named is untouched."""
     victim = tmp_path / "victim"
@@ -43,7 +37,7 @@ def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
     for target in (victim, tmp_path / "nowhere"):
         path_in(directory).unlink(missing_ok=True)
         path_in(directory).symlink_to(target)
-        assert MetaWriter().write_meta(directory, meta()).changed
+        assert MetaWriter().write_meta(directory, meta())
         assert not path_in(directory).is_symlink()
         assert_intact(directory)
     assert victim.read_bytes() == meta().to_json()
@@ -70,27 +64,25 @@ def test_no_id_leaves_the_directory(text: str) -> None:
         assert files(Path(place)) == []
 
 
-# Other writers
-
-
 def test_expectation(held: Path) -> None:
-    """M19, Q4: a file that changed, came or went since the snapshot is a Conflict, and stays."""
+    """Q4: a file that changed, came or went since the snapshot stays as it is."""
     one, path = MetaWriter(), path_in(held)
     stamp = metas.stamp(path)
-    assert one.write_meta(held, meta(1), expect=None) == Conflict(path, stamp)
-    assert isinstance(one.write_meta(held, meta(1), expect=stamp), Written)
+    assert not one.write_meta(held, meta(1), expect=None)
+    assert one.write_meta(held, meta(1), expect=stamp)
     now = metas.stamp(path)
-    assert one.write_meta(held, meta(2), expect=stamp) == Conflict(path, now)
+    assert not one.write_meta(held, meta(2), expect=stamp)
+    assert one.write_meta(held, meta(1), expect=stamp), "it is there already"
     assert_intact(held, 1)
     path.unlink()
-    assert one.write_meta(held, meta(2), expect=now) == Conflict(path, None)
+    assert not one.write_meta(held, meta(2), expect=now)
     assert files(held) == []
-    assert isinstance(one.write_meta(held, meta(2), expect=None), Written)
+    assert one.write_meta(held, meta(2), expect=None)
 
 
 def test_expectation_holds_until_the_rename(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """M19, Q4: the older extension's rename while our bytes are on their way to the disk wins."""
-    path, fsync = path_in(held), os.fsync
+    path = path_in(held)
 
     def meanwhile(fd: int) -> None:
         upstream = held / f"{path.name}.1.2.tmp"
@@ -98,13 +90,10 @@ def test_expectation_holds_until_the_rename(held: Path, monkeypatch: pytest.Monk
         upstream.rename(path)
         fsync(fd)
 
-    monkeypatch.setattr("indexerd.meta.writer.os.fsync", meanwhile)
-    result = MetaWriter().write_meta(held, meta(1), expect=metas.stamp(path))
-    assert result == Conflict(path, metas.stamp(path))
+    fsync = os.fsync
+    monkeypatch.setattr(os, "fsync", meanwhile)
+    assert not MetaWriter().write_meta(held, meta(1), expect=metas.stamp(path))
     assert_intact(held, 7)
-
-
-# Clearing up
 
 
 def test_sweep_removes_what_dead_writers_left(held: Path) -> None:
@@ -148,7 +137,7 @@ def test_remove_takes_only_what_is_ours(held: Path) -> None:
     (held / f"{SESSION}.txt").write_bytes(b"the user's own")
     ours = [f"{SESSION}{end}" for end in (".meta.json", ".user.json", ".digest.jsonl")]
     expected = [held / name for name in (*ours, f".{SESSION}.{DEAD_PID}.1.tmp")]
-    assert list(one.remove(held, SESSION)) == expected
+    assert one.remove(held, SESSION) == sorted(expected)
     assert files(held) == sorted([f"{SESSION}.txt", f"{SESSION}x.user.json"])
-    assert one.remove(held, SESSION) == ()
-    assert one.write_meta(held, meta()).changed
+    assert one.remove(held, SESSION) == []
+    assert one.write_meta(held, meta())

@@ -18,7 +18,7 @@ from typing import Any
 from indexerd.errors import WriteError
 from indexerd.meta import reader as metas
 from indexerd.meta.model import MetaFile
-from indexerd.meta.writer import Conflict, MetaWriter
+from indexerd.meta.writer import MetaWriter
 
 STRACE = shutil.which("strace")
 ROOT = Path(__file__).parents[2]
@@ -61,28 +61,21 @@ def assert_intact(directory: Path, generation: int = 0) -> None:
     assert path_in(directory).read_bytes() == meta(generation).to_json()
 
 
-# -- jobs ----------------------------------------------------------------------------------------
+def write(directory: Path, generation: int = 0, size: int = 200) -> dict[str, Any]:
+    """Write a generation; an error of ours becomes data."""
+    try:
+        MetaWriter().write_meta(directory, meta(generation, size))
+    except WriteError as bad:
+        return {"error": str(bad), "upstream": bad.upstream, "hint": bad.hint}
+    return {}
 
 
-def write(directory: Path, generation: int = 0, size: int = 200, times: int = 1) -> list[Any]:
-    """Write a generation so often with one writer; an error of ours becomes data."""
-    writer, said = MetaWriter(), list[Any]()
-    for _ in range(times):
-        try:
-            written = writer.write_meta(directory, meta(generation, size))
-        except WriteError as bad:
-            said.append({"error": str(bad), "upstream": bad.upstream, "hint": bad.hint})
-        else:
-            said.append({"changed": written.changed, "bytes": written.bytes})
-    return said
-
-
-def insist(directory: Path) -> list[str]:
+def insist(directory: Path) -> list[Any]:
     """Write the same content twice, expecting each time the version seen at the start."""
-    writer, expect, said = MetaWriter(), metas.stamp(path_in(directory)), []
+    writer, expect, said = MetaWriter(), metas.stamp(path_in(directory)), list[Any]()
     for _ in range(2):
         try:
-            said.append(type(writer.write_meta(directory, meta(1), expect=expect)).__name__)
+            said.append(writer.write_meta(directory, meta(1), expect=expect))
         except WriteError:
             said.append("WriteError")
     return said
@@ -122,23 +115,20 @@ def grow(directory: Path, threads: int, times: int) -> None:
 
     def raise_often() -> None:
         for _ in range(times):
-            result: object = None
-            while result is None or isinstance(result, Conflict):
+            written = False
+            while not written:
                 expect = metas.stamp(path_in(directory))
                 generation = int(read(directory) or 0) + 1
                 # Signed, because equal content of two writers would be no conflict.
                 by = f"{os.getpid()}-{threading.get_ident()}"
                 signed = meta(generation).model_copy(update={"name": by})
-                result = writer.write_meta(directory, signed, expect=expect)
+                written = writer.write_meta(directory, signed, expect=expect)
 
     running = [threading.Thread(target=raise_often) for _ in range(threads)]
     for thread in running:
         thread.start()
     for thread in running:
         thread.join()
-
-
-# -- processes -----------------------------------------------------------------------------------
 
 
 def start(do: str, directory: Path, *, stop: bool = False, **job: Any) -> Child:
