@@ -78,6 +78,20 @@ def call_once(
         return client.call(method, params)
 
 
+def call_any(
+    paths: Sequence[str | os.PathLike[str]], method: str, params: Mapping[str, Any], timeout: float
+) -> Any:
+    """Ask the first of several sockets on which a daemon answers."""
+    from indexerd.errors import DaemonDownError  # noqa: PLC0415 - see the head
+
+    for path in paths[:-1]:
+        try:
+            return call_once(path, method, params, timeout)
+        except DaemonDownError:
+            continue
+    return call_once(paths[-1], method, params, timeout)
+
+
 class Client:
     """A connection, for one thread. A call waits `timeout` seconds in total.
 

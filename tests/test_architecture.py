@@ -23,7 +23,6 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "bas
 MAY_REPLACE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
-    "meta/newfile.py": "an export, over a file that its user wants replaced",
     "disk.py": "the one atomic write; the log's files move on by one",
     "store/store.py": "a damaged store is put aside",
     "web/server.py": "where the web view listens, and the page that opens it",

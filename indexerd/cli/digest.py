@@ -56,25 +56,15 @@ def digest(found: Any) -> Iterator[str]:
     yield from ("", *render.paragraph(segment["content"], "  "))
 
 
-@method(
-    "compact",
-    REF,
-    option(
-        "--strategy",
-        "Whose rules to apply; default: those of the session's own agent.",
-        type=click.Choice(("pi", "codex", "opencode")),
-    ),
-    FOCUS,
-    flag("--handoff", "Print a document to start a new session with."),
-    LEAF,
-    option(
-        "--keep-recent",
-        "keepRecentTokens",
-        "What pi's rules keep; default: 20000.",
-        type=int,
-        metavar="TOKENS",
-    ),
+STRATEGY = option(
+    "--strategy",
+    "Whose rules to apply; default: those of the session's own agent.",
+    type=click.Choice(("pi", "codex", "opencode")),
 )
+HANDOFF = flag("--handoff", "Print a document to start a new session with.")
+
+
+@method("compact", REF, STRATEGY, FOCUS, HANDOFF, LEAF)
 def compact(found: Any) -> Iterator[str]:
     """Summarise a session so that it can continue elsewhere. It is not changed itself."""
     for note in found["notes"]:
@@ -87,13 +77,7 @@ def compact(found: Any) -> Iterator[str]:
     yield from ("", *render.paragraph(found["summary"], "  "))
 
 
-@method(
-    "branch_summary",
-    REF,
-    argument("leaf"),
-    FOCUS,
-    flag("--replace", "replaceInstructions", "Use only these instructions, not the default ones."),
-)
+@method("branch_summary", REF, argument("leaf"), FOCUS)
 def branch_summary(found: Any) -> Iterator[str]:
     """Summarise an abandoned branch, named by its last entry, for `branches` to show."""
     return render.paragraph(found["summary"], "  ")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
-import sys
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -20,11 +18,10 @@ from indexerd.cli.main import as_json, command, current, flag
 from indexerd.errors import IndexerdError
 
 if TYPE_CHECKING:
-    from indexerd.settings import Settings
+    from indexerd.sources.stores import Store
 
 LEVELS = ("debug", "info", "warning", "error")
 POLL_SECONDS = 0.25
-_LOOK = "check the path, and its owner and mode"
 
 Check = tuple[str, str, str, str]  # what was looked at; ok, note or bad; what was found; the cure
 
@@ -37,85 +34,69 @@ def doctor() -> int:
     if not as_json({"checks": checks}):
         for one in checks:
             put([f"{one['state']:4}  {one['name']}: {safe(one['found'], 2000)}"])
-            if one["cure"] and one["state"] != "ok":
+            if one["state"] != "ok":
                 put([f"      {safe(one['cure'])}"])
     return 1 if any(one["state"] == "bad" for one in checks) else 0
 
 
 def _checks(app: App) -> Iterator[Check]:
     from indexerd.models.registry import Models
+    from indexerd.sources.stores import stores
 
     places, loaded = app.places, app.loaded
-    yield "python", "ok", sys.version.split()[0], ""
-    yield "sqlite", "ok", sqlite3.sqlite_version, ""
-    if loaded.problems:
-        first = loaded.problems[0]
-        found = f"{len(loaded.problems)} problems, first: {first['key']}: {first['message']}"
-        yield "configuration", "bad", found, "indexerd config check"
-    else:
-        yield "configuration", "ok", str(places.config_file), ""
+    found = str(places.config_file)
+    found += "".join(f"; {bad['key']}: {bad['message']}" for bad in loaded.problems)
+    yield "configuration", "bad" if loaded.problems else "ok", found, "indexerd config check"
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
-        state, found = _looked(path)
-        if state == "ok" and not os.access(path, os.W_OK):
-            state, found = "bad", f"{path} is not writable"
-        yield name, state, found, _LOOK if state == "bad" else "the daemon creates it"
-    yield from _stores(loaded.settings)
+        yield name, *_looked(path, writable=True)
+    for store in stores(loaded.settings, os.environ, Path.home()):
+        state, found, cure = _looked(Path(store.sessions))
+        yield store.agent, *(_scanned(store) if state == "ok" else (state, found, cure))
     models = Models(loaded.settings, os.environ)
     for model in models.available():
         sends = "sends redacted transcripts to its provider" if model.remote else "stays here"
         yield "model", "ok", f"{model.key} ({sends})", ""
     for key, why in models.missing.items():
-        yield "model", "note", f"{key}: {why}", ""
+        yield "model", "note", f"{key}: {why}", "needed only if you want to use it"
     if not models.available():
         yield "models", "bad", "none can be used", "add local/extractive to model_keys"
     try:
         status = app.call("status", {}, 5.0)
-        state = "ok" if status["state"] == "ok" else "note"
         found = f"{status['state']}, {status['sessions']} sessions"
-        yield "daemon", state, found, "indexerd status"
+        yield "daemon", "ok" if status["state"] == "ok" else "note", found, "indexerd status"
     except IndexerdError as bad:
         yield "daemon", "note", str(bad), bad.hint
 
 
-def _looked(path: Path) -> tuple[str, str]:
-    """Whether a path is there, and can be examined."""
+def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
+    """Whether a directory is there, and can be used."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return "note", f"{path} does not exist"
+        return "note", f"{path} does not exist", "it is used once it exists"
     except OSError as bad:
-        return "bad", f"{path}: {bad.strerror}"
-    return "ok", str(path)
+        return "bad", f"{path}: {bad.strerror}", "check the path, and its owner and mode"
+    if writable and not os.access(path, os.W_OK):
+        return "bad", f"{path} is not writable", "check its owner and mode"
+    return "ok", str(path), ""
 
 
-def _stores(settings: Settings) -> Iterator[Check]:
+def _scanned(store: Store) -> tuple[str, str, str]:
     from indexerd.sources.discovery import SessionDiscovery
-    from indexerd.sources.stores import stores
 
-    every = stores(settings, os.environ, Path.home())
-    for agent in dict.fromkeys(one.agent for one in every):
-        looked = [(one, *_looked(Path(one.sessions))) for one in every if one.agent == agent]
-        for _, state, found in looked:
-            if state == "bad":
-                yield agent, state, found, _LOOK
-        if here := [one for one, state, _ in looked if state == "ok"]:
-            discovery = SessionDiscovery()
-            discovery.renew(here)
-            scanned = discovery.scan(here)
-            blind = [*scanned.unreadable, *map(str, discovery.troubles.values())]
-            where = ", ".join(one.sessions for one in here)
-            cure = f"cannot be read: {'; '.join(blind[:3])}" if blind else ""
-            found = f"{len(scanned.files)} sessions in {where}"
-            yield agent, "bad" if blind else "ok", found, cure
-        elif looked[0][1] == "note":
-            yield agent, "note", looked[0][2], "its sessions are found once it exists"
+    discovery = SessionDiscovery()
+    discovery.renew([store])
+    found = discovery.scan([store])
+    blind = [*found.unreadable, *map(str, discovery.troubles.values())]
+    sessions = f"{len(found.files)} sessions in {store.sessions}"
+    return "bad" if blind else "ok", sessions, f"cannot be read: {'; '.join(blind[:3])}"
 
 
-@command(
-    flag("-f", "--follow", "Keep printing as the log grows."),
-    click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True),
-    click.option("-n", "--lines", type=click.IntRange(0, 100000), default=50, show_default=True),
-)
+LEVEL = click.option("--level", type=click.Choice(LEVELS), default="info", show_default=True)
+LINES = click.option("-n", "--lines", type=click.IntRange(0), default=50, show_default=True)
+
+
+@command(flag("-f", "--follow", "Keep printing as the log grows."), LEVEL, LINES)
 def logs(*, follow: bool, level: str, lines: int) -> None:
     """Show the log; with --json, one JSON document per line."""
     levels = LEVELS[LEVELS.index(level) :]

@@ -16,18 +16,8 @@ from __future__ import annotations
 import os
 import sys
 
-from indexerd.cli.backend import (
-    QUICK,
-    App,
-    aside,
-    complain,
-    discard,
-    json_text,
-    project,
-    put,
-    question_seconds,
-    safe,
-)
+from indexerd.cli import backend
+from indexerd.cli.backend import App, aside, complain, project, put, safe
 from indexerd.client import call_once, dumps, loads, socket_path
 from indexerd.errors import IndexerdError
 
@@ -73,11 +63,11 @@ def attempt(argv: list[str]) -> int | None:
     try:
         if name == "expand":
             return expand(app, params.pop("text", "-"), params, inline=inline)
-        found = app.call(name.replace("-", "_"), params, QUICK)
+        found = app.call(name.replace("-", "_"), params, backend.QUICK)
     except IndexerdError as bad:
         return complain(bad, as_json=app.json)
     if app.json:
-        put([json_text(found)])
+        put([backend.json_text(found)])
     elif name == "resume-context":
         sys.stdout.write(found["text"] or "")
     else:
@@ -94,13 +84,13 @@ def expand(app: App, word: str, params: Mapping[str, Any], *, inline: bool) -> i
     if b"@@" in prompt:
         text = prompt.decode("utf-8", "replace")
         try:
-            found = app.call("expand", {**params, "text": text}, QUICK)
+            found = app.call("expand", {**params, "text": text}, backend.QUICK)
         except IndexerdError as bad:
             if app.json:
                 raise
             problem = bad
     if app.json:
-        put([json_text(found)])
+        put([backend.json_text(found)])
         return 0
     block = "\n\n".join(one["content"] for one in found["messages"]).encode("utf-8", "replace")
     ended = not block
@@ -141,8 +131,6 @@ def lines(found: dict[str, Any]) -> list[str]:
     return ["\t".join(map(safe, row)) for row in rows]
 
 
-# -- hooks of agents -----------------------------------------------------------------------
-
 _REQUEST_MAX = 1024 * 1024 - 200  # bytes of params in one line, as JSON in ASCII
 _BYTES_MAX = 9000  # of context
 _SECONDS = 2.0
@@ -159,7 +147,7 @@ def answer_hook(words: Sequence[str]) -> int:
             sys.stdout.write(_reply(words[0], data))
             sys.stdout.flush()
     except OSError:  # nobody reads, or the disk is full
-        discard(sys.stdout)
+        backend.discard(sys.stdout)
     except Exception:  # noqa: BLE001 - whatever it is, the user's prompt goes through
         return 0
     return 0
@@ -197,10 +185,8 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
         if isinstance(event.get(theirs), str) and event[theirs]:
             params[ours] = event[theirs]
     if len(dumps(params)) > _REQUEST_MAX:
-        from indexerd.references.parse import find
-
-        return "", [_TOO_LONG] if find(text) else []  # there may be only a diff in it
-    seconds = question_seconds(text, _SECONDS)
+        return "", [_TOO_LONG]
+    seconds = backend.question_seconds(text, _SECONDS)
     found = call_once(socket_path(os.environ), "expand", params, seconds)
     context = "\n\n".join(one["content"] for one in found.get("messages") or ())
     return context, failures(found)[:_LINES_MAX]

@@ -1,9 +1,8 @@
 """The command line's frame: how commands are declared, found and run; errors, exit codes.
 
-`@method(name, …)` makes a command of a socket method: its arguments and options bear the names of
-the method's params, and the function turns the answer into lines for people. `@command(…)` is for
-everything else: the function gets the options; the line or lines that it returns are printed, a
-number is the exit code.
+`@method(name, …)` makes a command of a socket method: its options bear the names of the method's
+params, and the function turns the answer into lines. `@command(…)` is for everything else: what
+the function returns is printed, and a number is the exit code.
 """
 
 from __future__ import annotations
@@ -40,10 +39,8 @@ def flag(*names: str, **settings: Any) -> Declare:
     return option(*names, **(settings or {"is_flag": True}))
 
 
-def _entry(value: str | None) -> str | None:
-    if value == "":
-        raise UsageError("--leaf takes an entry's id", hint="`indexerd tree REF` shows them")
-    return value
+def _absolute(path: str | None) -> str | None:
+    return None if path is None else project(path)
 
 
 def limit(most: int | None, default: int) -> Declare:
@@ -52,8 +49,10 @@ def limit(most: int | None, default: int) -> Declare:
     return click.option("--limit", type=kind, default=default, show_default=True)
 
 
-LEAF = option("--leaf", "As seen from another entry.", metavar="ID", checked=_entry)
-NEAR = option("--cwd", "Look in this project first; default: the current one.", checked=project)
+LEAF = option("--leaf", "As seen from another entry.", metavar="ID")
+NEAR = option("--cwd", "The project to look in first; default: the current one.", checked=project)
+BELOW = option("--cwd", "Only sessions of this directory and below.", checked=_absolute)
+OUTPUT = option("-o", "--output", "file", "The new file (0600).", metavar="FILE", checked=_absolute)
 AGENT = option("--agent", "Only this agent's sessions.")
 FOCUS = option("--instructions", "What the summary should focus on.", metavar="TEXT")
 
@@ -101,8 +100,8 @@ def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
                 first, *rest = key.split("_")
                 if value is not False:
                     params[first + "".join(map(str.title, rest))] = value
-            if "ref" in params or "session" in params:
-                params.setdefault("cwd", project())
+            if {"ref", "session", "prefix"} & params.keys():
+                params["cwd"] = project()
             found = current().call(name, params)
             return None if as_json(found) else lines(found)
 
@@ -123,7 +122,7 @@ CAPABILITIES = {
         "expand ask context-set context-get resume-context footer",
     ),
     "Long sessions": ("digest", "history digest compact branch-summary stats"),
-    "Resume": ("resume", "resume continue-recent"),
+    "Resume": ("sessions", "resume continue-recent"),
     "Run": ("serve", "run web mcp"),
     "Set up": ("setup", "config service integrate completion"),
     "Find out what is wrong": ("doctor", "doctor logs"),
@@ -150,9 +149,8 @@ class Lazy(click.Group):
                 return None
             known = "index"
         module = importlib.import_module(f"indexerd.cli.{COMMANDS[known]}")
-        found: click.Command = getattr(
-            module, {"list": "list_"}.get(known, known.replace("-", "_"))
-        )
+        name = "list_" if known == "list" else known.replace("-", "_")
+        found: click.Command = getattr(module, name)
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

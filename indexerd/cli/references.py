@@ -14,15 +14,22 @@ from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, safe
 
-
-@cli.command(
-    cli.argument("text", default="-"),
-    cli.option(
-        "--session", "sessionId", "The asking session; a text it was given once stays the same."
-    ),
-    cli.NEAR,
-    cli.flag("--inline", "Print the block, a rule, and the prompt."),
+ASKING = cli.option(
+    "--session", "sessionId", "The asking session, whose earlier texts are repeated."
 )
+INLINE = cli.flag("--inline", "Print the block, a rule, and the prompt.")
+QUESTION = cli.argument(
+    "question", nargs=-1, required=True, callback=lambda _c, _p, words: " ".join(words)
+)
+NAME = cli.argument("set_name", metavar="NAME")
+ITEMS = cli.argument(
+    "items", nargs=-1, metavar="[ITEM]...", callback=lambda _c, _p, items: list(items)
+)
+MERGE = cli.flag("--merge", "mode", "Add to the set instead of replacing it.", flag_value="merge")
+RESUME = cli.option("--resume-id", "Names this resume: its block is given once.", metavar="ID")
+
+
+@cli.command(cli.argument("text", default="-"), ASKING, cli.NEAR, INLINE)
 def expand(text: str, *, inline: bool, **params: Any) -> int:
     """Expand the `@@` references of a prompt: find them, and print the block to inject.
 
@@ -32,14 +39,7 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
     return hook.expand(cli.current(), text, params, inline=inline)
 
 
-@cli.method(
-    "query_session",
-    cli.SESSION,
-    cli.argument(
-        "question", nargs=-1, required=True, callback=lambda _c, _p, words: " ".join(words)
-    ),
-    cli.LEAF,
-)
+@cli.method("query_session", cli.SESSION, QUESTION, cli.LEAF)
 def ask(found: Any) -> Iterator[str]:
     """Ask one past session a question."""
     yield f"### Session: {safe(found['name'])} (`{safe(found['sessionId'])}`)"
@@ -50,15 +50,7 @@ def ask(found: Any) -> Iterator[str]:
     yield from (f"note: {safe(note)}" for note in found["notes"])
 
 
-@cli.method(
-    "set_relevant_context",
-    cli.SESSION,
-    cli.argument("set_name", metavar="NAME"),
-    cli.argument(
-        "items", nargs=-1, metavar="[ITEM]...", callback=lambda _c, _p, items: list(items)
-    ),
-    cli.flag("--merge", "mode", "Add to the set instead of replacing it.", flag_value="merge"),
-)
+@cli.method("set_relevant_context", cli.SESSION, NAME, ITEMS, MERGE)
 def context_set(found: Any) -> str:
     """Note what a session works with: files, applet, endpoints, ports, or a set of your own.
 
@@ -70,9 +62,7 @@ def context_set(found: Any) -> str:
     return safe(found["text"])
 
 
-@cli.method(
-    "get_relevant_context", cli.SESSION, cli.argument("set_name", metavar="[NAME]", required=False)
-)
+@cli.method("get_relevant_context", cli.SESSION, cli.argument("set_name", required=False))
 def context_get(found: Any) -> Iterator[str]:
     """Show what was noted for a session: every set, or the one named."""
     from indexerd.meta.context_sets import relative
@@ -87,13 +77,7 @@ def context_get(found: Any) -> Iterator[str]:
         aside("nothing is noted")
 
 
-@cli.method(
-    "resume_context",
-    cli.SESSION,
-    cli.option(
-        "--resume-id", "resumeId", "Names this resume: its block is given once.", metavar="ID"
-    ),
-)
+@cli.method("resume_context", cli.SESSION, RESUME)
 def resume_context(found: Any) -> None:
     """Print the block for the first message after a resume, once."""
     sys.stdout.write(found["text"] or "")

@@ -47,7 +47,7 @@ def program() -> tuple[str, ...]:
 
 def _called(app: App, *words: str) -> list[str]:
     """A command line of this program, with the configuration that was given."""
-    config = ["--config", project(app.config) or app.config] if app.config else []
+    config = ["--config", str(app.places.config_file)] if app.config else []
     return [*program(), *config, *words]
 
 
@@ -101,21 +101,25 @@ def run(*, once: bool) -> int:
         rows += [(session_id, "digested", "") for session_id in report.digested]
         rows += [(session_id, "failed", kind) for session_id, kind, _ in report.failed]
         put(render.table(("session", "", "model or reason"), rows))
-        aside(
-            f"{report.sessions} sessions, {len(report.indexed)} indexed, "
-            f"{report.skipped} not due, {len(report.failed)} failed"
-        )
+        counts = f"{len(report.indexed)} indexed, {report.skipped} not due"
+        aside(f"{report.sessions} sessions, {counts}, {len(report.failed)} failed")
     return report.exit_code
 
 
-@command(
-    option(
-        "--print-config",
-        "host",
-        "Print what to add to this host's configuration, and exit.",
-        type=click.Choice([*HOSTS]),
-    )
+HOST = option(
+    "--print-config",
+    "host",
+    "Print what to add to this host's configuration, and exit.",
+    type=click.Choice([*HOSTS]),
 )
+LISTEN = option(
+    "--listen",
+    "Loopback address to serve on (port 0: any free); default: [web] listen, or a free port.",
+    metavar="HOST:PORT",
+)
+
+
+@command(HOST)
 def mcp(host: str | None) -> None:
     """Serve coding agents over the Model Context Protocol, on stdin and stdout."""
     app = current()
@@ -132,11 +136,7 @@ def mcp(host: str | None) -> None:
 
 @command(
     argument("ref", required=False),
-    option(
-        "--listen",
-        "Loopback address to serve on (port 0: any free); default: [web] listen, or a free port.",
-        metavar="HOST:PORT",
-    ),
+    LISTEN,
     flag("--no-open", "Print the link without opening a browser."),
     click.option("--beside-daemon", is_flag=True, hidden=True),
 )
@@ -154,10 +154,12 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
     if ref is not None:
         found = app.call("resolve", {"ref": ref, "cwd": project()})
         path = f"/s/{quote(found['sessionId'], safe='')}"
-    ready = partial(_ready, app, path, opening=not no_open)
-    if beside_daemon:
-        ready = partial(lambda running: put([running.url]))
-    elif listen is None and (running := find_running(app.places.state_dir)) is not None:
+    ready = partial(_ready, app, "" if beside_daemon else path, opening=not no_open)
+    if (
+        not beside_daemon
+        and listen is None
+        and (running := find_running(app.places.state_dir)) is not None
+    ):
         ready(running)
         return 0
     os.umask(0o077)
@@ -172,6 +174,9 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     """Print where the view is, and open it."""
     from indexerd.web.auth import login_link, open_page
 
+    if not path:  # the daemon reads the address
+        put([running.url])
+        return
     link = login_link(app.places.state_dir, running.url, path)
     if not as_json({"url": running.url, "link": link, "pid": running.pid}):
         put([link])
@@ -186,7 +191,6 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
 
 def _complain(bad: BaseException) -> None:
     """Report what no page foresaw: a defect's place, and nothing of what it was about."""
-    frames = traceback.extract_tb(bad.__traceback__)
-    place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "?"
-    defect = f"a defect: {type(bad).__name__} at {place}"
+    *_, last = traceback.extract_tb(bad.__traceback__)
+    defect = f"a defect: {type(bad).__name__} at {last.filename}:{last.lineno}"
     aside(f"indexerd: {bad if isinstance(bad, IndexerdError) else defect}")

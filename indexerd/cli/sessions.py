@@ -1,11 +1,19 @@
-"""Commands that find and show sessions, and those that change what indexerd holds of them."""
+"""Commands that find, show and resume sessions, and that change what indexerd holds of them.
+
+A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT …`, in all its steps.
+"""
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
-from typing import Any
+from itertools import groupby
+from typing import Any, NoReturn
 
 import click
 
@@ -13,7 +21,7 @@ from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.cli.hook import lines
-from indexerd.errors import UsageError
+from indexerd.errors import NotFoundError, UsageError
 from indexerd.times import iso, iso_ms
 
 _SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -36,21 +44,15 @@ def _since(text: str | None) -> str | None:
     return text
 
 
-BELOW = cli.option(
-    "--cwd",
-    "Only sessions of this directory and below.",
-    checked=lambda value: project(value) if value else None,
-)
 SINCE = cli.option("--since", "Only those active since then (7d, 12h, 2026-11-01).", checked=_since)
 
 
 @cli.command(
     cli.AGENT,
-    BELOW,
+    cli.BELOW,
     cli.flag("--all", "everywhere", "Every project's sessions."),
     SINCE,
     cli.limit(None, 50),
-    cli.option("--cursor", "Continue from an earlier page's nextCursor."),
     cli.flag("--archived", "Also archived ones, and those whose file is gone."),
     cli.flag("--subagents", "Also sub-agents' sessions."),
 )
@@ -72,7 +74,7 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
     if not rows:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
     if params["cursor"]:
-        aside(f"there are more; next page: --cursor {params['cursor']}")
+        aside("there are more; --limit shows them")
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
@@ -84,9 +86,7 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"name": mark + row["name"], "cwd": render.exact(row["cwd"])}
 
 
-@cli.command(
-    cli.REF, cli.flag("--as-sent", "The exact redacted prompt that would be sent; also --json.")
-)
+@cli.command(cli.REF, cli.flag("--as-sent", "The exact redacted prompt that would be sent."))
 def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     """Show one session: metadata and facts."""
     found = cli.current().call("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
@@ -103,24 +103,19 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
         yield from ("", f"by {safe(meta['model'])}:", *render.paragraph(meta["summary"]))
 
 
-@cli.method(
-    "resolve",
-    cli.REF,
-    cli.NEAR,
-    cli.flag("--all", "scope", "Look in every project at once.", flag_value="all"),
-)
+@cli.method("resolve", cli.REF)
 def resolve(found: Any) -> list[str]:
     """Show which session a reference means: an id, a prefix, a name or a similar name."""
     return lines(found)
 
 
-@cli.method("complete", cli.argument("prefix", default=""), cli.NEAR, cli.limit(_PAGE, 20))
+@cli.method("complete", cli.argument("prefix", default=""))
 def complete(found: Any) -> list[str]:
     """List candidates for `@@`, newest first."""
     return lines(found)
 
 
-@cli.method("search", cli.argument("query"), cli.AGENT, BELOW, SINCE, cli.limit(_PAGE, 20))
+@cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, cli.limit(_PAGE, 20))
 def search(found: Any) -> Iterator[str]:
     """Search names, tags, summaries and messages; "a phrase", re:pattern."""
     for hit in found["hits"]:
@@ -145,10 +140,7 @@ def family(found: Any) -> Iterator[str]:
     named |= {"asks": "userMessageCount", "": "current", "name": "name"}
     yield from render.records(named, members)
     if "missingParent" in found:
-        from indexerd.privacy.redact import shown_path
-
-        parent = render.exact(shown_path(found["missingParent"]))
-        aside(f"the session this one came from is not known: {parent}")
+        aside("the session that the first one came from is not known")
     if found["more"]:
         aside(f"{found['more']} more; the nearest are shown")
 
@@ -206,7 +198,7 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
 
     The agent's own file stays as it is, unless you say --transcript.
     """
-    params: dict[str, Any] = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
+    params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript, "undo": undo}
     call = cli.current().call
     if not undo:
         planned = call("purge", {**params, "dryRun": True})
@@ -214,7 +206,7 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
             aside("nothing was removed")
             return 1
         params["ref"] = planned["sessionId"]  # the word may mean another session by now
-    found = call("purge", {**params, "undo": undo})
+    found = call("purge", params)
     if not cli.as_json(found):
         put(map(render.exact, found.get("removed", ())))
         aside(f"{'read again' if undo else 'forgotten'}: {safe(found['sessionId'])}")
@@ -228,10 +220,63 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         hint = "use --yes if you are sure"
         raise UsageError("nothing was removed: there is nobody to ask", hint=hint)
-    aside(f"{safe(planned['name'] or planned['sessionId'])}  {safe(planned['sessionId'])}")
-    for path in planned["files"] or ["(no files; what is kept for searching goes)"]:
+    aside(f"{safe(planned['name'] or '')}  {safe(planned['sessionId'])}")
+    for path in planned["files"]:
         aside(f"  {render.exact(path)}")
-    questions = ["Forget this session?"]
-    if transcript:
-        questions.append("Also delete the agent's own file? This cannot be undone.")
+    last = "Also delete the agent's own file? This cannot be undone."
+    questions = ["Forget this session?", *([last] if transcript else ())]
     return all(click.confirm(one, err=True) for one in questions)
+
+
+EXEC = cli.flag("--exec", "run", "Run it, in the session's directory.")
+
+
+@cli.command(cli.REF, EXEC)
+def resume(ref: str, *, run: bool) -> list[str]:
+    """Print the agent's own command that reopens a session; --exec runs it."""
+    row = cli.current().call("get", {"ref": ref, "cwd": project()})["session"]
+    return list(_opened(row, run=run))[1:]
+
+
+@cli.command(cli.NEAR, cli.AGENT, EXEC)
+def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterator[str]:
+    """Print the newest session of a project, and the command that reopens it."""
+    rows = cli.current().call("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
+    if not rows:
+        what = f"no session of {agent}'s" if agent else "no session"
+        raise NotFoundError(f"{what} in {render.exact(cwd or 'any project')}")
+    return _opened(rows[0], run=run)
+
+
+def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
+    """The session and its command; NotFoundError where nothing is left that could be opened."""
+    command = str(row.get("resume") or "")
+    if row["gone"] or not command:
+        raise NotFoundError(
+            f"the file of session {row['sessionId']} is gone: there is nothing to resume",
+            hint=f"`indexerd show {row['sessionId']}` shows what is still known of it",
+        )
+    if run:
+        _become(command, row)
+    found = {key: row[key] for key in ("sessionId", "name", "agent")} | {"command": command}
+    if not cli.as_json(found):
+        yield render.heading(row["name"], f"  {row['sessionId']}")
+        yield render.exact(command)
+
+
+def _become(command: str, row: dict[str, Any]) -> NoReturn:
+    """Turn this process into a shell that runs the agent."""
+    words = shlex.split(command)
+    directory = words[1] if words[0] == "cd" else "."
+    hint = f"mend that, or run this elsewhere: {render.exact(command.partition(' && ')[2])}"
+    if not os.path.isdir(directory):  # noqa: PTH112 - no other use of pathlib here
+        missing = f"the session's directory is not there: {render.exact(directory)}"
+        raise NotFoundError(missing, hint=hint)
+    steps = [list(step) for more, step in groupby(words, "&&".__ne__) if more]
+    program = next(word for word in steps[-1] if "=" not in word)
+    if shutil.which(program) is None:
+        raise NotFoundError(f"{render.exact(program)} is not on your PATH", hint=hint)
+    aside(f"indexerd: resuming {safe(row['name'])}")
+    # Python ignores it, and the agent would inherit that: a closed pipe would not end it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - what `resume` prints for a shell

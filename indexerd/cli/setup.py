@@ -31,8 +31,7 @@ def config() -> None:
 def path() -> str:
     """Print the configuration file's path, whether it exists or not."""
     file = current().places.config_file
-    found = {"path": str(file), "exists": file.exists()}
-    return "" if as_json(found) else render.exact(str(file))
+    return "" if as_json({"path": str(file), "exists": file.exists()}) else render.exact(str(file))
 
 
 @command()
@@ -75,9 +74,10 @@ def service() -> None:
     """Run the daemon at every login (systemd or launchd)."""
 
 
-@command(
-    option("--program", "named", "Path of the installed program, if it is not found automatically.")
-)
+PROGRAM = option("--program", "named", "Path of the installed program, if it is not found.")
+
+
+@command(PROGRAM)
 def install(named: str | None) -> int:
     """Write the service file, and start the service."""
     from indexerd.cli.serve import program

@@ -6,10 +6,9 @@ move to the right. `*` marks the way to the leaf, `>` the leaf.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,44 +23,30 @@ FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
 _SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
 
 
-def _rules(given: tuple[str, ...]) -> list[Any] | None:
-    try:
-        return [json.loads(text) for text in given] or None
-    except (ValueError, RecursionError):
-        hint = 'for example {"rule": "truncate", "chars": 500}'
-        raise UsageError("--transform takes a JSON object", hint=hint) from None
-
-
-def _file(name: str | None) -> str | None:
-    if name == "":
-        raise UsageError("--output takes a file's name")
-    return project(name) if name else None
-
-
-def _output(text: str) -> Any:
-    return cli.option("-o", "--output", "file", text, metavar="FILE", checked=_file)
-
-
-@cli.method(
-    "tree",
-    cli.REF,
-    cli.option(
-        "--filter",
-        "Which entries: default hides settings and answers that only call tools; with --json "
-        "all is the default.",
-        type=click.Choice(FILTERS),
-        checked=lambda value: value or (None if cli.current().json else "default"),
-    ),
-    cli.option("--search", "Only entries that have all these words.", metavar="WORDS"),
-    cli.LEAF,
+SHOWN = cli.option(
+    "--filter",
+    "Which entries: default hides settings and answers that only call tools; all with --json.",
+    type=click.Choice(FILTERS),
+    checked=lambda value: value or (None if cli.current().json else "default"),
 )
+SEARCH = cli.option("--search", "Only entries that have all these words.", metavar="WORDS")
+FORMAT = cli.option(
+    "--format",
+    "form",
+    "html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
+    "json: all of it, for programs. By default chosen by FILE's suffix, else html.",
+    type=click.Choice(("html", "md", "json")),
+)
+
+
+@cli.method("tree", cli.REF, SHOWN, SEARCH, cli.LEAF)
 def tree(found: Any) -> Iterator[str]:
     """Show a session's tree: every branch, with labels; `*` marks the current path."""
-    nodes = [node for node in found["nodes"] if node.get("display", True)]
-    indents = render.indents([node["depth"] for node in nodes])
-    leaf = found["leafId"]
-    marks = (">" if node["id"] == leaf else "*" if node["active"] else " " for node in nodes)
-    yield from _entries(nodes, map("{}{} ".format, indents, marks))
+    nodes, leaf = found["nodes"], found["leafId"]
+    for node, indent in zip(nodes, render.indents([one["depth"] for one in nodes]), strict=True):
+        mark = ">" if node["id"] == leaf else "*" if node["active"] else " "
+        node["mark"] = f"{indent}{mark} "
+    yield from _entries(nodes)
     for warning in found.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
 
@@ -69,22 +54,19 @@ def tree(found: Any) -> Iterator[str]:
 @cli.method("path", cli.REF, cli.LEAF)
 def path(found: Any) -> Iterator[str]:
     """List the entries from the root to the leaf."""
-    entries = [entry for entry in found["entries"] if entry.get("display", True)]
-    return _entries(entries, [""] * len(entries))
+    return _entries(found["entries"])
 
 
-def _entries(entries: list[dict[str, Any]], before: Iterable[str]) -> Iterator[str]:
+def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
     def text(entry: dict[str, Any]) -> str:
         label = f"[{safe(entry['label'])}] " if entry.get("label") else ""
         who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
-        return f"{label}{who} {safe(entry['text'], 200)}".rstrip()
+        return f"{entry.get('mark', '')}{label}{who} {safe(entry['text'], 200)}".rstrip()
 
-    rows = zip(before, entries, strict=True)
-    cells = [
-        (entry["id"], render.age(entry["timestamp"]), mark + text(entry)) for mark, entry in rows
-    ]
+    shown = [one for one in entries if one.get("display", True)]  # an extension hides some
+    cells = ((one["id"], render.age(one["timestamp"]), text(one)) for one in shown)
     yield from render.table((), cells)
-    if not entries:
+    if not shown:
         aside("no entries")
 
 
@@ -99,25 +81,9 @@ def branches(found: Any) -> Iterator[str]:
     return render.records(named, found["tips"])
 
 
-@cli.method(
-    "context",
-    cli.REF,
-    cli.LEAF,
-    cli.option(
-        "--transform",
-        "transforms",
-        'A rule for this output alone, such as {"rule": "prune", "protectTurns": 2}; repeatable.',
-        metavar="JSON",
-        multiple=True,
-        checked=_rules,
-    ),
-    cli.flag("--serialized", "serialize", "As one text, the way pi gives it to a model."),
-)
+@cli.method("context", cli.REF, cli.LEAF)
 def context(found: Any) -> Iterator[str]:
     """Show what the agent would send to its model."""
-    if "serialized" in found:
-        yield render.exact(found["serialized"])
-        return
     model = found["model"] or {}
     name = "/".join(filter(None, (model.get("provider"), model.get("modelId"))))
     facts = {"model": name, "messages": len(found["messages"])}
@@ -127,22 +93,18 @@ def context(found: Any) -> Iterator[str]:
         yield from [render.exact(message["text"])] if message["text"] else ()
 
 
-@cli.method(
-    "label",
-    cli.REF,
-    cli.argument("entry_id", metavar="ENTRY"),
-    cli.argument("text", required=False),
-)
+ENTRY = cli.argument("entry_id", metavar="ENTRY")
+
+
+@cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False))
 def label(found: Any) -> str:
     """Label an entry of a session. Without a text, remove your label."""
     return f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()
 
 
-@cli.method(
-    "branch", cli.REF, cli.argument("leaf"), _output("Write it there, not beside the session.")
-)
+@cli.method("branch", cli.REF, cli.argument("leaf"), cli.OUTPUT)
 def branch(found: Any) -> str:
-    """Write the path to an entry as a new pi session. Never overwrites a file.
+    """Write the path to an entry as a new pi session, beside the old one or to FILE.
 
     Labels in the session's own file are copied; those made with `indexerd label` are not.
     """
@@ -151,21 +113,12 @@ def branch(found: Any) -> str:
 
 @cli.command(
     cli.REF,
-    _output("Write it there (0600), not to stdout."),
-    cli.option(
-        "--format",
-        "form",
-        "html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
-        "json: all of it, for programs. By default chosen by FILE's suffix, else html.",
-        type=click.Choice(("html", "md", "json")),
-    ),
+    cli.OUTPUT,
+    FORMAT,
     cli.LEAF,
     cli.flag("--redact", "Take known kinds of secrets out of every text."),
-    cli.flag("--force", "Replace FILE if it exists."),
 )
-def export(
-    ref: str, file: str | None, form: str | None, leaf: str | None, *, redact: bool, force: bool
-) -> None:
+def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, redact: bool) -> None:
     """Write a session to one self-contained file: its tree, texts, digests and metadata.
 
     Nothing is redacted without --redact: the file holds every word, path and tool result of the
@@ -175,7 +128,6 @@ def export(
     from indexerd.daemon.open_session import read_alone
     from indexerd.meta.newfile import create
     from indexerd.privacy.patterns import compile_patterns
-    from indexerd.sources.stores import stores
     from indexerd.web.document import Wish
     from indexerd.web.export import export as make
 
@@ -184,12 +136,6 @@ def export(
     form = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "html")
     if not file and not app.json and form == "html" and sys.stdout.isatty():
         raise UsageError("a page cannot be shown in a terminal", hint="name a file: -o FILE.html")
-    if file and os.path.lexists(file):
-        if not force:
-            raise UsageError(f"{file} exists", hint="name another file, or add --force")
-        kept = any(one.holds(file) for one in stores(settings, os.environ, Path.home()))
-        if kept or os.path.realpath(file) != file or not Path(file).is_file():
-            raise UsageError(f"{file} is not replaced", hint="name a plain file elsewhere")
     extra = compile_patterns(settings.redact.extra_patterns)
     wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
@@ -199,7 +145,7 @@ def export(
         name, text = make(library, stored, form, wish, family)
     data = text.encode("utf-8", "replace")
     if file:
-        create(Path(file), [data], over=force)
+        create(Path(file), [data])
         if not cli.as_json({"format": form, "file": file, "bytes": len(data)}):
             put([render.exact(file)])
     elif not cli.as_json({"format": form, "fileName": name, "text": text}):

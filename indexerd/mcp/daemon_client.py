@@ -1,4 +1,4 @@
-"""The MCP server's way to the daemon, and which session is meant.
+"""What one call of a tool needs: the daemon, the project, and which session is meant.
 
 Each question has a connection of its own, so that a daemon that was down is simply there again at
 the next call. What surprised us: hosts start their servers with hardly any environment (Codex
@@ -16,16 +16,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexerd.client import Client
-from indexerd.errors import AmbiguousError, ConfigError, DaemonDownError, NotFoundError, UsageError
+from indexerd.client import call_any
+from indexerd.errors import AmbiguousError, ConfigError, NotFoundError, UsageError
 from indexerd.mcp.rendering import DATA, Answer, Renderer
 from indexerd.paths import Places, socket_places
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.settings import read_config
 from indexerd.times import iso_ms
 
-SECONDS = 20.0  # for one answer; the daemon itself may wait 5 s for its first scan
-MODEL_SECONDS = 600.0  # for one that a model makes: the daemon has the shorter limits
+SECONDS = 600.0  # for one answer, which a model may make: the daemon has the shorter limits
 _HINT = "give `session`: list_sessions shows the newest first"
 
 
@@ -38,48 +37,41 @@ class DaemonAccess:
     cwd: str | None = None  # the server's own directory: hosts start it in the project
     started: float = field(default_factory=time.time)
 
-    def connect(self, seconds: float) -> Client:
-        """A connection. DaemonDownError names the place where the socket should be."""
-        missing: DaemonDownError | None = None
-        for path in socket_places(self.where, self.env):
-            try:
-                return Client(path, seconds)
-            except DaemonDownError as bad:
-                missing = missing or bad
-        raise missing or DaemonDownError("no daemon answers")
 
-    def converse(self, cwd: str = "", host: str = "", *, verbatim: bool = True) -> Conversation:
-        """What one call of a tool needs. `host` is what the program that calls names itself.
+class Conversation:
+    """The questions of one call of a tool."""
+
+    def __init__(self, access: DaemonAccess, cwd: str, host: str, *, verbatim: bool) -> None:
+        """`host` is what the program that calls names itself, as in `codex-mcp-client`.
 
         UsageError where `cwd` can be no directory; ConfigError where a session's own words are
         asked for (`verbatim`) and the user's patterns of secrets cannot be read.
         """
-        loaded = read_config(self.where, self.env)
+        self._access = access
+        loaded = read_config(access.where, access.env)
         if loaded.problems and verbatim:
             raise ConfigError(loaded.problems)
         redact = loaded.settings.redact
-        renderer = Renderer(compile_patterns(redact.extra_patterns), redacting=redact.enabled)
-        agents = ("claude", "codex", "opencode")  # as in `claude-code`, `codex-mcp-client`
-        agent = next((one for one in agents if host.lower().startswith(one)), None)
-        return Conversation(self, renderer, _directory(cwd, self.cwd), agent)
+        self.renderer = Renderer(compile_patterns(redact.extra_patterns), redacting=redact.enabled)
+        agents = ("claude", "codex", "opencode")
+        self._agent = next((one for one in agents if host.lower().startswith(one)), None)
+        self.cwd = access.cwd  # the project; None where all are meant
+        if cwd:
+            try:
+                self.cwd = os.path.abspath(Path(access.cwd or "", Path(cwd).expanduser()))  # noqa: PTH100 - drops `..`
+            except (RuntimeError, FileNotFoundError):
+                hint = "give an absolute path, or leave `cwd` out"
+                raise UsageError("cwd leads to no known directory", hint=hint) from None
 
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """The questions of one call of a tool."""
-
-    daemon: DaemonAccess
-    renderer: Renderer
-    cwd: str | None  # the project; None where all are meant
-    agent: str | None  # whose host calls, where that is known
-
-    def ask(self, method: str, *, model: bool = False, **params: Any) -> Any:
+    def ask(self, method: str, **params: Any) -> Any:
         """The daemon's answer; params that are None, "" or False are left out."""
-        given = {
-            key: one for key, one in params.items() if one not in (None, "") and one is not False
-        }
-        with self.daemon.connect(MODEL_SECONDS if model else SECONDS) as client:
-            return client.call(method, given)
+        given = {}
+        for name, value in params.items():
+            first, *rest = name.split("_")
+            if value not in (None, "") and value is not False:
+                given[first + "".join(map(str.title, rest))] = value
+        places = socket_places(self._access.where, self._access.env)
+        return call_any(places, method, given, SECONDS)
 
     def resolve(self, ref: str, *, scope: str = "project", certain: bool = False) -> Answer:
         """The session that a reference means, never the one that asks; "" means that one.
@@ -109,10 +101,10 @@ class Conversation:
 
         Raises UsageError, NotFoundError or AmbiguousError where that cannot be told for certain.
         """
-        if self.agent is None or self.cwd is None:
+        if self._agent is None or self.cwd is None:
             raise UsageError("which session is yours cannot be told from here", hint=_HINT)
-        rows = self.ask("list", agent=self.agent, cwd=self.cwd, limit=20)["sessions"]
-        began = self.daemon.started * 1000
+        rows = self.ask("list", agent=self._agent, cwd=self.cwd, limit=20)["sessions"]
+        began = self._access.started * 1000
         live = [one for one in rows if iso_ms(str(one["modifiedAt"])) >= began]
         if len(live) > 1:
             raise AmbiguousError("several sessions are in use in this project", live)
@@ -124,21 +116,12 @@ class Conversation:
         """The daemon's answer about one session, rendered, behind whose words these are."""
         row = self.ask("get", ref=found["sessionId"])["session"]
         model = (found.get("usage") or {}).get("model")
-        whose = self.provenance(row, f"{by} by {model}" if by and model else "")
         head = {"sessionId": row["sessionId"], "name": row["name"]}
-        return whose | dict(self.renderer.render(head | found))
+        return self.told(row, head | found, f"{by} by {model}" if by and model else "")
 
-    def provenance(self, row: Mapping[str, Any], by: str) -> Answer:
-        """The field that says whose words an answer about one session holds."""
+    def told(self, row: Mapping[str, Any], answer: Answer, by: str) -> Answer:
+        """The same of an answer whose session's row is known."""
         by = f"; {by}" if by else ""
         whose = f"From session {row['sessionId']}, written by agent {row['agent']}{by}: {DATA}."
-        return {"provenance": self.renderer.line(whose)}
-
-
-def _directory(named: str, own: str | None) -> str | None:
-    """The directory that is named, from the server's `own`; that one, if none is named."""
-    try:
-        return os.path.abspath(Path(own or "", Path(named).expanduser())) if named else own  # noqa: PTH100 - drops `..`
-    except (RuntimeError, FileNotFoundError):
-        hint = "give an absolute path, or leave `cwd` out"
-        raise UsageError("cwd leads to no known directory", hint=hint) from None
+        rendered: Answer = self.renderer.render(answer)
+        return {"provenance": self.renderer.line(whose)} | rendered

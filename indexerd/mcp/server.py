@@ -7,7 +7,7 @@ to users.
 What surprised us: a thread of the SDK waits for stdin and cannot be interrupted, so that Python's
 own answer to SIGINT would wait for it for ever; hence the system's. The SDK's parser refuses a
 whole line for one lone surrogate (half an emoji, which models cut and JavaScript sends as
-`\ud83d`), and of a line that is no request it says nothing to anybody: the host waits for ever.
+`\ud83d`), and the host waits for an answer for ever.
 """
 
 from __future__ import annotations
@@ -16,26 +16,23 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from importlib.resources import files
 from typing import Any, TextIO, cast
 
 import anyio
-import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
 from msgspec.structs import asdict
 
 from indexerd import __version__
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.mcp.daemon_client import DaemonAccess
-from indexerd.mcp.rendering import Answer, compact, failure, reading
+from indexerd.mcp.daemon_client import Conversation, DaemonAccess
+from indexerd.mcp.rendering import Answer, compact, failure
 from indexerd.mcp.tools import TOOLS
 from indexerd.paths import is_session_id
 from indexerd.privacy.sanitize import replace_surrogates
@@ -93,9 +90,8 @@ async def _called(
     daemon: DaemonAccess, name: str, arguments: dict[str, Any], host: str = ""
 ) -> tuple[Answer, str]:
     """What a tool answers, as data and as text; it waits in a thread that nobody waits for."""
-    return await anyio.to_thread.run_sync(
-        partial(_answer, daemon, name, arguments, host), abandon_on_cancel=True
-    )
+    work = partial(_answer, daemon, name, arguments, host)
+    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 def _answer(
@@ -105,14 +101,11 @@ def _answer(
     tool = TOOLS.get(name)
     if tool is None:
         raise UsageError(f"no tool {name[:64]!r}", hint=f"the tools are {', '.join(TOOLS)}")
-    given = {  # JSON has one kind of number, and some hosts write whole ones as 10.0
-        key: int(one) if isinstance(one, float) and one.is_integer() else one
-        for key, one in arguments.items()
-    }
     with coded() if name == "query_session" else nullcontext():
         try:
-            asked = asdict(decode(tool.params, given))
-            talk = daemon.converse(asked.pop("cwd"), host, verbatim=tool.verbatim)
+            # Not strict: some hosts write whole numbers as 10.0.
+            asked = asdict(decode(tool.params, arguments, strict=False))
+            talk = Conversation(daemon, asked.pop("cwd"), host, verbatim=tool.verbatim)
             found = tool.answer(talk, **asked)
         except UsageError as bad:
             if bad.hint == UsageError.hint:
@@ -124,15 +117,14 @@ def _answer(
         except Exception as bad:
             hint = "this is a fault of indexerd's"
             raise IndexerdError(f"{name} failed", hint=hint) from bad
-    return found if isinstance(found, tuple) else (found, compact(reading(found)))
+    return found if isinstance(found, tuple) else (found, compact(found))
 
 
 async def _list_resources(daemon: DaemonAccess, *_: Any) -> types.ListResourcesResult:
     """The newest sessions of the project; none while no daemon runs, which is no error."""
-    try:
+    rows = []
+    with suppress(IndexerdError):
         rows = (await _called(daemon, "list_sessions", {"limit": LISTED}))[0]["sessions"]
-    except IndexerdError:
-        rows = []
     found = [
         types.Resource(
             uri=f"{_SCHEME}{one['sessionId']}",
@@ -152,11 +144,10 @@ async def _read_resource(
 ) -> types.ReadResourceResult:
     uri = str(asked.uri)
     try:
-        session = {"session": uri.removeprefix(_SCHEME)}
-        _, text = await _called(daemon, "get_session", session)
+        _, text = await _called(daemon, "get_session", {"session": uri.removeprefix(_SCHEME)})
     except IndexerdError as bad:
-        told = failure(bad)
         code = types.INVALID_PARAMS if isinstance(bad, NotFoundError) else types.INTERNAL_ERROR
+        told = failure(bad)
         raise MCPError(code, f"{told['message']}: {told['hint']}", {"uri": uri}) from bad
     content = types.TextResourceContents(uri=uri, text=text, mime_type=_JSON)
     return types.ReadResourceResult(contents=[content])
@@ -180,40 +171,23 @@ async def _get_prompt(_: Any, asked: types.GetPromptRequestParams) -> types.GetP
     return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=content)])
 
 
-# -- stdin and stdout ----------------------------------------------------------------------------
-
-
-class HostLines:
-    """A host's lines, read in a thread. `answer` sends a message to the host from there."""
+class _Lines:
+    """A host's lines without lone surrogates, read in a thread."""
 
     def __init__(self, source: TextIO) -> None:
         self._source = source
-        self.answer: Callable[[SessionMessage], object] = lambda _: None
 
     def readline(self) -> str:
-        """The next line, without lone surrogates; what is no request is answered with an error."""
-        line, value = self._source.readline(), None
-        try:
-            value = json.loads(line)
-            line = replace_surrogates(json.dumps(value, ensure_ascii=False)) + "\n"
-            types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-        except (ValueError, RecursionError):
-            known = value.get("id") if isinstance(value, dict) and "method" in value else None
-            if isinstance(known, int | str):
-                why = "this is no request of JSON-RPC 2.0"
-                problem = types.ErrorData(code=types.INVALID_REQUEST, message=why)
-                error = types.JSONRPCError(jsonrpc="2.0", id=known, error=problem)
-                self.answer(SessionMessage(error))
+        line = self._source.readline()
+        with suppress(ValueError, RecursionError):
+            line = replace_surrogates(json.dumps(json.loads(line), ensure_ascii=False)) + "\n"
         return line
 
 
 async def _converse(server: Server[Any]) -> None:
-    lines = HostLines(
-        open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False)  # noqa: ASYNC230, SIM115 - read in a thread that outlives this
-    )
-    stdin = anyio.wrap_file(cast("TextIO", lines))  # all that is asked of it is a line
+    source = open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False)  # noqa: ASYNC230, SIM115 - read in a thread that outlives this
+    stdin = anyio.wrap_file(cast("TextIO", _Lines(source)))  # all that is asked of it is a line
     async with stdio_server(stdin=stdin) as (incoming, outgoing):
-        lines.answer = partial(anyio.from_thread.run, outgoing.send)
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 

@@ -1,16 +1,16 @@
 """The tools of the MCP server as a model sees them, and what each answers.
 
 A tool is a function: its docstring is what the model reads (when to call it, what it gives, what
-to do next), its keyword arguments are the parameters, `PARAMETERS` describes these. It asks a
-method of the daemon and gives the answer, made safe for a model, in at most `BYTES_MAX`; what does
-not fit is cut and named in `truncated`, or on a next page. A text beside the answer is for readers.
+to do next). `@tool` names its parameters, which `PARAMETERS` describes: `name!` is required, and
+`name=10` has a default. It asks a method of the daemon and gives the answer, made safe for a model,
+in at most `BYTES_MAX`; what does not fit is cut and named in `truncated`, or on a next page. A text
+beside the answer is for readers.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from mcp_types import Tool as Described
@@ -45,35 +45,35 @@ _SESSION_IS = (
     " Where it may be left out, that means the session you are running in; you get an error with"
     " the candidates where that cannot be told for certain."
 )
-# What a model is told of a parameter, and its greatest length or value.
-PARAMETERS: dict[str, tuple[str, int]] = {
-    "session": (_SESSION_IS, 400),
-    "cwd": ("The project: a directory and all below; otherwise that of this server.", 4096),
-    "query": ('Words, a "phrase in quotes", or re:pattern.', 1000),
-    "question": ("One self-contained question.", 4000),
-    "ref": (_SESSION_IS, 400),
-    "text": ("The text with the references, verbatim.", 200_000),
-    "all_projects": ("True: look in every project at once.", 0),
-    "agent": ("Only sessions of this agent: pi, claude, codex, opencode.", 64),
-    "since": ("Only sessions active since then: an ISO-8601 date or time.", 64),
-    "archived": ("True: archived and lost ones, too.", 0),
-    "subagents": ("True: those of sub-agents, too.", 0),
-    "limit": ("How many at most.", 200),
-    "cursor": ("nextCursor of the page before.", 400),
-    "offset": ("Leave out so many.", 1_000_000),
-    "before": ("nextBefore of the page before; 0: the newest.", 100_000_000),
-    "leaf": ("A branch: the id of its last entry (list_branches).", 200),
-    "turn_id": ("For hosts: the user's turn; its questions are counted together.", 200),
-    "show": ("Which entries; user-only is what the user asked, in order.", 0),
-    "search": ("Only entries that have all these words.", 400),
-    "full": ("True: texts whole, or nearly so.", 0),
-    "set_name": ("files, endpoints, ports or applet; others work too, with a warning.", NAME_MAX),
-    "items": ("At most 10 strings; files as absolute paths. With replace, [] clears the set.", 10),
-    "mode": ("Replace the set, or add to it.", 0),
-    "strategy": ("Whose rules of what is summed up and what stays; own: its agent's.", 0),
-    "instructions": ("What the summary should dwell on.", 4000),
-    "handoff": ("True: one document to begin a new session with, instead.", 0),
-    "dry_run": ("True: only the figures as they are; no model is called.", 0),
+# Type, greatest length or value, and what a model is told.
+PARAMETERS: dict[str, tuple[Any, int, str]] = {
+    "session": (str, 400, _SESSION_IS),
+    "ref": (str, 400, _SESSION_IS),
+    "cwd": (str, 4096, "The project: a directory and all below; otherwise that of this server."),
+    "query": (str, 1000, 'Words, a "phrase in quotes", or re:pattern.'),
+    "question": (str, 4000, "One self-contained question."),
+    "text": (str, 200_000, "The text with the references, verbatim."),
+    "all_projects": (bool, 0, "True: look in every project at once."),
+    "agent": (str, 64, "Only sessions of this agent: pi, claude, codex, opencode."),
+    "since": (str, 64, "Only sessions active since then: an ISO-8601 date or time."),
+    "archived": (bool, 0, "True: archived and lost ones, too."),
+    "subagents": (bool, 0, "True: those of sub-agents, too."),
+    "limit": (int, 200, "How many at most."),
+    "cursor": (str, 400, "nextCursor of the page before."),
+    "offset": (int, 1_000_000, "Leave out so many."),
+    "before": (int, 100_000_000, "nextBefore of the page before; 0: the newest."),
+    "leaf": (str, 200, "A branch: the id of its last entry (list_branches)."),
+    "turn_id": (str, 200, "For hosts: the user's turn; its questions are counted together."),
+    "show": (Filter, 0, "Which entries; user-only is what the user asked, in order."),
+    "search": (str, 400, "Only entries that have all these words."),
+    "full": (bool, 0, "True: texts whole, or nearly so."),
+    "set_name": (str, NAME_MAX, "files, endpoints, ports or applet; others work, with a warning."),
+    "items": (list[str], 10, "At most 10; files as absolute paths. With replace, [] clears."),
+    "mode": (Mode, 0, "Replace the set, or add to it."),
+    "strategy": (Strategy, 0, "Whose rules of what is summed up; own: its agent's."),
+    "instructions": (str, 4000, "What the summary should dwell on."),
+    "handoff": (bool, 0, "True: one document to begin a new session with, instead."),
+    "dry_run": (bool, 0, "True: only the figures as they are; no model is called."),
 }
 
 
@@ -87,21 +87,22 @@ class Tool(NamedTuple):
 
 
 TOOLS: dict[str, Tool] = {}
-_Tool = TypeVar("_Tool", bound=Callable[..., Any])
 
 
-def _field(name: str, kind: Any, default: Any) -> tuple[str, Any, Any]:
-    description, most = PARAMETERS[name]
-    required = default is inspect.Parameter.empty
+def _field(declared: str) -> tuple[str, Any, Any]:
+    name, _, number = declared.rstrip("!").partition("=")
+    kind, most, description = PARAMETERS[name]
+    default: Any = get_args(kind)[0] if get_origin(kind) is Literal else kind()
     bounds: dict[str, Any] = {}
     if kind is str:
-        bounds = {"max_length": most} | ({"min_length": 1} if required else {})
+        bounds = {"max_length": most} | ({"min_length": 1} if declared.endswith("!") else {})
     elif kind is int:
+        default = int(number or 0)
         bounds = {"ge": min(default, 1), "le": most}
     elif most:  # the daemon says what is wrong with a longer list
         bounds = {"extra_json_schema": {"maxItems": most}}
     kind = Annotated[kind, Meta(description=description, **bounds)]
-    return name, kind, msgspec.NODEFAULT if required else default
+    return name, kind, msgspec.NODEFAULT if declared.endswith("!") else default
 
 
 def _camel(name: str) -> str:
@@ -110,22 +111,20 @@ def _camel(name: str) -> str:
 
 
 def tool(
-    title: str, hints: ToolAnnotations = LOOK, *, verbatim: bool = True
-) -> Callable[[_Tool], _Tool]:
+    title: str, params: str, hints: ToolAnnotations = LOOK, *, verbatim: bool = True
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare a function as a tool."""
 
-    def add(answer: _Tool) -> _Tool:
-        name, types = answer.__name__, get_type_hints(answer)
-        _, *own = inspect.signature(answer).parameters.values()
-        fields = [_field(one.name, types[one.name], one.default) for one in own]
-        params = msgspec.defstruct(
+    def add(answer: Callable[..., Any]) -> Callable[..., Any]:
+        name = answer.__name__
+        taken = msgspec.defstruct(
             name,
-            [*fields, _field("cwd", str, "")],
+            [_field(one) for one in f"{params} cwd".split()],
             kw_only=True,
             forbid_unknown_fields=True,
             rename=_camel,
         )
-        schema = msgspec.json.schema(params)["$defs"][name]
+        schema = msgspec.json.schema(taken)["$defs"][name]
         described = Described(
             name=name,
             title=title,
@@ -134,21 +133,14 @@ def tool(
             output_schema={"type": "object"},
             annotations=hints,
         )
-        TOOLS[name] = Tool(answer, params, described, verbatim)
+        TOOLS[name] = Tool(answer, taken, described, verbatim)
         return answer
 
     return add
 
 
-@tool("Search past sessions")
-def search_sessions(
-    talk: Conversation,
-    query: str,
-    all_projects: bool = False,
-    agent: str = "",
-    since: str = "",
-    limit: int = 10,
-) -> Answer:
+@tool("Search past sessions", "query! all_projects agent since limit=10")
+def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> Answer:
     """Search the past sessions of every coding agent on this machine.
 
     What was said, summarised, named or tagged is searched. Call it when the user speaks of earlier
@@ -157,11 +149,10 @@ def search_sessions(
     snippet and the entry's id; other projects are searched only if nothing is found in this one.
     Next: get_session for the summary of a hit's session, or query_session to ask it.
     """
-    asked: Answer = {"query": query, "agent": agent, "since": since, "limit": limit, "rows": True}
     cwd = None if all_projects else talk.cwd
-    found = talk.ask("search", **asked, cwd=cwd)
+    found = talk.ask("search", **asked, rows=True, cwd=cwd)
     if not found["hits"] and cwd:
-        cwd, found = None, talk.ask("search", **asked)
+        cwd, found = None, talk.ask("search", **asked, rows=True)
     rows = found.get("rows") or {}
     of_row = "agent cwd modifiedAt description"
     hits = [one | _only(rows.get(one["sessionId"], {}), of_row) for one in found["hits"]]
@@ -169,38 +160,32 @@ def search_sessions(
     return _of_several(talk, "Names and snippets are from the sessions named", answer)
 
 
-@tool("List past sessions", verbatim=False)
-def list_sessions(
-    talk: Conversation,
-    all_projects: bool = False,
-    agent: str = "",
-    since: str = "",
-    archived: bool = False,
-    subagents: bool = False,
-    limit: int = 10,
-    cursor: str = "",
-) -> Answer:
+@tool(
+    "List past sessions",
+    "all_projects agent since archived subagents limit=10 cursor",
+    verbatim=False,
+)
+def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked: Any) -> Answer:
     """List the sessions of this project, newest first, with names and descriptions.
 
     Call it to see what was worked on lately (with `limit` 1: the most recent one), or to find a
     session whose words you do not know. A fork names its `parentSessionId`. Next: get_session for
     more of one; search_sessions if you know a word of it.
     """
-    asked: Answer = {"agent": agent, "since": since, "archived": archived, "subagents": subagents}
-    asked |= {"cursor": cursor, "cwd": None if all_projects else talk.cwd}
+    cwd = None if all_projects else talk.cwd
     while True:
-        found = talk.ask("list", **asked, limit=limit)
+        found = talk.ask("list", **asked, cwd=cwd, limit=limit)
         rows = [_only(one, _BRIEF) for one in found["sessions"]]
         limit = len(fitting(rows, BYTES_MAX - 3 * _REST, talk.renderer.render))
         if limit == len(rows):
             break  # else once more, so that the next page begins where this one ends
-    answer = {"scope": "project" if asked["cwd"] else "all", "sessions": rows}
+    answer = {"scope": "project" if cwd else "all", "sessions": rows}
     answer |= _only(found, "nextCursor")
     return _of_several(talk, "Names and descriptions are from the sessions", answer)
 
 
-@tool("Look at a past session", verbatim=False)
-def get_session(talk: Conversation, session: str) -> Answer:
+@tool("Look at a past session", "session!", verbatim=False)
+def get_session(talk: Conversation, *, session: str) -> Answer:
     """Get everything known of one past session without reading its transcript.
 
     Summary, decisions, files read and modified, tools, models, noted context, the sessions that it
@@ -214,14 +199,11 @@ def get_session(talk: Conversation, session: str) -> Answer:
     if row.get("parentSessionId"):
         answer["forkedFrom"] = _ancestors(talk, row)
     by = f"summarised by {meta['model']}" if meta.get("model") else ""
-    shown = talk.provenance(row, by) | talk.renderer.render(answer)
-    return bounded(shown) | {"resume": _command(talk, row)[0]}
+    return bounded(talk.told(row, answer, by)) | {"resume": _command(talk, row)[0]}
 
 
-@tool("Ask a past session", ASK)
-def query_session(
-    talk: Conversation, session: str, question: str, leaf: str = "", turn_id: str = ""
-) -> Answer:
+@tool("Ask a past session", "session! question! leaf turn_id", ASK)
+def query_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Ask one past session a question, answered from its transcript with citations.
 
     Call it when a summary is not enough: exact commands, error messages, values, reasons for a
@@ -229,12 +211,12 @@ def query_session(
     a little, so ask one good question rather than many. Next: look at the citations before you
     rely on the answer; they name entries that get_tree shows.
     """
-    asked = {"session": talk.id_of(session), "question": question, "leaf": leaf, "turnId": turn_id}
-    return bounded(talk.about(talk.ask("query_session", model=True, **asked), "answered"))
+    found = talk.ask("query_session", session=talk.id_of(session), **asked)
+    return bounded(talk.about(found, "answered"))
 
 
-@tool("Find the session a name means", verbatim=False)
-def resolve_session(talk: Conversation, ref: str, all_projects: bool = False) -> Answer:
+@tool("Find the session a name means", "ref! all_projects", verbatim=False)
+def resolve_session(talk: Conversation, *, ref: str, all_projects: bool) -> Answer:
     """Say which session a name, a part of an id, or a half-remembered name means.
 
     Call it when the user names a session. Where several fit you get an error with the candidates:
@@ -245,8 +227,8 @@ def resolve_session(talk: Conversation, ref: str, all_projects: bool = False) ->
     return dict(talk.renderer.render(found))
 
 
-@tool("Expand @@ references", ASK)
-def expand_references(talk: Conversation, text: str, turn_id: str = "") -> Answer:
+@tool("Expand @@ references", "text! turn_id", ASK)
+def expand_references(talk: Conversation, **asked: Any) -> Answer:
     """Say what the `@@` references in a text stand for.
 
     They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and `@@name: a
@@ -255,21 +237,16 @@ def expand_references(talk: Conversation, text: str, turn_id: str = "") -> Answe
     user's model; `questions` of a reference says which failed, and why. Next: query_session for
     more of one, or for a question that failed.
     """
-    asking = {"cwd": talk.cwd, "sessionId": talk.own_id(), "turnId": turn_id}
-    found = talk.ask("expand", model="?" in text, text=text, **asking, maxBytes=INJECTED_MAX)
+    asked |= {"cwd": talk.cwd, "session_id": talk.own_id(), "max_bytes": INJECTED_MAX}
+    found = talk.ask("expand", **asked)
     answer = _only(found, "references statusText")
     answer["messages"] = [one["content"] for one in found["messages"]]
     return _of_several(talk, "Messages quote the sessions that they name", answer)
 
 
-@tool("Look through a session's messages")
+@tool("Look through a session's messages", "session! show search limit=50 offset")
 def get_tree(
-    talk: Conversation,
-    session: str,
-    show: Filter = "user-only",
-    search: str = "",
-    limit: int = 50,
-    offset: int = 0,
+    talk: Conversation, *, session: str, show: str, search: str, limit: int, offset: int
 ) -> Answer:
     """Look through the messages of one past session, in order, with every branch.
 
@@ -288,8 +265,8 @@ def get_tree(
     return answer | ({"truncated": ["nodes"]} if len(page) < len(wanted) else {})
 
 
-@tool("List a session's branches")
-def list_branches(talk: Conversation, session: str) -> Answer:
+@tool("List a session's branches", "session!")
+def list_branches(talk: Conversation, *, session: str) -> Answer:
     """List the branches of one past session, each by its last entry.
 
     Call it to learn what was tried and left, or to get the `leaf` that other tools take. `gist` is
@@ -301,41 +278,39 @@ def list_branches(talk: Conversation, session: str) -> Answer:
     return bounded(talk.about(found))
 
 
-@tool("Note what this session works with", NOTE, verbatim=False)
-def set_relevant_context(
-    talk: Conversation, set_name: str, items: list[str], mode: Mode = "replace", session: str = ""
-) -> tuple[Answer, str]:
+@tool("Note what this session works with", "set_name! items! mode session", NOTE, verbatim=False)
+def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> tuple[Answer, str]:
     """Note what this session is working with, so that a resumed session has it again.
 
     Central files, a design document, endpoints, ports. Call it when you have read or edited a file
     that the work turns on, when such a thing changes, and before you finish. Gives what was
     stored. The prompt relevant-context-guide says more.
     """
-    which = _which(talk, session)
-    found = talk.ask("set_relevant_context", **which, setName=set_name, items=items, mode=mode)
-    answer = talk.renderer.render({"sessionId": which["session"]} | found)
+    session_id = talk.id_of(session, certain=True)
+    found = talk.ask("set_relevant_context", session=session_id, **asked)
+    answer = talk.renderer.render({"sessionId": session_id} | found)
     # In the older tool's words, and what else is to be said.
     return answer, "\n".join([answer["text"], *(f"note: {one}" for one in answer["warnings"])])
 
 
-@tool("What a session works with", verbatim=False)
+@tool("What a session works with", "set_name session", verbatim=False)
 def get_relevant_context(
-    talk: Conversation, set_name: str = "", session: str = ""
+    talk: Conversation, *, session: str, set_name: str
 ) -> Answer | tuple[Answer, str]:
     """Get what was noted with set_relevant_context: files, endpoints, ports.
 
     Call it at the beginning of a resumed session, or to learn what files a past session was about.
     Next: read those files before you go on.
     """
-    which = _which(talk, session)
-    found = talk.ask("get_relevant_context", **which, setName=set_name)
-    noted = {"sessionId": found.get("sessionId") or which["session"], "context": found["context"]}
-    answer = _of_several(talk, f"Noted in session {noted['sessionId']}", noted)
+    session_id = talk.id_of(session)
+    found = talk.ask("get_relevant_context", session=session_id, set_name=set_name)
+    noted = {"sessionId": session_id, "context": found["context"]}
+    answer = _of_several(talk, f"Noted in session {session_id}", noted)
     return answer if found["context"] else (answer, NOTHING)
 
 
-@tool("How to resume a session", verbatim=False)
-def resume_command(talk: Conversation, session: str) -> Answer:
+@tool("How to resume a session", "session!", verbatim=False)
+def resume_command(talk: Conversation, *, session: str) -> Answer:
     """Get the shell command that opens a past session again in its own agent.
 
     Call it when the user wants to go on with an earlier session. Next: show the command to the
@@ -347,14 +322,9 @@ def resume_command(talk: Conversation, session: str) -> Answer:
     return shown | {"command": command, "note": note}
 
 
-@tool("Read a long session as a page")
+@tool("Read a long session as a page", "session! full limit=10 before leaf")
 def session_history(
-    talk: Conversation,
-    session: str,
-    full: bool = False,
-    limit: int = 10,
-    before: int = 0,
-    leaf: str = "",
+    talk: Conversation, *, session: str, full: bool, limit: int, before: int, leaf: str
 ) -> Answer:
     """Read what one past session came to: summaries of its older parts, then its last messages.
 
@@ -366,16 +336,16 @@ def session_history(
     """
     found = talk.ask("history", ref=talk.id_of(session), full=full, leaf=leaf)
     answer = talk.about(_only(found, "sessionId leafId fullMessageCount foldedMessages"))
+    first = not before
     before = before or found["fullMessageCount"] + 1  # messages are counted from 0
     messages = [one for one in found["recent"] if one["n"] < before]
     if full:  # with its lines
         messages = [one | {"text": "", "content": one["text"]} for one in messages]
     segments = [one for one in found["segments"] if one["covering_messages"][0] < before]
     room, render = BYTES_MAX - size(answer) - _REST, talk.renderer.render
-    share = room * 2 // 3 if segments else room
-    recent = fitting(messages[::-1][:limit], share, render)[::-1]
+    recent = fitting(messages[::-1][:limit], room * 2 // 3, render)[::-1]
     folded: list[Any] = []
-    if len(recent) == len(messages) or before > found["fullMessageCount"]:
+    if first or len(recent) == len(messages):
         folded = fitting(segments[::-1], room - size(recent), render)[::-1]
     answer |= {"segments": folded, "recent": recent}
     if len(recent) < len(messages):
@@ -385,8 +355,8 @@ def session_history(
     return bounded(answer)
 
 
-@tool("How full a session is", verbatim=False)
-def session_stats(talk: Conversation, session: str = "") -> Answer:
+@tool("How full a session is", "session", verbatim=False)
+def session_stats(talk: Conversation, *, session: str) -> Answer:
     """Tell how full a session's context is, and what the session came to so far.
 
     Tokens of the context as its own agent counts them, the model's window where that is known,
@@ -397,14 +367,9 @@ def session_stats(talk: Conversation, session: str = "") -> Answer:
     return bounded(talk.about(talk.ask("stats", ref=talk.id_of(session))))
 
 
-@tool("Sum up a session, or hand it over", ASK)
+@tool("Sum up a session, or hand it over", "session strategy instructions handoff leaf", ASK)
 def compact_session(
-    talk: Conversation,
-    session: str = "",
-    strategy: Strategy = "own",
-    instructions: str = "",
-    handoff: bool = False,
-    leaf: str = "",
+    talk: Conversation, *, session: str, strategy: str, **asked: Any
 ) -> Answer | tuple[Answer, str]:
     """Sum up a session of any agent, as an agent's own compaction would; it stays as it is.
 
@@ -414,16 +379,16 @@ def compact_session(
     once, and when asked to. Next: read the project's instruction files that a hand-off names, then
     its files as they are now; give the document to whoever goes on.
     """
-    asked: Answer = {"ref": talk.id_of(session), "leaf": leaf, "instructions": instructions}
-    asked |= {"handoff": handoff, "strategy": "" if strategy == "own" else strategy}
-    answer = bounded(talk.about(talk.ask("compact", model=True, **asked), "summarised"))
+    rules = "" if strategy == "own" else strategy
+    found = talk.ask("compact", ref=talk.id_of(session), strategy=rules, **asked)
+    answer = bounded(talk.about(found, "summarised"))
     if "handoff" in answer:
         return answer, f"{answer['provenance']}\n\n{answer['handoff']}"
     return answer
 
 
-@tool("Sum up a branch that was left", MAKE)
-def summarize_branch(talk: Conversation, session: str, leaf: str, instructions: str = "") -> Answer:
+@tool("Sum up a branch that was left", "session! leaf! instructions", MAKE)
+def summarize_branch(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Sum up a branch of a session that was left, back to where it parted from the current one.
 
     Call it when it matters what was tried there and list_branches, which tells its `leaf`, has no
@@ -431,12 +396,12 @@ def summarize_branch(talk: Conversation, session: str, leaf: str, instructions: 
     uses the model that the user configured, which may take minutes and cost something. Next:
     query_session with the same `leaf` for a detail.
     """
-    asked = {"ref": talk.id_of(session, certain=True), "leaf": leaf, "instructions": instructions}
-    return bounded(talk.about(talk.ask("branch_summary", model=True, **asked), "summarised"))
+    found = talk.ask("branch_summary", ref=talk.id_of(session, certain=True), **asked)
+    return bounded(talk.about(found, "summarised"))
 
 
-@tool("Fold a session's older messages", MAKE)
-def digest_session(talk: Conversation, session: str = "", dry_run: bool = False) -> Answer:
+@tool("Fold a session's older messages", "session dry_run", MAKE)
+def digest_session(talk: Conversation, *, session: str, dry_run: bool) -> Answer:
     """Fold the older messages of a session into a summary, which session_history shows.
 
     Call it when session_history shows many messages in no segment, or the user asks for it; long
@@ -446,15 +411,11 @@ def digest_session(talk: Conversation, session: str = "", dry_run: bool = False)
     Next: session_history.
     """
     session_id = talk.id_of(session, certain=not dry_run)
-    found = talk.ask("digest", model=not dry_run, ref=session_id, dryRun=dry_run)
-    return bounded(talk.about(found, "summarised"))
-
-
-# -- parts of answers ----------------------------------------------------------------------------
+    return bounded(talk.about(talk.ask("digest", ref=session_id, dry_run=dry_run), "summarised"))
 
 
 def _only(value: Mapping[str, Any], fields: str) -> Answer:
-    """These of its fields, without those that say nothing."""
+    """The named fields, without those that say nothing."""
     found = {key: value.get(key) for key in fields.split()}
     return {key: one for key, one in found.items() if one is not None and one is not False}
 
@@ -467,12 +428,12 @@ def _ancestors(talk: Conversation, row: Mapping[str, Any]) -> list[Answer]:
     """The sessions that one was forked from, its parent first; no name: not known here."""
     members = {one["sessionId"]: one for one in talk.ask("family", ref=row["sessionId"])["members"]}
     found: dict[str, Answer] = {}
-    parent = row["parentSessionId"]
+    parent = row.get("parentSessionId")
     while parent and parent not in found:
         known = members.get(parent, {})
         found[parent] = {"sessionId": parent, "name": known.get("name", "")}
         parent = known.get("parentSessionId")
-    return list(found.values())
+    return [*found.values()]
 
 
 def _command(talk: Conversation, row: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -484,8 +445,3 @@ def _command(talk: Conversation, row: Mapping[str, Any]) -> tuple[str | None, st
         session_id = talk.renderer.render(row["sessionId"], "sessionId")
         return None, f"show the user: run `indexerd resume {session_id}`"
     return command, "for the user to run in a terminal of their own"
-
-
-def _which(talk: Conversation, ref: str) -> Answer:
-    """The session whose context is meant; without a reference, the running one."""
-    return {"session": ref, "cwd": talk.cwd} if ref else {"session": talk.running()["sessionId"]}

@@ -14,25 +14,22 @@ from indexerd.errors import UsageError, WriteError
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def create(path: Path, lines: Iterable[bytes], *, over: bool = False) -> int:
+def create(path: Path, lines: Iterable[bytes]) -> int:
     """Write a file durably, 0600; return how many lines it has. A failure leaves nothing.
 
-    UsageError where something has the name, but `over` replaces it once all is written, or where
-    no file can have it; WriteError otherwise.
+    UsageError where something has the name, or no file can have it; WriteError otherwise.
     """
-    target, count = path.with_name(f".indexerd-{os.getpid()}.tmp") if over else path, 0
+    count = 0
     try:
-        with open(os.open(target, _CREATE, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
+        with open(os.open(path, _CREATE, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
             try:
                 for count, line in enumerate(lines, 1):  # noqa: B007 - returned
                     file.write(line)
                 file.flush()
                 os.fsync(file.fileno())
-                if over:
-                    target.rename(path)
             except BaseException:
                 with suppress(OSError):
-                    target.unlink()
+                    path.unlink()
                 raise
     except FileExistsError:
         hint = "name another file; existing files are never overwritten"

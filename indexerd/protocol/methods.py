@@ -19,12 +19,6 @@ class Method(NamedTuple):
     params: type[Params]
     exact: bool = False  # not for a session whose name is only close to `ref`
     needs_daemon: bool = False  # cannot be answered in another process
-    invalid: str | None = None  # `upstream` of the error for wrong params
-
-
-def _changes(shape: type[Params]) -> Method:
-    """A method that changes something, or uses it up."""
-    return Method(shape, exact=True, needs_daemon=True)
 
 
 METHODS: dict[str, Method] = {
@@ -46,16 +40,16 @@ METHODS: dict[str, Method] = {
     "footer": Method(RefParams),
     "as_sent": Method(RefParams),
     "expand": Method(params.Expand),
-    "query_session": Method(params.QuerySession, invalid="INVALID_ARGS"),
+    "query_session": Method(params.QuerySession),
     "compact": Method(params.Compact),
     "get_relevant_context": Method(params.GetContext),
     "resume_context": Method(params.ResumeContext, needs_daemon=True),
     "set_relevant_context": Method(params.SetContext, needs_daemon=True),
-    "update": _changes(params.Update),
-    "label": _changes(params.Label),
-    "branch": _changes(params.Branch),
-    "digest": _changes(params.Digest),
-    "branch_summary": _changes(params.BranchSummary),
+    "update": Method(params.Update, exact=True, needs_daemon=True),
+    "label": Method(params.Label, exact=True, needs_daemon=True),
+    "branch": Method(params.Branch, exact=True, needs_daemon=True),
+    "digest": Method(params.Digest, exact=True, needs_daemon=True),
+    "branch_summary": Method(params.BranchSummary, exact=True, needs_daemon=True),
     "index": Method(params.Index, needs_daemon=True),
     "purge": Method(params.Purge, needs_daemon=True),
 }
@@ -63,9 +57,8 @@ METHODS: dict[str, Method] = {
 
 def asked(method: str, given: Mapping[str, Any]) -> Params:
     """The params of a call, checked; UsageError where they are wrong."""
-    spec = METHODS[method]
     try:
-        return decode(spec.params, given)
+        return decode(METHODS[method].params, given)
     except UsageError as bad:
-        bad.upstream = spec.invalid
+        bad.upstream = "INVALID_ARGS" if method == "query_session" else None
         raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -55,8 +55,6 @@ class SessionParams(Params, frozen=True, kw_only=True):
 
 
 class List(Params, frozen=True, kw_only=True):
-    """Params of `list`."""
-
     agent: str | None = None
     cwd: str | None = None
     since: str | None = None
@@ -67,15 +65,11 @@ class List(Params, frozen=True, kw_only=True):
 
 
 class Resolve(RefParams, frozen=True, kw_only=True):
-    """Params of `resolve`."""
-
     scope: Scope | None = None
     exclude: str | None = None  # the session that asks
 
 
 class Complete(Params, frozen=True, kw_only=True):
-    """Params of `complete`."""
-
     prefix: str | None = None
     cwd: str | None = None
     exclude: str | None = None
@@ -83,8 +77,6 @@ class Complete(Params, frozen=True, kw_only=True):
 
 
 class Search(Params, frozen=True, kw_only=True):
-    """Params of `search`."""
-
     query: Text
     agent: str | None = None
     cwd: str | None = None
@@ -94,40 +86,28 @@ class Search(Params, frozen=True, kw_only=True):
 
 
 class Tree(LeafParams, frozen=True, kw_only=True):
-    """Params of `tree`."""
-
     filter: TreeFilter | None = None
     search: str | None = None
 
 
 class Path(LeafParams, frozen=True, kw_only=True):
-    """Params of `path`."""
-
     custom_type: str | None = None
 
 
 class Context(LeafParams, frozen=True, kw_only=True):
-    """Params of `context`."""
-
     transforms: Any = None  # sessions.transforms checks them
     serialize: bool = False
 
 
 class History(LeafParams, frozen=True, kw_only=True):
-    """Params of `history`."""
-
     full: bool = False
 
 
 class Digest(RefParams, frozen=True, kw_only=True):
-    """Params of `digest`."""
-
     dry_run: bool = False
 
 
 class Compact(LeafParams, frozen=True, kw_only=True):
-    """Params of `compact`."""
-
     strategy: str | None = None
     instructions: Instructions | None = None
     handoff: bool = False
@@ -135,30 +115,22 @@ class Compact(LeafParams, frozen=True, kw_only=True):
 
 
 class BranchSummary(RefParams, frozen=True, kw_only=True):
-    """Params of `branch_summary`."""
-
     leaf: Text
     instructions: Instructions | None = None
     replace_instructions: bool = False
 
 
 class Branch(RefParams, frozen=True, kw_only=True):
-    """Params of `branch`."""
-
     leaf: Text
     file: str | None = None
 
 
 class Label(RefParams, frozen=True, kw_only=True):
-    """Params of `label`."""
-
     entry_id: Text
     text: str | None = None
 
 
 class Update(RefParams, frozen=True, kw_only=True):
-    """Params of `update`; null clears, what is absent stays."""
-
     title: str | UnsetType | None = UNSET
     env_hint: str | UnsetType | None = UNSET
     label: Any = UNSET
@@ -167,8 +139,6 @@ class Update(RefParams, frozen=True, kw_only=True):
 
 
 class Expand(Params, frozen=True, kw_only=True):
-    """Params of `expand`."""
-
     text: str
     session_id: str | None = None
     cwd: str | None = None
@@ -177,36 +147,26 @@ class Expand(Params, frozen=True, kw_only=True):
 
 
 class QuerySession(SessionParams, frozen=True, kw_only=True):
-    """Params of `query_session`."""
-
     question: Text
     leaf: str | None = None
     turn_id: str | None = None
 
 
 class SetContext(SessionParams, frozen=True, kw_only=True):
-    """Params of `set_relevant_context`."""
-
     set_name: Any = None  # meta.context_sets checks these three
     items: Any = None
     mode: Any = None
 
 
 class GetContext(SessionParams, frozen=True, kw_only=True):
-    """Params of `get_relevant_context`."""
-
     set_name: str | None = None
 
 
 class ResumeContext(SessionParams, frozen=True, kw_only=True):
-    """Params of `resume_context`."""
-
     resume_id: str | None = None
 
 
 class Index(Params, frozen=True, kw_only=True):
-    """Params of `index`."""
-
     ref: Text | None = None
     cwd: str | None = None
     force: bool = False
@@ -216,8 +176,6 @@ class Index(Params, frozen=True, kw_only=True):
 
 
 class Purge(RefParams, frozen=True, kw_only=True):
-    """Params of `purge`."""
-
     transcript: bool = False
     dry_run: bool = False
     undo: bool = False
@@ -225,55 +183,20 @@ class Purge(RefParams, frozen=True, kw_only=True):
 
 
 class Subscribe(Params, frozen=True, kw_only=True):
-    """Params of `subscribe`."""
-
     events: list[str] | None = None
 
 
 _P = TypeVar("_P", bound=msgspec.Struct)
-_SHOWN = re.compile(r"(?P<why>.*?)(?: - at `\$(?P<at>[^`]*)`)?", re.DOTALL)
-_WORDS = {
-    "str": "a string",
-    "bool": "true or false",
-    "int": "a whole number",
-    "array": "a list",
-    "null": "null",
-}
 
 
-def decode(shape: type[_P], params: Mapping[str, Any]) -> _P:
-    """The params of a request; UsageError says which field is wrong."""
+def decode(shape: type[_P], params: Mapping[str, Any], *, strict: bool = True) -> _P:
+    """The params of a request; UsageError says which field is wrong, without its value."""
     try:
-        return msgspec.convert(params, shape)
+        return msgspec.convert(params, shape, strict=strict)
     except msgspec.ValidationError as bad:
-        raise UsageError(_explained(shape, str(bad))) from None
-
-
-def _explained(shape: type[msgspec.Struct], text: str) -> str:
-    """Msgspec's message in the words of the protocol's documentation."""
-    found = _SHOWN.fullmatch(text)
-    why, at = (found["why"], found["at"]) if found else (text, None)
-    field = (at or "").removeprefix(".") or "params"
-    if missing := re.fullmatch(r"Object missing required field `(\w+)`", why):
-        why = "is required"
-        field = missing[1]
-    elif unknown := re.fullmatch(r"Object contains unknown field `(.*)`", why, re.DOTALL):
-        return f"there is no parameter {unknown[1][:64]!r}"
-    elif why.startswith("Invalid enum value"):
-        why = f"must be one of {', '.join(_choices(shape, field))}"
-    elif why == "Expected `str` of length >= 1":
-        why = "must not be empty"
-    elif types := re.fullmatch(r"Expected `([^`]+)`, got `([^`]+)`", why):
-        wanted = " or ".join(_WORDS.get(one, one) for one in types[1].split(" | "))
-        why = f"must be {wanted}, not {_WORDS.get(types[2], types[2])}"
-    elif bound := re.fullmatch(r"Expected `(int|str)` (?:of length )?([<>]=) (\d+)", why):
-        size = f"{'at least' if bound[2] == '>=' else 'at most'} {bound[3]}"
-        why = f"must be {size}" + (" characters long" if bound[1] == "str" else "")
-    return f"{field} {why}"
-
-
-def _choices(shape: type[msgspec.Struct], name: str) -> list[str]:
-    """The words that a field takes."""
-    field = next(one for one in msgspec.structs.fields(shape) if one.encode_name == name)
-    literals = (one for one in get_args(field.type) if get_origin(one) is Literal)
-    return [word for one in literals for word in get_args(one)]
+        why, _, at = str(bad).partition(" - at `$")
+        why = re.sub("(Invalid enum value) .*", r"\1", why, flags=re.DOTALL)
+        field = at.strip(".`") or "params"
+        if missing := re.fullmatch(r"Object missing required field `(\w+)`", why):
+            field, why = missing[1], "is required"
+        raise UsageError(f"{field}: {why}") from None

@@ -1,15 +1,9 @@
 """The socket's language: one JSON document a line, JSON-RPC 2.0. Bytes in, values out.
 
-In: a line as received (its newline may be there or not). Out: a `Request`, or the `Failure`
-to answer with; and the other way round, answers and events as lines. `parse` never raises,
-whatever the bytes: RecursionError is not a ValueError, stdlib `json` lets NaN, 1e999 and lone
-surrogates through, and msgspec refuses escaped lone surrogates that agents do write. So
-msgspec reads first, and what it refuses the standard library gets to judge, strictly.
-
-Decided here: of doubled keys the last one counts; positional params are refused (-32602);
-batches are refused (-32600): requests may be pipelined instead; `id` is a string, a number or
-null, and a request without one is a notification, which is never answered.
-Lines that go out are valid UTF-8 JSON without NaN, and hold no newline but the last byte.
+`parse` never raises, whatever the bytes: msgspec reads first, and what it refuses (escaped lone
+surrogates, which agents do write) the standard library judges, strictly: it would let NaN, 1e999
+and lone surrogates through. Of doubled keys the last one counts. Positional params and batches are
+refused; a request without an `id` is a notification, which is never answered.
 """
 
 from __future__ import annotations
@@ -43,20 +37,8 @@ class Fault(IntEnum):
     INTERNAL = -32603
 
 
-_WORDS = {
-    Fault.PARSE: "parse error",
-    Fault.INVALID_REQUEST: "invalid request",
-    Fault.UNKNOWN_METHOD: "unknown method",
-    Fault.INVALID_PARAMS: "invalid params",
-    Fault.INTERNAL: "internal error",
-}
-
-
 class Request(msgspec.Struct, frozen=True):
-    """One call. `params` is always an object; absent and null ones are empty.
-
-    A Struct because it is made for every request, in a seventh of a dataclass's time.
-    """
+    """One call. `params` is always an object; absent and null ones are empty."""
 
     id: Id
     method: str
@@ -108,7 +90,7 @@ def failure(id: Id, error: IndexerdError | Fault) -> bytes:  # noqa: A002 - as a
     code of its kind. `data` holds kind and hint in both cases.
     """
     if isinstance(error, Fault):
-        return Failure(id, error, _WORDS[error], "see `indexerd logs`").to_line()
+        return Failure(id, error, "internal error", "see `indexerd logs`").to_line()
     invalid = isinstance(error, UsageError)
     code = Fault.INVALID_PARAMS if invalid else RPC_CODES.get(error.kind, RPC_CODES["internal"])
     return _error(id, code, str(error), error.data())

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexerd.client import Client
+from indexerd.client import call_any
 from indexerd.errors import DaemonDownError, DeadlineError
 from indexerd.paths import Places, socket_places
 from indexerd.settings import Settings, read_config
@@ -58,19 +58,9 @@ class Daemon:
 
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         """Ask the daemon; errors as `Client` raises them."""
-
-        def ask() -> Any:
-            down: DaemonDownError | None = None
-            for path in socket_places(self.where, self.env):
-                try:
-                    with Client(path, seconds) as client:
-                        return client.call(method, params)
-                except DaemonDownError as bad:
-                    down = down or bad
-            raise down or DaemonDownError("no daemon answers")
-
+        places = socket_places(self.where, self.env)
         async with self._slots:
-            return await asyncio.to_thread(ask)
+            return await asyncio.to_thread(call_any, places, method, params, seconds)
 
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:
         """Ask the daemon, or read what is stored; for methods that change nothing."""

@@ -29,7 +29,6 @@ MISUSED = [
     ["nonsense"],
     ["list", "--limit", "0"],
     ["list", "--since", "yesterday"],
-    ["list", "--cursor", "x"],
     ["resolve"],
     ["resolve", ""],
     ["index"],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,7 +75,7 @@ def test_each_form_goes_to_stdout(home: Exported) -> None:
 
 
 def test_a_file_is_new_private_and_of_its_suffix(home: Exported, tmp_path: Path) -> None:
-    """0600, its path on stdout; its form by its name; never over another without --force."""
+    """0600, its path on stdout; its form by its name; never over another."""
     file = tmp_path / "out.json"
     done = home.run("-o", "out.json")
     assert done.stdout == f"{file}\n"
@@ -86,30 +85,15 @@ def test_a_file_is_new_private_and_of_its_suffix(home: Exported, tmp_path: Path)
     refused = home.run("-o", "out.json", "--format", "md")
     assert isinstance(refused.exception, UsageError)
     assert file.read_text() == "mine"
-    assert home.run("-o", "out.json", "--format", "md", "--force").exit_code == 0
-    assert file.read_text().startswith("# ")
     told = json.loads(home.run("-o", "two.md", as_json=True).stdout)
-    assert told == {"format": "md", "file": str(tmp_path / "two.md"), "bytes": file.stat().st_size}
-
-
-def test_no_other_kind_of_file_is_replaced(home: Exported, tmp_path: Path) -> None:
-    """Not a link, nor a directory, nor anything where an agent keeps its sessions."""
-    (tmp_path / "real.md").write_text("mine")
-    os.symlink("real.md", tmp_path / "link.md")
-    (tmp_path / "folder.md").mkdir()
-    (tmp_path / "sessions").symlink_to(home.world.sessions)
-    for name in ("link.md", "folder.md", f"sessions/{home.session.path.name}"):
-        done = home.run("-o", name, "--force")
-        assert isinstance(done.exception, UsageError), name
-    assert (tmp_path / "real.md").read_text() == "mine"
+    size = (tmp_path / "two.md").stat().st_size
+    assert told == {"format": "md", "file": str(tmp_path / "two.md"), "bytes": size}
     assert isinstance(home.run("-o", "nowhere/x.md").exception, UsageError)
 
 
-def test_bad_arguments(home: Exported) -> None:
-    """An entry that is not there, and names that are none."""
+def test_an_entry_that_is_not_there(home: Exported) -> None:
+    """It is named."""
     assert isinstance(home.run("--leaf", "nowhere").exception, NotFoundError)
-    for argv in (("--leaf", ""), ("-o", "")):
-        assert isinstance(home.run(*argv).exception, UsageError)
 
 
 def test_json_has_name_and_text(home: Exported) -> None:

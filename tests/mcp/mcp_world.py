@@ -17,7 +17,6 @@ from mcp_types import CallToolResult, Implementation
 from indexerd.mcp.daemon_client import DaemonAccess
 from indexerd.mcp.server import session_server
 from indexerd.paths import places
-from indexerd.privacy.sanitize import harmless
 from tests.fake_daemon import FakeDaemon
 
 ID = "0190aaaa-0000-7000-8000-000000000001"
@@ -213,19 +212,3 @@ def strings(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for one in value:
             yield from strings(one)
-
-
-EXACT = {"cwd", "gitBranch", "parentSessionFile", "filesModified", "filesRead"}
-EXACT |= {"context", "setName"}
-
-
-def said(value: Any, *, exact: bool = False) -> Any:
-    """An answer's data as its text has it: fields that are exact in the one, made harmless."""
-    if isinstance(value, dict):
-        return {
-            harmless(key) if exact else key: said(one, exact=exact or key in EXACT)
-            for key, one in value.items()
-        }
-    if isinstance(value, list):
-        return [said(one, exact=exact) for one in value]
-    return harmless(value) if exact and isinstance(value, str) else value

@@ -8,11 +8,9 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from mcp import Client
 
-from indexerd.mcp.rendering import BYTES_MAX, Renderer, bounded, size
+from indexerd.mcp.rendering import BYTES_MAX, size
 from indexerd.privacy.sanitize import escape_path, harmless
 from indexerd.sessions.tree import FILTERS
 from tests.mcp.mcp_world import (
@@ -26,7 +24,6 @@ from tests.mcp.mcp_world import (
     hit,
     nodes,
     row,
-    said,
     strings,
     talk,
     text_of,
@@ -42,9 +39,6 @@ ASK_MODELS = {"query_session", "expand_references"} | SUM
 def daemon(tmp_path: Path) -> Daemon:
     """A fake daemon that does not listen yet."""
     return Daemon(tmp_path / "s")
-
-
-# -- what is offered -----------------------------------------------------------------------------
 
 
 def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
@@ -82,13 +76,10 @@ def test_every_tool_answers_as_its_schema_says(daemon: Daemon, mode: str) -> Non
             assert not found.is_error, text_of(found)
             jsonschema.validate(found.structured_content, tool.output_schema)
             if not tool.name.endswith("relevant_context"):
-                assert json.loads(text_of(found)) == said(found.structured_content)
+                assert json.loads(text_of(found)) == found.structured_content
 
     with daemon.running():
         talk(desk(daemon), scene, mode=mode)
-
-
-# -- foreign text --------------------------------------------------------------------------------
 
 
 def test_hostile_text_stays_quoted_data(daemon: Daemon) -> None:
@@ -101,7 +92,7 @@ def test_hostile_text_stays_quoted_data(daemon: Daemon) -> None:
         for name in sorted(TOOLS):
             found = await client.call_tool(name, ARGUMENTS[name])
             assert not found.is_error
-            _check_hostile(name, said(found.structured_content), text_of(found))
+            _check_hostile(name, found.structured_content, text_of(found))
 
     with daemon.running():
         talk(desk(daemon), scene)
@@ -134,13 +125,10 @@ ODD = [
 ]
 
 
-def test_paths_are_exact_in_data_and_harmless_in_text(daemon: Daemon) -> None:
-    """A name that does not exist is of no use: data holds it as stored, text cannot act.
-
-    What cannot be seen is shown, in both.
-    """
-    shown = [escape_path(one) for one in ODD]
-    daemon.rows = [row(cwd=ODD[3], filesModified=ODD, filesRead=ODD, gitBranch="a<b>@@c")]
+def test_paths_keep_every_character_but_marks(daemon: Daemon) -> None:
+    """What cannot be seen is shown; spaces stay; a tag, a mark or a reference cannot act."""
+    shown = [harmless(escape_path(one)) for one in ODD]
+    daemon.rows = [row(cwd=ODD[3], filesModified=ODD, filesRead=ODD)]
     daemon.answers["get_relevant_context"] = lambda params: {"context": {"a<b>": ODD, "k": [KEY]}}
     with daemon.running():
         session = call(desk(daemon), "get_session", session=ID)
@@ -148,13 +136,10 @@ def test_paths_are_exact_in_data_and_harmless_in_text(daemon: Daemon) -> None:
     data = session.structured_content
     assert data["filesModified"] == data["filesRead"] == shown
     assert data["cwd"] == ODD[3]
-    assert data["gitBranch"] == "a<b>@@c"
-    assert json.loads(text_of(session))["filesRead"] == [harmless(one) for one in shown]
-    assert context.structured_content["context"] == {"a<b>": shown, "k": ["[redacted:aws-key-id]"]}
-    assert KEY not in context.model_dump_json()
+    sets = {"a&lt;b>": shown, "k": ["[redacted:aws-key-id]"]}
+    assert context.structured_content["context"] == sets
     for found in (text_of(context), text_of(session)):
-        assert not [bad for bad in ("@@", "a<b>", "[INST]", "\u202e", "\x1b") if bad in found]
-    assert json.loads(text_of(context))["context"]["a&lt;b>"] == [harmless(one) for one in shown]
+        assert not [bad for bad in ("@@", "a<b>", "[INST]", "\u202e", "\x1b", KEY) if bad in found]
 
 
 def test_a_resource_quotes_a_hostile_summary(daemon: Daemon) -> None:
@@ -202,33 +187,6 @@ def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
     assert not listed.is_error
 
 
-@given(st.text(max_size=400), st.integers(1, 300))
-def test_safe_lines_and_quotes_hold_their_bounds(text: str, limit: int) -> None:
-    """Whatever comes: one line is one printable line within its limit, every quoted line is."""
-    renderer = Renderer()
-    line = renderer.line(text, limit)
-    assert "\n" not in line
-    assert "@@" not in line
-    assert len(line) <= limit * 4  # `<` becomes four characters
-    quoted = renderer.render(text, "summary")
-    assert all(one.startswith(">") for one in quoted.split("\n")) or not quoted
-
-
-@given(
-    st.dictionaries(
-        st.sampled_from("abcdef"),
-        st.text(max_size=3000) | st.lists(st.text(max_size=300), max_size=60) | st.integers(),
-    ),
-    st.integers(600, 4000),
-)
-def test_answers_are_bounded(answer: dict[str, Any], most: int) -> None:
-    """An answer is never larger than its bound, says what was cut, and is else as it was."""
-    found = bounded(answer, most)
-    assert size(found) <= most
-    cut = set(found.pop("truncated", ()))
-    assert {key for key in answer if found[key] != answer[key]} == cut
-
-
 def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
     """At most about 40 kB, text and data together; a list that was cut goes on where it ended."""
     daemon.rows = [row(f"{ID}-{n}") for n in range(60)]
@@ -250,9 +208,6 @@ def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
     assert 1 < shown < 50
     limits = [params["limit"] for method, params in daemon.asked if method == "list"]
     assert limits[-1] == shown  # asked again, so that the cursor fits what is shown
-
-
-# -- projects and sessions -----------------------------------------------------------------------
 
 
 def test_the_project_is_the_servers_directory_unless_said(daemon: Daemon) -> None:

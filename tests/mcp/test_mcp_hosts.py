@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -53,15 +51,3 @@ def test_a_snippet_carries_places_and_no_keys() -> None:
     """Hosts start servers with a bare environment; what is usual, or secret, is not written."""
     env = {"INDEXERD_GOOGLE_API_KEY": "k", "INDEXERD_SOCKET": "/s", "PATH": "/bin", "HOME": "/h"}
     assert mcp_hosts.carried(env) == {"INDEXERD_SOCKET": "/s"}
-
-
-def test_the_sdk_is_imported_by_the_server_alone() -> None:
-    """The SDK is an extra and heavy: no other module of the program needs it."""
-    script = (
-        "import sys, indexerd.cli.main, indexerd.cli.serve, indexerd.daemon.daemon\n"
-        "print([one for one in ('mcp', 'mcp_types', 'starlette') if one in sys.modules])"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert done.stdout.strip() == "[]"

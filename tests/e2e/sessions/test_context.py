@@ -119,7 +119,6 @@ def test_the_whole_as_one_text_is_in_pis_form(running: World) -> None:
             "[Assistant]: Done.",
         ]
     )
-    assert running.run("context", session.id, "--serialized") == found + "\n"
 
 
 def test_what_nobody_counted_is_a_fourth_of_its_characters(running: World) -> None:

@@ -163,8 +163,6 @@ def test_pages_are_stable_while_sessions_are_appended_to(agents: Home) -> None:
             grown.add(_grow(agents, wanted[::-1] if grown else wanted))
     assert len(seen) == len(set(seen))
     assert [one for one in seen if one not in grown] == [one for one in wanted if one not in grown]
-    argv = ("list", "--all", "--limit", "2", "--json", "--cursor", cursor["cursor"])
-    assert ids(world.run(*argv)) == ids(page)
     with pytest.raises(UsageError):
         world.call("list", agent="pi", **cursor)
 
