@@ -26,7 +26,6 @@ from indexerd.meta.session_row import Rows
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.session_texts import Texts
-from indexerd.sessions.duplicates import MARGIN_MS
 from indexerd.sessions.facts import Facts
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources.discovery import PAUSE, SessionDiscovery
@@ -192,8 +191,6 @@ class Library:
         self._queue |= dict.fromkeys([*found, *gone])
         result.files = {}  # a tenth of all memory, and not asked for
         self.scanned = result
-        if not first:
-            self.files.owners.margin_ms = MARGIN_MS  # from now on an owner stays for a while
 
     def hinted(self, paths: Iterable[str]) -> list[Update]:
         """Look at the paths of a watcher's hints; where nothing is, there may be in a moment."""
@@ -320,7 +317,6 @@ class Library:
     def _end_first_scan(self) -> None:
         """Only now is it known which root a session belongs to, and which were not met."""
         self._first = False
-        self.files.owners.margin_ms = MARGIN_MS
         self._compare_metas()
         bad, result = self.files.problems(), self.scanned
         unseen = result.unseen if result else bool

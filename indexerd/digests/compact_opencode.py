@@ -17,9 +17,8 @@ from dataclasses import replace
 import msgspec
 
 from indexerd.events import Kind, ToolResult
-from indexerd.sessions.clipped import joined
+from indexerd.sessions.clipped import joined, units
 from indexerd.sessions.context import CLEARED, ContextMessage
-from indexerd.sessions.serialize import units
 
 PRUNE_PROTECT = 40_000  # tokens of the newest results, which stay
 PRUNE_MINIMUM = 20_000  # tokens that pruning saves at least, or it is not worth it

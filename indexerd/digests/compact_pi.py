@@ -16,9 +16,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from indexerd.events import Entry, Kind, ToolCall
+from indexerd.sessions.clipped import arguments, units
 from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.facts import FileLists, file_lists
-from indexerd.sessions.serialize import arguments, js_json, units
+from indexerd.sessions.serialize import js_json
 
 RESERVE = 16_384  # tokens of the window that stay free for the answer
 KEEP_RECENT = 20_000  # tokens at the end that stay as they are

@@ -28,7 +28,7 @@ from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.protocol import params
 from indexerd.sessions import context
 from indexerd.sessions.branches import BRANCH_PREAMBLE
-from indexerd.sessions.clipped_entries import SUMMED
+from indexerd.sessions.clipped import SUMMED
 from indexerd.sessions.context import ContextEntry, ContextMessage, Read
 from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.positions import message_rows

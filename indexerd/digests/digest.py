@@ -30,7 +30,7 @@ from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
 from indexerd.protocol import params
-from indexerd.sessions.clipped_entries import COUNTED, SUMMED
+from indexerd.sessions.clipped import COUNTED, SUMMED
 from indexerd.sessions.context import Read, context_messages, passing_messages
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between

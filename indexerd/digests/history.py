@@ -14,7 +14,7 @@ from typing import Any
 from indexerd.digests.segments import Segment, chain_at, covered, encode
 from indexerd.events import Kind
 from indexerd.privacy.sanitize import clean_line
-from indexerd.sessions.clipped_entries import Keep
+from indexerd.sessions.clipped import Keep
 from indexerd.sessions.context import Read, context_messages, role_of
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.serialize import serialize

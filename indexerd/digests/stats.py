@@ -15,7 +15,7 @@ from indexerd.digests.segments import chain_at, covered
 from indexerd.digests.transcript import tokens_of
 from indexerd.events import Kind
 from indexerd.models.prices import window_of
-from indexerd.sessions.clipped_entries import COUNTED
+from indexerd.sessions.clipped import COUNTED
 from indexerd.sessions.context import ContextEntry, Read, context_entries, passing_messages
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import SessionState

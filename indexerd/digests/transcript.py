@@ -21,9 +21,9 @@ from indexerd.agents.json_lines import own_words
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.events import Compaction, Kind, ToolCall
 from indexerd.privacy.redact import Redactor
-from indexerd.sessions.clipped import Clipped
+from indexerd.sessions.clipped import Clipped, arguments
 from indexerd.sessions.context import ContextMessage
-from indexerd.sessions.serialize import TOOL_RESULT_MAX, arguments, parts_of
+from indexerd.sessions.serialize import TOOL_RESULT_MAX, parts_of
 from indexerd.sessions.state import SessionState
 
 # Texts under CUSTOM that stay, by their beginnings: the human's own commands and their output.

@@ -1,10 +1,7 @@
 """The branches of a session: their tips, where they part, and what was said on leaving one.
 
-In: a session's state, and the branch summaries in it, read in full. Out: one `Tip` for each
-entry that nothing follows, in the file's order; where the leaf is none of them, it comes last.
-No other line is needed. Nothing is invented: what a branch was about is told by the summary that
-the agent wrote, or that was stored under a name of the branch (`names`), or else by what was first
-asked on it (`asks`); why it was left is told by nobody else.
+Nothing is invented: what a branch was about is told by the summary that the agent wrote, or that
+was stored under a name of the branch (`names`), or else by what was first asked on it (`asks`).
 
 What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
 leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
@@ -16,13 +13,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 from typing import NamedTuple
 
 from indexerd.events import Entry, Kind
 from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-
-_TALKS = (Kind.USER, Kind.ASSISTANT)
 
 BRANCH_PREAMBLE = (  # what pi puts before the summary of a branch, for its model
     "The user explored a different conversation branch before returning here.\n"
@@ -42,13 +38,13 @@ class Tip(NamedTuple):
 
 
 def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
-    """Every branch's tip, and the leaf. `summaries`: the branch summaries, by row.
+    """Every branch's tip in the file's order, and the leaf. `summaries`: those of branches, by row.
 
     Where bookkeeping follows the leaf, and nobody has said anything since, the leaf is the tip.
     """
     rows = state.tips()
     wanted = [*rows] if state.leaf in (NOWHERE, *rows) else [*rows, state.leaf]
-    found = _seen(state, wanted, dict(_told(state, summaries)))
+    found = _tips_at(state, wanted, dict(_told(state, summaries)))
     tips = [found[row] for row in rows]
     if wanted == rows:
         return tips
@@ -57,7 +53,7 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
     return [*others, leaf]
 
 
-def _seen(state: SessionState, wanted: list[int], told: Mapping[int, int]) -> dict[int, Tip]:
+def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) -> dict[int, Tip]:
     """What these rows have above them; in an orderly tree each row is looked at once."""
     children = Counter(state.parent(row) for row in range(len(state)))
     found: dict[int, Tip] = {}
@@ -73,7 +69,7 @@ def _seen(state: SessionState, wanted: list[int], told: Mapping[int, int]) -> di
                 entries=above.entries + 1,
                 users=above.users + (kind is Kind.USER),
                 parting=above.row if parts else above.parting,
-                last=row if kind in _TALKS else above.last,
+                last=row if kind in (Kind.USER, Kind.ASSISTANT) else above.last,
                 summary=told.get(row, above.summary),
             )
     return found
@@ -86,15 +82,10 @@ def summary_rows(state: SessionState) -> Iterator[int]:
             yield row
 
 
-def asks(state: SessionState, tip: Tip) -> Iterator[int]:
+def asks(state: SessionState, tip: Tip) -> list[int]:
     """The rows of what humans said on this branch alone, below where it parts, oldest first."""
-    found: list[int] = []
-    for row in state.up(tip.row):
-        if row == tip.parting:
-            break
-        if state.kind(row) is Kind.USER:
-            found.append(row)
-    return reversed(found)
+    own = takewhile(lambda row: row != tip.parting, state.up(tip.row))
+    return [row for row in own if state.kind(row) is Kind.USER][::-1]
 
 
 def names(state: SessionState, tip: Tip) -> set[str]:
@@ -114,9 +105,8 @@ def names(state: SessionState, tip: Tip) -> set[str]:
 def _told(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple[int, int]]:
     """Pairs of a row and the summary that was written on leaving it; later ones count."""
     for row, entry in summaries.items():
-        if "".join(entry.texts):
-            left = state.row(entry.from_id) if entry.from_id is not None else None
-            for one in (left, row - 1 if row else None):
-                if one is not None and not state.leads_to(one, row):
-                    yield one, row
-                    break
+        left = state.row(entry.from_id) if entry.from_id is not None else None
+        for one in (left, row - 1 if row else None) if any(entry.texts) else ():
+            if one is not None and not state.leads_to(one, row):
+                yield one, row
+                break

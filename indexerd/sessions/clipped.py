@@ -1,38 +1,37 @@
-"""Texts shortened in the middle or at the end, which know their original length.
+"""Entries with their long texts cut to what a summary or a count needs.
 
-In: any text. Out: in the place of a long one a `Clipped`: it says within itself how much is left
-out, and has the length of the whole, so that counts of tokens are right. What joins or measures
-texts that may be such does so by the functions below; to all else they are plain texts.
-
-A text that keeps both ends is cut between lines, or else between words, where there are any
-nearby: half a secret would not be known for one.
+Of a tool's result only the beginning stays, of anybody's words and of what a call was given both
+ends, so that of two hundred megabytes of results a few hundred kilobytes are in memory. A text that
+was cut is a `Clipped`: a note in it says how much is left out, and `lost` has the length of it, so
+that counts of tokens are right. What joins or measures texts that may be such does so by `joined`
+and `units`; to all else they are plain texts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Self
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from msgspec.structs import replace
+
+from indexerd.events import Entry, Kind, ToolCall
+from indexerd.privacy.sanitize import replace_surrogates
 
 LEFT_OUT = "\n[... {count} characters left out ...]\n"
 _NOTE_MAX = len(LEFT_OUT) + 20
 _NEAR = 4096  # characters in which a border is looked for
-
-
-class Length(NamedTuple):
-    """How long a text is, in UTF-16 units and in bytes of UTF-8."""
-
-    units: int
-    bytes: int
+_SUMMARIES = frozenset({Kind.COMPACTION, Kind.BRANCH_SUMMARY})
 
 
 class Clipped(str):
-    """A text of which something is left out; `lost` is how much longer the whole was."""
+    """A text of which something is left out; `lost` is how many UTF-16 units longer it was."""
 
     __slots__ = ("lost",)
-    lost: Length
+    lost: int
 
-    def __new__(cls, text: str, lost: Length) -> Self:
-        """`text` is what stays, with its note."""
+    def __new__(cls, text: str, lost: int) -> Self:
         found = super().__new__(cls, text)
         found.lost = lost
         return found
@@ -44,18 +43,18 @@ class Written(Clipped):
     __slots__ = ()
 
 
-def length(text: str) -> Length:
-    """The length of a text, with what is left out of it."""
-    units, size = len(text), len(text)
-    if not text.isascii():
-        units = len(text.encode("utf-16-le", "surrogatepass")) // 2
-        size = len(text.encode("utf-8", "replace"))
-    lost = text.lost if isinstance(text, Clipped) else Length(0, 0)
-    return Length(units + lost.units, size + lost.bytes)
+def units(text: str) -> int:
+    """A text's length in UTF-16 units, as JavaScript counts, with what is left out of it."""
+    size = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
+    return size + (text.lost if isinstance(text, Clipped) else 0)
 
 
 def clip(text: str, head: int, tail: int = 0) -> str:
-    """The first and the last characters of a text, and a note between; or all of a short one."""
+    """The first and the last characters of a text, and a note between; or all of a short one.
+
+    A text that keeps both ends is cut between lines, or else between words, where there are any
+    nearby: half a secret would not be known for one.
+    """
     if len(text) <= head + tail + _NOTE_MAX:
         return text
     end = len(text) - tail
@@ -66,17 +65,13 @@ def clip(text: str, head: int, tail: int = 0) -> str:
         head = next((at for at in before if at >= 0), head)
         end = next((at for at in after if at >= 0), end)
     kept = text[:head] + LEFT_OUT.format(count=end - head) + text[end:]
-    whole, here = length(text), length(kept)
-    return Clipped(kept, Length(whole.units - here.units, whole.bytes - here.bytes))
+    return Clipped(kept, units(text) - units(kept))
 
 
 def joined(texts: Sequence[str], between: str = "") -> str:
     """Texts as one, which is as long as they were."""
-    text = between.join(texts)
-    lost = [one.lost for one in texts if isinstance(one, Clipped)]
-    if not lost:
-        return text
-    return Clipped(text, Length(sum(one.units for one in lost), sum(one.bytes for one in lost)))
+    text, lost = between.join(texts), sum(one.lost for one in texts if isinstance(one, Clipped))
+    return Clipped(text, lost) if lost else text
 
 
 def about(value: object, most: int) -> int:
@@ -88,7 +83,80 @@ def about(value: object, most: int) -> int:
             size += len(one)
         elif isinstance(one, dict):
             todo += [*one.keys(), *one.values()]
-        elif isinstance(one, list | tuple):
+        elif isinstance(one, list):
             todo += one
         size += 4
     return size
+
+
+def arguments(call: ToolCall) -> Any:
+    """What a tool was given; an object that is stored as its text is parsed."""
+    held = call.arguments
+    if isinstance(held, str) and held.lstrip()[:1] == "{":
+        try:
+            return json.loads(held)
+        except (ValueError, RecursionError):
+            pass
+    return held
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How many characters stay of a text."""
+
+    result: int  # at the beginning of a tool's result
+    head: int  # of words, at the beginning
+    tail: int  # and at the end
+    given: int  # at each end of what a call was given
+
+
+# Of a result pi's summaries have 2,000 units (sessions/serialize.py), and of what a human said
+# Codex keeps both ends, 40,000 bytes each (sessions/context.py): no rule looks at more of one text.
+SUMMED = Keep(result=2000, head=100_000, tail=50_000, given=8_000)
+COUNTED = Keep(result=64, head=64, tail=0, given=64)  # for whoever only counts
+
+
+def clipped(entry: Entry, keep: Keep) -> Entry:
+    """An entry with what is kept of it; what sums up stays as it is."""
+
+    def words(texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple([clip(text, keep.head, keep.tail) for text in texts])
+
+    texts, sent, ran = entry.texts, entry.sent, entry.ran
+    results = tuple([replace(one, text=clip(one.text, keep.result)) for one in entry.results])
+    if entry.kind is Kind.TOOL:  # texts of results stay those of the results: see context.py
+        whole, held = "".join(texts), "".join(one.text for one in entry.results)
+        if results and whole.endswith(held):
+            said = whole[: len(whole) - len(held)]
+            texts = (*([said] if said else []), *(one.text for one in entry.results))
+        texts = tuple([clip(text, keep.result) for text in texts])
+    elif entry.kind not in _SUMMARIES:
+        texts = words(texts)
+        sent = sent if sent is None else words(sent)
+    if ran:
+        ran = replace(ran, output=clip(ran.output, keep.head, keep.tail))
+    tools = tuple([_call(one, keep.given) for one in entry.tools])
+    thinking = words(entry.thinking)
+    return replace(
+        entry, texts=texts, thinking=thinking, tools=tools, results=results, sent=sent, ran=ran
+    )
+
+
+def _call(call: ToolCall, ends: int) -> ToolCall:
+    if about(call.arguments, 2 * ends) <= 2 * ends:
+        return call
+    given = arguments(call)
+    if isinstance(given, dict) and len(given) <= ends // 8:
+        return replace(call, arguments={key: _value(one, ends) for key, one in given.items()})
+    return replace(call, arguments=_value(given, ends))
+
+
+def _value(value: Any, ends: int) -> Any:
+    if about(value, 2 * ends) <= 2 * ends:
+        return value
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return None
+    text = clip(replace_surrogates(text), ends, ends)
+    return Written(text, text.lost) if isinstance(text, Clipped) else value

@@ -1,12 +1,10 @@
 """What an agent would send its model: the messages of one path, compactions and edits applied.
 
-In: a session's state, whose leaf is the path's end, and a way to read a row in full. Out:
-messages, model and thinking level. Rows that a compaction has replaced are not read, but for
-settings, which hold however far back they were made.
-
-A provider that no entry names is the state's. The rules are pi's, and hold for
-every agent that says the above. What surprised us: an older compaction in the range that a newer
-one keeps is said again where it stands, as pi did up to 0.81 at least; pi 0.87 leaves it out.
+In: a session's state, whose leaf is the path's end, and a way to read a row in full. Rows that a
+compaction has replaced are not read, but for settings, which hold however far back they were made.
+The rules are pi's, and hold for every agent that says the above. What surprised us: an older
+compaction in the range that a newer one keeps is said again where it stands, as pi did up to 0.81
+at least; pi 0.87 leaves it out.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from indexerd.errors import ContextTooLargeError
 from indexerd.events import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
-from indexerd.sessions.clipped import about, joined, length
+from indexerd.sessions.clipped import Clipped, about, joined
 from indexerd.sessions.state import SessionState
 
 TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
@@ -94,14 +92,11 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
     found: list[ContextMessage] = []
     size = 0
     for number, part in enumerate(_parts(state, read)):
-        if number == ENTRIES_MAX:
-            raise _too_large("the context", f"{ENTRIES_MAX} entries")
-        for one in _messages(state, part, read):
-            size += sum(map(len, one.texts))
-            if size > TEXT_MAX:
-                raise _too_large("the context", f"{TEXT_MAX} characters")
-            found.append(one)
-    model, thinking = _settings(state, state.path(), read)
+        messages = list(_messages(state, part, read))
+        size += sum(len(text) for one in messages for text in one.texts)
+        _bound(number, size, TEXT_MAX)
+        found += messages
+    model, thinking = _settings(state, read)
     return Context(found, model, thinking or level)
 
 
@@ -115,18 +110,18 @@ def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
 
 
 def entries_of(
-    state: SessionState, read: Read, rows: Iterable[int], *, edits: bool = True
+    state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
 ) -> list[ContextEntry]:
     """These rows one by one, in their order: a compaction among them replaces nothing.
 
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    return _bounded(_one_by_one(state, read, list(rows), edits=edits))
+    return _bounded(_one_by_one(state, read, rows, edits=edits))
 
 
 def context_messages(state: SessionState, read: Read, rows: Iterable[int]) -> list[ContextMessage]:
     """What is said on these rows of a path, with every compaction's and branch's summary."""
-    return [speech for entry in entries_of(state, read, rows) for speech in entry.speeches]
+    return [speech for entry in entries_of(state, read, list(rows)) for speech in entry.speeches]
 
 
 def passing_messages(
@@ -158,20 +153,16 @@ def _bounded(entries: Iterable[ContextEntry]) -> list[ContextEntry]:
         for one in entry.speeches:
             size += sum(map(len, (*one.texts, *one.thinking)))
             size += sum(about(call.arguments, ENTRIES_TEXT_MAX) for call in one.calls)
-        if size > ENTRIES_TEXT_MAX:
-            raise _too_large("what is to be summed up", f"{ENTRIES_TEXT_MAX} characters")
-        if len(found) == ENTRIES_MAX:
-            raise _too_large("the context", f"{ENTRIES_MAX} entries")
+        _bound(len(found), size, ENTRIES_TEXT_MAX)
         found.append(entry)
     return found
 
 
-def _too_large(what: str, most: str) -> ContextTooLargeError:
-    hint = "name an earlier entry with --leaf, where there is that option"
-    return ContextTooLargeError(f"{what} is longer than {most}", hint=hint)
-
-
-# -- which entries -------------------------------------------------------------------------------
+def _bound(entries: int, size: int, most: int) -> None:
+    if entries >= ENTRIES_MAX or size > most:
+        hint = "name an earlier entry with --leaf, where there is that option"
+        limit = f"{most} characters" if size > most else f"{ENTRIES_MAX} entries"
+        raise ContextTooLargeError(f"the context is longer than {limit}", hint=hint)
 
 
 def _parts(state: SessionState, read: Read) -> Iterator[ContextEntry]:
@@ -181,20 +172,18 @@ def _parts(state: SessionState, read: Read) -> Iterator[ContextEntry]:
     at = next(places, None)
     stays = list(range(len(path))) if at is None else _kept(state, path, at, read)
     rows = [path[place] for place in stays]
-    others = [read(row) for row in rows if state.kind(row) is Kind.OTHER]
-    edits, below = _edits(others), _trailing(state, path, read)
-    moves = bool(below) or any(one.ahead for one in others)
-    del others
+    edits = _edits(read(row) for row in rows if state.kind(row) is Kind.OTHER)
     said: list[ContextEntry] = []  # since the newest answer
-    for place, row in [*zip(stays, rows, strict=True), *enumerate(below, len(path))]:
+    for place, row in [*zip(stays, rows, strict=True), *enumerate(_below(state, path), len(path))]:
         entry = read(row)
-        edit, newest = edits.get(entry.id), place == at
-        part = ContextEntry(row, entry, place=place, edit=edit, newest=newest)
-        if entry.kind is Kind.ASSISTANT or not moves:
-            yield from _placed(said)
+        if place >= len(path) and not entry.ahead:
+            continue
+        if entry.kind is Kind.ASSISTANT:
+            yield from _ordered(said)
             said = []
-        said.append(part)
-    yield from _placed(said)
+        edit, newest = edits.get(entry.id), place == at
+        said.append(ContextEntry(row, entry, place=place, edit=edit, newest=newest))
+    yield from _ordered(said)
 
 
 def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
@@ -213,22 +202,19 @@ def _edits(entries: Iterable[Entry]) -> dict[str, Edit]:
     return {one.edit.target: one.edit for one in entries if one.edit is not None}
 
 
-def _trailing(state: SessionState, path: list[int], read: Read) -> list[int]:
-    """Rows below the leaf that say what goes ahead of it, or of what follows: it stays the leaf."""
-    found: list[int] = []
-    below = {*path[-1:]}
+def _below(state: SessionState, path: list[int]) -> list[int]:
+    """Rows below the leaf that may say what goes ahead of it, or of what follows."""
+    found, below = list[int](), {*path[-1:]}
     for row in range(path[-1] + 1 if path else len(state), len(state)):
-        if state.parent(row) not in below:
-            continue
-        if state.kind(row) in _SPOKEN:
-            break
-        below.add(row)
-        if state.kind(row) is Kind.OTHER and read(row).ahead:
-            found.append(row)
+        if state.parent(row) in below:
+            if state.kind(row) in _SPOKEN:
+                break
+            below.add(row)
+            found += [row] if state.kind(row) is Kind.OTHER else []
     return found
 
 
-def _placed(said: list[ContextEntry]) -> list[ContextEntry]:
+def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
     """What was said after an answer, in the order in which the model gets it."""
     return sorted(said, key=_order) if any(part.entry.ahead for part in said) else said
 
@@ -241,9 +227,6 @@ def _order(part: ContextEntry) -> int:
     if entry.kind is Kind.TOOL and entry.sent_as is None:
         return 1
     return 2 if entry.ahead else 3
-
-
-# -- what they say -------------------------------------------------------------------------------
 
 
 def role_of(entry: Entry) -> str | None:
@@ -366,7 +349,7 @@ def newest_within_budget(messages: list[ContextMessage]) -> list[ContextMessage]
     for one in reversed(messages):
         if left <= 0:
             break
-        tokens = -(-length(one.text).bytes // _TOKEN)
+        tokens = -(-_bytes(one.text) // _TOKEN)
         found.append(one if tokens <= left else replace(one, texts=(_ends(one.text, left),)))
         left -= tokens
     return found[::-1]
@@ -378,17 +361,20 @@ def _ends(text: str, tokens: int) -> str:
     first = size // 2
     head = data[:first].decode("utf-8", "ignore")
     tail = data[len(data) - (size - first) :].decode("utf-8", "ignore")
-    left_out = -(-(length(text).bytes - size) // _TOKEN)
+    left_out = -(-(_bytes(text) - size) // _TOKEN)
     return f"{head}…{left_out} tokens truncated…{tail}"
 
 
-def _settings(
-    state: SessionState, path: list[int], read: Read
-) -> tuple[dict[str, str | None] | None, str | None]:
+def _bytes(text: str) -> int:
+    lost = text.lost if isinstance(text, Clipped) else 0
+    return lost + (len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
+
+
+def _settings(state: SessionState, read: Read) -> tuple[dict[str, str | None] | None, str | None]:
     """The newest model and thinking level of a path; only what may name one is read."""
     model: dict[str, str | None] | None = None
     level: str | None = None
-    for row in reversed(path):
+    for row in state.up(state.leaf):
         kind = state.kind(row)
         if kind is not Kind.SETTING and not (kind is Kind.ASSISTANT and model is None):
             continue

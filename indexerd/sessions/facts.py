@@ -2,13 +2,9 @@
 
 In: entries read in full, each once: those of the path, root first, for files, tools and models;
 those of every branch for tokens and cost, because what was paid for stays paid when a branch is
-left. Out: `Facts`, as rows and meta files show them. A call counts when it is made; what it read
-or wrote is taken back if its result says that it came to nothing, which is why the newest calls
-are remembered. An answer that an agent stored on several lines repeats its token counts on each:
-of one answer the largest counts. What a fork or a sub-agent copied was done and paid in the
-session it was copied from.
-
-Everything is bounded: what a session holds was written by any hand.
+left. A call counts when it is made; what it read or wrote is taken back if its result says that it
+came to nothing. An answer that an agent stored on several lines repeats its token counts on each:
+the largest counts. What a fork or a sub-agent copied was done and paid elsewhere.
 """
 
 from __future__ import annotations
@@ -19,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec import field
 
 from indexerd.events import Entry, Kind, Tokens, ToolCall
 from indexerd.privacy.redact import redact, shown_paths
@@ -55,54 +52,59 @@ class Facts(msgspec.Struct, frozen=True, rename="camel"):
 class Spent(msgspec.Struct, array_like=True):
     """Tokens and cost so far."""
 
-    answers: dict[str, tuple[int, ...]] = msgspec.field(default_factory=dict)
+    answers: dict[str, tuple[int, ...]] = field(default_factory=dict)
     tokens: tuple[int, ...] = (0, 0, 0, 0)  # by TOKEN_KEYS
     cost_usd: float | None = None
 
-    def add(self, tokens: Tokens) -> None:
+    def add(self, said: Tokens) -> None:
         """Take in what one line says."""
-        new: tuple[int, ...] = (
-            *(tokens.input, tokens.output),
-            *(tokens.cache_read, tokens.cache_write),
-        )
+        new: tuple[int, ...] = (said.input, said.output, said.cache_read, said.cache_write)
         old: tuple[int, ...] = (0, 0, 0, 0)
-        if tokens.answer:
-            old = self.answers.pop(tokens.answer, old)
-            self.answers[tokens.answer] = new = tuple(map(max, new, old))
-            while len(self.answers) > ANSWERS_KEPT:
-                del self.answers[next(iter(self.answers))]
+        if said.answer:
+            old = self.answers.pop(said.answer, old)
+            self.answers[said.answer] = new = tuple(map(max, new, old))
+            _forget_oldest(self.answers, ANSWERS_KEPT)
         self.tokens = tuple([a + b - c for a, b, c in zip(self.tokens, new, old, strict=True)])
-        if tokens.cost_usd is not None and not any(old):
-            self.cost_usd = (self.cost_usd or 0.0) + tokens.cost_usd
+        if said.cost_usd is not None and not any(old):
+            self.cost_usd = (self.cost_usd or 0.0) + said.cost_usd
 
 
 class ActivityStats(msgspec.Struct, array_like=True):
     """The sum so far. Files are counted, so that one failed edit leaves the good ones."""
 
-    reads: dict[str, int] = msgspec.field(default_factory=dict)
-    writes: dict[str, int] = msgspec.field(default_factory=dict)
-    tools: dict[str, int] = msgspec.field(default_factory=dict)
-    uses: dict[str, list[str]] = msgspec.field(default_factory=dict)
-    models: list[str] = msgspec.field(default_factory=list)  # in order of their last use
-    calls: dict[str, tuple[list[str], list[str]]] = msgspec.field(default_factory=dict)
+    reads: dict[str, int] = field(default_factory=dict)
+    writes: dict[str, int] = field(default_factory=dict)
+    tools: dict[str, int] = field(default_factory=dict)
+    uses: dict[str, list[str]] = field(default_factory=dict)
+    models: list[str] = field(default_factory=list)  # in order of their last use
+    calls: dict[str, tuple[list[str], list[str]]] = field(default_factory=dict)
     first_ms: int = 0
     last_ms: int = 0
-    spent: Spent = msgspec.field(default_factory=Spent)
+    spent: Spent = field(default_factory=Spent)
 
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
         """Take in one entry of the path. Paths are made absolute against `cwd`.
 
-        Of one that was copied from another session only its time and its model are told.
+        Of one that was copied from another session only its time and its model count.
         """
-        self._time(entry)
-        if entry.model and entry.kind in (Kind.ASSISTANT, Kind.SETTING):
-            self._model(entry.model)
+        at, kind = iso_ms(entry.timestamp), entry.kind
+        if at and kind in (Kind.USER, Kind.ASSISTANT):
+            self.first_ms = min(self.first_ms or at, at)
+            self.last_ms = max(self.last_ms, at)
+        model = clean_line(entry.model or "", NAME_MAX)
+        if model not in _MODELLESS and kind in (Kind.ASSISTANT, Kind.SETTING):
+            self.models = [*(one for one in self.models if one != model), model][-MODELS_MAX:]
         if copied:
             return
         for call in entry.tools:
             self._call(call, cwd)
         for call_id in entry.failed:
-            self._take_back(call_id)
+            reads, writes = self.calls.pop(call_id[:NAME_MAX], ((), ()))
+            for counts, paths in ((self.reads, reads), (self.writes, writes)):
+                for path in paths:
+                    counts[path] = counts.get(path, 1) - 1
+                    if counts[path] <= 0:
+                        del counts[path]
 
     def pay(self, entry: Entry) -> None:
         """Take in what one entry took, on whichever branch it is; not of one that was copied."""
@@ -111,12 +113,10 @@ class ActivityStats(msgspec.Struct, array_like=True):
 
     def facts(self) -> Facts:
         """What is shown of it: a file that was written is not listed as read, too."""
-        written = {path for path, count in self.writes.items() if count > 0}
-        seen = [path for path, n in self.reads.items() if n > 0 and path not in written]
         cost = self.spent.cost_usd
         return Facts(
-            files_read=sorted(seen),
-            files_modified=sorted(written),
+            files_read=sorted(self.reads.keys() - self.writes.keys()),
+            files_modified=sorted(self.writes),
             tools_used=dict(sorted(self.tools.items())),
             tool_uses=dict(sorted(self.uses.items())),
             models=list(self.models),
@@ -125,56 +125,33 @@ class ActivityStats(msgspec.Struct, array_like=True):
             duration_ms=max(0, self.last_ms - self.first_ms),
         )
 
-    def _time(self, entry: Entry) -> None:
-        at = iso_ms(entry.timestamp)
-        if at and entry.kind in (Kind.USER, Kind.ASSISTANT):
-            self.first_ms = min(self.first_ms or at, at)
-            self.last_ms = max(self.last_ms, at)
-
     def _call(self, call: ToolCall, cwd: str) -> None:
         name = call.name[:NAME_MAX]
         if name and (name in self.tools or len(self.tools) < TOOLS_MAX):
             self.tools[name] = self.tools.get(name, 0) + 1
-            self._use(name, call.detail)
-        reads, writes = (
-            [absolute(path[:PATH_MAX], cwd) for path in paths]
-            for paths in (call.reads, call.writes)
-        )
+            # The newest three uses that differ, without secrets.
+            if use := clean_line(redact(call.detail[: 10 * USE_MAX]).text, USE_MAX):
+                uses = [one for one in self.uses.get(name, []) if one != use]
+                self.uses[name] = [*uses, use][-USES_KEPT:]
+        reads = [absolute(path[:PATH_MAX], cwd) for path in call.reads]
+        writes = [absolute(path[:PATH_MAX], cwd) for path in call.writes]
         for counts, paths in ((self.reads, reads), (self.writes, writes)):
             for path in paths:
                 if path in counts or len(counts) < FILES_MAX:
                     counts[path] = counts.get(path, 0) + 1
         if call.id and (reads or writes):
             self.calls[call.id[:NAME_MAX]] = (reads[:FILES_MAX], writes[:FILES_MAX])
-            while len(self.calls) > CALLS_KEPT:
-                del self.calls[next(iter(self.calls))]
+            _forget_oldest(self.calls, CALLS_KEPT)
 
-    def _use(self, name: str, detail: str) -> None:
-        """Keep the newest three uses that differ, without secrets."""
-        use = clean_line(redact(detail[: 10 * USE_MAX]).text, USE_MAX)
-        if not use:
-            return
-        uses = [one for one in self.uses.get(name, []) if one != use]
-        self.uses[name] = [*uses, use][-USES_KEPT:]
 
-    def _take_back(self, call_id: str) -> None:
-        reads, writes = self.calls.pop(call_id[:NAME_MAX], ((), ()))
-        for counts, paths in ((self.reads, reads), (self.writes, writes)):
-            for path in paths:
-                counts[path] = counts.get(path, 1) - 1
-                if counts[path] <= 0:
-                    del counts[path]
-
-    def _model(self, model: str) -> None:
-        name = clean_line(model, NAME_MAX)
-        if name not in _MODELLESS:
-            self.models = [*(one for one in self.models if one != name), name][-MODELS_MAX:]
+def _forget_oldest(held: dict[str, Any], most: int) -> None:
+    while len(held) > most:
+        del held[next(iter(held))]
 
 
 def absolute(path: str, cwd: str) -> str:
     """A path as a tool was given it, made absolute."""
-    path = path.removeprefix("@")
-    return posixpath.normpath(posixpath.join("/", cwd, path))
+    return posixpath.normpath(posixpath.join("/", cwd, path.removeprefix("@")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +165,7 @@ class FileLists:
 def file_lists(entries: Iterable[Entry]) -> FileLists:
     """Files that the calls of these entries read or wrote, and those that summaries remember.
 
-    What an extension stored stays as it stored it; only lists that the agent itself made are taken
-    from it.
+    What an extension stored is not looked at: only the agent's own lists are known to be such.
     """
     read: set[str] = set()
     modified: set[str] = set()
@@ -198,11 +174,11 @@ def file_lists(entries: Iterable[Entry]) -> FileLists:
             read.update(call.reads)
             modified.update(call.writes)
         sums_up = entry.kind in (Kind.COMPACTION, Kind.BRANCH_SUMMARY) and not entry.from_hook
-        if sums_up and isinstance(entry.stored, dict):
-            for paths, key in ((read, "readFiles"), (modified, "modifiedFiles")):
-                listed = entry.stored.get(key)
-                found = listed if isinstance(listed, list) else ()
-                paths.update(one for one in found if isinstance(one, str))
+        stored = entry.stored if sums_up and isinstance(entry.stored, dict) else {}
+        for paths, key in ((read, "readFiles"), (modified, "modifiedFiles")):
+            listed = stored.get(key)
+            found = listed if isinstance(listed, list) else ()
+            paths.update(one for one in found if isinstance(one, str))
     return FileLists(tuple(sorted(read - modified)), tuple(sorted(modified)))
 
 

@@ -1,8 +1,5 @@
 """Families: the order of sessions that came from one another, and how each came to be.
 
-In: links (which session came from which) and rows of docs/PROTOCOL.md. Out: depth first,
-children oldest first, and the members that `family` tells of. Pure.
-
 What agents write of parents is not ours: it may run in a circle, or name what is not there. So
 every session is met once, a circle begins with the oldest session in it, and the way to the
 session that was asked about is shown even where the rest has to be left out.
@@ -10,7 +7,7 @@ session that was asked about is shown even where the rest has to be left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from indexerd.sessions.info import SessionInfo
@@ -18,10 +15,14 @@ from indexerd.times import iso_ms
 
 Relation = Literal["root", "fork", "resumed", "subagent"]
 Row = Mapping[str, Any]
-_TOLD = (
+_FIELDS = (
     *("sessionId", "name", "agent", "cwd", "state", "archived", "gone", "createdAt", "modifiedAt"),
     *("userMessageCount", "parentSessionId"),
 )
+_COPIED = "claude"  # the agent whose forks say nothing, and copy all that their origin said
+_TITLED = "opencode"  # the agent whose forks say in their title what they came from
+_ID = 36  # characters of a UUID
+_Key = str | tuple[str, str]
 
 
 class Link(NamedTuple):
@@ -55,11 +56,10 @@ def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> list[Place]:
     found: dict[str, Place] = {}
     while waiting:
         place = waiting.pop()
-        if place.session_id in found:
-            continue
-        found[place.session_id] = place
-        more = reversed(children.get(place.session_id, ()))
-        waiting += [Place(one.session_id, place.depth + 1, place.session_id) for one in more]
+        if place.session_id not in found:
+            found[place.session_id] = place
+            more = reversed(children.get(place.session_id, ()))
+            waiting += [Place(one.session_id, place.depth + 1, place.session_id) for one in more]
     return list(found.values())
 
 
@@ -92,9 +92,9 @@ def relation(row: Row, above: Row | None, *, named: bool, carries_on: bool | Non
 
 
 def member(row: Row, depth: int, how: Relation) -> dict[str, Any]:
-    """What is told of one session."""
-    told = {key: row.get(key) for key in _TOLD}
-    return told | {"subagent": bool(row.get("subagent")), "relation": how, "depth": depth}
+    """What `family` says of one session."""
+    fields = {key: row.get(key) for key in _FIELDS}
+    return fields | {"subagent": bool(row.get("subagent")), "relation": how, "depth": depth}
 
 
 class Parent(NamedTuple):
@@ -110,21 +110,21 @@ class ParentIndex:
     def __init__(self) -> None:
         self._infos: dict[str, SessionInfo] = {}
         self._files: dict[str, str] = {}  # path, and its last part -> session id, where not in it
-        self._named: dict[str, dict[str, None]] = {}  # parent's id or path -> its children
-        self._families: dict[tuple[str, str], dict[str, None]] = {}
+        # A parent's id or file -> its children; a directory and a first entry -> its copies.
+        self._groups: dict[_Key, dict[str, None]] = {}
 
     def put(self, session_id: str, info: SessionInfo | None) -> set[str]:
-        """A session is this now, or gone; says which others are told something new by it."""
+        """A session is this now, or gone; says whose relations may be others by it."""
         old, others = self._infos.get(session_id), set[str]()
         if old is not None and info is not None and _relations(old) == _relations(info):
             self._infos[session_id] = info
             return others
+        for one in filter(None, (old, info)):
+            keys: list[_Key] = [_leaf(one.path), session_id, *_copies(one)]
+            for key in keys:
+                others.update(self._groups.get(key, ()))
         if old is not None:
             self._forget(session_id, old)
-        for one in (old, info):
-            if one is not None:
-                others.update(self._named.get(_leaf(one.path), ()), self._named.get(session_id, ()))
-                others.update(self._families.get(_family(one), ()) if one.first else ())
         if info is not None:
             self._remember(session_id, info)
         return others - {session_id}
@@ -134,68 +134,50 @@ class ParentIndex:
         name = _leaf(info.path)
         if _id_in(name) != session_id:
             self._files[info.path] = self._files[name] = session_id
-        for key in _parents(info):
-            self._named.setdefault(key, {})[session_id] = None
-        if info.first:
-            self._families.setdefault(_family(info), {})[session_id] = None
+        for key in _keys(info):
+            self._groups.setdefault(key, {})[session_id] = None
 
     def _forget(self, session_id: str, info: SessionInfo) -> None:
         del self._infos[session_id]
-        for key in (info.path, _leaf(info.path)):
-            if self._files.get(key) == session_id:
-                del self._files[key]
-        for key in _parents(info):
-            children = self._named.get(key, {})
-            children.pop(session_id, None)
-            if not children:
-                self._named.pop(key, None)
-        if info.first:
-            self._families.get(_family(info), {}).pop(session_id, None)
+        for path in (info.path, _leaf(info.path)):
+            if self._files.get(path) == session_id:
+                del self._files[path]
+        for key in _keys(info):
+            group = self._groups.get(key, {})
+            group.pop(session_id, None)
+            if not group:
+                self._groups.pop(key, None)
 
     def _owner(self, path: str) -> str | None:
         """The session of a file, by its path, or else by its name."""
         if path in self._files:
             return self._files[path]
         name = _leaf(path)
-        told = _id_in(name)
-        held = self._infos.get(told)
+        held = self._infos.get(_id_in(name))
         if held is not None and _leaf(held.path) == name:
-            return told
+            return held.session_id
         return self._files.get(name)
 
     def parent(self, info: SessionInfo) -> Parent:
-        """The session that a info's came from."""
-        older = self._older(info) if info.agent == _COPIED else []
-        if older:
+        """The session that an info's came from."""
+        older = self._older(info)
+        if older and info.agent == _COPIED:
             return Parent(older[0].session_id, older[0].file)
         if info.parent_id:
             known = self._infos.get(info.parent_id)
             return Parent(info.parent_id, known.file if known else None)
         if info.parent:
             return Parent(self._owner(info.parent), info.parent)
-        found = _forked(info, self._older(info))
+        # A user can rename a fork or its origin. Then the only older copy is it, unless that is a
+        # fork itself, whose sibling this one may be.
+        named = [one for one in older if info.fork_of and one.agent_title == info.fork_of]
+        found = named or [one for one in older if len(older) == 1 and not one.fork_of]
         return Parent(found[0].session_id, found[0].file) if len(found) == 1 else Parent()
 
     def _older(self, info: SessionInfo) -> list[SessionInfo]:
-        """Copies of a info's history that are older, oldest first."""
-        if not info.first:
-            return []
-        family = (self._infos[one] for one in self._families.get(_family(info), ()))
-        return sorted((one for one in family if _age(one) < _age(info)), key=_age)
-
-
-_COPIED = "claude"  # the agent whose forks say nothing, and copy all that their origin said
-_TITLED = "opencode"  # the agent whose forks say in their title what they came from
-
-
-def _forked(info: SessionInfo, older: list[SessionInfo]) -> list[SessionInfo]:
-    """Of the older copies of a history, those that a fork can have come from.
-
-    A user can rename either. Then the only older copy is it, unless that is a fork itself, whose
-    sibling this one may be.
-    """
-    named = [one for one in older if info.fork_of and one.agent_title == info.fork_of]
-    return named or [one for one in older if len(older) == 1 and not one.fork_of]
+        """Copies of an info's history that are older, oldest first."""
+        copies = [self._infos[one] for key in _copies(info) for one in self._groups.get(key, ())]
+        return sorted((one for one in copies if _age(one) < _age(info)), key=_age)
 
 
 def _relations(info: SessionInfo) -> tuple[object, ...]:
@@ -204,8 +186,13 @@ def _relations(info: SessionInfo) -> tuple[object, ...]:
     return (info.path, info.parent_id, info.parent, *copied)
 
 
-def _parents(info: SessionInfo) -> list[str]:
-    return [one for one in (info.parent_id, _leaf(info.parent or "")) if one]
+def _keys(info: SessionInfo) -> Iterator[_Key]:
+    yield from filter(None, (info.parent_id, _leaf(info.parent or "")))
+    yield from _copies(info)
+
+
+def _copies(info: SessionInfo) -> list[tuple[str, str]]:
+    return [(info.path.rpartition("/")[0], info.first)] if info.first else []
 
 
 def _leaf(path: str) -> str:
@@ -219,13 +206,6 @@ def _id_in(name: str) -> str:
     Thousands of files are found by it, and only of others is more than the session kept.
     """
     return name.removesuffix(".zst").removesuffix(".jsonl").rpartition("_")[2][-_ID:]
-
-
-_ID = 36  # characters of a UUID
-
-
-def _family(info: SessionInfo) -> tuple[str, str]:
-    return info.path.rpartition("/")[0], info.first
 
 
 def _age(info: SessionInfo) -> tuple[int, str]:

@@ -1,6 +1,6 @@
 """What the daemon keeps in memory of every session: the facts, without the tree.
 
-A info is made from a session's state whenever its file changed, and is all that policy, rows
+An info is made from a session's state whenever its file changed, and is all that policy, rows
 and lookups need. It is frozen: the thread that reads files makes new ones, the others look.
 """
 
@@ -82,6 +82,7 @@ _SAME = (  # of a state and its info
     *("activity_ms", "messages", "answered", "bad_lines", "oversized", "git_branch"),
     *("compactions", "first", "fork_of", "tokens", "wants", "barred"),
 )
+_OF_HEADER = ("session_id", "cwd", "created_at", "parent", "parent_id", "subagent", "version")
 
 
 def info_of(
@@ -105,13 +106,6 @@ def info_of(
     return SessionInfo(
         agent=agent,
         path=path,
-        session_id=header.session_id,
-        cwd=header.cwd,
-        created_at=header.created_at,
-        parent=header.parent,
-        parent_id=header.parent_id,
-        subagent=header.subagent,
-        version=header.version,
         mtime_ms=mtime_ms,
         agent_title=title or state.name,
         since=since,
@@ -128,6 +122,7 @@ def info_of(
         compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
         rows=len(state),
         looped=bool(state.cycles()),
+        **{name: getattr(header, name) for name in _OF_HEADER},
         **{name: getattr(state, name) for name in _SAME},
     )
 
@@ -142,7 +137,7 @@ _decoder = msgspec.msgpack.Decoder(SessionInfo)
 
 
 def pack(info: SessionInfo) -> bytes:
-    """A info as bytes, for the store; without its path, which need not be text."""
+    """An info as bytes, for the store; without its path, which need not be text."""
     return _encoder.encode(msgspec.structs.replace(info, path=""))
 
 

@@ -1,9 +1,8 @@
 """Positions of messages on a path, and names of rows that outlive a rewritten file.
 
-Positions count the user and assistant messages of a path, from 0. pi and opencode store a message
-in one piece, and Codex's doubles are no messages (OTHER, or no row at all). Claude Code writes one
-answer as several lines, each an assistant's message: a run of them counts once, by its first line;
-a tool's result between them, or a failure, ends the run.
+Positions count the user and assistant messages of a path, from 0. Claude Code writes one answer as
+several lines: a run of them counts once, by its first line; a tool's result between them, or a
+failure, ends the run.
 
 What surprised us: Codex may rewrite a file, so that ids change and only turns keep their names.
 A row in the middle of a turn must not go by the turn before: that stays when this one is taken
@@ -15,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Kind, Turn
+from indexerd.events import KIND_MASK, MESSAGE, Kind, Turn
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.state import SessionState
 
@@ -31,16 +30,15 @@ def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
 
     The place in this list is the message's position, and its length the full count.
     """
-    split = state.split_answers
-    codes, found, running = state.codes, list[int](), False
+    found, running = list[int](), False
     for row in state.path(leaf):
-        packed = codes[row]
+        packed = state.codes[row]
         kind = packed & KIND_MASK
         if kind not in _SPOKEN or not packed & MESSAGE:
             running = running and kind in _BESIDE
             continue
-        failed = (packed & TURN_MASK) >> TURN_SHIFT == Turn.FAILED
-        whole = split and kind == Kind.ASSISTANT and not failed
+        failed = state.turn_of(row) is Turn.FAILED
+        whole = state.split_answers and kind == Kind.ASSISTANT and not failed
         if not (whole and running):
             found.append(row)
         running = whole
@@ -72,12 +70,10 @@ def names_on(state: SessionState, leaf: int, wanted: set[int]) -> dict[int, str]
     is on its newest row; outside of turns the nearest mark above. Without marks it is the id.
     """
     marked = {row: name for name, row in state.marks.items()}
-    if not marked:
-        return {row: _name(state.ids[row]) for row in wanted}
     ordered = sorted(marked)
     found: dict[int, str] = {}
     above, asked = -1, False  # the last marked row, and whether anyone asked since
-    for row in state.path(leaf):
+    for row in state.path(leaf) if marked else wanted:
         if row in marked:
             above, asked = row, False
         elif state.codes[row] & KIND_MASK in _ASKS:
@@ -89,9 +85,6 @@ def names_on(state: SessionState, leaf: int, wanted: set[int]) -> dict[int, str]
             if below > row and (outside or marked[below] == state.ids[below]):
                 below = -1  # its turn begins further down
             mark = below if below >= 0 else above
-            found[row] = _name(marked[mark] if mark >= 0 else state.ids[row])
+            name = marked[mark] if mark >= 0 else state.ids[row]
+            found[row] = clean_line(name[: 8 * ROW_NAME_MAX], ROW_NAME_MAX)
     return found
-
-
-def _name(name: str) -> str:
-    return clean_line(name[: 8 * ROW_NAME_MAX], ROW_NAME_MAX)

@@ -19,7 +19,7 @@ from typing import Any
 
 from indexerd.events import ToolCall
 from indexerd.privacy.sanitize import replace_surrogates
-from indexerd.sessions.clipped import Clipped, Written, joined, length
+from indexerd.sessions.clipped import Written, arguments, joined, units
 from indexerd.sessions.context import ContextMessage
 
 TOOL_RESULT_MAX = 2000  # UTF-16 units
@@ -99,16 +99,6 @@ def _cut(text: str, most: int) -> str:
     return f"{head.decode('utf-16-le', 'replace')}\n\n[... {more} more characters truncated]"
 
 
-def units(text: str) -> int:
-    """A text's length in UTF-16 units, as JavaScript counts."""
-    if text.isascii() and not isinstance(text, Clipped):
-        return len(text)
-    return length(text).units
-
-
-# -- calls ---------------------------------------------------------------------------------------
-
-
 def call_text(call: ToolCall) -> str:
     """`name(key=JSON, …)`; an input that is no object is named `input`."""
     given = arguments(call)
@@ -117,18 +107,6 @@ def call_text(call: ToolCall) -> str:
     pairs = given.items() if isinstance(given, dict) else [("input", given)]
     told = [joined([f"{replace_surrogates(key)}=", js_json(value)]) for key, value in pairs]
     return joined([f"{call.name}(", joined(told, ", "), ")"])
-
-
-def arguments(call: ToolCall) -> Any:
-    """What a tool was given; an object that is stored as its text is parsed."""
-    held = call.arguments
-    if isinstance(held, str) and held.lstrip()[:1] == "{":
-        try:
-            parsed = json.loads(held)
-        except (ValueError, RecursionError):
-            return held
-        return parsed if isinstance(parsed, dict) else held
-    return held
 
 
 def js_json(value: Any) -> str:

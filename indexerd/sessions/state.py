@@ -2,9 +2,9 @@
 
 Adapters fill the tree (agents/base.py); everything here is a question. A row is an entry's number
 in file order; its ordinal counts the file's other JSON objects too, except headers. Texts stay in
-the file: a row knows its offset and length, and whoever needs the words reads that line alone.
-Where a history begins in another file, its rows come first, and `borrowed_files` says which stand
-where. Counts are those of the path, so they fall as well as rise.
+the file: a row knows its offset and length. Where a history begins in another file, its rows come
+first, and `borrowed_files` says which stand where. Counts are those of the path, so they fall as
+well as rise.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Kind, Tur
 
 __all__ = ["NOWHERE", "ROOT", "SessionState"]
 
-_TALKS = {Kind.USER, Kind.ASSISTANT, Kind.TOOL}
 _IS_MESSAGE = bytes(bool(packed & MESSAGE) for packed in range(256))
 _IS_ANSWER = bytes(
     packed & KIND_MASK == Kind.ASSISTANT and bool(packed & MESSAGE) for packed in range(256)
@@ -42,8 +41,6 @@ class SessionState(Tree):
         self.borrowed_files.append((len(self.ids), path))
         self.header, self.seen = None, 0
 
-    # -- the tree ------------------------------------------------------------------------
-
     def row(self, entry_id: str) -> int | None:
         """The row that an id, or a mark, stands for now."""
         return self.index.get(entry_id, self.marks.get(entry_id))
@@ -53,7 +50,6 @@ class SessionState(Tree):
         return next((path for end, path in self.borrowed_files if row < end), self.file)
 
     def id(self, row: int) -> str:
-        """The id of a row."""
         return self.ids[row]
 
     @property
@@ -61,12 +57,9 @@ class SessionState(Tree):
         """The id of the leaf, or the name of the last marked row before it."""
         if self.leaf == NOWHERE:
             return None
-        if self.marks:
-            names = {row: name for name, row in self.marks.items()}
-            for row in self.up(self.leaf):
-                if row in names:
-                    return names[row]
-        return self.ids[self.leaf]
+        names = {row: name for name, row in self.marks.items()}
+        marked = (names[row] for row in self.up(self.leaf) if row in names) if names else ()
+        return next(iter(marked), self.ids[self.leaf])
 
     def turn_of(self, row: int) -> Turn:
         """How the turn stands after a row."""
@@ -74,9 +67,7 @@ class SessionState(Tree):
 
     def path(self, leaf: int | None = None) -> list[int]:
         """Rows from the root to a leaf (by default the current one); a new list."""
-        rows = list(self.up(self.leaf if leaf is None else leaf))
-        rows.reverse()
-        return rows
+        return list(self.up(self.leaf if leaf is None else leaf))[::-1]
 
     def on_path(self, row: int) -> bool:
         """Whether a row lies between the root and the leaf."""
@@ -96,10 +87,6 @@ class SessionState(Tree):
         row = self.row(leaf_id) if leaf_id else None
         return row is not None and not self.on_path(row)
 
-    def lines(self) -> dict[int, None]:
-        """The row of every entry, in file order: of an id that repeats the last."""
-        return dict.fromkeys(self.index.get(one, row) for row, one in enumerate(self.ids))
-
     def tips(self) -> list[int]:
         """Rows without children, in file order: the leaf of every branch."""
         parents = {self.parent(row) for row in range(len(self.ids))}
@@ -111,11 +98,9 @@ class SessionState(Tree):
 
     def cycles(self) -> list[str]:
         """Ids of entries that stand on a parent cycle; empty for every orderly file."""
-        if self.orderly:
-            return []
         looped: list[str] = []
         met: set[int] = set()
-        for start in range(len(self.ids)):
+        for start in range(0 if self.orderly else len(self.ids)):
             trail: dict[int, None] = {}
             row = start
             while row >= 0 and row not in met:
@@ -126,8 +111,6 @@ class SessionState(Tree):
                 rows = list(trail)
                 looped += [self.ids[one] for one in rows[rows.index(row) :]]
         return looped
-
-    # -- counting ------------------------------------------------------------------------
 
     @property
     def messages(self) -> int:
@@ -149,33 +132,29 @@ class SessionState(Tree):
         """Whether the agent's turn has ended, by the last thing said on the path."""
         for row in self.up(self.leaf):
             kind = self.codes[row] & KIND_MASK
-            if kind in _TALKS:
+            if kind in (Kind.USER, Kind.ASSISTANT, Kind.TOOL):
                 return self.turn_of(row) if kind == Kind.ASSISTANT else Turn.OPEN
         return Turn.OPEN
 
     def user_messages(self, leaf: int | None = None) -> int:
-        """User messages from the root to a leaf; constant time for orderly files."""
+        """User messages from the root to a leaf."""
         row = self.leaf if leaf is None else leaf
-        if not self.orderly:
-            return sum(IS_USER[self.codes[one]] for one in self.up(row))
-        return self.asked(row)[0]
+        if self.orderly:
+            return self.asked(row)[0]
+        return sum(IS_USER[self.codes[one]] for one in self.up(row))
 
     def new_user_messages(self, since: str | None) -> int:
         """User messages on the path after `since`; all of them where that is not on it."""
         mark = self.row(since) if since else None
         if mark is None or not self.on_path(mark):
             return self.user_messages()
-        if self.orderly:
-            return self.user_messages() - self.user_messages(mark)
         after = takewhile(lambda row: row != mark, self.up(self.leaf))
         return sum(IS_USER[self.codes[row]] for row in after)
-
-    # -- copies --------------------------------------------------------------------------
 
     def still(self, leaf: int | None = None) -> SessionState:
         """A copy that stays as it is while the session goes on, seen from a leaf of choice.
 
-        What finds rows by their ids is made anew in the copy, if it is asked for one.
+        What finds rows by their ids is made again in the copy, if it is asked for one.
         """
         still = replace(self, leaf=self.leaf if leaf is None else leaf)
         for name in self.__struct_fields__:

@@ -1,8 +1,4 @@
-"""Rules that change a context in an answer, and never the session itself.
-
-In: what a model would get, message by message, and rules as data, `{"rule": "prune", …}`. Out:
-new messages. Nothing is stored, no input is changed, and what one output was made of does not show
-in the next.
+"""Rules that change a context in one answer, and never the session itself.
 
     prune     protectTokens, protectTurns: of tools' results only those among the newest so many
               tokens of results, or within the newest so many turns, keep their texts
@@ -11,8 +7,7 @@ in the next.
     truncate  chars, keep, roles: of a text longer than that, head, tail or both, and how many
               characters are left out
 
-Rules hold one after the other. The same rule again changes nothing; prune and truncate never make a
-text longer, and no rule makes more messages.
+Rules hold one after the other; the same rule again changes nothing.
 """
 
 from __future__ import annotations
@@ -124,32 +119,26 @@ def _summed_up(messages: list[ContextMessage], rule: Summary) -> list[ContextMes
             raise UsageError(f"no message of this context comes from entry {shown}")
     start = 0 if rule.first is None else ids.index(rule.first)
     end = len(ids) if rule.last is None else len(ids) - ids[::-1].index(rule.last)
-    if rule.first is not None and end <= start:
+    if end <= start < len(ids):
         raise UsageError("a summary rule's `to` stands before its `from`")
-    found: list[ContextMessage] = []
-    text, role = rule.text, rule.role or "compactionSummary"
-    for at, one in enumerate(messages):
-        if not start <= at < end or (rule.roles and one.role not in rule.roles):
-            found.append(one)
-        elif text is not None:
-            found.append(ContextMessage(role, one.entry, (replace_surrogates(text),)))
-            text = None  # it stands where the first of them stood
+    chosen = [at for at in range(start, end) if not rule.roles or messages[at].role in rule.roles]
+    gone = set(chosen)
+    found = [one for at, one in enumerate(messages) if at not in gone]
+    if rule.text is not None and chosen:
+        text, role = replace_surrogates(rule.text), rule.role or "compactionSummary"
+        found.insert(chosen[0], ContextMessage(role, messages[chosen[0]].entry, (text,)))
     return found
 
 
 def _shortened(one: ContextMessage, rule: Truncate) -> ContextMessage:
-    if len(one.text) <= rule.chars or (rule.roles and one.role not in rule.roles):
+    text = one.text
+    if len(text) <= rule.chars or (rule.roles and one.role not in rule.roles):
         return one
-    return replace(one, texts=(_cut(one.text, rule.chars, rule.keep),))
-
-
-def _cut(text: str, chars: int, keep: str) -> str:
-    """At most so many characters of a text, the note about what is left out included."""
-    longest = len(_note(len(text), keep))
-    room = chars - longest
-    head = {"head": room, "tail": 0, "both": room - room // 2}[keep]
+    room = rule.chars - len(_note(len(text), rule.keep))
+    head = {"head": room, "tail": 0, "both": room - room // 2}[rule.keep]
     tail = room - head
-    return text[:head] + _note(len(text) - room, keep) + (text[-tail:] if tail else "")
+    cut = text[:head] + _note(len(text) - room, rule.keep) + (text[-tail:] if tail else "")
+    return replace(one, texts=(cut,))
 
 
 def _note(count: int, keep: str) -> str:

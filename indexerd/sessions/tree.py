@@ -1,16 +1,13 @@
 """A session's tree as a list: in what order its entries come, how deep, and which are shown.
 
-In: a session's state, and of every entry a `Sketch`. Out: the nodes of docs/PROTOCOL.md, depth
-first, children oldest first, roots in the file's order. Nothing here recurses: a session of
-10,000 turns is a chain of as many entries.
+The nodes of docs/PROTOCOL.md: depth first, children oldest first, roots in the file's order.
 
-What surprised us, all of it pi's own way. An entry whose parent is unknown, or
-is the entry itself, is a root. Children are sorted by date, stably; a date that is none equals
-every other. An id that repeats names its last line, and stands in the tree once for each of
-them, with all that is below it: that can double again and again, so from some length on a
-repeat is shown alone. Where parents run in a circle pi hangs; here nothing is shown below
-itself, a circle that no root leads to stands at the end, opened at its first entry, and
-`SessionState.cycles` names its entries.
+What surprised us, all of it pi's own way: an entry whose parent is unknown, or is the entry itself,
+is a root. Children are sorted by date, stably; a date that is none equals every other. An id that
+repeats names its last line, and stands in the tree once for each of them, with all that is below
+it: that can double again and again, so from some length on a repeat is shown alone. Where parents
+run in a circle pi hangs; here nothing is shown below itself, and a circle that no root leads to
+stands at the end, opened at its first entry.
 """
 
 from __future__ import annotations
@@ -186,7 +183,6 @@ def _below(state: SessionState, date: Date) -> Callable[[int], list[int]]:
 
 
 def sort_by_date(rows: list[int], date: Date) -> None:
-    """Sort siblings as pi does: stably, and a date that is none equals every other."""
     dates = {row: date(row) for row in rows}
 
     def compare(one: int, other: int) -> int:

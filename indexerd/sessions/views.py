@@ -15,13 +15,13 @@ from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import params
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX, READ_MAX
 from indexerd.sessions.branches import BRANCH_PREAMBLE, Tip, asks, names, summary_rows, tips
-from indexerd.sessions.clipped_entries import SUMMED, WHOLE, clipped
+from indexerd.sessions.clipped import SUMMED, clipped
 from indexerd.sessions.context import Read, context_entries, context_of
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.transforms import rules_of, transformed
-from indexerd.sessions.tree import NODES_MAX, WORD_MAX, Sketch, nodes, sketch
+from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes, sketch
 from indexerd.times import iso_ms, iso_of_ms
 
 GIST_MAX = 1000  # characters
@@ -66,14 +66,15 @@ def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
 def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
     """`tree`: every entry that is asked for, depth first."""
     state = session.state
-
-    def sketched(row: int) -> Sketch:
-        return sketch(read(row), state.turn_of(row))
-
-    found = nodes(state, sketched, session.labels, asked.filter or "all", asked.search)
+    found = nodes(
+        state,
+        lambda row: sketch(read(row), state.turn_of(row)),
+        session.labels,
+        asked.filter or "all",
+        asked.search,
+    )
     listed = list(islice(found, NODES_MAX))
-    unread = _unread(state, state.lines()) if 0 in state.lengths else {}
-    answer = _head(session) | {"nodes": listed} | unread
+    answer = _head(session) | {"nodes": listed} | _unread(state, range(len(state)))
     if next(found, None) is not None:
         answer["truncated"] = True
     circle = state.cycles()
@@ -89,12 +90,18 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
 
     `stored` are our own summaries of branches, by the names of the leaves they are of.
     """
-    state = session.state
+    state, labels = session.state, session.labels
     summaries = {row: read(row) for row in summary_rows(state)}
     listed = []
     for tip in tips(state, summaries):
         moment = iso_ms(read(tip.row if tip.last == ROOT else tip.last).timestamp)
         gist, source = _gist(state, tip, summaries, stored, read)
+        optional = {
+            "label": labels.get(state.id(tip.row)),
+            "gist": gist,
+            "gistSource": source if gist else None,
+            "reason": None if tip.summary == ROOT else labels.get(state.id(tip.summary)),
+        }
         one = {
             "leafId": state.id(tip.row),
             "branchPointId": None if tip.parting == ROOT else state.id(tip.parting),
@@ -102,13 +109,8 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
             "userMessages": tip.users,
             "lastActivity": iso_of_ms(moment) if moment else "",
             "active": tip.row == state.leaf,
-            "label": session.labels.get(state.id(tip.row)),
-            "gist": gist,
-            "gistSource": source if gist else None,
-            "reason": None if tip.summary == ROOT else session.labels.get(state.id(tip.summary)),
         }
-        optional = ("label", "gist", "gistSource", "reason")
-        listed.append({key: value for key, value in one.items() if value or key not in optional})
+        listed.append(one | {key: value for key, value in optional.items() if value})
     return _head(session) | {"tips": listed}
 
 
@@ -127,11 +129,10 @@ def _gist(
     if tip.summary != ROOT:
         told = "".join(summaries[tip.summary].texts).removeprefix(BRANCH_PREAMBLE)
         return clean_text(told[: 2 * GIST_MAX], GIST_MAX), "agent"
-    if tip.row != state.leaf:
-        for row in islice(asks(state, tip), ASKS_READ):
-            said = clean_line(own_words(read(row).text)[:READ_MAX], FIRST_MESSAGE_MAX)
-            if said:
-                return said, "ask"
+    for row in asks(state, tip)[:ASKS_READ] if tip.row != state.leaf else ():
+        said = clean_line(own_words(read(row).text)[:READ_MAX], FIRST_MESSAGE_MAX)
+        if said:
+            return said, "ask"
     return "", ""
 
 
@@ -140,20 +141,19 @@ def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
 
     `customType` asks for an extension's records alone, with their data.
     """
-    custom = asked.custom_type
-    every = session.state.path()
+    state, custom = session.state, asked.custom_type
+    every = state.path()
     rows = every[-NODES_MAX:]
-    limit = text_limit(session.state, rows, TEXTS_MAX)
-    places = {session.state.id(row): row for row in rows}
-    entries = (read(row) for row in rows)
+    limit = text_limit(state, rows, TEXTS_MAX)
+    entries = ((row, read(row)) for row in rows)
     listed = [
-        _step(session, places[one.id], one, limit, data=custom is not None)
-        for one in entries
+        _step(session, row, one, limit, data=custom is not None)
+        for row, one in entries
         if custom is None or (one.type == "custom" and one.custom_type == custom)
     ]
     cut: dict[str, Any] = {} if limit == TEXT_MAX else {"textMax": limit}
     cut |= {"truncated": True} if len(rows) < len(every) else {}
-    return _head(session) | {"entries": listed} | cut | _unread(session.state, rows)
+    return _head(session) | {"entries": listed} | cut | _unread(state, rows)
 
 
 def context(session: Session, read: Read, asked: params.Context) -> dict[str, Any]:
@@ -161,8 +161,7 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
 
     `transforms` are rules for this one answer. `serialize` adds the whole as one text.
     """
-    rules = rules_of(asked.transforms)
-    state = session.state
+    rules, state = rules_of(asked.transforms), session.state
     shown: set[int] = set()
 
     def noted(row: int) -> Entry:
@@ -184,12 +183,8 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
     }
     if rules:
         answer["transformed"] = True
-    if asked.serialize:
-        keep = WHOLE if rules else SUMMED
-
-        def brief(row: int) -> Entry:
-            return clipped(noted(row), keep)
-
+    if asked.serialize:  # of results it has the beginnings; rules choose for themselves
+        brief = noted if rules else lambda row: clipped(noted(row), SUMMED)
         speeches = [one for step in context_entries(state, brief) for one in step.speeches]
         answer["serialized"] = serialize(transformed(speeches, rules))
     return _head(session) | answer | _unread(state, shown)
@@ -206,8 +201,6 @@ def _head(session: Session) -> dict[str, Any]:
 def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -> dict[str, Any]:
     above = session.state.parent(row)
     one = {
-        "id": entry.id,
-        "parentId": None if above == ROOT else session.state.id(above),
         "ordinal": session.state.ordinals[row],
         "type": entry.type[:WORD_MAX],
         "role": entry.role and entry.role[:WORD_MAX],
@@ -217,10 +210,10 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
         "customType": entry.custom_type,
         "display": entry.display,
         "fromId": entry.from_id,
+        "data": opaque(entry.data) if data else None,
     }
-    if data:
-        one["data"] = opaque(entry.data)
-    return {key: value for key, value in one.items() if value is not None or key == "parentId"}
+    places = {"id": entry.id, "parentId": None if above == ROOT else session.state.id(above)}
+    return places | {key: value for key, value in one.items() if value is not None}
 
 
 def _compaction(entry: Entry) -> dict[str, Any]:

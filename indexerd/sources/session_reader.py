@@ -24,7 +24,7 @@ from indexerd.agents.json_lines import close_truncated_json, parse_object
 from indexerd.errors import FileGoneError, NotFoundError, SessionUnreadableError
 from indexerd.events import MESSAGE, Entry, Kind
 from indexerd.privacy.sanitize import clean_line
-from indexerd.sessions.clipped_entries import Keep, clipped
+from indexerd.sessions.clipped import Keep, clipped
 from indexerd.sessions.context import Read
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState

@@ -22,8 +22,9 @@ from indexerd.digests.compact_pi import (
     prepare,
 )
 from indexerd.events import Command, Entry, Kind, Tokens, ToolCall
+from indexerd.sessions.clipped import units
 from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
-from indexerd.sessions.serialize import serialize, units
+from indexerd.sessions.serialize import serialize
 from tests.sessions.tree_sessions import PUBLIC, reader, state_of
 
 KINDS = {
