@@ -37,8 +37,6 @@ class Exclusions:
 
     def match(self, path: str, cwd: str, session_id: str = "") -> bool:
         """Whether this file, the directory its session ran in, or its session is excluded."""
-        if not self._globs and not self.forgotten:  # as with most users, for every file there is
-            return False
         ids = (session_id, path.rpartition("/")[2])
         return any(one in self.forgotten for one in ids) or matches(self._globs, path, cwd)
 

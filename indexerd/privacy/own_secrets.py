@@ -1,7 +1,7 @@
 """The user's own kinds of secrets (`[redact] extra_patterns`), in what is stored to be searched.
 
 Built-in kinds go as well, whether or not the text that is sent is redacted: an index needs no
-secrets. A mark tells under which patterns something was stored, and so what is to be stored anew.
+secrets. A mark tells under which patterns something was stored, and so what is to be stored again.
 Paths that programs go to (the file, the directory, the command) stay whole; what people are shown
 in their place does not.
 """
@@ -9,7 +9,6 @@ in their place does not.
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -22,8 +21,10 @@ from indexerd.protocol.results import StoredRow
 
 _TEXTS = dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX)
 _TEXTS |= dict.fromkeys(("firstUserMessage", "agentTitle"), limits.FIRST_MESSAGE_MAX)
-_TEXTS |= dict.fromkeys(("gitBranch", "models"), limits.WORD_MAX)
+_TEXTS |= dict.fromkeys(("gitBranch", "models", "toolsUsed"), limits.WORD_MAX)
+_TEXTS |= dict.fromkeys(("filesRead", "filesModified"), limits.PATH_MAX)
 _TEXTS |= {"description": limits.DESCRIPTION_MAX, "tags": limits.TAG_MAX}
+_TEXTS |= {"toolUses": limits.USE_MAX}
 
 
 class OwnSecrets:
@@ -31,20 +32,16 @@ class OwnSecrets:
 
     def __init__(self, patterns: Callable[[], Sequence[str]]) -> None:
         self._patterns = patterns
-        self._current: tuple[str, ...] = ()
         self._extra: tuple[Any, ...] = ()
         self.mark = ""
         self.renew()
 
-    def renew(self) -> bool:
-        """Take over the patterns of the settings; say whether they changed."""
-        now = tuple(sorted(set(self._patterns())))
-        if now == self._current:
-            return False
-        self._extra, self._current = compile_patterns(now), now
+    def renew(self) -> None:
+        """Take over the patterns of the settings."""
+        now = sorted(set(self._patterns()))
+        self._extra = compile_patterns(now)
         digest = blake2b(json.dumps(now).encode(), digest_size=6).hexdigest()
         self.mark = f"~{digest}" if now else ""
-        return True
 
     def _redacted(self, text: str) -> str:
         return redact(text, self._extra).text
@@ -57,32 +54,24 @@ class OwnSecrets:
         """A row and the texts beside it; built-in kinds were taken out of them before."""
         if not self.mark:
             return written
-        row = dict(written.row)
-        for key, most in _TEXTS.items():
-            if found := row.get(key):
-                row[key] = (
-                    self._text(found, most)
-                    if isinstance(found, str)
-                    else [self._text(one, most) for one in found]
-                )
-        for key in {"filesRead", "filesModified"} & row.keys():
-            row[key] = [*dict.fromkeys(map(self._redacted, row[key]))]
-        tools = Counter[str]()
-        for name, count in row.get("toolsUsed", {}).items():
-            tools[self._text(name, limits.WORD_MAX)] += count
-        row["toolsUsed"] = dict(tools)
-        row["toolUses"] = {
-            self._text(name, limits.WORD_MAX): [self._text(use, limits.USE_MAX) for use in uses]
-            for name, uses in row.get("toolUses", {}).items()
+        row = {
+            key: self._clean(value, _TEXTS[key]) if key in _TEXTS else value
+            for key, value in written.row.items()
         }
         return StoredRow(
             with_shown(row, self._redacted),
-            self._text(written.summary, limits.SUMMARY_MAX),
-            tuple(self._text(one, limits.NAME_MAX) for one in written.aliases),
+            self._clean(written.summary, limits.SUMMARY_MAX),
+            tuple(self._clean(one, limits.NAME_MAX) for one in written.aliases),
         )
 
-    def _text(self, text: str, most: int) -> str:
-        """A text without secrets; nor its last word, where it was cut: that may be half of one."""
-        if len(text) >= most - 1 and " " in text and not text.endswith(" …"):
-            text = text.rstrip("…").rpartition(" ")[0] + " …"
-        return clean_text(self._redacted(text), most)
+    def _clean(self, value: Any, most: int) -> Any:
+        """A value's texts without secrets, nor a last word that was cut: it may be half of one."""
+        if isinstance(value, dict):
+            return {self._clean(key, most): self._clean(one, most) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self._clean(one, most) for one in value]
+        if not isinstance(value, str):
+            return value
+        if len(value) >= most - 1 and " " in value and not value.endswith(" …"):
+            value = value.rstrip("…").rpartition(" ")[0] + " …"
+        return clean_text(self._redacted(value), most)

@@ -18,9 +18,6 @@ Rule = tuple[str, str, str, Check]  # kind, keywords, pattern, check
 MARKER = r"\[redacted:[a-z0-9-]+\]"
 
 
-# -- compiling --------------------------------------------------------------------------------
-
-
 class _LazyPattern:
     def __init__(self, pattern: Any, flags: int) -> None:
         self._arguments = pattern, flags
@@ -65,8 +62,6 @@ def compile_patterns(patterns: Sequence[str]) -> tuple[Any, ...]:
     return tuple(map(compile_pattern, patterns))
 
 
-# -- what a value looks like ------------------------------------------------------------------
-
 _SHORTEST, _SHORTEST_BARE = 4, 6  # characters, quoted and in running text
 _SHORTEST_BELOW = 8  # on the line after its name
 _JUDGED = 100  # characters of a value that are looked at
@@ -98,12 +93,10 @@ def _mixed(value: str) -> bool:
 
 
 def _random(value: str) -> bool:
-    """Say whether a token's rest is no name: it has digits, or is longer than words are."""
     return _mixed(value) or re.search(r"[A-Za-z0-9]{20}", value) is not None
 
 
 def _base64(value: str) -> bool:
-    """Say whether letters are mixed as base64 mixes them, and words do not."""
     return re.search(r"[a-z][A-Z]|[0-9=]", value) is not None and value.lower() != value
 
 
@@ -125,8 +118,6 @@ def _credential(value: str) -> bool:
     """Judge what follows `Authorization:` and its scheme."""
     return _literal(value) and (_random(value) or _base64(value))
 
-
-# -- passwords on command lines: what a flag means depends on the program ---------------------
 
 WORD = r"(?P<v>[^\s\x1b\"'\\]{4,}+)"
 _REACH = 200
@@ -164,8 +155,6 @@ COMMANDS = (
     ("sshpass", rf"sshpass +-p *{_OPEN}{WORD}"),
     ("curl wget", rf"\s(?:-[uU]|--user)[ =]{_OPEN}[^\s:\"'/]{{1,99}}:{WORD}"),
 )
-
-# -- rules, the specific ones first -----------------------------------------------------------
 
 _TOKENS = (  # kind, what it begins with, what follows
     ("anthropic-key", "sk-ant-", r"[\w-]{12,}+"),
@@ -228,8 +217,6 @@ FOLDED_RULES: tuple[Rule, ...] = (  # the same, on lower-cased text
     ("password", "--", rf"--{_NAME}\s{{1,4}}[\"']?{WORD}", _opaque),
     ("password", "</", rf"<(?:[\w.-]{{1,40}}:)?{_NAME}>(?P<v>[^<>\s]{{4,200}})</", _literal),
 )
-
-# -- name = value -----------------------------------------------------------------------------
 
 _KEYS = ("access", "account", "api", "auth", "encryption", "master", "private", "signing")
 NAMED = lazy_pattern(

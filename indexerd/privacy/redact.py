@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexerd.privacy.patterns import (
     FOLDED_RULES,
@@ -26,10 +25,9 @@ from indexerd.privacy.patterns import (
     compile_patterns,
     is_value,
     kind_of_name,
-    lazy_pattern,
 )
 from indexerd.privacy.private_keys import private_keys
-from indexerd.privacy.sanitize import bare, escape_path, is_plain
+from indexerd.privacy.sanitize import bare, escape_path
 
 if TYPE_CHECKING:
     from indexerd.settings import Settings
@@ -40,16 +38,11 @@ Row = dict[str, Any]
 _ROUNDS = 4  # a replacement may uncover another secret; the last round finds nothing
 _PRIVATE_KEY, _FOLDED, _ASSIGNED, _CUSTOM = -1, 100, 200, 1000  # ranks; others: table positions
 _NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # one is in each name
-_HIDING = lazy_pattern(  # escapes of terminals, and what has no width
-    "[\x00-\x08\x0b\x0c\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
 _Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lower rank names it
 _Ranked = tuple[tuple[int, str], str, Check]
 
 
-@dataclass(frozen=True, slots=True)
-class Redacted:
+class Redacted(NamedTuple):
     """The safe text, and how many secrets of each kind were taken out of it."""
 
     text: str
@@ -59,37 +52,19 @@ class Redacted:
 def redact(text: str, extra: Sequence[Any] = ()) -> Redacted:
     """Replace every secret by `[redacted:<kind>]`; finds of `extra` are of kind `custom`.
 
-    `extra` is what `compile_patterns` returns. Where characters that nobody sees hide more
-    secrets, the text comes back without them.
+    `extra` is what `compile_patterns` returns. A text with secrets comes back without the
+    characters that nobody sees: these could stand within one.
     """
-    found = _redacted(text, extra)
-    if (text.isascii() and is_plain(text)) or _HIDING.search(text) is None:
-        return found
-    seen = bare(found.text)
-    more = _redacted(bare(text), extra)
-    if sum(more.counts.values()) > sum(found.counts.values()):
-        return more
-    if more.counts == found.counts and len(more.text) < len(seen):
-        return more  # the same secrets, which went on behind what nobody sees
-    rest = _redacted(seen, extra)  # two side by side count as one there: it may hide a third
-    if not rest.counts:
-        return found
-    kinds = found.counts | rest.counts
-    sums = {kind: found.counts.get(kind, 0) + rest.counts.get(kind, 0) for kind in kinds}
-    return Redacted(rest.text, sums)
+    seen = bare(text)
+    found = _redacted(seen, extra)
+    return found if seen == text or found.counts else _redacted(text, extra)
 
 
 def redactor(settings: Settings) -> Redactor:
     """Build the redaction that the settings ask for."""
     if not settings.redact.enabled:
         return lambda text: (text, {})
-    extra = compile_patterns(settings.redact.extra_patterns)
-
-    def clean(text: str) -> tuple[str, dict[str, int]]:
-        found = redact(text, extra)
-        return found.text, found.counts
-
-    return clean
+    return partial(redact, extra=compile_patterns(settings.redact.extra_patterns))
 
 
 def secret_warnings(text: str, what: str) -> tuple[str, ...]:
@@ -181,7 +156,6 @@ def _encodable(text: str) -> str:
 
 
 def _assignments(text: str, lowered: str) -> Iterator[_Span]:
-    """Secrets by the names that they are assigned to."""
     done = 0
     for named in NAMED.finditer(lowered):
         name = text[named.start() : named.end("tail")]
@@ -194,9 +168,6 @@ def _assignments(text: str, lowered: str) -> Iterator[_Span]:
             yield start, done, (_ASSIGNED, kind)
 
 
-# -- paths ------------------------------------------------------------------------------------
-
-
 def _clean(text: str) -> str:
     return redact(text).text
 
@@ -207,11 +178,8 @@ def shown_path(path: str) -> str:
     return _clean(path)
 
 
-@lru_cache(512)
 def shown_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
     """Paths without secrets, each once."""
-    if not redact("\n".join(paths)).counts:  # as mostly, and quickly seen
-        return paths
     return tuple(dict.fromkeys(map(shown_path, paths)))
 
 

@@ -3,11 +3,10 @@
 In: text that a model, a transcript, a file name or another program chose. Out: text without
 terminal escapes, control and invisible characters, lone surrogates; within a length.
 
-Order matters. A whole escape sequence goes first and single characters after it: taking ESC
-alone out of `ESC ]0;pwn BEL` would leave `]0;pwn` behind. Then go the Unicode categories Cc,
-Cf, Cs, Co, Zl and Zp, which hold bidi controls, zero-width and tag characters. Only the two
-joiners, ZWJ and ZWNJ, may stay, where scripts and emoji need them: alone, between two letters,
-marks or symbols outside ASCII. Every function is idempotent and linear in its input.
+Whole escape sequences go first: taking ESC alone out of `ESC ]0;pwn BEL` would leave `]0;pwn`.
+Then go the Unicode categories Cc, Cf, Cs, Co, Zl and Zp, with bidi controls, zero-width and tag
+characters; only the joiners ZWJ and ZWNJ stay where scripts and emoji need them: alone, between two
+letters, marks or symbols outside ASCII. Every function is idempotent and linear in its input.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from indexerd.privacy.patterns import lazy_pattern
 
 _FORBIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
-_CLUSTER_MAX = 32  # a longer cluster than this is noise, and is cut anywhere
 
 # An unterminated control string ends where its line ends, as it would be unwise to let one
 # forged opener swallow a whole text; so the body always matches, and the time is linear.
@@ -37,15 +35,11 @@ _SPACES = re.compile(r" {2,}")
 
 def replace_surrogates(text: str) -> str:
     """Replace each lone surrogate by U+FFFD; a pair that JSON kept apart becomes its character."""
-    if text.isascii():
-        return text
     try:
-        text.encode()  # several times as fast as a search for one
+        text.encode()
     except UnicodeEncodeError:
-        pass
-    else:
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
 
 
 def without_surrogates(value: Any) -> Any:
@@ -79,9 +73,7 @@ def clean_text(text: str, limit: int) -> str:
         spaces = {ord(char): " " for char in set(text) if char.isspace() and char not in "\n\t "}
         text = _visible(text.translate(spaces), "\n\t")
     lines = "\n".join([_fold(line) for line in text.split("\n")])
-    if "\n\n\n\n" in lines:
-        lines = _BLANK_LINES.sub("\n\n\n", lines)
-    return _cut(lines.strip(), limit)
+    return _cut(_BLANK_LINES.sub("\n\n\n", lines).strip(), limit)
 
 
 def bare(text: str) -> str:
@@ -99,11 +91,9 @@ def escape_path(path: str) -> str:
     """
     if path.isprintable():
         return path
-    return "".join(_shown(char) if _is_forbidden(char) else char for char in path)
-
-
-def _is_forbidden(char: str) -> bool:
-    return unicodedata.category(char) in _FORBIDDEN
+    return "".join(
+        _shown(char) if unicodedata.category(char) in _FORBIDDEN else char for char in path
+    )
 
 
 def _shown(char: str) -> str:
@@ -121,10 +111,9 @@ def _visible(text: str, kept: str) -> str:
     """Take the forbidden categories out, but for `kept` and joiners that join something."""
     if text.isprintable():
         return text
-    gone = {
-        ord(char): None for char in set(text) if char not in kept + _JOINERS and _is_forbidden(char)
-    }
-    return _JOINER_RUN.sub(_joiner, text.translate(gone) if gone else text)
+    chars = set(text).difference(kept, _JOINERS)
+    gone = {ord(char): None for char in chars if unicodedata.category(char) in _FORBIDDEN}
+    return _JOINER_RUN.sub(_joiner, text.translate(gone))
 
 
 def _joiner(run: re.Match[str]) -> str:
@@ -141,44 +130,17 @@ def _joinable(char: str) -> bool:
 def _fold(line: str) -> str:
     """Fold the runs of spaces inside one line; what it begins with is its indentation."""
     line = line.rstrip()
-    if "  " not in line:
-        return line
     words = line.lstrip(" \t")
     return line[: len(line) - len(words)] + _SPACES.sub(" ", words)
 
 
 def _cut(text: str, limit: int) -> str:
-    """Cut to `limit` characters, before a character's marks rather than between them."""
-    if len(text) <= limit:
-        return text
-    if limit <= 0:
-        return ""
-    end = limit
-    while end > limit - _CLUSTER_MAX and end > 0 and _continues(text, end):
-        end -= 1
-    if end <= 0 or _continues(text, end):
-        end = limit
-    return text[:end].rstrip().rstrip(_JOINERS)
+    return text if len(text) <= limit else text[: max(limit, 0)].rstrip().rstrip(_JOINERS)
 
 
-def _continues(text: str, at: int) -> bool:
-    """Say whether the character at `at` belongs to the one before it."""
-    char = text[at]
-    return (
-        char in _JOINERS
-        or text[at - 1] in _JOINERS
-        or unicodedata.category(char)[0] == "M"
-        or "\U0001f3fb" <= char <= "\U0001f3ff"  # skin tones
-    )
-
-
-# -- quoting where a model reads --------------------------------------------------------
-#
-# Each line of others' text stands behind a label of ours or behind `> `, and nothing in it is a
-# reference, a tag or a chat template's mark. So nothing in it can pose as a role, as our own
-# words, or as the end of a block.
-
-# Signs that a tag begins with, and look-alikes; what looks like a chat template's own mark.
+# Where a model reads, each line of others' text stands behind a label of ours or behind `> `, and
+# nothing in it is a reference, a tag or a chat template's mark. So nothing in it can pose as a
+# role, as our own words, or as the end of a block.
 _TAG = str.maketrans({"<": "&lt;", "\uff1c": "&lt;"})
 _TEMPLATE = lazy_pattern(r"\[(?=\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS))")
 _AT = lazy_pattern("@(?=@)")

@@ -105,13 +105,6 @@ def test_joiners_stay_where_scripts_need_them(text: str) -> None:
     assert text == clean_text(text, 100)
 
 
-def test_a_cut_does_not_tear_a_character() -> None:
-    """Combining marks and joined emoji are dropped with their base, unless they are noise."""
-    assert clean_line("cafee\u0301", 5) == "cafe"
-    assert clean_line("x\U0001f468\u200d\U0001f469", 3) == "x"
-    assert len(clean_line("a" + "\u0301" * 500, 64)) == 64
-
-
 @given(texts)
 def test_scrubbed_text_is_utf8(text: str) -> None:
     """F7: after scrubbing every text encodes, and text without surrogates is untouched."""

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from indexerd.privacy.patterns import compile_pattern, compile_patterns
 from indexerd.privacy.redact import redact
+from indexerd.privacy.sanitize import bare
 from tests.sessions.canaries import CANARIES, WORD, noise, pem
 
 CLOTHES: dict[str, Callable[[str], str]] = {
@@ -39,8 +40,8 @@ def test_a_canary_is_caught_in_all_its_clothes(kind: str, clothes: str) -> None:
     assert found.counts == {kind: 1}
     assert f"[redacted:{kind}]" in found.text
     around = CLOTHES[clothes]("SPLIT").split("SPLIT")
-    assert found.text.startswith(around[0])
-    assert found.text.endswith(around[1])
+    assert found.text.startswith(bare(around[0]))
+    assert found.text.endswith(bare(around[1]))
 
 
 HELD = f"{WORD}!x"
@@ -351,9 +352,7 @@ def test_user_patterns_find_secrets_beside_any_characters() -> None:
 
     found = redact("é\ud800" + "x" * 5000 + "QQ" + "ä" * 3000 + "aaab", extra)
 
-    assert found.text == (
-        "é\ud800" + "x" * 5000 + "[redacted:custom]" + "ä" * 3000 + "[redacted:custom]"
-    )
+    assert found.text == ("é" + "x" * 5000 + "[redacted:custom]" + "ä" * 3000 + "[redacted:custom]")
 
 
 @pytest.mark.parametrize("hidden", ["\x1b[0m", "\x1b[31;1m", "\u200b", "\u00ad", "\x00", "\ufeff"])
