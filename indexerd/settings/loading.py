@@ -7,13 +7,11 @@ settings that were last without one: a typo must not make sessions readable that
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
-import stat
 import tomllib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +43,8 @@ def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
     """Read the configuration file; a missing one is a problem only where it was asked for."""
     path = places.config_file
     try:
-        loaded = load(_bytes(path), str(path), env)
+        with path.open("rb") as file:
+            loaded = load(file.read(SIZE_MAX + 1), str(path), env)
     except OSError as bad:
         loaded = load(None, str(path), env)
         missing = isinstance(bad, FileNotFoundError)
@@ -56,15 +55,6 @@ def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
     if loaded.problems and (good := _last_good(places.state_dir)):
         return replace(loaded, settings=good)
     return loaded
-
-
-def _bytes(path: Path) -> bytes:
-    """A file's bytes, or a device's such as /dev/null; never waiting for a pipe."""
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
-            raise OSError(errno.EINVAL, "not a regular file")
-        return file.read(SIZE_MAX + 1)
 
 
 def remember(loaded: Loaded, state_dir: Path) -> None:
@@ -86,18 +76,18 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
     `INDEXERD_GOOGLE_API_KEY` and the like are no settings; the providers read them.
     """
     try:
-        tree = _snake(_parse(data, path), "") if data is not None else {}
+        tree = _parse(data, path) if data is not None else {}
     except (ValueError, RecursionError) as bad:
         problem = {"file": path, "key": "", "message": _shown(str(bad)), "hint": "mend the syntax"}
         return Loaded(Settings(), {}, (problem,))
     sources = dict.fromkeys(_leaves(tree), path)
-    for variable, text in env.items():
+    for variable, value in env.items():
         words = variable.removeprefix("INDEXERD_").lower().split("__")
         # INDEXERD_SOCKET and the like are no settings; a misspelt section is a problem.
         if variable.startswith("INDEXERD_") and (
             len(words) > 1 or words[0] in Settings.model_fields
         ):
-            _put(tree, words, _value(text))
+            _put(tree, words, value)
             sources[".".join(words)] = variable
     try:
         return Loaded(Settings.model_validate(tree), sources)
@@ -105,14 +95,11 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
         return Loaded(Settings(), {}, tuple(_problem(one, path, sources) for one in bad.errors()))
 
 
-# -- from bytes to a tree ---------------------------------------------------------------------
-
-
 def _parse(data: bytes, path: str) -> dict[str, Any]:
     if len(data) > SIZE_MAX:
         raise ValueError(f"the file is larger than {SIZE_MAX >> 10} KiB")
     text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
-    tree = json.loads(text) if path.endswith(".json") else tomllib.loads(text)
+    tree = _snake(json.loads(text) if path.endswith(".json") else tomllib.loads(text), "")
     if not isinstance(tree, dict):
         raise ValueError("the file must hold a table of keys")
     return tree
@@ -140,27 +127,18 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
             yield prefix + key
 
 
-def _value(text: str) -> Any:
-    """The value of a variable, which is written as in TOML; what is not TOML is text."""
-    try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except (ValueError, RecursionError):
-        return text
-
-
-def _put(tree: dict[str, Any], words: list[str], value: Any) -> None:
-    """Set a value; below something that is no table it becomes an unknown key, and so a problem."""
-    table = tree
-    for word in words[:-1]:
-        below = table.setdefault(word, {})
+def _put(tree: dict[str, Any], words: list[str], text: str) -> None:
+    """Set a value, written as in TOML or plain text; below no table it is an unknown key."""
+    value: Any = text
+    with suppress(ValueError, RecursionError):
+        value = tomllib.loads(f"v = {text}")["v"]
+    for at, word in enumerate(words[:-1]):
+        below = tree.setdefault(word, {})
         if not isinstance(below, dict):
-            tree[".".join(words)] = value
-            return
-        table = below
-    table[words[-1]] = value
-
-
-# -- problems ---------------------------------------------------------------------------------
+            words = [".".join(words[at:])]
+            break
+        tree = below
+    tree[words[-1]] = value
 
 
 def _problem(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str]:
