@@ -25,7 +25,7 @@ from indexerd.digests.summarize import Row, Services, Task, summarize, usage_of
 from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Stretch
 from indexerd.logs import Event
-from indexerd.models.extractive.sentences import decisions, key_phrases
+from indexerd.models.extractive.sentences import decisions, key_words
 from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
@@ -140,7 +140,7 @@ def _fill(
     words = plan.text.words()
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
     plan.told = {
-        "topics": list(key_phrases(topics, TOPICS_MAX)),
+        "topics": list(key_words(topics, TOPICS_MAX)),
         "commands": _commands(entries.values(), clean),
     }
     plan.previous = clean("\n\n".join(one.content for one in plan.chain[-PREVIOUS_SEGMENTS:]))[0]

@@ -30,12 +30,13 @@ from indexerd.privacy.redact import Redactor, redactor
 from indexerd.protocol.params import Expand
 from indexerd.references import inject
 from indexerd.references.injection_cache import InjectionCache
-from indexerd.references.parse import LONG, Reference, find
+from indexerd.references.parse import Reference, find
 from indexerd.search.names import Names
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionRows
 from indexerd.times import iso
 
+CUSTOM_TYPE = "session-reference"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 _STATUS = {"not_found": "not_found", "ambiguous_reference": "ambiguous", "usage": "not_found"}
 _REASONS = ("not_found", "invalid_meta", "over_limit", "ambiguous")
@@ -44,16 +45,13 @@ _GUIDED = 1000  # bytes; in less space the guide would take the place of what it
 _MEANT = "@@"  # before a reference, among texts kept by session: an id cannot begin so
 
 Row = dict[str, Any]
-Ask = Callable[..., Awaitable[dict[str, Any]]]
 
 
 class NamedRows(SessionRows, Protocol):
     """Rows, and the names that sessions are found by."""
 
     @property
-    def names(self) -> Names:
-        """Every session's names."""
-        ...
+    def names(self) -> Names: ...
 
 
 @dataclass(slots=True)
@@ -77,7 +75,6 @@ class _Outcome:
             self.notes.append(str(bad))
 
     def to_json(self, redact: Redactor) -> dict[str, Any]:
-        """As the answer lists it."""
         found: dict[str, Any] = {"raw": self.asked.raw, "status": self.status}
         if self.row:
             found |= {"sessionId": self.row["sessionId"], "name": redact(self.row["name"])[0]}
@@ -93,62 +90,47 @@ class _Prompt:
 
     asked: Expand
     redact: Redactor
-    outcomes: dict[str, _Outcome] = field(default_factory=dict)  # each reference once
+    kept: dict[str, str]  # of earlier prompts of the session
+    outcomes: dict[tuple[str, int], _Outcome] = field(default_factory=dict)  # each reference once
     sections: dict[str, str] = field(default_factory=dict)  # by session id, in their order
-    kept: dict[str, str] = field(default_factory=dict)  # of earlier prompts of the session
     fresh: dict[str, str] = field(default_factory=dict)  # to be kept from now on
 
 
+@dataclass
 class References:
-    """Expands prompts."""
+    """Expands prompts. Without `injected` nothing is kept.
 
-    def __init__(
-        self,
-        rows: NamedRows,
-        injected: InjectionCache | None,
-        *,
-        ask: Ask,
-        home: Callable[[str], str | None],
-        settings: Callable[[], Settings],
-        record: Callable[[dict[str, Any]], object],
-        ready: Callable[[], bool],
-        clock: Callable[[], float],
-    ) -> None:
-        """`ask(session_id, question, turn_id=…)` answers a question; `record` keeps an audit row.
+    `ask(session_id, question, turn_id=…)` answers a question, `home` gives the directory of a
+    session's meta file, `record` keeps an audit row, `ready()` says whether all sessions are known.
+    """
 
-        Without `injected` nothing is kept. `home` gives the directory of a session's meta file;
-        `ready()` says whether all sessions are known by now.
-        """
-        self._rows = rows
-        self._injected = injected
-        self._ask = ask
-        self._home = home
-        self._settings = settings
-        self._record = record
-        self._ready = ready
-        self._clock = clock
+    rows: NamedRows
+    injected: InjectionCache | None
+    ask: Callable[..., Awaitable[dict[str, Any]]]
+    home: Callable[[str], str | None]
+    settings: Callable[[], Settings]
+    record: Callable[[dict[str, Any]], object]
+    ready: Callable[[], bool]
+    clock: Callable[[], float]
 
     async def expand(self, asked: Expand) -> dict[str, Any]:
         """Find, resolve, ask: the result of `expand`."""
-        text, prompt = asked.text, _Prompt(asked, redactor(self._settings()))
-        found = await asyncio.to_thread(find, text) if len(text) > LONG else find(text)
-        if not found:
-            return _answer(prompt, [])
-        if self._injected is not None and asked.session_id:
-            prompt.kept = await self._injected.of(asked.session_id)
+        found = await asyncio.to_thread(find, asked.text)
+        cache = self.injected if found and asked.session_id else None
+        kept = await cache.of(asked.session_id or "") if cache else {}
+        prompt = _Prompt(asked, redactor(self.settings()), kept)
         await self._resolve(prompt, found)
-        answers = await self._answers(prompt, found)
-        answer = _answer(prompt, self._blocks(prompt, answers))
-        if self._injected is not None and asked.session_id and prompt.fresh:
-            await self._injected.keep(asked.session_id, prompt.fresh)
-        self._record(_audit_row(prompt, answer) | {"timestamp": iso(self._clock())})
+        blocks = self._blocks(prompt, await self._answers(prompt, found))
+        answer = _answer(prompt, blocks)
+        if cache and prompt.fresh:
+            await cache.keep(asked.session_id or "", prompt.fresh)
+        if found:
+            self.record(_audit_row(prompt, answer) | {"timestamp": iso(self.clock())})
         return answer
-
-    # -- sessions ------------------------------------------------------------------------
 
     async def _resolve(self, prompt: _Prompt, found: list[Reference]) -> None:
         """Resolve each reference once, where it is first seen."""
-        most = self._settings().references.max_refs_per_prompt
+        most = self.settings().references.max_refs_per_prompt
         counted: set[str] = set()  # sessions, and references that stand for none
         for asked in found:
             if _key(asked) in prompt.outcomes:
@@ -162,7 +144,7 @@ class References:
                 await self._read_metas(prompt, outcome)
             except IndexerdError as bad:
                 outcome.fail(bad)
-                if outcome.status == "not_found" and not self._ready():
+                if outcome.status == "not_found" and not self.ready():
                     outcome.notes.append("sessions are still being read: try again in a moment")
             counted.add(outcome.row.get("sessionId") or asked.raw)
 
@@ -173,19 +155,19 @@ class References:
             outcome.row = row
             return
         asked = prompt.asked
-        match = self._rows.names.resolve(
+        match = self.rows.names.resolve(
             outcome.asked.ref,
             cwd=asked.cwd,
-            scope=self._settings().references.scope if asked.cwd else "all",
+            scope=self.settings().references.scope if asked.cwd else "all",
             exclude=asked.session_id,
         )
-        outcome.row = self._rows.by_id(match.session_id)
+        outcome.row = self.rows.by_id(match.session_id)
         outcome.how = match.how
         prompt.fresh[word] = match.session_id
 
     def _known(self, session_id: str | None) -> Row | None:
         try:
-            return self._rows.by_id(session_id) if session_id else None
+            return self.rows.by_id(session_id) if session_id else None
         except IndexerdError:
             return None
 
@@ -210,11 +192,10 @@ class References:
             prompt.sections[session_id] = text
 
     def _meta(self, session_id: str) -> MetaFile | None:
-        home = self._home(session_id)
-        path = Path(home) / meta_name(session_id) if home else None
-        meta = read_meta(path) if path else None
+        home = self.home(session_id)
+        meta = read_meta(Path(home) / meta_name(session_id)) if home else None
         if meta is not None and meta.session_id != session_id:
-            raise InvalidMetaError(f"Invalid meta shape in {path}")  # it speaks of another session
+            raise InvalidMetaError(f"Invalid meta shape in the file of {session_id}")
         return meta
 
     def _line(self, outcome: _Outcome) -> list[Row]:
@@ -222,22 +203,20 @@ class References:
         line = [outcome.row]
         for _ in range(outcome.asked.up):
             child = line[-1]
-            # By id, which the file's name may hold if it is not said (Q9).
-            in_name = _UUID.findall(str(child.get("parentSessionFile") or "").rpartition("/")[2])
-            ids = (child.get("parentSessionId"), *in_name[-1:])
+            file, parent_id = child.get("parentSessionFile"), child.get("parentSessionId")
+            in_name = _UUID.findall(str(file or "").rpartition("/")[2])  # if it is not said
+            ids = (parent_id, *in_name[-1:])
             parent = next((row for one in ids if (row := self._known(one))), None)
             if parent is None:
-                known = child.get("parentSessionFile") or child.get("parentSessionId")
-                why = "whose parent is not known any more" if known else "which has no parent"
+                known = "whose parent is not known any more"
+                why = known if file or parent_id else "which has no parent"
                 outcome.notes.append(f"ancestors end at {child['sessionId']}, {why}")
                 break
-            if any(parent["sessionId"] == one["sessionId"] for one in line):
+            if parent in line:
                 outcome.notes.append("ancestors run in a circle")
                 break
             line.append(parent)
         return line
-
-    # -- questions -----------------------------------------------------------------------
 
     async def _answers(
         self, prompt: _Prompt, found: list[Reference]
@@ -254,7 +233,7 @@ class References:
             report: dict[str, Any] = {"question": question, "status": "answered"}
             outcome.questions.append(report)
             try:
-                return await self._ask(outcome.row["sessionId"], question, turn_id=turn_id)
+                return await self.ask(outcome.row["sessionId"], question, turn_id=turn_id)
             except IndexerdError as bad:
                 report |= {"status": "failed", "code": bad.kind, "message": str(bad)}
                 return None
@@ -263,13 +242,11 @@ class References:
         both = zip(asked.items(), answers, strict=True)
         return [(one.row, text, found) for ((_, text), one), found in both if found]
 
-    # -- messages ------------------------------------------------------------------------
-
     def _blocks(
         self, prompt: _Prompt, answers: list[tuple[Row, str, dict[str, Any]]]
     ) -> list[tuple[dict[str, Any], inject.Block]]:
         """Details and text of each message, all within the limit."""
-        most = self._settings().references.max_injected_bytes
+        most = self.settings().references.max_injected_bytes
         if prompt.asked.max_bytes is not UNSET:
             most = min(prompt.asked.max_bytes, most)
         makers: list[tuple[dict[str, Any], Callable[[int], inject.Block]]] = []
@@ -280,28 +257,20 @@ class References:
             makers.append(({"sessionIds": list(prompt.sections)}, make))
         for row, question, answer in answers:
             details = {"sessionIds": [row["sessionId"]], "question": question}
-            makers.append(
-                (details, partial(inject.answer_block, row, question, answer, prompt.redact))
-            )
-        sizes = [len(make(_UNBOUNDED).text.encode()) for _, make in makers]
-        rooms = inject.shares(sizes, most)
-        both = zip(makers, rooms, strict=True)
-        return [(details, make(room)) for (details, make), room in both]
+            make = partial(inject.answer_block, row, question, answer, prompt.redact)
+            makers.append((details, make))
+        rooms = inject.shares([len(make(_UNBOUNDED).text.encode()) for _, make in makers], most)
+        return [(details, make(room)) for (details, make), room in zip(makers, rooms, strict=True)]
 
 
-def _key(one: Reference) -> str:
+def _key(one: Reference) -> tuple[str, int]:
     """References that are the same in all but how large their letters are."""
-    return f"{one.ref.lower()}~{one.up}"
+    return one.ref.lower(), one.up
 
 
 def _answer(prompt: _Prompt, blocks: list[tuple[dict[str, Any], inject.Block]]) -> dict[str, Any]:
     messages = [
-        {
-            "customType": inject.CUSTOM_TYPE,
-            "content": one.text,
-            "display": False,
-            "details": details,
-        }
+        {"customType": CUSTOM_TYPE, "content": one.text, "display": False, "details": details}
         for details, one in blocks
     ]
     outcomes = prompt.outcomes.values()
@@ -322,16 +291,14 @@ def _answer(prompt: _Prompt, blocks: list[tuple[dict[str, Any], inject.Block]]) 
 def _audit_row(prompt: _Prompt, answer: dict[str, Any]) -> dict[str, Any]:
     """The audit row, with upstream's names."""
     statuses = [one.status for one in prompt.outcomes.values()]
-    reasons = {reason: statuses.count(reason) for reason in _REASONS}
-    resolved = statuses.count("resolved")
-    session_id = prompt.asked.session_id
+    resolved, session_id = statuses.count("resolved"), prompt.asked.session_id
     return {
         "customType": INJECT,
         "success": resolved > 0,
         **({"sessionId": session_id} if session_id is not None else {}),
         "resolvedCount": resolved,
         "unresolvedCount": len(statuses) - resolved,
-        "unresolvedReasons": reasons,
+        "unresolvedReasons": {reason: statuses.count(reason) for reason in _REASONS},
         "injectedBytes": answer["injectedBytes"],
         "truncated": answer["truncated"],
     }

@@ -21,6 +21,8 @@ SESSIONS_MAX = 2000  # that texts are kept for
 EACH_MAX = 100  # texts of one session, and references
 _STAMP = 8  # bytes: when it was kept, in milliseconds, so that values sort by age
 
+_decoded = msgspec.msgpack.Decoder(dict[str, str]).decode
+
 
 class InjectionCache:
     """The texts by the session that got them, and there by the id of the session they are about."""
@@ -36,7 +38,8 @@ class InjectionCache:
     async def of(self, session_id: str) -> dict[str, str]:
         """The texts of a session."""
         with suppress(StateError):
-            return _unpacked(await self._run(self._store.noted, TOPIC, session_id))
+            found: dict[str, str] = await self._run(self._texts, session_id)
+            return found
         return {}
 
     async def keep(self, session_id: str, texts: Mapping[str, str]) -> None:
@@ -44,32 +47,28 @@ class InjectionCache:
         with suppress(StateError):
             await self._run(self._keep, session_id, texts)
 
-    def _keep(self, session_id: str, texts: Mapping[str, str]) -> None:
-        old = _unpacked(self._store.noted(TOPIC, session_id))
-        new = {key: text for key, text in texts.items() if key not in old}
-        if new:
-            stamp = int(self._clock() * 1000).to_bytes(_STAMP, "big")
-            kept = dict([*old.items(), *new.items()][-EACH_MAX:])
-            self._store.note(TOPIC, session_id, stamp + msgspec.msgpack.encode(kept))
-            self._store.trim(TOPIC, SESSIONS_MAX)
-
     async def forget(self, session_id: str) -> None:
         """Drop what was injected into a session, and in all others what is about it."""
         with suppress(StateError):
             await self._run(self._forget, session_id)
 
+    def _texts(self, session_id: str) -> dict[str, str]:
+        packed = self._store.noted(TOPIC, session_id)
+        return _decoded(packed[_STAMP:]) if packed else {}
+
+    def _keep(self, session_id: str, texts: Mapping[str, str]) -> None:
+        old = self._texts(session_id)
+        kept = old | {key: text for key, text in texts.items() if key not in old}
+        if kept != old:
+            stamp = int(self._clock() * 1000).to_bytes(_STAMP, "big")
+            packed = msgspec.msgpack.encode(dict([*kept.items()][-EACH_MAX:]))
+            self._store.note(TOPIC, session_id, stamp + packed)
+            self._store.trim(TOPIC, SESSIONS_MAX)
+
     def _forget(self, session_id: str) -> None:
         self._store.note(TOPIC, session_id, None)
         for other, packed in self._store.notes(TOPIC).items():
-            texts = _unpacked(packed)
+            texts = _decoded(packed[_STAMP:])
             left = {key: text for key, text in texts.items() if session_id not in (key, text)}
             if len(left) < len(texts):
-                value = packed[:_STAMP] + msgspec.msgpack.encode(left)
-                self._store.note(TOPIC, other, value)
-
-
-def _unpacked(packed: bytes | None) -> dict[str, str]:
-    try:
-        return msgspec.msgpack.decode((packed or b"")[_STAMP:], type=dict[str, str])
-    except msgspec.DecodeError:  # nothing kept yet, or by another version
-        return {}
+                self._store.note(TOPIC, other, packed[:_STAMP] + msgspec.msgpack.encode(left))

@@ -1,22 +1,22 @@
-r"""What a model gets to read for a question about one session.
+"""What a model gets to read for a question about one session.
 
 Sections `[entryId] User: …`, `[entryId] Assistant: …` and `[entryId] Summary: …`, split by a
 blank line, within a number of bytes; what was said on the path is read newest first, and only as
-far as needed. Escape sequences and what else cannot be seen go first, as they would split words,
-and secrets. Redaction comes before the cut, over the joined text. Where that leaves something
+far as needed. Redaction comes before the cut, over the joined text. Where that leaves something
 out, summaries that the agent itself wrote of the earlier part stand in for it, newest first up to
-a quarter of the space. A compaction covers everything before it, and so what was cut, wherever it
-stands; a branch summary does where it stands before the cut.
+a quarter of the space: a compaction covers everything before it, a branch summary what comes after
+the place where it stands.
 
 A section's beginning is what a citation goes by, so nothing else may look like one: lines of a
 text that do are quoted with `> `, and an entry with an odd id goes by another name, as an id is
-whatever a file says. Every section begins with its id, the one that was cut as well.
+whatever a file says.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
@@ -24,7 +24,7 @@ from hashlib import blake2b
 from indexerd.events import Kind, Prompt, Question
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_of
 from indexerd.privacy.redact import Redactor
-from indexerd.privacy.sanitize import clean_text
+from indexerd.privacy.sanitize import bare
 from indexerd.references.cited_answer import CUT, EXCERPT_MAX, SCHEMA, Section
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
@@ -34,7 +34,7 @@ from indexerd.threads import Check
 SUMMARIES_SHARE = 4  # summaries may take one part of so many
 EVER = 1 << 62  # the age of a summary that covers everything before it
 
-_KINDS = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
+_ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 _SUMMARIES = (Kind.COMPACTION, Kind.BRANCH_SUMMARY)
 _PLAIN = re.compile(r"[\w.-]{1,128}", re.ASCII)
 _HEAD = rf"\[({_PLAIN.pattern})\] (User|Assistant|Summary): "
@@ -94,7 +94,6 @@ class Context:
 
     @property
     def text(self) -> str:
-        """The sections as one text."""
         return "\n\n".join(one.head + one.text for one in self.sections)
 
     def prompt(self, question: str) -> Prompt:
@@ -110,26 +109,19 @@ class Context:
         return Prompt(system="", user=question, question=Question(question, said))
 
 
-def read_context(
-    session: OpenSession, check: Check, *, max_bytes: int, clean: Redactor, local: bool
-) -> Context:
-    """Read as much of a session's path as a text of `max_bytes` takes.
-
-    `local`: for the built-in model, whose bound is not the one of the settings.
-    """
+def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: Redactor) -> Context:
+    """Read as much of a session's path as a text of `max_bytes` takes."""
     state = session.state
     with session.reading(check) as read:
-        return compose(_said(state, read), _summaries(state, read), max_bytes, clean, local=local)
+        return compose(_said(state, read), _summaries(state, read), max_bytes, clean)
 
 
 def _said(state: SessionState, read: Read) -> Iterator[Section]:
     """What user and assistant said on the path, newest first; a line is read when asked for."""
     for age, row in enumerate(state.up(state.leaf)):
-        role = _KINDS.get(state.kind(row))
-        if role:
-            entry = read(row)
-            if not entry.unseen:
-                yield section_of(state.id(row), role, entry.text, age)
+        role = _ROLES.get(state.kind(row))
+        if role and not (entry := read(row)).unseen:
+            yield section_of(state.id(row), role, entry.text, age)
 
 
 def _summaries(state: SessionState, read: Read) -> Iterator[Section]:
@@ -147,19 +139,11 @@ def section_of(entry_id: str, role: str, text: str, age: int) -> Section:
     if not _PLAIN.fullmatch(entry_id):
         digest = blake2b(entry_id.encode("utf-8", "replace"), digest_size=6)
         shown = f"entry-{digest.hexdigest()}"
-    text = text[-MESSAGE_MAX:]
-    if not (text.isprintable() or all(one.isprintable() or one in "\n\t" for one in set(text))):
-        text = clean_text(text, len(text))
-    return Section(entry_id, shown, role, _LIKE_HEADS.sub("> ", text), age)
+    return Section(entry_id, shown, role, _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:])), age)
 
 
 def compose(
-    newest_first: Iterable[Section],
-    summaries: Iterable[Section],
-    max_bytes: int,
-    clean: Redactor,
-    *,
-    local: bool = False,
+    newest_first: Iterable[Section], summaries: Iterable[Section], max_bytes: int, clean: Redactor
 ) -> Context:
     """Read, redact and cut to at most `max_bytes`, summaries included.
 
@@ -167,32 +151,26 @@ def compose(
     where something is cut.
     """
     said = (one for one in newest_first if one.text.strip())
-    taken, text, counts = redact_newest(
+    taken, text, found = redact_newest(
         said, lambda one: one.head + one.text, Caps(max_bytes), clean
     )
-    sections = list(_split(text, taken))
+    counts, sections = Counter(found), list(_split(text, taken))
     if sum(map(_cost, sections)) - 2 <= max_bytes:
         return Context(tuple(sections), counts)
     space = max_bytes // SUMMARIES_SHARE
-    oldest = next((one.age for one in cut(sections, max_bytes - space)), -1)
+    oldest = next((one.age for one in _cut(sections, max_bytes - space)), -1)
     chosen: list[Section] = []  # newest first: summaries that cover what is cut
     for one in summaries:
-        if one.age <= oldest or not one.text.strip():
-            continue
-        safe, found = clean(one.text.strip())
-        whole = replace(one, text=_LIKE_HEADS.sub("> ", safe))
-        if _cost(whole) > space and not chosen:
-            whole = replace(whole, text=_begin(whole.text, space - _cost(replace(one, text=""))))
-        if _cost(whole) > space or whole.text == CUT:
-            break
-        space -= _cost(whole)
-        chosen.append(whole)
-        counts = {key: counts.get(key, 0) + found.get(key, 0) for key in counts | found}
-    kept = cut(sections, max_bytes - sum(map(_cost, chosen)))
-    if local:
-        notes = [f"Only the most recent {max_bytes / 1e6:.3g} MB of the conversation were read."]
-    else:
-        notes = [f"Context truncated to the most recent {max_bytes} bytes."]
+        if one.age > oldest and (summary := one.text.strip()):
+            safe, found = clean(summary)
+            whole = _fitted(replace(one, text=_LIKE_HEADS.sub("> ", safe)), space)
+            if whole is None:
+                break
+            space -= _cost(whole)
+            chosen.append(whole)
+            counts.update(found)
+    kept = _cut(sections, max_bytes - sum(map(_cost, chosen)))
+    notes = [f"Context truncated to the most recent {max_bytes} bytes."]
     if chosen:
         many = "A summary" if len(chosen) == 1 else f"{len(chosen)} summaries"
         notes.append(f"{many} of earlier parts, written by the agent, stood in for what was cut.")
@@ -224,31 +202,27 @@ def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
         yield replace(taken[last], text=text[start:])
 
 
-def cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:
+def _fitted(one: Section, space: int) -> Section | None:
+    """A summary within so many bytes, from its beginning; None where there is no room for it."""
+    if _cost(one) <= space:
+        return one
+    room = space - _cost(replace(one, text=CUT))
+    data = one.text.encode("utf-8", "replace")[: max(0, room)]
+    text = data.decode("utf-8", "ignore").rstrip()
+    return replace(one, text=text + CUT) if text else None
+
+
+def _cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:
     """The last sections within so many bytes; the oldest of them keeps its head and its end."""
     kept: list[Section] = []
     left = max_bytes + 2  # no blank line comes before the first
     for one in reversed(sections):
         if _cost(one) > left:
             room = left - _cost(replace(one, text=CUT))
-            if room > 0 and (end := _end(one.text, room)):
+            data = one.text.encode("utf-8", "replace")[-room:] if room > 0 else b""
+            if end := data.decode("utf-8", "ignore").strip():
                 kept.append(replace(one, text=CUT + end))
             break
         kept.append(one)
         left -= _cost(one)
     return kept[::-1]
-
-
-def _begin(text: str, size: int) -> str:
-    """The first `size` bytes of a text, marked."""
-    kept = text.encode("utf-8", "replace")[: max(0, size - size_of(CUT))]
-    return kept.decode("utf-8", "ignore").rstrip() + CUT
-
-
-def _end(text: str, size: int) -> str:
-    """The last `size` bytes of a text, from a line's beginning where there is one."""
-    data = text.encode("utf-8", "replace")[-size:]
-    line = data.find(b"\n")
-    if 0 <= line < len(data) // 2:
-        data = data[line + 1 :]
-    return data.decode("utf-8", "ignore").strip()

@@ -23,6 +23,7 @@ from indexerd.errors import (
     SessionEmptyError,
     UsageError,
 )
+from indexerd.events import Prompt
 from indexerd.indexing.prompt import retry_prompt
 from indexerd.indexing.transcript import size_of
 from indexerd.logs import Event
@@ -68,36 +69,24 @@ class _Run:
         return {"session": self.row["sessionId"], "ms": ms, "cost_usd": self.spent.usd}
 
 
+@dataclass
 class Questions:
-    """Answers questions."""
+    """Answers questions. `models()` are in the user's order; `record` keeps audit rows."""
 
-    def __init__(
-        self,
-        rows: SessionRows,
-        *,
-        pool: SessionReaderPool,
-        models: Callable[[], list[Model]],
-        settings: Callable[[], Settings],
-        budget: Budget,
-        record: Callable[[dict[str, Any]], object],
-        clock: Callable[[], float],
-        log: Callable[[Event, dict[str, Any]], None],
-    ) -> None:
-        """`models()` are in the user's order; `record` keeps rows of the audit trail."""
-        self._rows = rows
-        self._pool = pool
-        self._models = models
-        self._settings = settings
-        self._budget = budget
-        self._record = record
-        self._clock = clock
-        self._log = log
-        self._turns: dict[str, int] = {}  # questions, by turn
+    rows: SessionRows
+    pool: SessionReaderPool
+    models: Callable[[], list[Model]]
+    settings: Callable[[], Settings]
+    budget: Budget
+    record: Callable[[dict[str, Any]], object]
+    clock: Callable[[], float]
+    log: Callable[[Event, dict[str, Any]], None]
+    _turns: dict[str, int] = field(default_factory=dict)  # questions, by turn
 
     async def query(self, asked: QuerySession) -> dict[str, Any]:
         """The result of `query_session`."""
         with coded():
-            row = self._rows.row(asked.session, cwd=asked.cwd)
+            row = self.rows.row(asked.session, cwd=asked.cwd)
         return await self.answer(
             row["sessionId"], asked.question, turn_id=asked.turn_id, leaf=asked.leaf
         )
@@ -116,22 +105,22 @@ class Questions:
         answered for it than `query.max_calls_per_turn`.
         """
         with coded():
-            settings = self._settings()
+            settings = self.settings()
             clean, asked = redactor(settings), clean_text(question, len(question))
             if not 0 < len(asked) <= QUESTION_MAX:
                 raise UsageError(f"a question has 1 to {QUESTION_MAX} characters")
-            run = _Run(self._rows.by_id(session_id), clean(asked)[0], leaf, settings, clean)
+            run = _Run(self.rows.by_id(session_id), clean(asked)[0], leaf, settings, clean)
             self._count(turn_id, settings.query.max_calls_per_turn)
             try:
                 cited, model = await self._answered(run)
             except IndexerdError as bad:
-                self._log(Event.QUERY_FAILED, {"reason": bad.kind, **run.facts()})
+                self.log(Event.QUERY_FAILED, {"reason": bad.kind, **run.facts()})
                 raise
             finally:
                 if turn_id in self._turns and not run.called:
                     self._turns[turn_id] -= 1
         facts = {"model": model.key, "bytes": run.bytes, **run.facts()}
-        self._log(Event.QUERY_ANSWERED, facts)
+        self.log(Event.QUERY_ANSWERED, facts)
         return {
             "sessionId": session_id,
             "name": run.row["name"],
@@ -168,7 +157,7 @@ class Questions:
         seconds = run.settings.query.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
-                return await first_usable(self._models(), partial(self._ask, run))
+                return await first_usable(self.models(), partial(self._ask, run))
         except TimeoutError:
             raise DeadlineError(f"no answer within {seconds:g} s") from None
 
@@ -177,13 +166,14 @@ class Questions:
         local = model.key.startswith(LOCAL)
         size = LOCAL_BYTES if local else run.settings.query.max_bytes
         while True:
-            work = partial(read_context, max_bytes=size, clean=run.clean, local=local)
-            context = await self._pool.read(run.row["sessionId"], run.leaf, work)
+            work = partial(read_context, max_bytes=size, clean=run.clean)
+            context = await self.pool.read(run.row["sessionId"], run.leaf, work)
             if not context.sections:
                 raise SessionEmptyError("no user/assistant conversation to ask about")
             run.bytes = size_of(context.text)
+            prompt = context.local_prompt if local else context.prompt
             try:
-                found = await self._attempts(run, model, context, local=local)
+                found = await self._attempts(run, model, context, prompt(run.question))
             except ModelError as bad:
                 size = min(size, run.bytes) // 2
                 if isinstance(bad, ContextTooLargeError) and size >= SMALLEST_BYTES:
@@ -193,9 +183,7 @@ class Questions:
             run.notes += context.notes
             return found
 
-    async def _attempts(self, run: _Run, model: Model, context: Context, *, local: bool) -> Cited:
-        base = context.local_prompt(run.question) if local else context.prompt(run.question)
-
+    async def _attempts(self, run: _Run, model: Model, context: Context, base: Prompt) -> Cited:
         def read(reply: Reply) -> Cited | Rejected:
             return validate_answer(
                 reply.text,
@@ -211,17 +199,17 @@ class Questions:
             row = audit_row(
                 QUERY,
                 session_id=run.row["sessionId"],
-                timestamp=iso(self._clock()),
+                timestamp=iso(self.clock()),
                 bytes=run.bytes,
                 redactions=context.redactions,
                 **attempt.audit(),
             )
-            self._record(row)
+            self.record(row)
 
         return await ask(
             model,
             base,
-            self._budget,
+            self.budget,
             timeout=run.settings.model.timeout_seconds,
             read=read,
             again=lambda reply, error: retry_prompt(base, run.clean(reply.text)[0], error),

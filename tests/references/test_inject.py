@@ -9,13 +9,12 @@ from typing import Any, cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.agents.json_lines import own_words
+from indexerd.agents.json_lines import INJECTED_END, own_words
 from indexerd.references.inject import (
     GUIDE,
     HEAD,
     TRUNCATED,
     block,
-    joined,
     section,
 )
 from indexerd.references.parse import find
@@ -103,7 +102,7 @@ def test_a_small_limit_still_says_which_sessions() -> None:
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_option_a_can_be_told_from_ones_own_words(summary: str, prompt: str) -> None:
     """What is before the first bare rule is ours, whatever the summary says."""
-    text = joined(block([told(summary=f"---\n\n---\n\n{summary}")], 9000).text, prompt)
+    text = block([told(summary=f"---\n\n---\n\n{summary}")], 9000).text + INJECTED_END + prompt
 
     assert own_words(text) == prompt
     assert own_words(prompt) == prompt

@@ -1,8 +1,7 @@
 """`local/extractive`: the built-in model. It needs no key, no network and no money.
 
-It reads `prompt.facts`, `prompt.question` or `prompt.stretch` and nothing else of a prompt. Facts
-give the JSON of a `Metadata`, a question the JSON of an `Answer`, which pass the checks that every
-model's answers pass; a stretch gives Markdown.
+It reads `prompt.facts`, `prompt.question` or `prompt.stretch` and nothing else of a prompt, and
+answers in the shape that is asked of every model.
 """
 
 from __future__ import annotations
@@ -33,19 +32,13 @@ class Extractive:
             raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
         return Reply(text=text, model=self.key, tokens=Tokens(0, 0))
 
-    async def aclose(self) -> None:
-        """Nothing is held."""
-
 
 def _answer(prompt: Prompt, check: Check) -> str:
-    from indexerd.models.extractive.passages import answer  # noqa: PLC0415 - word lists are large
-    from indexerd.models.extractive.summarize import (  # noqa: PLC0415 - as above
-        describe,
-        summarize,
-    )
+    from indexerd.models.extractive import passages, summarize  # noqa: PLC0415 - large word lists
 
     if prompt.question is not None:
-        return json.dumps(answer(prompt.question, check))
+        return json.dumps(passages.answer(prompt.question, check))
     if prompt.stretch is not None:
-        return summarize(prompt.stretch, check)
-    return describe(prompt.facts, check).model_dump_json() if prompt.facts is not None else ""
+        return summarize.summarize(prompt.stretch, check)
+    assert prompt.facts is not None  # noqa: S101 - whoever asks says what about
+    return summarize.describe(prompt.facts, check).model_dump_json()

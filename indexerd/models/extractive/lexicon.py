@@ -11,9 +11,11 @@ import unicodedata
 from functools import cache, lru_cache
 from typing import Any
 
+HAN = "\u3400-\u9fff\uf900-\ufaff"
+UNSPACED = f"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{HAN}\uac00-\ud7a3"
+
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a text."""
     return frozenset(text.split())
 
 
@@ -69,11 +71,6 @@ PADDING = re.compile(  # in front of a request
     r"|请|帮我|你好|すみません)[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - Chinese punctuation
     re.IGNORECASE,
 )
-POLITE_END = re.compile(
-    r"(?:[\s,]+(?:please|thanks|thank you|bitte|danke|s'il te plaît|por favor)|してください)"
-    r"[\s.!?。]*$",
-    re.IGNORECASE,
-)
 _TOPICS = words("group index line order page part state system test")  # of software
 _OWN_STOPS = words(
     """add agree answer ask call change check clean code continue create current day default easy
@@ -90,12 +87,6 @@ QUESTION_STOPS = words(
     der die das den dem ein eine und oder wie was wer wo wann warum wir ich ist sind war im le la
     les un une des du de et ou est que qui quoi comment pourquoi los las el como cuando donde por"""
 )
-ALIKE = (  # words of which one may stand for another in a question, as stems
-    "decid decis choos chose chosen pick select settl opt agre",
-    "fail error break broke broken crash bug",
-    "fix repair solv resolv correct",
-    "store storag save persist",
-)
 
 
 @cache
@@ -109,7 +100,7 @@ def stop_words() -> frozenset[str]:
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """Return one form for all endings of a word in small letters."""
-    return _stemmer().stemWord(word) if word.isascii() else word
+    return str(_stemmer().stemWord(word)) if word.isascii() else word
 
 
 @cache

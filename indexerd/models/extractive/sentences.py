@@ -1,4 +1,4 @@
-r"""Prose out of messages: sentences, decisions, topic phrases, titles, tickets.
+r"""Prose out of messages: sentences, decisions, topic words, titles, tickets.
 
 Work is linear and bounded. What surprised us: closing tags are often missing, because the text was
 cut, so a wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
@@ -11,7 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
-from indexerd.models.extractive.lexicon import PADDING, POLITE_END, stop_words, words
+from indexerd.models.extractive.lexicon import (
+    HAN,
+    PADDING,
+    UNSPACED,
+    stop_words,
+    words,
+)
 from indexerd.privacy.sanitize import clean_line, clean_text
 
 TITLE_MAX = 72  # characters
@@ -32,22 +38,20 @@ _NOISE = re.compile(  # logs, traces, tables, code that was pasted without a fen
     |def\s\w+\(|class\s\w+\s?[:({]|(?:const|let|var)\s[\w{}, ]+=|func\w*\s\w*\(
     |/(?!(?:tmp|etc|var|home|usr|dev|opt)\b)[A-Za-z][\w:-]*(?:\s|$)""".replace("\n    ", "")
 )
-_BULLET = re.compile(r"(?:(?:[-+*•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
+_BULLET = re.compile(r"(?:(?:[-*+•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
 _END = re.compile(r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
 _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
 _FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+")
 _MARKS = re.compile(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
-_PATH = re.compile(r"(?<!\S)@?(?:[\w.~@:-]*/){2,}?([\w.@-]+)(?![\w/])")
-_HAN = "\u3400-\u9fff\uf900-\ufaff"
-_UNSPACED = re.compile(f"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}]")
-_RUNS = re.compile(f"[\u30a1-\u30fc]{{2,12}}|[{_HAN}]{{2,12}}|[A-Za-z][\\w.]{{1,30}}")
-_TOKEN = re.compile(r"`[^`\n]{1,80}`|[^\W_][\w.+#/'’-]*|[^\s\w]")
+_TOKEN = re.compile(
+    rf"[\u30a1-\u30fc]{{2,12}}|[{HAN}]{{2,12}}|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|[.+#/'’-])*"
+)
 _TICKET = re.compile(
     r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE)-)"
     r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
 )
-_CLAUSES = words("and or but because so when which that while where if since und aber weil et")
 _OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"
+_DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b", re.IGNORECASE)
 
 
 def sentences(text: str) -> list[str]:
@@ -100,18 +104,11 @@ def plain(text: str) -> str:
 
 
 def headline(text: str) -> str:
-    """Cut a text to a title, at a clause's border where there is one."""
+    """Cut a text to a title of whole words."""
     text = plain(text).lstrip(_OUTER)
-    text = _PATH.sub(r"\1", PADDING.sub("", text, count=1) or text)
-    text = text[:-40] + POLITE_END.sub("", text[-40:])
+    text = PADDING.sub("", text, count=1) or text
     if len(text) > TITLE_MAX:
         said = text[: TITLE_MAX + 1].split(" ")[:-1] or [text[:TITLE_MAX]]
-        borders = [
-            at
-            for at in range(4, len(said))
-            if said[at - 1][-1:] in ",;:)." or said[at].lower() in _CLAUSES
-        ]
-        said = said[: borders[-1]] if borders else said
         while said[2:] and said[-1].lower().strip(",;:") in stop_words():
             said.pop()
         text = " ".join(said)
@@ -123,62 +120,31 @@ def headline(text: str) -> str:
     return text[:1].upper() + text[1:] if first.islower() and first.isalpha() else text
 
 
-# -- topics --------------------------------------------------------------------------------------
-
-
-def _topic_runs(text: str) -> Iterator[list[str]]:
-    """Yield words that carry a topic, in small letters; a run is what stands together."""
-    run: list[str] = []
-    for token in _TOKEN.findall(text):
-        found = _topic(token)
-        if len(found) == 1:
-            run.append(found[0])
-        else:
-            yield from (run, *([one] for one in found))
-            run = []
-    yield run
-
-
 @lru_cache(maxsize=4096)  # the same words come again and again
-def _topic(token: str) -> tuple[str, ...]:
-    """Return the word if it has a topic; of an unspaced script, the words within."""
-    word = token.strip("`")
-    if not word.isascii() and _UNSPACED.search(word):
-        return tuple(run for run in _RUNS.findall(word) if run not in stop_words())
+def _topic(word: str) -> str:
+    """Return the word in small letters; "" for one without a topic: a number, a hash."""
     low = word.lower().replace("’", "'").rstrip(".'/-+").rpartition("/")[2]
     low = re.sub(r"^(?:[ldjmtscn]|qu)'|'(?:s|re|ve|ll|d|m)$|n't$", "", low)
-    number = sum(map(str.isdigit, low)) > 4 or low.isdecimal() or _TICKET.fullmatch(word)  # noqa: PLR2004 - a date, an id
-    short = len(low) < 3 and not (len(low) == 2 and word.isupper())  # noqa: PLR2004 - as above
-    unfit = number or short or " " in low or ".." in low or not low[:1].isalnum()
-    return () if unfit or low in stop_words() or not len(low) < 40 else (low,)  # noqa: PLR2004 - a hash
+    short = low.isascii() and len(low) < 3 and not (len(low) == 2 and word.isupper())  # noqa: PLR2004
+    digits = sum(map(str.isdigit, low))
+    unfit = short or len(low) > 40 or digits > 4 or digits == len(low) or ".." in low  # noqa: PLR2004
+    return "" if unfit or _TICKET.fullmatch(word) or low in stop_words() else low
+
+
+def _topics(text: str) -> list[str]:
+    return [found for word in _TOKEN.findall(text) if (found := _topic(word))]
 
 
 def topics(text: str) -> frozenset[str]:
     """Return the topic words, in one form each."""
-    return frozenset(word.removesuffix("s") for run in _topic_runs(text) for word in run)
+    return frozenset(word.removesuffix("s") for word in _topics(text))
 
 
-def key_phrases(texts: Iterable[str], most: int) -> list[str]:
-    """Return the phrases of one to three words that texts are about; no two share a word."""
-    counts: Counter[tuple[str, ...]] = Counter()
-    for text in texts:
-        for run in _topic_runs(text):
-            for at in range(len(run)):
-                counts.update(tuple(run[at : at + size]) for size in (1, 2, 3)[: len(run) - at])
-
-    def score(phrase: tuple[str, ...]) -> float:
-        alone = sum(counts[(word,)] for word in phrase) / len(phrase)
-        return counts[phrase] ** 2 / alone * (0.4 + 0.6 * len(phrase))
-
-    taken: set[str] = set()
-    found: list[str] = []
-    likely = [phrase for phrase, _ in counts.most_common(50 * most)]
-    for phrase in sorted(likely, key=lambda one: (-score(one), one)):
-        stems = {word.removesuffix("s") for word in phrase}
-        if not stems & taken:
-            taken |= stems
-            found.append(" ".join(phrase))
-    return found[:most]
+def key_words(texts: Iterable[str], most: int) -> list[str]:
+    """Return the topic words that texts have most often, each in one form."""
+    counts = Counter(word for text in texts for word in _topics(text))
+    forms = {word.removesuffix("s"): word for word, _ in reversed(counts.most_common())}
+    return sorted(forms.values(), key=lambda word: (-counts[word], word))[:most]
 
 
 def tickets(text: str) -> list[str]:
@@ -186,22 +152,17 @@ def tickets(text: str) -> list[str]:
     return list(dict.fromkeys(f"ticket:{one}" for one in _TICKET.findall(text)))
 
 
-# -- decisions of a segment ----------------------------------------------------------------------
-
-PHRASES = ("decided to", "chose to", "will use", "going with")
-_PHRASE = re.compile(rf"\b(?:{'|'.join(PHRASES)})\b".replace(" ", r"\s{1,20}"), re.IGNORECASE)
-
-
-def decisions(texts: Iterable[str], most: int = 5, longest: int = 300) -> tuple[str, ...]:
-    """Return the first sentences that put a decision into words, each once, on one line.
+def decisions(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the first five sentences that put a decision into words, each once, on one line.
 
     What was settled early is what later work stands on.
     """
     found: dict[str, str] = {}
     for text in texts:
-        for sentence in sentences(text) if _PHRASE.search(text) else ():
-            if hit := _PHRASE.search(sentence):
-                start = max(0, min(hit.start() - longest // 3, len(sentence) - longest))
-                line = clean_line(sentence[start:], longest)
+        for sentence in sentences(text) if _DECIDED.search(text) else ():
+            if hit := _DECIDED.search(sentence):
+                line = clean_line(
+                    sentence[max(0, min(hit.start() - 100, len(sentence) - 300)) :], 300
+                )
                 found.setdefault(line.lower().rstrip(".!"), line)
-    return tuple(found.values())[:most]
+    return tuple(found.values())[:5]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from indexerd.events import Facts, Stretch
 from indexerd.meta.model import Metadata
@@ -17,7 +17,7 @@ from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
     clip,
     headline,
-    key_phrases,
+    key_words,
     plain,
     sentences,
     tickets,
@@ -26,48 +26,52 @@ from indexerd.models.extractive.sentences import (
 )
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MIN
+from indexerd.threads import Check
 
 GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"
 BLOCKED, CHOSEN, NEXT, EXACT = "blocked", "chosen", "next", "exact"
-NAMES = (CHOSEN, RULES, EXACT, GOAL, DONE, ENDED, NEXT, DOING, BLOCKED)  # who has room first
+KINDS = (CHOSEN, RULES, EXACT, GOAL, DONE, ENDED, NEXT, DOING, BLOCKED)  # who has room first
 ITEM_MAX = 240  # characters
-CHECKPOINT_MAX = 16_000  # characters of any summary
+CHECKPOINT_MAX, DESCRIBED_MAX = 16_000, 3600  # characters of any summary, of a session's
 _CHARS = 4  # of a token
 _RECENT = 6  # messages whose open ends are still open
-_NOTHING = "Nothing explicit was found."
 _ASKS, _LEADS = ("?", "？"), (":", "：")  # noqa: RUF001 - of other scripts
-_SECTIONS = {  # heading, what stands below it, its share of the room
+_FACTS, _OPEN = (CHOSEN, RULES, EXACT), (BLOCKED, DOING, NEXT)
+_LAYOUTS = {  # heading, what stands below it, its share of the room
+    "session": (
+        ("## Goal", (GOAL,), 0.15),
+        ("## Key Decisions", _FACTS, 0.45),
+        ("## Outcome", (DONE, ENDED), 0.25),
+        ("## Next Steps", _OPEN, 0.15),
+    ),
     "segment": (
-        ("**Goal**", GOAL, 0.2),
-        ("**Actions**", DOING, 0.18),
-        ("**Decisions and discoveries**", CHOSEN, 0.4),
-        ("**End state**", DONE, 0.22),
+        ("**Goal**", (GOAL,), 0.2),
+        ("**Actions**", (DONE,), 0.18),
+        ("**Decisions and discoveries**", _FACTS, 0.4),
+        ("**End state**", (ENDED, *_OPEN), 0.22),
     ),
     "checkpoint": (
-        ("## Goal", GOAL, 0.1),
-        ("## Constraints & Preferences", RULES, 0.18),
-        ("## Progress", "", 0.0),
-        ("### Done", DONE, 0.14),
-        ("### In Progress", DOING, 0.04),
-        ("### Blocked", BLOCKED, 0.02),
-        ("## Key Decisions", CHOSEN, 0.27),
-        ("## Next Steps", NEXT, 0.05),
-        ("## Critical Context", EXACT, 0.2),
+        ("## Goal", (GOAL,), 0.1),
+        ("## Constraints & Preferences", (RULES,), 0.18),
+        ("## Progress", (), 0.0),
+        ("### Done", (DONE, ENDED), 0.14),
+        ("### In Progress", (DOING,), 0.04),
+        ("### Blocked", (BLOCKED,), 0.02),
+        ("## Key Decisions", (CHOSEN,), 0.27),
+        ("## Next Steps", (NEXT,), 0.05),
+        ("## Critical Context", (EXACT,), 0.2),
     ),
     "turn": (
-        ("## Original Request", GOAL, 0.35),
-        ("## Progress So Far", DONE, 0.25),
-        ("## Context Needed to Continue", CHOSEN, 0.4),
+        ("## Original Request", (GOAL,), 0.35),
+        ("## Progress So Far", (DONE, ENDED), 0.25),
+        ("## Context Needed to Continue", (*_FACTS, *_OPEN), 0.4),
     ),
 }
-_SECTIONS["branch"] = _SECTIONS["checkpoint"][:-1]
+_LAYOUTS["branch"] = _LAYOUTS["checkpoint"][:-1]
+_SPARSE = ("session", "segment")  # without headings that nothing stands below
 _LEAST = {"segment": 420, "turn": 500, "checkpoint": 1600, "branch": 1200}  # characters always had
 
-Check = Callable[[], None]
 Items = dict[str, list[str]]
-
-
-# -- sorting sentences ---------------------------------------------------------------------------
 
 _OF_USERS = ((CHOSEN, lexicon.DECIDED), (RULES, lexicon.RULE), (EXACT, lexicon.EXACT))
 _OF_AGENTS = (
@@ -82,7 +86,7 @@ _OF_AGENTS = (
 
 def _sort(messages: Sequence[tuple[str, str]], check: Check, focus: str = "") -> Items:
     """Sort what was said by what a summary would call it, in the order in which it was said."""
-    found: Items = {name: [] for name in NAMES}
+    found: Items = {name: [] for name in KINDS}
     wanted = topics(focus[:2000])
     for number, (role, text) in enumerate(messages):
         check()
@@ -103,7 +107,9 @@ def _sort(messages: Sequence[tuple[str, str]], check: Check, focus: str = "") ->
         if not user and said:
             found[DONE] += [one for one in found[ENDED] if lexicon.RESULT.search(one)]
             found[ENDED] = ended
-        found[DOING] = [one for one in said[-1:] if user or lexicon.PLAN.match(one)]
+        found[DOING] = [
+            one for one in said[-1:] if user or lexicon.PLAN.match(one) or one.endswith(_ASKS)
+        ]
     return {name: _distinct([*items[:100], *items[100:][-100:]]) for name, items in found.items()}
 
 
@@ -123,8 +129,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(re.findall(r"\w[\w./-]*\w|\w", text.lower())) or frozenset([text])
 
 
-# -- earlier summaries ---------------------------------------------------------------------------
-
 _HEADINGS = (  # what a heading announces; the first that fits counts
     (RULES, r"constraint|preference|instruction|requirement|rule"),
     (BLOCKED, r"block|obstacle|stuck"),
@@ -138,12 +142,12 @@ _HEADINGS = (  # what a heading announces; the first that fits counts
 _HEAD = re.compile(r"(?:#{1,6}\s+(.{1,120})|\*\*([^*]{1,80}?):?\*\*:?|([A-Z][\w &]{2,40}):)\s*")
 _BULLET = re.compile(r"(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(?:\[([ xX])\]\s+)?")
 _FILES = re.compile(r"<(read|modified)-files>.*?(?:</\1-files>|\Z)", re.DOTALL)
-_NONE = re.compile(rf"[\W_]*(?:none|n/?a|nothing|{_NOTHING[:-1]})?[\W_]*|```.*", re.IGNORECASE)
+_NONE = re.compile(r"[\W_]*(?:none|n/?a|nothing)?[\W_]*|```.*", re.IGNORECASE)
 
 
 def _earlier(summary: str) -> Items:
     """Take a summary by any hand apart; what stands before any heading is its goal."""
-    found: Items = {name: [] for name in NAMES}
+    found: Items = {name: [] for name in KINDS}
     name, place, goes_on = GOAL, found[GOAL], False
     for line in clean_text(_FILES.sub("\n", summary[:60_000]), 60_000).split("\n")[:2000]:
         if head := _HEAD.fullmatch(line):
@@ -152,8 +156,7 @@ def _earlier(summary: str) -> Items:
             name, goes_on = known or (EXACT if name == GOAL else name), False
             continue
         bullet = _BULLET.match(line)
-        body = line[bullet.end() :] if bullet else line
-        body = tidy(body).removeprefix("Earlier: ")
+        body = tidy(line[bullet.end() :] if bullet else line)
         if _NONE.fullmatch(body):
             goes_on = False
         elif goes_on and (bullet is None or bullet[1]):  # it belongs to the item before it
@@ -168,8 +171,8 @@ def _earlier(summary: str) -> Items:
 
 def _settle(old: Items, new: Items) -> None:
     """Move what was begun, stuck or next to what is done, where the new part says so."""
-    ended = [topics(one) for one in new[DONE]]
-    for name in (DOING, BLOCKED, NEXT):
+    ended = [topics(one) for one in new[DONE] + new[ENDED]]
+    for name in _OPEN:
         for one in list(old[name]):
             mine = topics(one)
             over = any(2 * len(mine & done) > len(mine) for done in ended)
@@ -178,60 +181,28 @@ def _settle(old: Items, new: Items) -> None:
                 old[name].remove(one)
 
 
-# -- a stretch -----------------------------------------------------------------------------------
-
-
-def summarize(stretch: Stretch, check: Check = lambda: None) -> str:
-    """Sum a stretch up in Markdown of the shape of its kind, in at most `max_tokens`.
-
-    A checkpoint takes the earlier summary up; for a segment or a turn it is context only.
-    """
-    kind = stretch.kind if stretch.kind in _SECTIONS else "segment"
-    new, old = _sort(stretch.messages, check, stretch.instructions), _earlier(stretch.previous)
-    aim = int(0.3 * sum(len(text) for _, text in stretch.messages))
-    if kind in ("checkpoint", "branch"):
-        new[DONE] += new.pop(ENDED)
-        _settle(old, new)
-        aim += min(len(stretch.previous), CHECKPOINT_MAX)
-    else:
-        known = [one for items in old.values() for one in items]
-        new, old = {name: _distinct(items, known) for name, items in new.items()}, {}
-        facts, ends = new[CHOSEN] + new[RULES] + new[EXACT], new[BLOCKED] + new[DOING] + new[NEXT]
-        if kind == "turn":
-            new = {GOAL: new[GOAL], DONE: new[DONE] + new[ENDED], CHOSEN: facts + ends}
-        else:
-            ends = new[ENDED] + ends
-            new = {GOAL: new[GOAL], DOING: new[DONE], CHOSEN: facts, DONE: ends}
-    if kind == "turn" and not new[GOAL]:  # whatever it is, it is what was asked for
-        asked = next((text for role, text in stretch.messages if role == "user"), "")
-        new[GOAL] = [one for one in [clean_line(asked[:960], 480)] if one]
-    most = _CHARS * stretch.max_tokens
-    room = min(most, CHECKPOINT_MAX, max(_LEAST[kind], aim))
-    paths = _shown_paths(stretch.files_modified, stretch.cwd)[:8] if kind == "segment" else []
-    files = "\n**Files**\n- Changed: " + ", ".join(f"`{clip(one, 60)}`" for one in paths)
-    files = files if paths and 4 * len(files) <= room else ""
-    text = _rendered(kind, _fitted(kind, old, new, room - len(files))) + files
-    return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
-
-
-def _fitted(kind: str, old: Items, new: Items, room: int) -> Items:
+def _written(kind: str, old: Items, new: Items, room: int) -> str:
     """Fill each section up to its share, and with what those before it left over."""
-    shares = {name: share for _, name, share in _SECTIONS[kind] if name}
-    room -= sum(len(head) + 9 for head, _, _ in _SECTIONS[kind])
-    kept: Items = {}
-    over = 0
-    for name in sorted(shares, key=NAMES.index):
-        mine = int(shares[name] * room) + over
+    layout, kept, over = _LAYOUTS[kind], dict[str, list[str]](), 0
+    room -= sum(len(head) + 9 for head, _, _ in layout)
+    filled = (section for section in layout if section[1])
+    for head, kinds, share in sorted(filled, key=lambda one: KINDS.index(one[1][0])):
+        mine = int(share * room) + over
         said = [one for items in kept.values() for one in items]
-        before = _distinct(old.get(name, ()), said)
-        now = _distinct(new.get(name, ()), said + before)
-        if name in (GOAL, RULES, CHOSEN, EXACT):
+        before = _distinct((one for name in kinds for one in old.get(name, ())), said)
+        now = _distinct((one for name in kinds for one in new[name]), said + before)
+        if kinds[0] in (GOAL, *_FACTS):
             first = _taken(before, int(0.7 * mine) if now else mine)
-            kept[name] = first + _taken(now, mine - _size(first))
+            kept[head] = first + _taken(now, mine - _size(first))
         else:
-            kept[name] = _taken([*before, *now][::-1], mine)[::-1]
-        over = mine - _size(kept[name])
-    return kept
+            kept[head] = _taken([*before, *now][::-1], mine)[::-1]
+        over = mine - _size(kept[head])
+    parts = list[str]()
+    for head, kinds, _ in layout:
+        items = [f"- {one}" for one in kept.get(head, ())]
+        if items or kind not in _SPARSE:
+            parts.append("\n".join([head, *(items or ["(none)"] * bool(kinds))]))
+    return ("\n" if kind == "segment" else "\n\n").join(parts) or "(none)"
 
 
 def _size(items: Iterable[str]) -> int:
@@ -248,23 +219,27 @@ def _taken(items: Iterable[str], room: int) -> list[str]:
     return found
 
 
-def _rendered(kind: str, kept: Items) -> str:
-    sparse, parts = kind == "segment", list[str]()
-    for head, name, _ in _SECTIONS[kind]:
-        items = [f"- {one}" for one in kept.get(name, ())]
-        if items or not sparse:
-            parts.append("\n".join([head, *(items or ["(none)"] * bool(name))]))
-    return ("\n" if sparse else "\n\n").join(parts) or "(none)"
+def summarize(stretch: Stretch, check: Check = lambda: None) -> str:
+    """Sum a stretch up in Markdown of the shape of its kind, in at most `max_tokens`.
 
+    A checkpoint takes the earlier summary up; for a segment or a turn it is context only.
+    """
+    kind = stretch.kind if stretch.kind in _LEAST else "segment"
+    new, old = _sort(stretch.messages, check, stretch.instructions), _earlier(stretch.previous)
+    aim = int(0.3 * sum(len(text) for _, text in stretch.messages))
+    if kind in ("checkpoint", "branch"):
+        _settle(old, new)
+        aim += min(len(stretch.previous), CHECKPOINT_MAX)
+    else:
+        known = [one for items in old.values() for one in items]
+        new, old = {name: _distinct(items, known) for name, items in new.items()}, {}
+    if kind == "turn" and not new[GOAL]:  # whatever it is, it is what was asked for
+        asked = next((text for role, text in stretch.messages if role == "user"), "")
+        new[GOAL] = [one for one in [clean_line(asked[:960], 480)] if one]
+    most = _CHARS * stretch.max_tokens
+    text = _written(kind, old, new, min(most, CHECKPOINT_MAX, max(_LEAST[kind], aim)))
+    return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
 
-def _shown_paths(paths: Sequence[str], cwd: str) -> list[str]:
-    """Return file names, relative to the session's directory where they are below it."""
-    base = cwd.rstrip("/") + "/"
-    shown = (plain(clean_line(path[:600].removeprefix(base), 160)) for path in paths[:200])
-    return list(dict.fromkeys(path for path in shown if path))
-
-
-# -- a session -----------------------------------------------------------------------------------
 
 _PLANNED = re.compile(
     r"^#{1,3}[ \t]+(?:implementation[ \t]+)?plan\b[ \t:—-]*(?:for[ \t]+)?(\S[^\n]{3,160})"
@@ -278,31 +253,22 @@ _CREATED = re.compile(
 )
 _COMMIT = re.compile(r"\bgit commit\b[^\n]{0,80}?-\w*m[ =]?[\"']([^\"'\n]{8,160})")
 _TYPE = re.compile(r"^\w{2,12}(?:\([^)]{0,40}\))?!?: ")  # feat(parser): …
-_FAULT = re.compile(r"^\s*((?:[\w.]{0,80}(?:Error|Exception)|panic|fatal): .{3,200})", re.MULTILINE)
 
 
 def describe(facts: Facts, check: Check = lambda: None) -> Metadata:
     """Describe a session from its facts alone: valid for any, always the same for the same."""
     new, old = _sort(facts.messages, check), _earlier(facts.previous_summary or "")
-    goals = _distinct([*old[GOAL][:2], *new[GOAL]])[:3]
     changed = _shown_paths(facts.files_modified, facts.cwd)
     files = changed or _shown_paths(facts.files_read, facts.cwd)
     label = "Changed" if changed else "Read"
+    goals = old[GOAL] + new[GOAL]
     name = next(_titles(facts, goals[:1], changed), "Conversation without a topic")
-    ends = _distinct(new[DONE] + new[ENDED])[-4:]
-    steps = _open(facts, new)
-    decided = _distinct([*old[CHOSEN][:20], *new[CHOSEN], *new[RULES], *new[EXACT]])
-    before = [f"Earlier: {one}" for one in old[DONE][-2:]]
-    sections = {
-        "Goal": goals or [name],
-        "Key Decisions": [*decided[:8], *decided[8:][-4:]] or [_NOTHING],
-        "Outcome": [*before, *ends] or [_NOTHING] * (not steps),
-        "Next Steps": steps,
-        "Files": [f"{label}: " + ", ".join(f"`{clip(one, 100)}`" for one in files[:8])]
-        * bool(files),
-    }
-    summary = ["\n- ".join([f"## {head}", *items]) for head, items in sections.items() if items]
-    asked = {"Asked": goals[:1], "Outcome": ends[-1:], "Open": [] if ends else steps[:1]}
+    new[GOAL] = new[GOAL] or [name]
+    summary = _written("session", old, new, DESCRIBED_MAX)
+    if files:
+        summary += f"\n\n## Files\n- {label}: " + ", ".join(f"`{clip(f, 100)}`" for f in files)
+    ends = new[DONE] + new[ENDED]
+    asked = {"Asked": goals[:1], "Outcome": ends[-1:], "Open": [] if ends else new[DOING][:1]}
     said = [f"{head}: {_sentence(one)}" for head, texts in asked.items() for one in texts]
     users = sum(role == "user" for role, _ in facts.messages)
     done = f"; {label.lower()} {', '.join(clip(_base(one), 60) for one in files[:3])}"
@@ -310,7 +276,7 @@ def describe(facts: Facts, check: Check = lambda: None) -> Metadata:
     return Metadata(
         name=name,
         description=" ".join(said),
-        summary="\n\n".join(summary)[:SUMMARY_MAX],
+        summary=summary[:SUMMARY_MAX],
         tags=_tags(facts, files),
     )
 
@@ -331,7 +297,7 @@ def _titles(facts: Facts, goals: Sequence[str], changed: Sequence[str]) -> Itera
 
     given = [facts.title, *_hits(_PLANNED, texts), *_hits(_CREATED, ran)]
     given += sorted(_hits(_COMMIT, ran), key=centre, reverse=True)
-    found = [_TYPE.sub("", one) for one in given] + [*goals, *_hits(_FAULT, texts[:20])]
+    found = [*(_TYPE.sub("", one) for one in given), *goals]
     found += [one for text in texts[:20] for one in sentences(text) if len(topics(one)) > 1][:1]
     found += [f"Changes to {_base(one)}" for one in changed[:1]]
     found += [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one]
@@ -345,21 +311,15 @@ def _hits(pattern: re.Pattern[str], texts: Iterable[str]) -> list[str]:
     return [next(filter(None, hit.groups())) for text in texts for hit in pattern.finditer(text)]
 
 
+def _shown_paths(paths: Sequence[str], cwd: str) -> list[str]:
+    """Return file names, relative to the session's directory where they are below it."""
+    base = cwd.rstrip("/") + "/"
+    shown = (plain(clean_line(path[:600].removeprefix(base), 160)) for path in paths[:8])
+    return [one for one in shown if one]
+
+
 def _base(path: str) -> str:
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
-
-
-def _open(facts: Facts, new: Items) -> list[str]:
-    """Return what is still open: a message without an answer, a question, announced work."""
-    role, text = facts.messages[-1] if facts.messages else ("", "")
-    last = sentences(text)[-1:]
-    if role == "user":
-        found = [f"Unanswered: {one}" for one in last if topics(one)]
-    elif last and last[0].endswith(_ASKS):
-        found = [f"Awaiting an answer: {last[0]}"]
-    else:
-        found = new[DOING]
-    return _distinct([*found, *new[BLOCKED], *new[NEXT]])[:4]
 
 
 def _sentence(text: str) -> str:
@@ -371,11 +331,10 @@ def _tags(facts: Facts, files: Sequence[str]) -> list[str]:
     typed = [text[:8000] for role, text in facts.messages if role == "user"][:200]
     found = [
         *tickets("\n".join(typed))[:3],
-        *key_phrases((" ".join(sentences(text)) for text in typed), 6),
+        *key_words((" ".join(sentences(text)) for text in typed), 6),
         *(_base(one).lower() for one in files[:2]),
         _base(clean_line(facts.cwd[-400:], 400)).lower(),
     ]
     tags = list(dict.fromkeys(tag for one in found if (tag := plain(one)[:40].strip())))[:10]
-    more = [plain(clean_line(tool[:80], 40)).lower() for tool in sorted(facts.tools_used)[:9]]
-    more = [one for one in (*more, "conversation", "agent session", "untagged") if one not in tags]
-    return tags + [one for one in dict.fromkeys(more) if one][: max(0, TAGS_MIN - len(tags))]
+    more = [one for one in ("conversation", "agent session", "untagged") if one not in tags]
+    return tags + more[: max(0, TAGS_MIN - len(tags))]

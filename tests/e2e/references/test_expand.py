@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from indexerd.agents.json_lines import INJECTED_END
 from indexerd.errors import UsageError
-from indexerd.references.inject import joined
 from tests.e2e.references.expanding import CANARY, add, expand, statuses
 from tests.e2e.world import World, hit_by, until, wait
 
@@ -204,7 +204,7 @@ def test_option_a_is_not_taken_for_the_users_words(world: World) -> None:
         for turn in range(5):
             prompt = f"Step {turn}: mend the zinc gutter like @@{valve}"
             block = expand(world, prompt)["message"]["content"]
-            asking.turn(joined(block, prompt))
+            asking.turn(block + INJECTED_END + prompt)
         meta = world.wait_meta(asking.id)
         row = world.row(asking.id)
         assert CANARY not in world.call("as_sent", ref=asking.id)["user"]
