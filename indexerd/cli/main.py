@@ -8,7 +8,6 @@ the function returns is printed, and a number is the exit code.
 from __future__ import annotations
 
 import importlib
-import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, Literal
@@ -110,30 +109,18 @@ def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
     return made
 
 
-# What commands are for: the module that has them, and their names.
+# Modules of capabilities, and their commands.
 CAPABILITIES = {
-    "Find and change sessions": (
-        "sessions",
-        "list show search resolve complete family status index rename purge",
-    ),
-    "Look at one session": ("tree", "tree branches path context label branch export"),
-    "Use other sessions": (
-        "references",
-        "expand ask context-set context-get resume-context footer",
-    ),
-    "Long sessions": ("digest", "history digest compact branch-summary stats"),
-    "Resume": ("sessions", "resume continue-recent"),
-    "Run": ("serve", "run web mcp"),
-    "Set up": ("setup", "config service integrate completion"),
-    "Find out what is wrong": ("doctor", "doctor logs"),
+    "sessions": "list show search resolve complete family status index rename purge resume "
+    "continue-recent",
+    "tree": "tree branches path context label branch export",
+    "references": "expand ask context-set context-get resume-context footer",
+    "digest": "history digest compact branch-summary stats",
+    "serve": "run web mcp",
+    "setup": "config service integrate completion",
+    "doctor": "doctor logs",
 }
-COMMANDS = {name: module for module, names in CAPABILITIES.values() for name in names.split()}
-
-EXIT_CODES = """\b
-Exit codes:
-  0 ok              2 usage              3 not found or ambiguous
-  1 other          69 daemon not running 75 try later
- 77 permission     78 bad configuration 130 interrupted"""
+COMMANDS = {name: module for module, names in CAPABILITIES.items() for name in names.split()}
 
 
 class Lazy(click.Group):
@@ -153,17 +140,8 @@ class Lazy(click.Group):
         found: click.Command = getattr(module, name)
         return found
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, (_, names) in CAPABILITIES.items():
-            with formatter.section(title):
-                found = ((name, self.get_command(ctx, name)) for name in names.split())
-                rows = [(name, one.get_short_help_str(200)) for name, one in found if one]
-                formatter.write_dl(rows, col_max=15)
 
-
-@click.command(
-    cls=Lazy, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]}
-)
+@click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--config", metavar="PATH", help="Configuration file to use.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
 @click.option(
@@ -184,15 +162,12 @@ def cli(
 
 def run(argv: list[str]) -> int:
     """Run a command line; every error ends here, as text or JSON, and as an exit code."""
-    stdout, border = sys.stdout, argv.index("--") if "--" in argv else len(argv)
+    border = argv.index("--") if "--" in argv else len(argv)
     words = [word for word in argv[:border] if word != "--json"]
     as_json = len(words) < border  # understood after the command's name, too
     try:
-        code: Any = cli.main(
-            ["--json"] * as_json + words + argv[border:],
-            prog_name="indexerd",
-            standalone_mode=False,
-        )
+        words = ["--json"] * as_json + words + argv[border:]
+        code: Any = cli.main(words, prog_name="indexerd", standalone_mode=False)
     except IndexerdError as bad:
         return complain(bad, as_json=as_json)
     except click.ClickException as bad:
@@ -205,8 +180,6 @@ def run(argv: list[str]) -> int:
         return INTERRUPTED
     except PermissionError as bad:
         return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=as_json)
-    except SystemExit:
-        if sys.stdout is stdout:
-            raise
-        return 0  # click has put its own in the place of a stream whose reader has gone
+    except SystemExit:  # of click: stdout's reader has gone, or a shell has its completions
+        return 0
     return code if isinstance(code, int) else 0

@@ -35,12 +35,9 @@ def styled(text: str, style: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows: aligned under their headers on a terminal, tab-separated elsewhere.
-
-    Where there are no headers, the last column alone is cut to fit.
-    """
+    """Rows: aligned under their headers on a terminal, tab-separated elsewhere."""
     cells = [[safe(cell) for cell in row] for row in rows]
-    if not aligned() or not (cells or headers):
+    if not aligned():
         yield from map("\t".join, cells)
         return
     import shutil
@@ -51,18 +48,12 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
         long = cell_len(cell) > width
         return set_cell_size(cell, width - long) + "…" * long
 
-    every = [headers, *cells] if headers else cells
-    widths = [max(map(cell_len, column)) for column in zip(*every, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
     room = shutil.get_terminal_size().columns - 2 * (len(widths) - 1)
-    shrinking = range(len(widths)) if headers else (len(widths) - 1,)
-    while sum(widths) > room:
-        widest = max(shrinking, key=widths.__getitem__)
-        if widths[widest] <= _LEAST:
-            break
-        widths[widest] -= 1
-    for at, row in enumerate(every):
-        line = "  ".join(map(fitted, row, widths)).rstrip()
-        yield styled(line, _DIM) if headers and not at else line
+    while sum(widths) > max(room, _LEAST * len(widths)):
+        widths[widths.index(max(widths))] -= 1
+    yield styled("  ".join(map(fitted, headers, widths)).rstrip(), _DIM)
+    yield from ("  ".join(map(fitted, row, widths)).rstrip() for row in cells)
 
 
 def records(columns: Mapping[str, str], found: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -1,7 +1,4 @@
-"""Commands that use other sessions, and what a session works with.
-
-For people a file is shown relative to its session's directory; `--json` has what is stored.
-"""
+"""Commands that use other sessions, and what a session works with."""
 
 from __future__ import annotations
 
@@ -14,17 +11,13 @@ from indexerd.cli import main as cli
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, safe
 
-ASKING = cli.option(
-    "--session", "sessionId", "The asking session, whose earlier texts are repeated."
-)
+ASKING = cli.option("--session", "sessionId", "The session that asks.")
 INLINE = cli.flag("--inline", "Print the block, a rule, and the prompt.")
 QUESTION = cli.argument(
     "question", nargs=-1, required=True, callback=lambda _c, _p, words: " ".join(words)
 )
 NAME = cli.argument("set_name", metavar="NAME")
-ITEMS = cli.argument(
-    "items", nargs=-1, metavar="[ITEM]...", callback=lambda _c, _p, items: list(items)
-)
+ITEMS = cli.argument("items", nargs=-1, metavar="[ITEM]...")
 MERGE = cli.flag("--merge", "mode", "Add to the set instead of replacing it.", flag_value="merge")
 RESUME = cli.option("--resume-id", "Names this resume: its block is given once.", metavar="ID")
 
@@ -65,13 +58,7 @@ def context_set(found: Any) -> str:
 @cli.method("get_relevant_context", cli.SESSION, cli.argument("set_name", required=False))
 def context_get(found: Any) -> Iterator[str]:
     """Show what was noted for a session: every set, or the one named."""
-    from indexerd.meta.context_sets import relative
-
-    rows = [
-        (name, relative(found["cwd"], item) if name == "files" else item)
-        for name, items in found["context"].items()
-        for item in items
-    ]
+    rows = [(name, item) for name, items in found["context"].items() for item in items]
     yield from render.table(("set", "item"), rows)
     if not rows:
         aside("nothing is noted")

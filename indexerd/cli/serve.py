@@ -53,11 +53,9 @@ def _called(app: App, *words: str) -> list[str]:
 
 def _need(extra: str, *packages: str) -> None:
     """Raise IndexerdError where optional packages are not installed."""
-    if missing := [name for name in packages if find_spec(name) is None]:
-        raise IndexerdError(
-            f"packages are not installed: {', '.join(missing)}",
-            hint=f"`uv tool install 'indexerd[{extra}]'`, or `pip install 'indexerd[{extra}]'`",
-        )
+    if any(find_spec(name) is None for name in packages):
+        hint = f"`uv tool install 'indexerd[{extra}]'`, or `pip install 'indexerd[{extra}]'`"
+        raise IndexerdError(f"the packages for `{extra}` are not installed", hint=hint)
 
 
 def _daemon(app: App, *, once: bool) -> Daemon:
@@ -106,20 +104,13 @@ def run(*, once: bool) -> int:
     return report.exit_code
 
 
-HOST = option(
-    "--print-config",
-    "host",
-    "Print what to add to this host's configuration, and exit.",
-    type=click.Choice([*HOSTS]),
+PRINT = option(
+    "--print-config", "host", "Print the entry for a host's file.", type=click.Choice([*HOSTS])
 )
-LISTEN = option(
-    "--listen",
-    "Loopback address to serve on (port 0: any free); default: [web] listen, or a free port.",
-    metavar="HOST:PORT",
-)
+LISTEN = option("--listen", "Loopback address; port 0: any free one.", metavar="HOST:PORT")
 
 
-@command(HOST)
+@command(PRINT)
 def mcp(host: str | None) -> None:
     """Serve coding agents over the Model Context Protocol, on stdin and stdout."""
     app = current()
@@ -154,12 +145,10 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
     if ref is not None:
         found = app.call("resolve", {"ref": ref, "cwd": project()})
         path = f"/s/{quote(found['sessionId'], safe='')}"
-    ready = partial(_ready, app, "" if beside_daemon else path, opening=not no_open)
-    if (
-        not beside_daemon
-        and listen is None
-        and (running := find_running(app.places.state_dir)) is not None
-    ):
+    ready = partial(_ready, app, path, opening=not no_open)
+    if beside_daemon:
+        ready = partial(lambda running: put([running.url]))
+    elif not listen and (running := find_running(app.places.state_dir)) is not None:
         ready(running)
         return 0
     os.umask(0o077)
@@ -174,9 +163,6 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     """Print where the view is, and open it."""
     from indexerd.web.auth import login_link, open_page
 
-    if not path:  # the daemon reads the address
-        put([running.url])
-        return
     link = login_link(app.places.state_dir, running.url, path)
     if not as_json({"url": running.url, "link": link, "pid": running.pid}):
         put([link])

@@ -88,8 +88,7 @@ def install(named: str | None) -> int:
     if len(words) > 1 or not os.access(words[0], os.X_OK):
         hint = "name it: indexerd service install --program PATH"
         raise UsageError(f"not an installed program: {words[0]}", hint=hint)
-    done = services.install(_host(), Path(words[0]), app.places, app.loaded.settings)
-    return _report(done, "installed" if done.changed else "already installed")
+    return _report(services.install(_host(), Path(words[0]), app.places, app.loaded.settings))
 
 
 @command()
@@ -97,8 +96,7 @@ def uninstall() -> int:
     """Stop the service, and remove its file."""
     from indexerd.integrations import service as services
 
-    done = services.uninstall(_host())
-    _report(done, "removed" if done.changed else "not installed")
+    _report(services.uninstall(_host()))
     return 0
 
 
@@ -107,8 +105,7 @@ def status() -> int:
     """Show what the service manager reports about the service."""
     from indexerd.integrations import service as services
 
-    found = services.status(_host())
-    return _report(found, "installed" if found.installed else "not installed")
+    return _report(services.status(_host()))
 
 
 for one in (path, show, check):
@@ -123,9 +120,10 @@ def _host() -> Host:
     return Host(os.environ, Path.home(), os.getuid())
 
 
-def _report(done: Outcome, word: str) -> int:
+def _report(done: Outcome) -> int:
     if not as_json(asdict(done) | {"path": str(done.path)}):
-        put([f"{word}: {done.path}", "running" if done.running else "not running"])
+        state = "installed" if done.installed else "not installed"
+        put([f"{state}: {done.path}", "running" if done.running else "not running"])
         put(render.fields(done.details))
         for note in done.notes:
             aside(safe(note, 8192))

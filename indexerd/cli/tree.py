@@ -65,7 +65,7 @@ def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
 
     shown = [one for one in entries if one.get("display", True)]  # an extension hides some
     cells = ((one["id"], render.age(one["timestamp"]), text(one)) for one in shown)
-    yield from render.table((), cells)
+    yield from render.table(("entry", "age", ""), cells)
     if not shown:
         aside("no entries")
 

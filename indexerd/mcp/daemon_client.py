@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.client import call_any
-from indexerd.errors import AmbiguousError, ConfigError, NotFoundError, UsageError
+from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.mcp.rendering import DATA, Answer, Renderer
 from indexerd.paths import Places, socket_places
 from indexerd.privacy.patterns import compile_patterns
@@ -41,17 +41,13 @@ class DaemonAccess:
 class Conversation:
     """The questions of one call of a tool."""
 
-    def __init__(self, access: DaemonAccess, cwd: str, host: str, *, verbatim: bool) -> None:
+    def __init__(self, access: DaemonAccess, cwd: str, host: str) -> None:
         """`host` is what the program that calls names itself, as in `codex-mcp-client`.
 
-        UsageError where `cwd` can be no directory; ConfigError where a session's own words are
-        asked for (`verbatim`) and the user's patterns of secrets cannot be read.
+        UsageError where `cwd` can be no directory.
         """
         self._access = access
-        loaded = read_config(access.where, access.env)
-        if loaded.problems and verbatim:
-            raise ConfigError(loaded.problems)
-        redact = loaded.settings.redact
+        redact = read_config(access.where, access.env).settings.redact
         self.renderer = Renderer(compile_patterns(redact.extra_patterns), redacting=redact.enabled)
         agents = ("claude", "codex", "opencode")
         self._agent = next((one for one in agents if host.lower().startswith(one)), None)
@@ -65,11 +61,9 @@ class Conversation:
 
     def ask(self, method: str, **params: Any) -> Any:
         """The daemon's answer; params that are None, "" or False are left out."""
-        given = {}
-        for name, value in params.items():
-            first, *rest = name.split("_")
-            if value not in (None, "") and value is not False:
-                given[first + "".join(map(str.title, rest))] = value
+        given = {
+            name: one for name, one in params.items() if one not in (None, "") and one is not False
+        }
         places = socket_places(self._access.where, self._access.env)
         return call_any(places, method, given, SECONDS)
 

@@ -1,7 +1,7 @@
 """How each MCP host is told of this server: the snippet for its configuration, and where it goes.
 
 Hosts start servers with a bare PATH and few variables, so the program is named by its absolute
-path, and the variables that say where our socket and files are go along, but never a key.
+path, and the variables that say where our things are go along, but never a key.
 """
 
 from __future__ import annotations
@@ -40,12 +40,10 @@ def snippet(host: str, command: Sequence[str], env: Mapping[str, str]) -> str:
         import tomlkit  # noqa: PLC0415 - for this host alone
 
         return tomlkit.dumps({"mcp_servers": {NAME: entry}}) + "\n"
-    own = {"type": "local", "command": list(command), "enabled": True, "timeout": PATIENCE_MS}
-    own |= {"environment": dict(env)} if env else {}
-    shapes: dict[str, Any] = {
-        "claude": {"mcpServers": {NAME: {"type": "stdio", **entry}}},
-        "cursor": {"mcpServers": {NAME: entry}},
-        "vscode": {"servers": {NAME: {"type": "stdio", **entry}}},
-        "opencode": {"$schema": "https://opencode.ai/config.json", "mcp": {NAME: own}},
-    }
-    return json.dumps(shapes[host], indent=2) + "\n"
+    key = {"opencode": "mcp", "vscode": "servers"}.get(host, "mcpServers")
+    if host == "opencode":
+        entry = {"type": "local", "command": list(command), "enabled": True, "timeout": PATIENCE_MS}
+        entry |= {"environment": dict(env)} if env else {}
+    else:
+        entry = {"type": "stdio", **entry}
+    return json.dumps({key: {NAME: entry}}, indent=2) + "\n"

@@ -1,4 +1,4 @@
-r"""The MCP server: tools, resources and a prompt for coding agents, over stdin and stdout.
+r"""The MCP server: tools and a prompt for coding agents, over stdin and stdout.
 
 It is a client of the daemon's socket: it opens no session, no store and no meta file. It ends when
 its stdin ends or it gets a signal; it has nothing to save, and writes no log, as hosts show stderr
@@ -30,18 +30,14 @@ from mcp.shared.exceptions import MCPError
 from msgspec.structs import asdict
 
 from indexerd import __version__
-from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.errors import IndexerdError, UsageError
 from indexerd.mcp.daemon_client import Conversation, DaemonAccess
 from indexerd.mcp.rendering import Answer, compact, failure
 from indexerd.mcp.tools import TOOLS
-from indexerd.paths import is_session_id
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.protocol.params import decode
 from indexerd.references.query_codes import coded
 
-LISTED = 20  # sessions that are offered as resources
-_JSON = "application/json"
-_SCHEME = "session://"
 _GUIDE = "relevant-context-guide"
 INSTRUCTIONS = (
     "indexerd remembers the past sessions of every coding agent on this machine. Use"
@@ -53,7 +49,7 @@ INSTRUCTIONS = (
 
 
 def session_server(daemon: DaemonAccess) -> Server[Any]:
-    """The server: its tools, the newest sessions as resources, one prompt."""
+    """The server: its tools, and one prompt."""
     return Server(
         "indexerd",
         title="Past sessions of coding agents",
@@ -61,8 +57,6 @@ def session_server(daemon: DaemonAccess) -> Server[Any]:
         version=__version__,
         on_list_tools=_list_tools,
         on_call_tool=partial(_call_tool, daemon),
-        on_list_resources=partial(_list_resources, daemon),
-        on_read_resource=partial(_read_resource, daemon),
         on_list_prompts=_list_prompts,
         on_get_prompt=_get_prompt,
     )
@@ -77,21 +71,14 @@ async def _call_tool(
 ) -> types.CallToolResult:
     host = ctx.session.client_params
     name = host.client_info.name if host else ""
-    try:
-        found, text = await _called(daemon, asked.name, asked.arguments or {}, name)
+    work = partial(_answer, daemon, asked.name, asked.arguments or {}, name)
+    try:  # in a thread that nobody waits for
+        found, text = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except IndexerdError as bad:
         content = types.TextContent(type="text", text=compact(failure(bad)))
         return types.CallToolResult(content=[content], is_error=True)
     content = types.TextContent(type="text", text=text)
     return types.CallToolResult(content=[content], structured_content=found)
-
-
-async def _called(
-    daemon: DaemonAccess, name: str, arguments: dict[str, Any], host: str = ""
-) -> tuple[Answer, str]:
-    """What a tool answers, as data and as text; it waits in a thread that nobody waits for."""
-    work = partial(_answer, daemon, name, arguments, host)
-    return await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
 
 
 def _answer(
@@ -105,52 +92,16 @@ def _answer(
         try:
             # Not strict: some hosts write whole numbers as 10.0.
             asked = asdict(decode(tool.params, arguments, strict=False))
-            talk = Conversation(daemon, asked.pop("cwd"), host, verbatim=tool.verbatim)
+            talk = Conversation(daemon, asked.pop("cwd"), host)
             found = tool.answer(talk, **asked)
-        except UsageError as bad:
+        except IndexerdError as bad:
             if bad.hint == UsageError.hint:
-                known = ", ".join(tool.described.input_schema["properties"])
-                bad.hint = f"its parameters are {known}; see its input schema"
-            raise
-        except IndexerdError:
+                bad.hint = "see the tool's input schema"
             raise
         except Exception as bad:
             hint = "this is a fault of indexerd's"
             raise IndexerdError(f"{name} failed", hint=hint) from bad
     return found if isinstance(found, tuple) else (found, compact(found))
-
-
-async def _list_resources(daemon: DaemonAccess, *_: Any) -> types.ListResourcesResult:
-    """The newest sessions of the project; none while no daemon runs, which is no error."""
-    rows = []
-    with suppress(IndexerdError):
-        rows = (await _called(daemon, "list_sessions", {"limit": LISTED}))[0]["sessions"]
-    found = [
-        types.Resource(
-            uri=f"{_SCHEME}{one['sessionId']}",
-            name=one["name"] or one["sessionId"],
-            title=f"{one['name']} ({one['agent']}, {one['modifiedAt'][:10]})",
-            description=one["description"] or None,
-            mime_type=_JSON,
-        )
-        for one in rows
-        if is_session_id(one["sessionId"])
-    ]
-    return types.ListResourcesResult(resources=found)
-
-
-async def _read_resource(
-    daemon: DaemonAccess, _: Any, asked: types.ReadResourceRequestParams
-) -> types.ReadResourceResult:
-    uri = str(asked.uri)
-    try:
-        _, text = await _called(daemon, "get_session", {"session": uri.removeprefix(_SCHEME)})
-    except IndexerdError as bad:
-        code = types.INVALID_PARAMS if isinstance(bad, NotFoundError) else types.INTERNAL_ERROR
-        told = failure(bad)
-        raise MCPError(code, f"{told['message']}: {told['hint']}", {"uri": uri}) from bad
-    content = types.TextResourceContents(uri=uri, text=text, mime_type=_JSON)
-    return types.ReadResourceResult(contents=[content])
 
 
 async def _list_prompts(*_: Any) -> types.ListPromptsResult:

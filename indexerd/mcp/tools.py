@@ -45,7 +45,7 @@ _SESSION_IS = (
     " Where it may be left out, that means the session you are running in; you get an error with"
     " the candidates where that cannot be told for certain."
 )
-# Type, greatest length or value, and what a model is told.
+# As in `protocol/params.py`: type, greatest length or value, and what a model is told.
 PARAMETERS: dict[str, tuple[Any, int, str]] = {
     "session": (str, 400, _SESSION_IS),
     "ref": (str, 400, _SESSION_IS),
@@ -63,17 +63,17 @@ PARAMETERS: dict[str, tuple[Any, int, str]] = {
     "offset": (int, 1_000_000, "Leave out so many."),
     "before": (int, 100_000_000, "nextBefore of the page before; 0: the newest."),
     "leaf": (str, 200, "A branch: the id of its last entry (list_branches)."),
-    "turn_id": (str, 200, "For hosts: the user's turn; its questions are counted together."),
+    "turnId": (str, 200, "For hosts: the user's turn; its questions are counted together."),
     "show": (Filter, 0, "Which entries; user-only is what the user asked, in order."),
     "search": (str, 400, "Only entries that have all these words."),
     "full": (bool, 0, "True: texts whole, or nearly so."),
-    "set_name": (str, NAME_MAX, "files, endpoints, ports or applet; others work, with a warning."),
+    "setName": (str, NAME_MAX, "files, endpoints, ports or applet; others work, with a warning."),
     "items": (list[str], 10, "At most 10; files as absolute paths. With replace, [] clears."),
     "mode": (Mode, 0, "Replace the set, or add to it."),
     "strategy": (Strategy, 0, "Whose rules of what is summed up; own: its agent's."),
     "instructions": (str, 4000, "What the summary should dwell on."),
     "handoff": (bool, 0, "True: one document to begin a new session with, instead."),
-    "dry_run": (bool, 0, "True: only the figures as they are; no model is called."),
+    "dryRun": (bool, 0, "True: only the figures as they are; no model is called."),
 }
 
 
@@ -83,7 +83,6 @@ class Tool(NamedTuple):
     answer: Callable[..., Answer | tuple[Answer, str]]
     params: type[msgspec.Struct]
     described: Described
-    verbatim: bool  # gives words of a session, not only what is known of it
 
 
 TOOLS: dict[str, Tool] = {}
@@ -105,13 +104,8 @@ def _field(declared: str) -> tuple[str, Any, Any]:
     return name, kind, msgspec.NODEFAULT if declared.endswith("!") else default
 
 
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return name if name == "all_projects" else head + "".join(map(str.title, rest))
-
-
 def tool(
-    title: str, params: str, hints: ToolAnnotations = LOOK, *, verbatim: bool = True
+    title: str, params: str, hints: ToolAnnotations = LOOK
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare a function as a tool."""
 
@@ -122,7 +116,6 @@ def tool(
             [_field(one) for one in f"{params} cwd".split()],
             kw_only=True,
             forbid_unknown_fields=True,
-            rename=_camel,
         )
         schema = msgspec.json.schema(taken)["$defs"][name]
         described = Described(
@@ -133,7 +126,7 @@ def tool(
             output_schema={"type": "object"},
             annotations=hints,
         )
-        TOOLS[name] = Tool(answer, taken, described, verbatim)
+        TOOLS[name] = Tool(answer, taken, described)
         return answer
 
     return add
@@ -144,10 +137,9 @@ def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> 
     """Search the past sessions of every coding agent on this machine.
 
     What was said, summarised, named or tagged is searched. Call it when the user speaks of earlier
-    work ("as we did with…", "where did I…", "why did we decide…"), or before you work out anew
-    what may have been worked out already. Gives the best places first, each with its session, a
-    snippet and the entry's id; other projects are searched only if nothing is found in this one.
-    Next: get_session for the summary of a hit's session, or query_session to ask it.
+    work ("as we did with…", "why did we decide…"), or before you work out anew what may have been
+    worked out already. Gives the best places, with session, snippet and entry id; other projects
+    only if nothing is found in this one. Next: get_session, or query_session to ask it.
     """
     cwd = None if all_projects else talk.cwd
     found = talk.ask("search", **asked, rows=True, cwd=cwd)
@@ -163,14 +155,12 @@ def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> 
 @tool(
     "List past sessions",
     "all_projects agent since archived subagents limit=10 cursor",
-    verbatim=False,
 )
 def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked: Any) -> Answer:
     """List the sessions of this project, newest first, with names and descriptions.
 
-    Call it to see what was worked on lately (with `limit` 1: the most recent one), or to find a
-    session whose words you do not know. A fork names its `parentSessionId`. Next: get_session for
-    more of one; search_sessions if you know a word of it.
+    Call it to see what was worked on lately, or to find a session whose words you do not know. A
+    fork names its `parentSessionId`. Next: get_session; search_sessions if you know a word of it.
     """
     cwd = None if all_projects else talk.cwd
     while True:
@@ -184,7 +174,7 @@ def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked
     return _of_several(talk, "Names and descriptions are from the sessions", answer)
 
 
-@tool("Look at a past session", "session!", verbatim=False)
+@tool("Look at a past session", "session!")
 def get_session(talk: Conversation, *, session: str) -> Answer:
     """Get everything known of one past session without reading its transcript.
 
@@ -202,42 +192,39 @@ def get_session(talk: Conversation, *, session: str) -> Answer:
     return bounded(talk.told(row, answer, by)) | {"resume": _command(talk, row)[0]}
 
 
-@tool("Ask a past session", "session! question! leaf turn_id", ASK)
+@tool("Ask a past session", "session! question! leaf turnId", ASK)
 def query_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Ask one past session a question, answered from its transcript with citations.
 
-    Call it when a summary is not enough: exact commands, error messages, values, reasons for a
-    decision. It may use the model that the user configured, which takes some seconds and may cost
-    a little, so ask one good question rather than many. Next: look at the citations before you
-    rely on the answer; they name entries that get_tree shows.
+    Call it when a summary is not enough: exact commands, error messages, values, reasons. It may
+    use the model that the user configured, which takes some seconds and may cost a little, so ask
+    one good question rather than many. Next: look at the cited entries in get_tree.
     """
     found = talk.ask("query_session", session=talk.id_of(session), **asked)
     return bounded(talk.about(found, "answered"))
 
 
-@tool("Find the session a name means", "ref! all_projects", verbatim=False)
+@tool("Find the session a name means", "ref! all_projects")
 def resolve_session(talk: Conversation, *, ref: str, all_projects: bool) -> Answer:
     """Say which session a name, a part of an id, or a half-remembered name means.
 
     Call it when the user names a session. Where several fit you get an error with the candidates:
-    ask the user, or compare them by get_session; none is ever picked silently. Next: get_session
-    or query_session with the id.
+    ask the user, or compare them by get_session. Next: get_session or query_session with the id.
     """
     found = talk.resolve(ref, scope="all" if all_projects else "project")
     return dict(talk.renderer.render(found))
 
 
-@tool("Expand @@ references", "text! turn_id", ASK)
+@tool("Expand @@ references", "text! turnId", ASK)
 def expand_references(talk: Conversation, **asked: Any) -> Answer:
     """Say what the `@@` references in a text stand for.
 
     They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and `@@name: a
-    question?`. Call it when a message of the user holds one and no quoted summary of that session
-    came with it. Gives the quoted summaries, and answers to the questions, which may use the
-    user's model; `questions` of a reference says which failed, and why. Next: query_session for
-    more of one, or for a question that failed.
+    question?`. Call it when a message of the user holds one and no quoted summary came with it.
+    Gives the quoted summaries, and answers to the questions, which may use the user's model;
+    `questions` of a reference says which failed, and why. Next: query_session.
     """
-    asked |= {"cwd": talk.cwd, "session_id": talk.own_id(), "max_bytes": INJECTED_MAX}
+    asked |= {"cwd": talk.cwd, "sessionId": talk.own_id(), "maxBytes": INJECTED_MAX}
     found = talk.ask("expand", **asked)
     answer = _only(found, "references statusText")
     answer["messages"] = [one["content"] for one in found["messages"]]
@@ -250,10 +237,9 @@ def get_tree(
 ) -> Answer:
     """Look through the messages of one past session, in order, with every branch.
 
-    Gives one short line for each entry, indented by `depth`; `active` marks the path that the
-    session is on. Call it to see how a session went, or to find the entry that a question is
-    about. Texts are cut, and secrets taken out. A page holds `limit` entries, but no more than fit
-    18 kB. Next: go on with `nextOffset` as `offset`, or ask query_session.
+    Gives a short line for each entry, indented by `depth`; `active` marks the current path. Call
+    it to see how a session went, or to find the entry that a question is about. A page holds at
+    most 18 kB. Next: go on with `nextOffset` as `offset`, or ask query_session.
     """
     found = talk.ask("tree", ref=talk.id_of(session), filter=show, search=search)
     nodes = found.pop("nodes")
@@ -270,21 +256,20 @@ def list_branches(talk: Conversation, *, session: str) -> Answer:
     """List the branches of one past session, each by its last entry.
 
     Call it to learn what was tried and left, or to get the `leaf` that other tools take. `gist` is
-    what is known of a branch that was left. Next: summarize_branch for one without a gist,
-    query_session or session_history with its `leafId` as `leaf`.
+    what is known of a branch. Next: summarize_branch for one without a gist, query_session or
+    session_history with its `leafId` as `leaf`.
     """
     found = talk.ask("branches", ref=talk.id_of(session))
     found["tips"].sort(key=lambda tip: (tip["active"], tip["lastActivity"] or ""), reverse=True)
     return bounded(talk.about(found))
 
 
-@tool("Note what this session works with", "set_name! items! mode session", NOTE, verbatim=False)
+@tool("Note what this session works with", "setName! items! mode session", NOTE)
 def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> tuple[Answer, str]:
     """Note what this session is working with, so that a resumed session has it again.
 
-    Central files, a design document, endpoints, ports. Call it when you have read or edited a file
-    that the work turns on, when such a thing changes, and before you finish. Gives what was
-    stored. The prompt relevant-context-guide says more.
+    Call it when you have read or edited a file that the work turns on (or endpoints, ports), when
+    such a thing changes, and before you finish. Gives what was stored.
     """
     session_id = talk.id_of(session, certain=True)
     found = talk.ask("set_relevant_context", session=session_id, **asked)
@@ -293,23 +278,21 @@ def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> t
     return answer, "\n".join([answer["text"], *(f"note: {one}" for one in answer["warnings"])])
 
 
-@tool("What a session works with", "set_name session", verbatim=False)
-def get_relevant_context(
-    talk: Conversation, *, session: str, set_name: str
-) -> Answer | tuple[Answer, str]:
+@tool("What a session works with", "setName session")
+def get_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> Any:
     """Get what was noted with set_relevant_context: files, endpoints, ports.
 
     Call it at the beginning of a resumed session, or to learn what files a past session was about.
     Next: read those files before you go on.
     """
     session_id = talk.id_of(session)
-    found = talk.ask("get_relevant_context", session=session_id, set_name=set_name)
+    found = talk.ask("get_relevant_context", session=session_id, **asked)
     noted = {"sessionId": session_id, "context": found["context"]}
     answer = _of_several(talk, f"Noted in session {session_id}", noted)
     return answer if found["context"] else (answer, NOTHING)
 
 
-@tool("How to resume a session", "session!", verbatim=False)
+@tool("How to resume a session", "session!")
 def resume_command(talk: Conversation, *, session: str) -> Answer:
     """Get the shell command that opens a past session again in its own agent.
 
@@ -328,11 +311,9 @@ def session_history(
 ) -> Answer:
     """Read what one past session came to: summaries of its older parts, then its last messages.
 
-    Call it to go on with a long session's work, or to see in what order things happened. Gives the
-    segments that digests made, with files and decisions, and `limit` messages after them, a line
-    each; `full` gives more of each text. No more than fit 18 kB. It calls no model. Next:
-    `nextBefore` as `before` for what came earlier; query_session for a detail; digest_session if
-    many messages are in no segment.
+    Call it to go on with a long session's work. Gives the segments that digests made, and `limit`
+    messages after them, a line each; `full` gives more of each text. It calls no model. Next:
+    `nextBefore` as `before` for what came earlier; query_session for a detail.
     """
     found = talk.ask("history", ref=talk.id_of(session), full=full, leaf=leaf)
     answer = talk.about(_only(found, "sessionId leafId fullMessageCount foldedMessages"))
@@ -355,29 +336,25 @@ def session_history(
     return bounded(answer)
 
 
-@tool("How full a session is", "session", verbatim=False)
+@tool("How full a session is", "session")
 def session_stats(talk: Conversation, *, session: str) -> Answer:
     """Tell how full a session's context is, and what the session came to so far.
 
-    Tokens of the context as its own agent counts them, the model's window where that is known,
-    which agents would compact it now, and totals: messages, tokens, cost, tools, files. Call it
-    before you go on with a long session. It calls no model. Next: compact_session with `handoff`
-    where `level` is `fold`, digest_session to have its older messages folded.
+    Tokens of the context, the model's window where that is known, which agents would compact it
+    now, and totals. Call it before you go on with a long session. It calls no model. Next:
+    compact_session with `handoff`, or digest_session.
     """
     return bounded(talk.about(talk.ask("stats", ref=talk.id_of(session))))
 
 
 @tool("Sum up a session, or hand it over", "session strategy instructions handoff leaf", ASK)
-def compact_session(
-    talk: Conversation, *, session: str, strategy: str, **asked: Any
-) -> Answer | tuple[Answer, str]:
+def compact_session(talk: Conversation, *, session: str, strategy: str, **asked: Any) -> Any:
     """Sum up a session of any agent, as an agent's own compaction would; it stays as it is.
 
-    Call it when the user wants to go on elsewhere with what a session did, with `handoff` for a
-    document that holds all that is needed for it: summary, decisions, files, last messages. It
-    uses the model that the user configured, which may take minutes and cost something: call it
-    once, and when asked to. Next: read the project's instruction files that a hand-off names, then
-    its files as they are now; give the document to whoever goes on.
+    Call it when the user wants to go on elsewhere with what a session did, with `handoff` for one
+    document that holds all that is needed. It uses the model that the user configured, which may
+    take minutes and cost something: call it once, and when asked to. Next: read the instruction
+    files that a hand-off names; give the document to whoever goes on.
     """
     rules = "" if strategy == "own" else strategy
     found = talk.ask("compact", ref=talk.id_of(session), strategy=rules, **asked)
@@ -391,27 +368,24 @@ def compact_session(
 def summarize_branch(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Sum up a branch of a session that was left, back to where it parted from the current one.
 
-    Call it when it matters what was tried there and list_branches, which tells its `leaf`, has no
-    gist of it. The summary is kept beside the session, and is the branch's gist from then on. It
-    uses the model that the user configured, which may take minutes and cost something. Next:
-    query_session with the same `leaf` for a detail.
+    Call it when it matters what was tried there and list_branches has no gist of it. The summary
+    is kept beside the session. It uses the model that the user configured, which may take minutes
+    and cost something. Next: query_session with the same `leaf` for a detail.
     """
     found = talk.ask("branch_summary", ref=talk.id_of(session, certain=True), **asked)
     return bounded(talk.about(found, "summarised"))
 
 
-@tool("Fold a session's older messages", "session dry_run", MAKE)
-def digest_session(talk: Conversation, *, session: str, dry_run: bool) -> Answer:
+@tool("Fold a session's older messages", "session dryRun", MAKE)
+def digest_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Fold the older messages of a session into a summary, which session_history shows.
 
-    Call it when session_history shows many messages in no segment, or the user asks for it; long
-    sessions are digested by themselves as they grow. What is made is kept beside the session,
-    which stays as it is; the newest messages are left out. It uses the model that the user
-    configured, which may take minutes and cost something. Gives the summary, and what it saves.
-    Next: session_history.
+    Call it when session_history shows many messages in no segment, or the user asks for it. What
+    is made is kept beside the session, which stays as it is. It uses the model that the user
+    configured, which may take minutes and cost something. Next: session_history.
     """
-    session_id = talk.id_of(session, certain=not dry_run)
-    return bounded(talk.about(talk.ask("digest", ref=session_id, dry_run=dry_run), "summarised"))
+    session_id = talk.id_of(session, certain=not asked["dryRun"])
+    return bounded(talk.about(talk.ask("digest", ref=session_id, **asked), "summarised"))
 
 
 def _only(value: Mapping[str, Any], fields: str) -> Answer:

@@ -11,6 +11,5 @@ from tests.cli.home import Home
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """A home with a running daemon."""
     with Home(tmp_path_factory.mktemp("cli")).running() as home:
         yield home

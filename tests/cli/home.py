@@ -27,14 +27,12 @@ INDEXERD = [sys.executable, "-m", "indexerd"]
 
 
 def meta(name: str, summary: str = "## Goal\n- All of it.") -> str:
-    """What a model answers."""
     tags = ["one", "two", "three"]
     said = {"name": name, "description": "It was done.", "summary": summary, "tags": tags}
     return json.dumps(said)
 
 
 def talk(session: Session, days: float, *turns: tuple[str, str], title: str = "") -> Session:
-    """Append turns, and a title of pi's own, as if that many days ago."""
     moment = time.time() - days * DAY - 1800
     stamp = datetime.fromtimestamp(moment, UTC).isoformat(timespec="milliseconds")
     stamp = stamp.replace("+00:00", "Z")
@@ -50,8 +48,6 @@ def talk(session: Session, days: float, *turns: tuple[str, str], title: str = ""
 
 
 class Home:
-    """The sessions, by name; every command of a test runs here."""
-
     def __init__(self, root: Path) -> None:
         root = root.resolve()
         self.world = world = World(root)
@@ -102,7 +98,6 @@ class Home:
 
     @contextmanager
     def running(self) -> Iterator[Home]:
-        """With a daemon that knows everything, and has indexed what the tests want indexed."""
         world = self.world
         with world.daemon():
             world.call("index", ref=self.evil.id, force=True, wait=True)
@@ -117,7 +112,6 @@ class Home:
     def ix(
         self, *argv: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run a command; its output as text, with what is no UTF-8 kept as surrogates."""
         return subprocess.run(
             [*INDEXERD, *argv],
             env={**self.world.env, **(env or {})},
@@ -130,7 +124,6 @@ class Home:
         )
 
     def json(self, *argv: str, code: int = 0, **options: Any) -> Any:
-        """Run a command with --json; its one document, and nothing beside it."""
         done = self.ix(*argv, "--json", **options)
         assert done.returncode == code, (argv, done)
         assert done.stdout.count("\n") == 1
@@ -138,12 +131,10 @@ class Home:
 
 
 def ids(sessions: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The ids of rows, in their order."""
     return [row["sessionId"] for row in sessions]
 
 
 def forbidden(text: str) -> set[str]:
-    """The characters of an output that could act on a terminal, or hide there."""
     import unicodedata
 
     bad = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
@@ -151,5 +142,4 @@ def forbidden(text: str) -> set[str]:
 
 
 def nowhere(home: Home) -> dict[str, str]:
-    """An environment in which no daemon answers; everything stored is there."""
     return {"INDEXERD_SOCKET": os.fspath(home.world.root / "nobody.sock")}

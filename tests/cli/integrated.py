@@ -26,8 +26,6 @@ TOML = 'model = "gpt-5.5" # mine\n\n[projects."/w"]\ntrust_level = "trusted"'
 
 
 class Machine:
-    """A home with all four agents, as their users have them."""
-
     def __init__(self, root: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self.home = root / "home"
@@ -46,7 +44,6 @@ class Machine:
         self.toml.write_text(TOML)
 
     def process(self, *argv: str) -> dict[str, Any]:
-        """One `indexerd integrate … --json`, as a process."""
         done = subprocess.run(
             [*INDEXERD, "integrate", *argv, "--json"],
             env=self.env,
@@ -59,7 +56,6 @@ class Machine:
         return found
 
     def run(self, *argv: str, code: int = 0, env: dict[str, str] | None = None) -> Any:
-        """The same within this process."""
         with pytest.MonkeyPatch.context() as patch:
             for name in [*os.environ]:
                 patch.delenv(name)
@@ -71,13 +67,11 @@ class Machine:
         return json.loads(out)
 
     def did(self, *argv: str, env: dict[str, str] | None = None) -> dict[str, str]:
-        """What was done with each file of the home."""
         changes = self.run(*argv, env=env)["changes"]
         assert len({one["path"] for one in changes}) == len(changes)
         return {os.path.relpath(one["path"], self.home): one["did"] for one in changes}
 
     def tree(self) -> dict[str, tuple[int, bytes]]:
-        """Every file, with its mode and its bytes; every directory."""
         found = {}
         for path in sorted(self.home.rglob("*")):
             held = b"" if path.is_dir() else path.read_bytes()

@@ -31,21 +31,18 @@ SAME: dict[str, tuple[list[str], str, dict[str, Any]]] = {
 
 
 def even(found: Any) -> Any:
-    """A result without what changes from one call to the next."""
     text = re.sub(r"\[(begin|end) [0-9a-f]+\]", "[]", json.dumps(found))
     return json.loads(text)
 
 
 @pytest.mark.parametrize("name", SAME)
 def test_json_is_the_sockets_result(home: Home, name: str) -> None:
-    """One document, equal to the method's result."""
     argv, method, params = SAME[name]
     until(lambda: not home.world.call("status")["textPending"], "all texts to be found")
     assert even(home.world.call(method, **params)) == even(home.json(*argv))
 
 
 def test_json_may_be_asked_for_anywhere(home: Home) -> None:
-    """--json before the command's name, after it, after its arguments; not behind `--`."""
     expected = home.world.call("resolve", ref="tune")
     for argv in ("--json resolve tune", "resolve --json tune", "resolve tune --json"):
         done = home.ix(*argv.split())
@@ -55,7 +52,6 @@ def test_json_may_be_asked_for_anywhere(home: Home) -> None:
 
 
 def test_status_says_how_the_daemon_is(home: Home) -> None:
-    """The fields of the contract; the plain form shows the same for people."""
     found = home.json("status")
     told = home.world.call("status")
     keys = {"state", "sessions", "queued", "indexing", "lastScanAt", "budget", "watches"}
@@ -68,7 +64,6 @@ def test_status_says_how_the_daemon_is(home: Home) -> None:
 
 
 def test_data_goes_to_stdout_and_all_else_to_stderr(home: Home) -> None:
-    """A note beside an answer never mixes with it."""
     until(lambda: not home.world.call("status")["textPending"], "all words")
     nothing = home.ix("search", "zebra")
     assert (nothing.returncode, nothing.stdout, nothing.stderr) == (0, "", "nothing found\n")
@@ -78,7 +73,6 @@ def test_data_goes_to_stdout_and_all_else_to_stderr(home: Home) -> None:
 
 
 def test_list_shows_the_current_project_newest_first(home: Home) -> None:
-    """The directory of the command and below; with --cwd another one; with --all every one."""
     shop = [home.cache.id, home.retry.id, home.old.id]
     assert shop == ids(home.json("list", cwd=home.shop)["sessions"])
     assert [home.retry.id] == ids(home.json("list", cwd=home.api)["sessions"])
@@ -90,7 +84,6 @@ def test_list_shows_the_current_project_newest_first(home: Home) -> None:
 
 
 def test_list_shows_what_is_gone_only_when_asked(home: Home) -> None:
-    """--archived adds sessions whose file is gone, at their place in the order."""
     with_gone = home.json("list", "--archived", cwd=home.shop)["sessions"]
     assert [home.cache.id, home.retry.id, home.gone.id, home.old.id] == ids(with_gone)
     plain = home.ix("list", "--archived", cwd=home.shop).stdout.splitlines()
@@ -112,7 +105,6 @@ def test_a_list_is_as_long_as_asked_for(tmp_path: Path) -> None:
 
 
 def test_plain_lists_have_one_row_a_line(home: Home) -> None:
-    """Columns are separated by tabs where no terminal reads: id, age, agent, asks, name, cwd."""
     rows = [line.split("\t") for line in home.ix("list", cwd=home.shop).stdout.splitlines()]
     assert [
         [home.cache.id, "1d ago", "pi", "5", "Design the forecast cache", str(home.shop)],
@@ -121,23 +113,7 @@ def test_plain_lists_have_one_row_a_line(home: Home) -> None:
     ] == rows
 
 
-@pytest.mark.parametrize(
-    ("ref", "how"),
-    [
-        ("c0ffee01-0000-4000-8000-000000000000", "id"),
-        ("c0ffee01", "prefix"),
-        ("DESIGN THE FORECAST CACHE", "name"),
-        ("forecast-cache", "fuzzy"),
-    ],
-)
-def test_a_session_is_found_by_any_reference(home: Home, ref: str, how: str) -> None:
-    """Id, unique prefix, name in any case, or nearly a name; the plain form is two columns."""
-    found = home.json("resolve", ref)
-    assert (home.cache.id, how) == (found["sessionId"], found["how"])
-
-
 def test_a_session_is_shown(home: Home) -> None:
-    """In two columns by `resolve`; with its description, facts and summary by `show`."""
     found = home.ix("resolve", "forecast").stdout
     assert found == f"{home.cache.id}\tDesign the forecast cache\n"
     shown = home.ix("show", "forecast").stdout
@@ -148,7 +124,6 @@ def test_a_session_is_shown(home: Home) -> None:
 
 @pytest.mark.parametrize("command", [["resolve"], ["show"], ["index"], ["show", "--as-sent"]])
 def test_what_fits_several_is_an_error_with_candidates(home: Home, command: list[str]) -> None:
-    """Never a guess: exit code 3, the candidates in both forms."""
     error = home.json(*command, "deploy", code=3)["error"]
     assert (error["code"], error["retryable"]) == ("ambiguous_reference", False)
     assert {one.id for one in home.twins} == set(ids(error["candidates"]))
@@ -182,7 +157,6 @@ def test_complete_offers_sessions_to_insert(home: Home) -> None:
 
 
 def test_search_finds_names_and_messages(home: Home) -> None:
-    """Full text; a phrase, a pattern; the filters of the contract."""
     hits = home.json("search", '"expiry time"')["hits"]
     assert [(home.cache.id, "message")] == [(one["sessionId"], one["field"]) for one in hits]
     assert "«expiry" in home.ix("search", '"expiry time"').stdout.splitlines()[1]
@@ -206,7 +180,6 @@ def test_as_sent_is_the_prompt_without_secrets(home: Home) -> None:
 
 
 def test_index_says_what_it_did(home: Home) -> None:
-    """below_threshold; queued; with --wait what it cost, or the failure and its exit code."""
     assert home.ix("index", home.retry.id).stdout == "below threshold\n"
     assert home.json("index", home.cache.id, "--force") == {"status": "queued"}
     found = home.json("index", home.evil.id, "--force", "--wait")
@@ -228,8 +201,6 @@ def test_the_older_commands_name_forces_a_run(home: Home) -> None:
 
 
 def test_a_dry_run_counts_and_sends_nothing(home: Home) -> None:
-    """`index --all --dry-run` says sessions, tokens and price; without it they are indexed."""
-
     def calls() -> int:
         return sum(one["rule"] in (None, 4) for one in home.world.calls())
 
@@ -250,7 +221,6 @@ def test_a_dry_run_counts_and_sends_nothing(home: Home) -> None:
 
 
 def test_a_title_of_your_own_wins_until_it_is_taken_back(home: Home) -> None:
-    """`rename`: in the sidecar, as one clean line; an empty title clears it."""
     named = home.json("rename", home.pet.id, "  Polly's\x1b[31m diet\n")
     assert (named["name"], named["nameSource"]) == ("Polly's diet", "user")
     assert home.json("resolve", "polly's diet")["sessionId"] == home.pet.id

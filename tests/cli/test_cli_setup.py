@@ -13,7 +13,6 @@ from tests.e2e.world import World, until
 
 
 def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path) -> None:
-    """Default, file (in either spelling), variable; `config path` names the file."""
     path = tmp_path / "mine.toml"
     path.write_text("statusKey = 'x'\n[index]\nquietSeconds = 9\n[budget]\ndaily_calls = 25\n")
     env = {"INDEXERD_CONFIG": str(path), "INDEXERD_INDEX__QUIET_SECONDS": "7"}
@@ -31,7 +30,6 @@ def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path)
 
 
 def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path) -> None:
-    """0 while only notes are to be made, 1 when something is bad."""
     checks = {one["name"]: one for one in home.json("doctor")["checks"]}
     assert checks["daemon"]["state"] == checks["pi"]["state"] == "ok"
     assert "10 sessions in " in checks["pi"]["found"]
@@ -46,7 +44,6 @@ def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path)
 
 
 def test_doctor_goes_on_past_what_it_cannot_look_at(home: Home) -> None:
-    """A path that the system refuses is a finding, and not the end of all others."""
     odd = "/" + "x" * 300
     for env, name in (
         ({"INDEXERD_STATE_DIR": odd}, "state"),
@@ -60,7 +57,6 @@ def test_doctor_goes_on_past_what_it_cannot_look_at(home: Home) -> None:
 
 
 def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> None:
-    """Without a service manager: the file is written, 69 says that nothing runs."""
     program = tmp_path / "indexerd"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
@@ -76,7 +72,6 @@ def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> Non
 
 
 def test_completion_knows_the_commands(home: Home) -> None:
-    """What the script asks for at a tab."""
     script = home.ix("completion", "bash").stdout
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
     assert "_INDEXERD_COMPLETE" in script
@@ -86,7 +81,6 @@ def test_completion_knows_the_commands(home: Home) -> None:
 
 
 def test_run_once_prints_a_report(tmp_path: Path) -> None:
-    """`run --once`: a row for each session tried, the sum on stderr; --json as in the contract."""
     world = World(tmp_path)
     world.install_pi()
     first = world.session(turns=5)
@@ -100,8 +94,6 @@ def test_run_once_prints_a_report(tmp_path: Path) -> None:
 
 
 class Log:
-    """A log as the daemon writes and rotates it, in a state directory of its own."""
-
     def __init__(self, directory: Path) -> None:
         self.path = directory / "log.jsonl"
         self.env = {"INDEXERD_STATE_DIR": str(directory)}
@@ -117,7 +109,6 @@ class Log:
 
 
 def test_logs_are_shown_by_level_and_number(home: Home, tmp_path: Path) -> None:
-    """The last lines, from the level up; the lines before a rotation are not forgotten."""
     log = Log(tmp_path)
     assert home.ix("logs", env=log.env).stdout == ""
     log.write(1)
@@ -134,7 +125,6 @@ def test_logs_are_shown_by_level_and_number(home: Home, tmp_path: Path) -> None:
 
 
 def test_logs_are_followed_over_a_rotation_until_interrupted(home: Home, tmp_path: Path) -> None:
-    """`logs -f` loses no line, not even the last before a rotation; SIGINT ends it with 130."""
     log = Log(tmp_path)
     log.write(0)
     seen = tmp_path / "seen"

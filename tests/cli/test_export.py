@@ -19,8 +19,6 @@ KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
 
 
 class Exported:
-    """A home with one session, which a daemon knew; none runs any more."""
-
     def __init__(self, root: Path) -> None:
         self.world = World(root)
         self.world.install_pi()
@@ -36,14 +34,12 @@ class Exported:
         self.world.run("run", "--once")
 
     def run(self, *argv: str, as_json: bool = False) -> Result:
-        """The command, in this process."""
         app = App(None, as_json, "never")
         return CliRunner().invoke(export, [self.session.id, *argv], obj=app)
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    """One home for all tests."""
     return Exported(tmp_path_factory.mktemp("export"))
 
 
@@ -59,7 +55,6 @@ def at_home(home: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
 
 
 def test_each_form_goes_to_stdout(home: Exported) -> None:
-    """A page by default; md one path, json all; what is stored comes along."""
     page = home.run().stdout
     assert page.startswith("<!doctype html>")
     assert "Redis is too big." in page
@@ -75,7 +70,6 @@ def test_each_form_goes_to_stdout(home: Exported) -> None:
 
 
 def test_a_file_is_new_private_and_of_its_suffix(home: Exported, tmp_path: Path) -> None:
-    """0600, its path on stdout; its form by its name; never over another."""
     file = tmp_path / "out.json"
     done = home.run("-o", "out.json")
     assert done.stdout == f"{file}\n"
@@ -92,12 +86,10 @@ def test_a_file_is_new_private_and_of_its_suffix(home: Exported, tmp_path: Path)
 
 
 def test_an_entry_that_is_not_there(home: Exported) -> None:
-    """It is named."""
     assert isinstance(home.run("--leaf", "nowhere").exception, NotFoundError)
 
 
 def test_json_has_name_and_text(home: Exported) -> None:
-    """With --json and no file: the form, a name for a file, and the text."""
     told = json.loads(home.run("--format", "md", as_json=True).stdout)
     assert told["format"] == "md"
     assert told["fileName"].endswith(f"-{home.session.id[:8]}.md")
@@ -106,7 +98,6 @@ def test_json_has_name_and_text(home: Exported) -> None:
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])
 def test_secrets_stay_unless_they_are_to_go(home: Exported, form: str) -> None:
-    """The texts are the user's own; with --redact no part of a key is left anywhere."""
     assert KEY in home.run("--format", form).stdout
     kept = home.run("--format", form, "--redact").stdout
     assert "A1b2C3d4" not in kept

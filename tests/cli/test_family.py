@@ -11,7 +11,6 @@ USUAL = {"state": "idle", "userMessageCount": 7, "subagent": False, "parentSessi
 
 
 def stored(tmp_path: Path, **sessions: dict[str, object]) -> World:
-    """A home without a daemon, with what one left."""
     world = World(tmp_path)
     world.state.mkdir(parents=True)
     index = texts(world.state)
@@ -49,7 +48,6 @@ def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
 
 
 def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
-    """A parent that nobody met, and members beyond the limit."""
     chain = {f"s{n:03}": {"parentSessionId": f"s{n - 1:03}"} for n in range(510)}
     world = stored(tmp_path, **chain)
     assert world.run("family", "s509").count("\n") == 500

@@ -41,8 +41,6 @@ ASKED = {
 
 
 def imports(home: Home, *argv: str) -> set[str]:
-    """Every module that a Python process imports, those of an empty one left out."""
-
     def told(*words: str) -> set[str]:
         done = subprocess.run(
             [sys.executable, "-X", "importtime", *words],
@@ -75,7 +73,6 @@ def test_hooks_import_the_standard_library_only(home: Home, name: str, *, as_jso
 
 @pytest.mark.parametrize("name", ASKED)
 def test_it_says_what_the_full_command_says(home: Home, name: str) -> None:
-    """Output, complaints and exit code are the same, as lines and as JSON."""
     for argv in (ASKED[name], [*ASKED[name], "--json"]):
         fast, full = home.ix(*argv), home.ix(*FULL, *argv)
         assert (fast.returncode, fast.stdout, fast.stderr) == (
@@ -100,7 +97,6 @@ def test_a_directory_that_was_removed_holds_no_prompt_up(home: Home) -> None:
 
 @pytest.mark.parametrize("name", ["found by something like its name", "not found", "ambiguous"])
 def test_without_a_daemon_the_full_command_takes_over(home: Home, name: str) -> None:
-    """The same answer from what is stored, with a note on stderr."""
     answered = home.ix(*ASKED[name])
     alone = home.ix(*ASKED[name], env=nowhere(home))
 
@@ -133,6 +129,5 @@ def test_a_daemon_that_hangs_does_not_hold_a_prompt_up(tmp_path: Path) -> None:
 
 
 def test_other_forms_are_left_to_the_full_command(home: Home) -> None:
-    """Options, too many words, help: nothing is guessed at."""
     assert home.ix("resolve", "tune", "loop").returncode == 2
     assert "Usage: indexerd resolve" in home.ix("resolve", "--help").stdout

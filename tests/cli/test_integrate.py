@@ -18,13 +18,11 @@ from tests.cli.integrated import SETTINGS, STATE, TOML, Machine
 
 @pytest.fixture
 def machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Machine:
-    """A fresh home."""
     return Machine(tmp_path, capsys)
 
 
 @pytest.mark.parametrize("agent", ["pi", "claude", "codex", "opencode"])
 def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
-    """Twice is as once; `--remove` gives every byte and mode back, and says so once."""
     before = machine.tree()
     first = machine.process(agent)
     assert {"created", "updated"} >= {one["did"] for one in first["changes"]}
@@ -40,7 +38,6 @@ def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
 
 
 def test_the_hooks_of_claude(machine: Machine) -> None:
-    """Ours stand beside the user's; the order of the rest stays; the command never blocks."""
     assert machine.did("claude") == {
         ".claude/settings.json": "updated",
         ".claude.json": "updated",
@@ -72,7 +69,6 @@ def test_the_hooks_of_claude(machine: Machine) -> None:
 
 
 def test_another_place_of_claudes(machine: Machine, tmp_path: Path) -> None:
-    """CLAUDE_CONFIG_DIR holds settings and state, as Claude has it; its older file is met, too."""
     place = tmp_path / "my claude"
     place.mkdir()
     env = {"CLAUDE_CONFIG_DIR": str(place)}
@@ -89,7 +85,6 @@ def test_another_place_of_claudes(machine: Machine, tmp_path: Path) -> None:
 
 
 def test_what_the_user_changed_since_stays(machine: Machine) -> None:
-    """A hook of theirs put beside ours, and a server of theirs, outlive ours."""
     machine.did("claude")
     held = json.loads(machine.settings.read_text())
     held["hooks"]["SessionStart"][0]["hooks"].append({"type": "command", "command": "mine"})
@@ -107,22 +102,7 @@ def test_what_the_user_changed_since_stays(machine: Machine) -> None:
     assert list(json.loads(machine.state.read_text())["mcpServers"]) == ["other"]
 
 
-def test_a_link_to_a_dotfile_stays_a_link(machine: Machine, tmp_path: Path) -> None:
-    """The file that it leads to is changed, keeps its mode, and is given back to the byte."""
-    real = tmp_path / "dotfiles/settings.json"
-    real.parent.mkdir()
-    machine.settings.rename(real)
-    real.chmod(0o640)
-    machine.settings.symlink_to(real)
-    machine.did("claude")
-    assert machine.settings.is_symlink()
-    assert (real.stat().st_mode & 0o777, "indexerd" in real.read_text()) == (0o640, True)
-    machine.did("claude", "--remove")
-    assert (machine.settings.is_symlink(), real.read_text()) == (True, SETTINGS)
-
-
 def test_codex_gets_a_table_and_hooks(machine: Machine) -> None:
-    """The server is told which of our variables to pass on; the user hears of trust."""
     done = machine.run("codex")
     assert [one["did"] for one in done["changes"]] == ["created", "updated", "created"]
     assert any("trust" in note for note in done["notes"])
@@ -137,7 +117,6 @@ def test_codex_gets_a_table_and_hooks(machine: Machine) -> None:
 
 
 def test_pi_and_opencode_get_files_of_ours(machine: Machine) -> None:
-    """Every packaged file, marked; one of an older version goes; the plugin knows our program."""
     machine.did("pi")
     folder = machine.extension.parent
     assert machine.extension.exists()
@@ -180,26 +159,6 @@ def test_every_agent_gets_the_instructions(machine: Machine, agent: str, place: 
     assert skill.read_text() == edited
 
 
-def test_the_other_place_of_claudes(machine: Machine) -> None:
-    """`~/.config/claude` is a root as well (interfaces §1), where `~/.claude` is not there."""
-    (machine.home / ".config/claude").mkdir()
-    assert ".config/claude/settings.json" not in machine.did("claude")
-    machine.did("claude", "--remove")
-    machine.settings.unlink()
-    machine.settings.parent.rmdir()
-    before = machine.tree()
-    expected = {
-        ".config/claude/settings.json": "created",
-        ".claude.json": "updated",
-        ".config/claude/skills/indexerd/SKILL.md": "created",
-    }
-    assert machine.did("claude") == expected
-    machine.settings.parent.mkdir()  # its user has moved it back: ours is still found
-    assert set(machine.did("claude", "--remove").values()) == {"removed", "absent"}
-    machine.settings.parent.rmdir()
-    assert machine.tree() == before
-
-
 def _script(path: Path) -> Path:
     path.parent.mkdir(parents=True)
     path.write_text("#!/bin/sh\n")
@@ -210,7 +169,6 @@ def _script(path: Path) -> Path:
 def test_the_program_is_that_of_this_installation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The script beside the interpreter; never another one, merely because PATH has it."""
     other = _script(tmp_path / "other/indexerd")
     monkeypatch.setenv("PATH", f"{other.parent}:/usr/bin:/bin")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "venv/bin/python"))
@@ -238,7 +196,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_is_not_ours_or_broken_is_not_touched(machine: Machine, what: str) -> None:
-    """An error that says which file and what to do; no file of the agent is changed by it."""
     agent, name, text, code = REFUSED[what]
     path: Path = getattr(machine, name)
     path.write_text(text)
@@ -249,18 +206,7 @@ def test_what_is_not_ours_or_broken_is_not_touched(machine: Machine, what: str) 
     assert machine.tree() == before
 
 
-def test_what_to_do_by_hand_where_there_are_comments(machine: Machine) -> None:
-    """A file that we could not write again with its comments: the hint has all of our entry."""
-    machine.settings.write_text("{ // mine\n}\n")
-    hint = machine.run("claude", code=78)["error"]["hint"]
-    entry, _ = json.JSONDecoder().raw_decode(hint[hint.index("{") :])
-    machine.settings.write_text("{}")
-    machine.did("claude")
-    assert json.loads(machine.settings.read_text()) == entry
-
-
 def test_an_agent_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
-    """Nothing is made for it; taking it out is no error."""
     env = {"HOME": str(tmp_path / "empty")}
     (tmp_path / "empty").mkdir()
     for agent in ("pi", "claude", "codex", "opencode"):
@@ -284,7 +230,6 @@ PLACES = {
 def test_a_skill_of_the_users_is_never_written_over(
     machine: Machine, agent: str, force: bool
 ) -> None:
-    """The rest is installed all the same, and taken out again; they hear that it was left alone."""
     skill = machine.home / PLACES[agent]
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: indexerd\ndescription: mine\n---\nMine.\n")

@@ -21,7 +21,6 @@ exit 3
 
 @pytest.fixture
 def agent(tmp_path: Path) -> dict[str, str]:
-    """A `pi` that says where it was started, and with what; it ends by SIGPIPE where it may."""
     program = tmp_path / "bin/pi"
     program.parent.mkdir()
     program.write_text(AGENT)
@@ -31,7 +30,6 @@ def agent(tmp_path: Path) -> dict[str, str]:
 
 
 def command_of(session: Session, cwd: Path) -> str:
-    """How pi opens a session."""
     return f"cd {shlex.quote(str(cwd))} && pi --session {shlex.quote(str(session.path))}"
 
 
@@ -96,7 +94,6 @@ def test_a_session_that_is_gone_cannot_be_resumed(home: Home, options: list[str]
 
 
 def told(agent: dict[str, str]) -> list[str]:
-    """Where the agent was started, and its arguments."""
     return Path(agent["TOLD"]).read_text().splitlines()
 
 

@@ -304,6 +304,6 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.invoke(service, ["status"], obj=app).exit_code == 69
 
     done = run.invoke(service, ["uninstall"], obj=App(None, json=False, color="never"))
-    assert (done.exit_code, done.stdout) == (0, f"removed: {said['path']}\nnot running\n")
+    assert (done.exit_code, done.stdout) == (0, f"not installed: {said['path']}\nnot running\n")
     done = run.invoke(service, ["install", "--program", "/nowhere"], obj=app)
     assert isinstance(done.exception, UsageError)

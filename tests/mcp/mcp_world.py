@@ -46,7 +46,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 def row(session_id: str = ID, **more: Any) -> dict[str, Any]:
-    """A row of a session whose every text is hostile."""
     base: dict[str, Any] = {
         "sessionId": session_id,
         "agent": "pi",
@@ -74,8 +73,6 @@ def row(session_id: str = ID, **more: Any) -> dict[str, Any]:
 
 
 class Daemon(FakeDaemon):
-    """A daemon whose sessions are hostile."""
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.rows = [row()]
@@ -118,7 +115,6 @@ class Daemon(FakeDaemon):
 
 
 def long_answers() -> dict[str, Callable[[dict[str, Any]], Any]]:
-    """What is said of long sessions, in the socket's own shapes; every text is hostile."""
     usage = {"inputTokens": 10, "costUsd": 0.01, "model": "m/x"}
     segment = {"content": HOSTILE, "key_decisions": [HOSTILE], "files_modified": [HOSTILE]}
     segments = [segment | {"covering_messages": [at, at + 9]} for at in (0, 10)]
@@ -147,13 +143,11 @@ def long_answers() -> dict[str, Callable[[dict[str, Any]], Any]]:
 
 
 def hit() -> dict[str, Any]:
-    """A hit in a message."""
     found = {"sessionId": ID, "name": HOSTILE, "field": "message", "snippet": HOSTILE}
     return found | {"score": 1.5, "entryId": "e1", "role": "user", "at": "2026-11-21T10:00:00Z"}
 
 
 def nodes(count: int, text: str = HOSTILE) -> list[dict[str, Any]]:
-    """Nodes of a tree."""
     node = {"depth": 0, "type": "message", "role": "user", "label": HOSTILE, "text": text}
     return [
         node | {"id": f"e{n}", "parentId": f"e{n - 1}" if n else None, "active": True}
@@ -162,7 +156,6 @@ def nodes(count: int, text: str = HOSTILE) -> list[dict[str, Any]]:
 
 
 def desk(daemon: Daemon, cwd: str | None = "/w", **env: str) -> DaemonAccess:
-    """The way to this daemon, from a home without configuration."""
     home = {"HOME": str(daemon.path.parent), "INDEXERD_SOCKET": str(daemon.path)} | env
     return DaemonAccess(places(home), home, cwd=cwd)
 
@@ -173,8 +166,6 @@ def talk(
     host: str = "test",
     mode: str = "auto",
 ) -> Any:
-    """Play a scene with a client of this desk's server."""
-
     async def run() -> Any:
         info = Implementation(name=host, version="1")
         async with Client(session_server(where), client_info=info, mode=mode) as client:
@@ -184,25 +175,21 @@ def talk(
 
 
 def call(where: DaemonAccess, name: str, host: str = "test", **arguments: Any) -> CallToolResult:
-    """One call of one tool."""
     found: CallToolResult = talk(where, lambda client: client.call_tool(name, arguments), host)
     return found
 
 
 def text_of(result: CallToolResult) -> str:
-    """The text that a model reads."""
     return "".join(one.text for one in result.content if one.type == "text")
 
 
 def error_of(result: CallToolResult) -> dict[str, Any]:
-    """The error that a tool told."""
     assert result.is_error
     found: dict[str, Any] = json.loads(text_of(result))
     return found
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every string in a value, keys included."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

@@ -37,7 +37,6 @@ ASK_MODELS = {"query_session", "expand_references"} | SUM
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Daemon:
-    """A fake daemon that does not listen yet."""
     return Daemon(tmp_path / "s")
 
 
@@ -68,8 +67,6 @@ def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 def test_every_tool_answers_as_its_schema_says(daemon: Daemon, mode: str) -> None:
-    """Structured answers are valid by the advertised output schema, and the text says the same."""
-
     async def scene(client: Client) -> None:
         for tool in (await client.list_tools()).tools:
             found = await client.call_tool(tool.name, ARGUMENTS[tool.name])
@@ -126,7 +123,6 @@ ODD = [
 
 
 def test_paths_keep_every_character_but_marks(daemon: Daemon) -> None:
-    """What cannot be seen is shown; spaces stay; a tag, a mark or a reference cannot act."""
     shown = [harmless(escape_path(one)) for one in ODD]
     daemon.rows = [row(cwd=ODD[3], filesModified=ODD, filesRead=ODD)]
     daemon.answers["get_relevant_context"] = lambda params: {"context": {"a<b>": ODD, "k": [KEY]}}
@@ -142,30 +138,7 @@ def test_paths_keep_every_character_but_marks(daemon: Daemon) -> None:
         assert not [bad for bad in ("@@", "a<b>", "[INST]", "\u202e", "\x1b", KEY) if bad in found]
 
 
-def test_a_resource_quotes_a_hostile_summary(daemon: Daemon) -> None:
-    """Resources: named by sanitised names; read, they are what `get_session` answers."""
-
-    async def scene(client: Client) -> tuple[Any, str]:
-        listed = (await client.list_resources()).resources
-        read = await client.read_resource(listed[0].uri)
-        return listed, read.contents[0].text
-
-    daemon.rows = [row(), row(session_id="../../etc/passwd"), row(session_id="a b")]
-    with daemon.running():
-        listed, text = talk(desk(daemon), scene)
-    assert [one.uri for one in listed] == [f"session://{ID}"]
-    assert listed[0].name.isprintable()
-    assert "<" not in listed[0].name
-    told = json.loads(text)
-    assert all(line.startswith(">") for line in told["summary"].split("\n"))
-    assert told["resume"] == f"cd /w && pi --session {ID}"
-
-
 def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
-    """The user's own patterns are redacted, and a word that was cut through does not get out.
-
-    With a configuration that cannot be read, no words of a session do (S0.26).
-    """
     config = daemon.path.parent / "c.toml"
     config.write_text('[redact]\nextra_patterns = ["hush-[0-9]+"]\n')
     where = desk(daemon, INDEXERD_CONFIG=str(config))
@@ -177,18 +150,12 @@ def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
     }
     with daemon.running():
         found = call(where, "get_tree", session=ID)
-        config.write_text("nonsense = 1\n")
-        refused = call(where, "get_tree", session=ID)
-        listed = call(where, "list_sessions")
     first, second = (one["text"] for one in found.structured_content["nodes"])
     assert first == "say [redacted:custom] now"
     assert second == "some words " * 17 + "…"
-    assert error_of(refused)["code"] == "config_invalid"
-    assert not listed.is_error
 
 
 def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
-    """At most about 40 kB, text and data together; a list that was cut goes on where it ended."""
     daemon.rows = [row(f"{ID}-{n}") for n in range(60)]
     daemon.answers["tree"] = lambda params: {
         "sessionId": ID,
@@ -211,7 +178,6 @@ def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
 
 
 def test_the_project_is_the_servers_directory_unless_said(daemon: Daemon) -> None:
-    """Scope: the server's own directory, another one, or every project; search falls back."""
     daemon.answers["search"] = lambda params: {"hits": [] if "cwd" in params else [hit()]}
     with daemon.running():
         found = call(desk(daemon), "search_sessions", query="x")
@@ -252,7 +218,6 @@ def test_the_running_session_is_told_only_where_it_is_certain(daemon: Daemon) ->
 
 
 def test_a_name_never_means_the_session_that_asks(daemon: Daemon) -> None:
-    """The running session holds the words of the question, and is passed over."""
     daemon.rows = [row("mine", modifiedAt="2999-01-01T00:00:00.000Z")]
     with daemon.running():
         call(desk(daemon), "resolve_session", "codex-mcp-client", ref="the button")
@@ -263,7 +228,6 @@ def test_a_name_never_means_the_session_that_asks(daemon: Daemon) -> None:
 
 
 def test_a_resume_command_is_exact_or_not_given(daemon: Daemon) -> None:
-    """It is never changed; what could act on a terminal, or is gone, is no command."""
     with daemon.running():
         exact = call(desk(daemon), "resume_command", session=ID)
         daemon.rows = [row(resume="cd '/w/\x1b]0;pwn\x07' && pi")]

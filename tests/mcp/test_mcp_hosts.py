@@ -31,7 +31,6 @@ def test_the_prompt_is_the_instruction_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", mcp_hosts.HOSTS)
 def test_snippets_are_in_the_hosts_shape(host: str) -> None:
-    """`--print-config`: valid JSON or TOML, with the whole command and the places that matter."""
     command, env = ["/opt/my tools/indexerd", "mcp"], {"INDEXERD_SOCKET": '/r/"s'}
     found = mcp_hosts.snippet(host, command, env)
     held = tomllib.loads(found) if host == "codex" else json.loads(found)
@@ -45,9 +44,3 @@ def test_snippets_are_in_the_hosts_shape(host: str) -> None:
         assert [entry["command"], *entry["args"]] == command
         assert entry["env"] == env
     assert host in ("cursor", "codex", "opencode") or entry["type"] == "stdio"
-
-
-def test_a_snippet_carries_places_and_no_keys() -> None:
-    """Hosts start servers with a bare environment; what is usual, or secret, is not written."""
-    env = {"INDEXERD_GOOGLE_API_KEY": "k", "INDEXERD_SOCKET": "/s", "PATH": "/bin", "HOME": "/h"}
-    assert mcp_hosts.carried(env) == {"INDEXERD_SOCKET": "/s"}

@@ -40,7 +40,6 @@ def test_what_is_wrong_is_said(method: str, given: dict[str, Any], problem: str)
 
 
 def test_unknown_fields_are_ignored_and_null_clears() -> None:
-    """docs/PROTOCOL.md: fields may be added at any time; in `update`, absent is not null."""
     assert asked("list", {"new": 1}) == params.List()
     found = asked("update", {"ref": "a", "title": None, "later": {}})
     assert found == params.Update(ref="a", title=None)
@@ -48,7 +47,6 @@ def test_unknown_fields_are_ignored_and_null_clears() -> None:
 
 
 def test_every_method_is_documented() -> None:
-    """docs/PROTOCOL.md has a line for each method, and none for another."""
     told = set(re.findall(r"^\| `(\w+)`(?: / `(\w+)`)? \|", DOC.read_text(), re.MULTILINE))
     named = {name for pair in told for name in pair if name}
     assert set(METHODS) - named <= {"as_sent"}

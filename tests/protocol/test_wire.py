@@ -29,12 +29,10 @@ IDS = st.none() | st.integers(-(2**60), 2**60) | st.text(max_size=wire.ID_MAX)
 
 
 def refuse(word: str) -> float:
-    """Fail on what Python takes for JSON and nobody else does."""
     raise AssertionError(f"{word} is not JSON")
 
 
 def read(line: bytes) -> dict[str, Any]:
-    """Read a line as a strict client does."""
     assert line.endswith(b"\n")
     assert line.count(b"\n") == 1
     held: dict[str, Any] = json.loads(line.decode("utf-8"), parse_constant=refuse)
@@ -43,7 +41,6 @@ def read(line: bytes) -> dict[str, Any]:
 
 
 def fault(line: bytes) -> tuple[int, Any]:
-    """The code and id that a bad line is answered with."""
     found = wire.parse(line)
     assert isinstance(found, wire.Failure)
     told = read(found.to_line())
@@ -60,7 +57,6 @@ def fault(line: bytes) -> tuple[int, Any]:
 @example(b'{"a":' * 100_000)
 @example(b'{"id":1' + b"0" * 5000 + b"}")
 def test_no_bytes_whatever_make_parse_raise(line: bytes) -> None:
-    """S7: junk, emptiness and deep nesting are answered, never raised."""
     found = wire.parse(line)
     if isinstance(found, wire.Failure):
         read(found.to_line())
@@ -68,7 +64,6 @@ def test_no_bytes_whatever_make_parse_raise(line: bytes) -> None:
 
 @given(IDS, st.text(min_size=1), st.dictionaries(st.text(), PLAIN_JSON, max_size=4))
 def test_a_request_arrives_as_it_was_sent(asked: Any, method: str, params: Any) -> None:
-    """Whatever JSON allows in id, method and params comes through unchanged."""
     sent = {"jsonrpc": "2.0", "id": asked, "method": method, "params": params}
     for ascii_only in (True, False):
         line = json.dumps(sent, ensure_ascii=ascii_only).encode() + b"\r\n"
@@ -76,7 +71,6 @@ def test_a_request_arrives_as_it_was_sent(asked: Any, method: str, params: Any) 
 
 
 def test_a_request_without_id_is_a_notification_and_one_with_null_is_not() -> None:
-    """JSON-RPC 2.0 section 4.1."""
     silent = wire.parse(b'{"jsonrpc":"2.0","method":"status"}')
     asking = wire.parse(b'{"jsonrpc":"2.0","method":"status","id":null,"params":null}')
     assert silent == wire.Request(None, "status", {}, is_notification=True)
@@ -114,7 +108,6 @@ def test_a_request_without_id_is_a_notification_and_one_with_null_is_not() -> No
     ],
 )
 def test_each_fault_has_its_code(line: bytes, code: int, asked: Any) -> None:
-    """S7, S12: what is wrong with a line is said by JSON-RPC's own code, with the id if known."""
     assert fault(line) == (code, asked)
 
 
@@ -128,7 +121,6 @@ def test_escaped_lone_surrogates_become_replacement_characters() -> None:
 
 
 def test_of_doubled_keys_the_last_counts_on_both_ways_of_reading() -> None:
-    """One meaning for one line, whichever parser reads it."""
     fast = rb'{"jsonrpc":"2.0","id":1,"method":"a","method":"b"}'
     slow = rb'{"jsonrpc":"2.0","id":1,"method":"a","method":"b","params":{"x":"\ud800"}}'
     for line in (fast, slow):
@@ -139,7 +131,6 @@ def test_of_doubled_keys_the_last_counts_on_both_ways_of_reading() -> None:
 
 @given(IDS, ODD_JSON)
 def test_results_are_one_line_of_strict_json(asked: Any, value: Any) -> None:
-    """No NaN, no newline, no lone surrogate goes out, whatever a handler answers."""
     told = read(wire.result(asked, value))
     assert told["id"] == asked
     assert "error" not in told
@@ -147,7 +138,6 @@ def test_results_are_one_line_of_strict_json(asked: Any, value: Any) -> None:
 
 
 def expected(value: Any) -> Any:
-    """What JSON can say of a value."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, float) and not math.isfinite(value):
@@ -160,12 +150,10 @@ def expected(value: Any) -> Any:
 
 
 def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
-    """A class and everything below it."""
     return [root, *(one for below in root.__subclasses__() for one in tree(below))]
 
 
 def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
-    """One error of a class."""
     if issubclass(kind, errors.AmbiguousError):
         return kind("several \ud800", [{"sessionId": "a", "name": "x\ud800"}])
     if issubclass(kind, errors.ConfigError):
@@ -174,7 +162,6 @@ def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
 
 
 def test_every_error_is_in_the_protocol_document() -> None:
-    """Docs cannot drift: each kind with its code and exit code, each fault with its code."""
     text = (ROOT / "docs" / "PROTOCOL.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (-?\d+) \| (\d+)", text, re.MULTILINE)
     found = {kind: (int(code), int(exit_code)) for kind, code, exit_code in rows}
@@ -187,7 +174,6 @@ def test_every_error_is_in_the_protocol_document() -> None:
 
 
 def test_every_limit_is_in_the_protocol_document() -> None:
-    """Figures that clients must know are written down as they are."""
     text = (ROOT / "docs" / "PROTOCOL.md").read_text("utf-8")
     limits = wire.LIMITS
     assert limits.line_bytes == 1024 * 1024

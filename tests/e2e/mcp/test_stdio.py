@@ -31,8 +31,6 @@ async def look(client: Client, session: Session) -> None:
     resume = await good(client, "resume_command", session=session.id)
     assert f"pi --session {session.path}" in resume["command"]
     assert (await good(client, "resolve_session", ref=session.id))["how"] == "id"
-    read = await client.read_resource((await client.list_resources()).resources[0].uri)
-    assert session.id in read.contents[0].text
 
 
 async def converse(client: Client, session: Session) -> None:

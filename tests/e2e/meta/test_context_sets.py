@@ -303,7 +303,8 @@ def test_the_commands_say_what_the_methods_do(world: World) -> None:
         assert world.run("context-set", ref, "fles", "c", "--merge") == "Merged fles: 1 items\n"
         assert "unknown set 'fles'" in world.stderr
         assert world.run("context-set", ref, "fles") == "Cleared fles\n"
-        assert world.run("context-get", ref) == "files\tsrc/a.py\nfiles\t/x/b.md\n"
+        shown = f"files\t{world.root}/src/a.py\nfiles\t/x/b.md\n"
+        assert world.run("context-get", ref) == shown
         found = world.run("context-get", ref, "--json")
         assert found == world.call("get_relevant_context", session=ref)
         assert world.run("footer", ref, "--json") == world.call("footer", ref=ref)
