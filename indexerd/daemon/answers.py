@@ -252,12 +252,11 @@ class Answers:
         """What is told of these; `missing`: the roots name a parent that is not known."""
         ids = dict.fromkeys(one for place in places for one in (place.session_id, place.parent))
         rows = self._store.get_many(one for one in ids if one)
-        ends = self._texts.carry_on([(one.parent, one.session_id) for one in places if one.parent])
         found = []
         for own, depth, parent in places:
             if own in rows:  # it may be forgotten meanwhile
                 named = missing or depth > 0
-                on = ends.get(own)
+                on = self._texts.carries_on(parent, own) if parent else None
                 how = relation(rows[own], rows.get(parent), named=named, carries_on=on)
                 found.append(member(rows[own], depth, how))
         return found

@@ -16,10 +16,10 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from traceback import clear_frames
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -96,7 +96,7 @@ class TextIndex:
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._abouts: dict[str, About] = {}  # which the next commit brings in
-        self._marks: dict[str, bytes | None] = {}  # of sessions whose documents are not committed
+        self.uncommitted: dict[str, bytes | None] = {}  # marks of sessions
         self._copying: Iterator[bool] | None = None
         self.behind: set[str] = set()  # sessions whose own texts it lacks, or has older ones of
         self.lost: set[str] = set()  # sessions whose messages a failed commit lost
@@ -108,21 +108,21 @@ class TextIndex:
         if self._readonly:
             self._index = self._make(name) if found else None
             return
-        try:
-            self._index = self._guarded(lambda: self._make(name)) if found else None
-        except DamagedError:
-            self.damaged = False
-        if self._index is None:
-            name = _fresh_name()
-            self._index = self._guarded(lambda: self._make(name))
+        have: dict[int, int] = {}
+        with suppress(DamagedError), self._guard():
+            if found:
+                self._index = self._make(name)
+                have = self.signs("about")
+        if self._index is None or self.damaged:
+            name, self.damaged = f"{VERSION}-{os.urandom(4).hex()}", False
+            with self._guard():
+                self._index = self._make(name)
             self.store.note("index", "name", name.encode())
         self._sweep(name)
-        have = self.signs("about")
         hashes = self.store.text_hashes()
         self.behind = {one for one, sign in hashes.items() if have.get(number(one)) != sign}
 
     def _make(self, name: str) -> tantivy.Index:
-        """Open an index, or begin it."""
         path = self._directory / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         index = tantivy.Index(SCHEMA, path=str(path))  # as it is, if it is there
@@ -134,15 +134,15 @@ class TextIndex:
         return index
 
     def _sweep(self, name: str) -> None:
-        """Delete whatever else is in the directory."""
         for one in self._directory.iterdir():
             if one.name != name:
                 shutil.rmtree(one, ignore_errors=True)
 
-    def _guarded(self, work: Callable[[], _T]) -> _T:
-        """Do something with tantivy; what it raises is a full disk or the like, or damage."""
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """What tantivy raises meanwhile is a full disk or the like, or damage."""
         try:
-            return work()
+            yield
         except BaseException as bad:  # a panic of tantivy's is no Exception
             if isinstance(bad, IndexerdError | KeyboardInterrupt | SystemExit):
                 raise
@@ -150,9 +150,8 @@ class TextIndex:
             code = int((error and (error[1] or error[2])) or 0)
             if error and code not in _DAMAGE:
                 self._writer = None  # it takes nothing after a failure
-                self.lost |= self._marks.keys()
-                self._marks.clear()
-                clear_frames(bad.__traceback__)  # whoever keeps the error must not keep the writer
+                self.lost |= self.uncommitted.keys()
+                self.uncommitted.clear()
                 why = os.strerror(code) if code else "a write failed, or another process writes"
                 raise WriteError(f"the index cannot be used now: {why}") from bad
             if not self.damaged:
@@ -184,34 +183,28 @@ class TextIndex:
         """
         if not items and not anew and mark == self.mark(session_id):
             return  # nothing is left to commit after a dry run
-        mark_document = _document(session_id, "mark", mark, sign)
-
-        def work() -> None:
-            writer = self._ready()
-            writer.delete_documents_by_query(_of(session_id, "mark"))
+        with self._lock, self._guard():
+            self.uncommitted[session_id] = mark
+            self._ready().delete_documents_by_query(_of(session_id, "mark"))
             if anew:
-                writer.delete_documents_by_query(_of(session_id, "message"))
+                self._ready().delete_documents_by_query(_of(session_id, "message"))
             for one in items:
                 if one.text.strip():
-                    writer.add_document(_message_document(session_id, one))
-            writer.add_document(mark_document)
-
-        with self._lock:
-            self._marks[session_id] = mark
-            self._guarded(work)
+                    self._ready().add_document(_message_document(session_id, one))
+            self._ready().add_document(_document(session_id, "mark", mark, sign))
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session; `wholly`: its words are to be wiped, too, which `rebuild` does."""
         if self.store.forget(session_id) and (wholly or self.rebuilding):
             self.owe_rebuild()
-        with self._lock:
+        with self._lock, self._guard():
             self._abouts.pop(session_id, None)
-            self._marks[session_id] = None
-            self._guarded(lambda: self._ready().delete_documents_by_query(_of(session_id)))
+            self.uncommitted[session_id] = None
+            self._ready().delete_documents_by_query(_of(session_id))
 
     def mark(self, session_id: str) -> bytes | None:
         """Say how far a session was read; what is not committed counts."""
-        if (mark := self._marks.get(session_id, b"")) != b"":
+        if (mark := self.uncommitted.get(session_id, b"")) != b"":
             return mark
         found = self._stored(_of(session_id, "mark"), 1)
         return _bytes(found[0]) if found else None
@@ -229,31 +222,22 @@ class TextIndex:
         return self.ask(ask)
 
     @property
-    def uncommitted(self) -> KeysView[str]:
-        """Sessions whose messages are not all found yet."""
-        return self._marks.keys()
-
-    @property
     def pending(self) -> bool:
         """Whether something was added that is not found yet."""
-        return bool(self._abouts or self._marks)
+        return bool(self._abouts or self.uncommitted)
 
     def commit(self) -> None:
         """Have all be found that was added; some 20 ms. After a rebuild, while there is one."""
-
-        def work() -> None:
-            writer = self._ready()
+        with self._lock, self._guard():
+            if not self.pending or self.rebuilding:
+                return
             for session_id, texts in self._abouts.items():
-                writer.delete_documents_by_query(_of(session_id, "about"))
-                writer.add_document(_about_document(session_id, texts))
-            writer.commit()
+                self._ready().delete_documents_by_query(_of(session_id, "about"))
+                self._ready().add_document(_about_document(session_id, texts))
+            self._ready().commit()
             self._opened().reload()
-
-        with self._lock:
-            if self.pending and not self.rebuilding:
-                self._guarded(work)
-                self._abouts.clear()
-                self._marks.clear()
+            self._abouts.clear()
+            self.uncommitted.clear()
 
     def _opened(self) -> tantivy.Index:
         if self._index is None or (self.damaged and not self._readonly):
@@ -299,17 +283,26 @@ class TextIndex:
 
     def _copied(self, redact: Callable[[str], str]) -> Iterator[bool]:
         self.store.note("index", "rebuild", b"begun")
-        name = _fresh_name()
-        new = self._guarded(lambda: self._make(name))
-        writer = new.writer(_HEAP, 1)
+        name = f"{VERSION}-{os.urandom(4).hex()}"
+        with self._guard():
+            new = self._make(name)
+            writer = new.writer(_HEAP, 1)
         for session_id in self.store.ids():
-            for one in self._copies(session_id, redact):
-                writer.add_document(one)
+            with self._guard():
+                for one in self._stored(_of(session_id, "about")):
+                    writer.add_document(_about_document(session_id, about_in(one)))
+                for one in self._stored(_of(session_id, "mark")):
+                    sign = int(one.get_first("sign") or 0)
+                    writer.add_document(_document(session_id, "mark", _bytes(one), sign))
+                for said in self.messages(session_id):
+                    if (text := redact(said.text)).strip():
+                        writer.add_document(_message_document(session_id, said._replace(text=text)))
             yield True
             if self.store.noted("index", "rebuild") != b"begun":  # more is to go: once more
                 return
-        self._guarded(writer.commit)
-        new.reload()
+        with self._guard():
+            writer.commit()
+            new.reload()
         with self.store.batch():
             self.store.note("index", "name", name.encode())
             self.store.note("index", "rebuild", None)
@@ -320,25 +313,15 @@ class TextIndex:
         self._sweep(name)
         self.store.fold()
 
-    def _copies(self, session_id: str, redact: Callable[[str], str]) -> Iterator[Document]:
-        for one in self._stored(_of(session_id, "about")):
-            yield _about_document(session_id, about_in(one))
-        for one in self._stored(_of(session_id, "mark")):
-            yield _document(session_id, "mark", _bytes(one), int(one.get_first("sign") or 0))
-        for one in self._stored(_of(session_id, "message")):
-            said = message_in(one)
-            if (text := redact(said.text)).strip():
-                yield _message_document(session_id, said._replace(text=text))
-
     # -- reading: any thread ---------------------------------------------------------------
 
     def ask(self, ask: Callable[[Searcher], _T]) -> _T:
         """Ask the index as it is at one moment."""
-        return self._guarded(lambda: ask(self._opened().searcher()))
+        with self._guard():
+            return ask(self._opened().searcher())
 
     @property
     def is_there(self) -> bool:
-        """Whether there is an index."""
         return self._index is not None
 
     def _stored(self, query: Query, most: int | None = None, **order: Any) -> list[Document]:
@@ -357,11 +340,8 @@ class TextIndex:
         query = _of(session_id, "message")
         return [*map(message_in, self._stored(query, most, order_by_field="row", order=order))]
 
-    def carry_on(self, pairs: Iterable[tuple[str, str]]) -> dict[str, bool | None]:
-        """Say whether the child of each pair goes on where its parent ended; None: not known."""
-        return {child: self._carries_on(parent, child) for parent, child in pairs}
-
-    def _carries_on(self, parent: str, child: str) -> bool | None:
+    def carries_on(self, parent: str, child: str) -> bool | None:
+        """Say whether a child goes on where its parent ended; None: not known."""
         last, begun = self.messages(parent, 1, last=True), self.messages(child, 1)
         if not last or not begun:
             return None
@@ -380,9 +360,6 @@ class TextIndex:
             return True
         there = map(message_in, self._stored(both(own, term("row", row)), 1))
         return [(one.role, one.text) for one in there] == [(message.role, message.text)]
-
-
-# -- documents -----------------------------------------------------------------------------
 
 
 def _schema() -> tantivy.Schema:
@@ -437,12 +414,10 @@ def _bytes(document: Document) -> bytes:
 
 
 def about_in(document: Document) -> About:
-    """Give the texts of a session's document."""
     return _about(_bytes(document))
 
 
 def message_in(document: Document) -> Message:
-    """Give the message of a document."""
     return _message(_bytes(document))
 
 
@@ -477,25 +452,15 @@ def _sign(texts: About) -> int:
     return number(*msgspec.structs.astuple(texts))
 
 
-def _fresh_name() -> str:
-    return f"{VERSION}-{os.urandom(4).hex()}"
-
-
-# -- queries -------------------------------------------------------------------------------
-
-
 def term(field: str, value: str | int) -> Query:
-    """Ask for a value of a field."""
     return Query.term_query(SCHEMA, field, value)
 
 
 def both(*queries: Query) -> Query:
-    """Ask for what fits all of these."""
     return Query.boolean_query([(tantivy.Occur.Must, one) for one in queries])
 
 
 def either(queries: Iterable[Query]) -> Query:
-    """Ask for what fits any of these; the more, the better."""
     return Query.boolean_query([(tantivy.Occur.Should, one) for one in queries])
 
 

@@ -1,4 +1,4 @@
-"""Which session a reference means: the ids and names of all sessions, in memory.
+"""Which session a reference (`@@name`) means: the ids and names of all sessions, in memory.
 
 The order: exact id, unique beginning of an id, exact name, fuzzy name; never a guess.
 Names are compared folded: NFKC, lower case, words joined by a space, so that
@@ -7,8 +7,8 @@ the same name the only live one (neither gone, archived, nor a sub-agent's) is m
 a name, which may be a first message, is no part of it.
 
 With a cwd and the scope "project" a name is looked for in three rings, the next one only where
-nothing fits in the one before: sessions in cwd and below; in directories above it; all others
-. Ids mean the same everywhere, and an exact name anywhere stands before a fuzzy one nearby.
+nothing fits in the one before: sessions in cwd and below; in directories above it; all others.
+Ids mean the same everywhere, and an exact name anywhere stands before a fuzzy one nearby.
 
 A fuzzy name is *meant* if its words stand in the name in their order: the same, inflected, begun
 (five letters) or mistyped; numbers are the same. Names that have all words in another order, a
@@ -24,7 +24,6 @@ import sys
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -38,7 +37,6 @@ from indexerd.store.store import Named, StateStore
 from indexerd.times import iso_ms, iso_of_ms
 
 Scope = Literal["project", "all"]
-How = Literal["id", "prefix", "name", "fuzzy"]
 
 PREFIX_MIN = 6  # characters of an id
 _REF_MAX, _NAME_MAX, _LABEL_MAX = 512, 400, 60  # characters
@@ -75,11 +73,8 @@ class Match(NamedTuple):
     """The session meant. `score` (0 to 1) is there for fuzzy names only."""
 
     session_id: str
-    how: How
+    how: Literal["id", "prefix", "name", "fuzzy"]
     score: float | None = None
-
-
-# -- texts -----------------------------------------------------------------------------------
 
 
 def folded(text: str) -> str:
@@ -118,10 +113,6 @@ def known(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
     )
 
 
-def _keys(row: Named) -> set[str]:
-    return {folded(without_references(alias)) for alias in row.aliases} - {""}
-
-
 def _ring(here: str | None, cwd: str) -> int:
     """Say how far a session's directory is from `here`; None: all are equally near."""
     if not here or not cwd:
@@ -132,37 +123,32 @@ def _ring(here: str | None, cwd: str) -> int:
     return _ABOVE if here.startswith(cwd) else _ELSEWHERE
 
 
-# -- all names -------------------------------------------------------------------------------
-
-
 class _Lookup(dict[str, set[str]]):
     """Values by key, and keys by their beginning."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._in_order: list[str] = []
-        self._new: list[str] = []
+    _ordered: Sequence[str] | None = None
 
     def add(self, key: str, value: str) -> None:
         if key not in self:
-            self[key] = set()
-            self._new.append(key)
+            self[key], self._ordered = set(), None
         self[key].add(value)
 
     def drop(self, key: str, value: str) -> None:
         self[key].discard(value)
         if not self[key]:
             del self[key]
+            self._ordered = None
 
-    def begun(self, begin: str) -> list[str]:
+    def begun(self, begin: str) -> Sequence[str]:
         """List the keys that begin so."""
-        if self._new:
-            there = (one for one in (*self._in_order, *self._new) if one in self)
-            self._in_order, self._new = sorted(dict.fromkeys(there)), []
-        keys, end = self._in_order, begin + "\U0010ffff"
-        return [
-            one for one in keys[bisect_left(keys, begin) : bisect_left(keys, end)] if one in self
-        ]
+        if self._ordered is None:
+            self._ordered = sorted(self)
+        keys, end = self._ordered, begin + "\U0010ffff"
+        return keys[bisect_left(keys, begin) : bisect_left(keys, end)]
+
+    def any_of(self, keys: Iterable[str]) -> set[str]:
+        """Give the values of all these keys."""
+        return set[str]().union(*(self.get(one, ()) for one in keys))
 
 
 class Names:
@@ -178,10 +164,6 @@ class Names:
 
     def __len__(self) -> int:
         return len(self._rows)
-
-    def get(self, session_id: str) -> Named | None:
-        """Give what is known of a session."""
-        return self._rows.get(session_id)
 
     def put(self, row: Named) -> None:
         """Add a session, or take over what changed in it."""
@@ -234,7 +216,10 @@ class Names:
             return Match(begun.pop(), "prefix")
         is_id = _WHOLE_ID.fullmatch(ref) is not None
         if not is_id and (named := self._nearest(self._names.get(folded(ref), ()), here, exclude)):
-            return Match(self._only(named), "name")
+            live = named if len(named) == 1 else [one for one in named if self._rows[one].live]
+            if len(live) != 1:
+                raise self._ambiguous(dict.fromkeys(named))
+            return Match(live[0], "name")
         if len(begun) > 1:
             raise self._ambiguous(dict.fromkeys(begun), here, exclude)
         if is_id:
@@ -245,21 +230,13 @@ class Names:
         return Match(session_id, "fuzzy", score)
 
     def _begun_ids(self, begin: str) -> set[str]:
-        return {one for key in self._ids.begun(begin.lower()) for one in self._ids[key]}
+        return self._ids.any_of(self._ids.begun(begin.lower()))
 
     def _nearest(self, ids: Iterable[str], here: str | None, exclude: str | None) -> list[str]:
         """Take those of the nearest ring."""
-        cwds = {one: self._rows[one].cwd for one in ids if one != exclude}
-        rings = {cwd: _ring(here, cwd) for cwd in set(cwds.values())}
+        rings = {one: _ring(here, self._rows[one].cwd) for one in ids if one != exclude}
         nearest = min(rings.values(), default=_BELOW)
-        return [one for one, cwd in cwds.items() if rings[cwd] == nearest]
-
-    def _only(self, ids: Sequence[str]) -> str:
-        """Give the only one, or the only live one."""
-        live = ids if len(ids) == 1 else [one for one in ids if self._rows[one].live]
-        if len(live) != 1:
-            raise self._ambiguous(dict.fromkeys(ids))
-        return live[0]
+        return [one for one, ring in rings.items() if ring == nearest]
 
     def _ambiguous(
         self,
@@ -289,27 +266,53 @@ class Names:
 
     def _fuzzy(self, ref: str, here: str | None, exclude: str | None) -> tuple[str, float]:
         key = folded(ref)
-        fuzzy = _Fuzzy(key, self._words)
         near, fits = dict[str, float](), dict[str, float]()
         meant = set[str]()
-        best = process.extract(key, fuzzy.like(), scorer=fuzz.ratio, limit=_COMPARED)
+        best = process.extract(key, self._like(key.split()), scorer=fuzz.ratio, limit=_COMPARED)
         for name, ratio, _ in reversed(best):
             found = dict.fromkeys(self._names[name] - {exclude or ""}, round(ratio / 100, 3))
             near |= found
-            if is_meant := fuzzy.means(name):
+            if is_meant := _means(key, name, self._words):
                 meant |= found.keys()
             if is_meant or set(key.split()) <= set(name.split()):  # in another order
                 fits |= found
-        if meant:
-            ids = sorted(self._nearest(fits, here, None), key=lambda one: -fits[one])
-            score, *others = (fits[one] for one in ids)
-            is_clear = score >= _NEARLY and score - max(others, default=0) >= _CLEARLY
-            if ids[0] in meant and (is_clear or not others):
-                return ids[0], score
-            raise self._ambiguous({one: fits[one] for one in ids}, here)
-        if near:
+        if not near:
+            raise NotFoundError("no session fits this reference")
+        if not meant:
             raise self._ambiguous(near, here, only_like=True)
-        raise NotFoundError("no session fits this reference")
+        ids = sorted(self._nearest(fits, here, None), key=lambda one: -fits[one])
+        score, *others = (fits[one] for one in ids)
+        is_clear = score >= _NEARLY and score - max(others, default=0) >= _CLEARLY
+        if ids[0] in meant and (is_clear or not others):
+            return ids[0], score
+        raise self._ambiguous({one: fits[one] for one in ids}, here)
+
+    def _like(self, words: Sequence[str]) -> list[str]:
+        """List the names that account for every word, in whatever order."""
+        each = []
+        for at, word in enumerate(words):
+            found = self._words.any_of(self._alike(word))
+            for cut in range(1, len(word)):  # "backup" may be "back up"
+                both = [self._words.get(part, set()) for part in (word[:cut], word[cut:])]
+                found |= {one for one in both[0] & both[1] if f"{word[:cut]} {word[cut:]}" in one}
+            pairs = (words[max(0, at - 1) : at + 1], words[at : at + 2])  # or the other way round
+            each.append(found | self._words.any_of(map("".join, pairs)))
+        return sorted(set.intersection(*each)) if each else []
+
+    def _alike(self, word: str) -> set[str]:
+        """Find the words of names that may stand for a word that was typed."""
+        found = {word} & self._words.keys()
+        if len(word) >= _LIKE_BEGIN and not word[-1].isdecimal():
+            found.update(self._words.begun(word))
+        if word in self._words or not word.isalpha():
+            return found
+        begins = {word[:n] for n in range(len(word))} & self._words.keys()
+        found |= {one for one in begins if _is_inflected(one, word)}
+        if not found and len(word) >= _SLIP_MIN:
+            some, most = self._words.begun(word[0]), len(word) // _SLIP_MIN
+            near = process.extract(word, some, scorer=OSA.distance, score_cutoff=most, limit=None)
+            found = {one for one, _, _ in near}
+        return found
 
     # -- completions -----------------------------------------------------------------------
 
@@ -328,14 +331,12 @@ class Names:
         """
         rows: Iterable[Named] = self._rows.values()
         if prefix := prefix.strip():
-            names = self._begun(folded(prefix))
-            ids = self._begun_ids(prefix).union(*(self._names[one] for one in names))
+            ids = self._begun_ids(prefix) | self._names.any_of(self._begun(folded(prefix)))
             rows = map(self._rows.__getitem__, ids)
         found: dict[int, list[Named]] = {ring: [] for ring in (_BELOW, _ABOVE, _ELSEWHERE)}
-        ring_of = cache(partial(_ring, cwd))
         for row in sorted(rows, key=attrgetter("modified"), reverse=True):
             if row.live and row.session_id != exclude:
-                found[ring_of(row.cwd)].append(row)
+                found[_ring(cwd, row.cwd)].append(row)
                 if len(found[_BELOW]) == limit:
                     break
         nearest = next(filter(None, found.values()), [])
@@ -344,9 +345,13 @@ class Names:
     def _begun(self, key: str) -> list[str]:
         """List the names in which a word begins with `key`, which may be several words."""
         *whole, last = key.split() or ["\0"]
-        each = [self._words.get(word, set()) for word in whole]
-        some = set[str]().union(*(self._words[one] for one in self._words.begun(last)))
+        some = self._words.any_of(self._words.begun(last))
+        each = (self._words.get(word, set()) for word in whole)
         return [one for one in some.intersection(*each) if f" {key}" in f" {one}"]
+
+
+def _keys(row: Named) -> set[str]:
+    return {folded(without_references(alias)) for alias in row.aliases} - {""}
 
 
 def _completion(row: Named, now: float) -> dict[str, Any]:
@@ -372,95 +377,46 @@ def _age(seconds: int, modified: int) -> str:
 # -- fuzzy names -----------------------------------------------------------------------------
 
 
-class _Fuzzy:
-    """One folded reference, compared with the words that names have."""
-
-    def __init__(self, key: str, names: _Lookup) -> None:
-        self._names = names
-        self._words = key.split()
-        self._units = _units(key)
-        content = [one for one in self._words if len(one) >= _CONTENT_MIN and not is_filler(one)]
-        signs = [one for one in self._words if len(one) == 1 and not one.isascii()]  # 東京
-        self._says_something = any(not one.isdecimal() for one in content) or len(signs) > 1
-
-    def like(self) -> list[str]:
-        """List the names that account for every word, in whatever order."""
-        each = []
-        for at, word in enumerate(self._words):
-            found = set[str]().union(*(self._names[one] for one in self._alike(word)))
-            for cut in range(1, len(word)):  # "backup" may be "back up"
-                both = self._names.get(word[:cut], set()) & self._names.get(word[cut:], set())
-                found |= {one for one in both if f"{word[:cut]} {word[cut:]}" in one}
-            for pair in (self._words[max(0, at - 1) : at + 1], self._words[at : at + 2]):
-                found |= self._names.get("".join(pair), set())  # or the other way round
-            each.append(found)
-        return sorted(set.intersection(*each)) if each else []
-
-    def _alike(self, word: str) -> set[str]:
-        """Find the words of names that may stand for a word that was typed."""
-        found = {word} & self._names.keys()
-        if len(word) >= _LIKE_BEGIN and not word[-1].isdecimal():
-            found.update(self._names.begun(word))
-        if word in self._names or not word.isalpha():
-            return found
-        begins = {word[:n] for n in range(len(word))} & self._names.keys()
-        found |= {one for one in begins if _is_inflected(one, word)}
-        if not found and len(word) >= _SLIP_MIN:
-            some, most = self._names.begun(word[0]), len(word) // _SLIP_MIN
-            near = process.extract(word, some, scorer=OSA.distance, score_cutoff=most, limit=None)
-            found = {one for one, _, _ in near}
-        return found
-
-    def means(self, name: str) -> bool:
-        """Say whether a name that is like the reference is meant by it."""
-        others = _units(name)
-        at = begun = 0
-        while self._says_something and at < len(self._units):
-            step = self._step(at, others, begun)
-            if step is None:
-                return False
-            at, begun = step
-        return self._says_something
-
-    def _step(self, at: int, others: Sequence[str], begun: int) -> tuple[int, int] | None:
-        """Find the next word in the rest of a name: where to go on in both, or nothing."""
-        word, pair = self._units[at], self._units[at : at + 2]
-        for n in range(begun, len(others)):
-            if self._stands_for(word, others[n]):
-                return at + 1, n + 1
-            if word == "".join(others[n : n + 2]):  # "login" is "log in"
-                return at + 1, n + 2
-            if others[n] == "".join(pair):
-                return at + 2, n + 1
-            if _NEGATIONS.fullmatch(others[n]):
-                return None  # "deploy" is not "do not deploy"
-        return None
-
-    def _stands_for(self, word: str, other: str) -> bool:
-        if word == other:
-            return True
-        if not (word + other).isalpha():  # numbers and versions are the same, or others
-            return False
-        if word in self._names or _is_inflected(word, other):  # as typed, it is no slip
-            return _is_inflected(word, other)
-        if len(word) >= _MEANT_BEGIN and other.startswith(word):
-            return not other[len(word) :].startswith(_TURNING_ENDS)
-        return _is_inflected(other, word) or self._is_slip(word, other)
-
-    def _is_slip(self, word: str, other: str) -> bool:
-        """Say whether a letter is missing or one too many, or two are swapped."""
-        alone = len(set(self._words)) == 1
-        if len(word) < (_ALONE_MIN if alone else _MEANT_SLIP_MIN) or word[0] != other[0]:
-            return False
-        if word.endswith(other) or other.endswith(word):  # "rerender" is not "render"
-            return False
-        is_near = OSA.distance(word, other, score_cutoff=1) == 1
-        return is_near and (len(word) != len(other) or sorted(word) == sorted(other))
+def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
+    """Say whether a reference means a name that is like it; `words` are those of all names."""
+    content = [one for one in key.split() if len(one) >= _CONTENT_MIN and not is_filler(one)]
+    signs = [one for one in key.split() if len(one) == 1 and not one.isascii()]  # 東京
+    if all(one.isdecimal() for one in content) and len(signs) < 2:  # noqa: PLR2004
+        return False
+    # Numbers side by side are one, as in a date or a version.
+    own, others = _IN_NUMBER.sub(".", key).split(), _IN_NUMBER.sub(".", name).split()
+    least = _ALONE_MIN if len(set(own)) == 1 else _MEANT_SLIP_MIN
+    at = n = 0
+    while at < len(own) and n < len(others):
+        if _stands_for(own[at], others[n], words, least):
+            at, n = at + 1, n + 1
+        elif own[at] == "".join(others[n : n + 2]):  # "login" is "log in"
+            at, n = at + 1, n + 2
+        elif others[n] == "".join(own[at : at + 2]):
+            at, n = at + 2, n + 1
+        elif _NEGATIONS.fullmatch(others[n]):
+            return False  # "deploy" is not "do not deploy"
+        else:
+            n += 1
+    return at >= len(own)
 
 
-def _units(key: str) -> list[str]:
-    """Split a folded text into words; numbers side by side are one, as in a date or a version."""
-    return _IN_NUMBER.sub(".", key).split()
+def _stands_for(word: str, other: str, words: Mapping[str, Any], least: int) -> bool:
+    if word == other:
+        return True
+    if not (word + other).isalpha():  # numbers and versions are the same, or others
+        return False
+    if word in words or _is_inflected(word, other):  # as typed, it is no slip
+        return _is_inflected(word, other)
+    if len(word) >= _MEANT_BEGIN and other.startswith(word):
+        return not other[len(word) :].startswith(_TURNING_ENDS)
+    if _is_inflected(other, word):
+        return True
+    # A letter is missing or one too many, or two are swapped; "rerender" is not "render".
+    if len(word) < least or word[0] != other[0] or word.endswith(other) or other.endswith(word):
+        return False
+    is_near = OSA.distance(word, other, score_cutoff=1) == 1
+    return is_near and (len(word) != len(other) or sorted(word) == sorted(other))
 
 
 def _is_inflected(word: str, other: str) -> bool:
@@ -471,14 +427,8 @@ def _is_inflected(word: str, other: str) -> bool:
     return other[len(word) :] in _ENDINGS or rest in ("ed", "ing")
 
 
-# -- kept in step with the store -------------------------------------------------------------
-
-
 class NameIndex:
-    """The names of a store's sessions: made when first asked for, and kept in step since.
-
-    For 10,000 sessions that takes 100 ms, once.
-    """
+    """The names of a store's sessions: made when first asked for, and kept in step since."""
 
     def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
         """`hides(session_id)` says what is not to be shown."""

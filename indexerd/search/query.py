@@ -1,17 +1,11 @@
 """What a search asks for: the words of a query, and how they are found again in a text.
 
-`parse` never raises; what cannot be searched for is said in `problem`. A bare word is a term; so
-is a `"quoted phrase"`, and `a_b.py` is the phrase a, b, py. Words that only hold a question
-together ("where did we fix …") are left out where others remain. Chinese, Japanese, Korean, Thai,
-Lao, Khmer and Burmese have no spaces that a tokenizer could cut at: `indexable` puts one around
-each such character, and a run of them in a query is a phrase. A change to `indexable` needs a new
-version of the index.
-
-Patterns (`re:`) are RE2's, which takes linear time whatever is typed. A query without one letter
-or digit (`=>`) is searched for as it stands, like a pattern.
-
-Words have other forms (cache, caches, caching): endings of English, and the commonest of German
-and French. They are asked for only after the words as typed.
+A bare word is a term; so is a `"quoted phrase"`, and `a_b.py` is the phrase a, b, py. Words that
+only hold a question together ("where did we fix …") are left out where others remain. Chinese,
+Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces that a tokenizer could cut at:
+`indexable` puts one around each such character, and a run of them in a query is a phrase. A query
+without a letter or digit (`=>`) is searched for as it stands, like a pattern (`re:`, RE2's). Other
+forms of words (cache, caches, caching) are asked for only after the words as typed.
 """
 
 from __future__ import annotations
@@ -51,25 +45,17 @@ _BLANKS = lazy_pattern(
 )  # control and direction characters, too: a snippet is shown on terminals
 
 
-# -- one form of texts -----------------------------------------------------------------------
-
-
 def storable(text: str) -> str:
     """Bring a text to one form of Unicode, so that it has the words of `indexable`."""
     return text if text.isascii() else unicodedata.normalize("NFC", replace_surrogates(text))
 
 
 def indexable(text: str) -> str:
-    """Bring a stored text to its indexed form: folded, and cut where words have no spaces."""
+    """Fold a text, and cut it where words have no spaces; a change needs a new index `VERSION`."""
     text = fold(text)
     if text.isascii() or not _ANY_UNSPACED.search(text):
         return text
     return _CUTS.sub(" ", text)
-
-
-def words_of(text: str) -> list[str]:
-    """Split a term into words as they are indexed."""
-    return _WORD.findall(indexable(text))
 
 
 def fold(text: str) -> str:
@@ -97,14 +83,11 @@ def _folded(char: str) -> str:
     return char if lower == char else _folded(lower)  # "Å", a unit, is "å", is "a"
 
 
-# -- finding terms in a text -----------------------------------------------------------------
-
-
 class Term:
     """A word or phrase of a query. `begins`: words that begin so may be meant."""
 
     def __init__(self, text: str, *, open_end: bool = False, inflect: bool = False) -> None:
-        self.words = words_of(text)
+        self.words: list[str] = _WORD.findall(indexable(text))
         single = self.words[0] if len(self.words) == 1 else ""
         self._begun = single if open_end else ""
         self._stem = _stem(single) if inflect and len(single) >= _STEM_MIN else ""
@@ -124,8 +107,8 @@ class Finder:
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._terms = terms
-        self._begins = tuple({one for term in terms for one in (*term.words, *term.begins)})
-        either = "|".join(map(re.escape, self._begins))
+        begins = {one for term in terms for one in (*term.words, *term.begins)}
+        either = "|".join(map(re.escape, begins))
         self._regex = re.compile(rf"(?<![^\W_])(?:{either})[^\W_]*")
 
     def _found(self, folded: str) -> Iterator[tuple[int, int, int]]:
@@ -176,9 +159,6 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
     return ("…" if lo > 0 else "") + body + ("…" if hi < len(text) else "")
 
 
-# -- queries ---------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One query. Of `terms` and `pattern` at most one is there."""
@@ -192,14 +172,10 @@ class Asked:
 
     def as_terms(self, *, widen: bool = False) -> list[Term]:
         """Make the terms; `widen`: in their other forms, the last one going on."""
-        last = len(self.terms) - 1
+        inflect = widen and not self.quoted
         return [
-            Term(
-                one,
-                open_end=widen and self.open_end and n == last,
-                inflect=widen and not self.quoted,
-            )
-            for n, one in enumerate(self.terms)
+            Term(one, open_end=widen and self.open_end and one is self.terms[-1], inflect=inflect)
+            for one in self.terms
         ]
 
 
@@ -229,7 +205,7 @@ def parse(query: str) -> Asked:
     goes_on = bare and last[-1:].isalnum() and kept[-1] == typed[-1]
     return Asked(
         terms=tuple(part.replace('"', " ") for part, _ in kept),
-        open_end=goes_on and len(words_of(last)[-1]) >= _PREFIX_MIN,
+        open_end=goes_on and len(_WORD.findall(indexable(last))[-1]) >= _PREFIX_MIN,
         quoted=not all(bare for _, bare in kept),
         typed=len(typed),
         problem=cut,
@@ -260,8 +236,6 @@ class Pattern:
         spans = (one.span() for one in self._regex.finditer(text))
         return next(((lo, hi) for lo, hi in spans if hi > lo), None)
 
-
-# -- words -----------------------------------------------------------------------------------
 
 # What questions and half-sentences are held together with: English, German, French, Spanish.
 _FILLERS = frozenset(

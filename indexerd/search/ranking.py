@@ -3,13 +3,14 @@
 Messages and sessions' own texts that have all words come first. Only where these give too few
 hits may words have other endings, and the last one go on ("conf" for "config"); then sessions
 count that have each word somewhere. Where nothing is found, what has the words that were probably
-meant is, or what has any of the words, the rarer the better; a warning says so.
+meant is, or what has any of the words; a warning says so.
 
-tantivy gives the candidates, best first by BM25. A place's score is its field's weight, times how
-well its text fits (0.5 to 1, by the rarity of the words), times 0.85 to 1 for how lately the
-session was used. A message that was copied into forks is shown once, in the oldest session that has
-it; a fork that nobody named goes by such a message, and its name is no hit. Any other name that is
-only a message counts half, and references to other sessions in it do not count.
+tantivy gives the candidates, best first by BM25. A place's score is its field's weight, times 0.5
+to 1 for how well its text fits (a message by BM25; of another field the shorter the text; where
+words are missing, by the rarity of those that are there), times 0.85 to 1 for how lately the
+session was used. A message that was copied into forks is shown once, in the oldest session that
+has it; a fork that nobody named goes by such a message, and its name is no hit. Any other name
+that is only a message counts half, and references to other sessions in it do not count.
 
 Patterns look at what describes sessions first, then at messages, from sessions last used to old
 ones, until there are enough hits or the caller's patience ends, which a warning says.
@@ -21,10 +22,10 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
 from tantivy import Document, Query, Searcher
@@ -38,6 +39,7 @@ from indexerd.search.index import (
     copy_of,
     either,
     message_in,
+    number,
     term,
 )
 from indexerd.search.names import without_references
@@ -81,15 +83,13 @@ class SearchResult(NamedTuple):
 
 
 class _Session(NamedTuple):
-    """What ranking needs of a session."""
-
     name: str
     named: bool
     created: int
     worth: float  # for how lately it was used
 
 
-@dataclass(slots=True)
+@dataclasses.dataclass(slots=True)
 class _Place:
     """One place in a session that fits."""
 
@@ -100,11 +100,6 @@ class _Place:
     copy: int = 0  # the same for every copy of a message
     score: float = 0.0
     snippet: Callable[[str], str] = str
-
-    @property
-    def read(self) -> str:
-        """The text that counts."""
-        return without_references(self.text) if self.field == "name" else self.text
 
 
 def search(
@@ -134,10 +129,10 @@ def search(
         elif asked.terms:
             found.by_words(asked)
         warnings = (asked.problem, found.warning)
-        return SearchResult(tuple(found.hits()), tuple(one for one in warnings if one))
+        return SearchResult(tuple(found.hits()), tuple(filter(None, warnings)))
 
     if not index.is_there:
-        return SearchResult(warnings=(asked.problem,) if asked.problem else ())
+        return SearchResult(warnings=tuple(filter(None, [asked.problem])))
     return index.ask(ask)
 
 
@@ -151,6 +146,7 @@ class _Search:
         self._index = index
         self._searcher = searcher
         self._scope = scope
+        self._owners = None if scope is None else set(map(number, scope))
         self._limit = limit
         self._found: dict[tuple[str, bool], _Place] = {}  # by session, is message
         self._sessions: dict[str, _Session] = {}
@@ -164,7 +160,7 @@ class _Search:
             return
         words = tuple(map(self._nearest, asked.terms))
         if words != asked.terms:
-            asked = replace(asked, terms=words)
+            asked = dataclasses.replace(asked, terms=words)
             self._all_words(asked)
             self.warning = f"nothing has these words; looked for: {' '.join(words)}"
         if not self._found and (asked.typed >= _QUESTION or len(asked.terms) > 1):
@@ -174,8 +170,8 @@ class _Search:
             self.warning = None
 
     def _all_words(self, asked: Asked) -> None:
-        exact, wide = asked.as_terms(), asked.as_terms(widen=True)
-        self._places(exact, 1.0)
+        wide = asked.as_terms(widen=True)
+        self._places(asked.as_terms(), 1.0)
         if not self._enough() and any(one.begins for one in wide):
             self._places(wide, _BEGUN)
         if not self._enough() and len(wide) > 1:
@@ -192,13 +188,13 @@ class _Search:
             if names is _PLACES and self._enough():
                 return
             query = both(*(self._in(names, one) for one in terms))
-            for score, session_id, document in self._best(self._limit + _MORE, query):
-                for place in _fields(session_id, document):
+            for score, places in self._best(self._limit + _MORE, query):
+                for place in places:
                     if place.field not in names:
                         continue
                     if names is _MESSAGE:
                         fits = min(1.0, score / (_K1 + 1) / total)
-                    elif len(finder.terms_in(place.read)) < len(terms):
+                    elif len(finder.terms_in(_read(place))) < len(terms):
                         continue
                     else:
                         length = _K1 * (1 - _B + _B * len(place.text) / _AVERAGE)
@@ -213,9 +209,9 @@ class _Search:
         best: dict[str, tuple[float, float, _Place]] = {}
         terms_of: dict[str, set[int]] = {}
         query = either(self._in(tuple(WEIGHTS), one) for one in terms)
-        for _, session_id, document in self._best(_GATHERED, query, one_a_session=False):
-            for place in _fields(session_id, document):
-                there = finder.terms_in(place.read)
+        for _, places in self._best(_GATHERED, query, one_a_session=False):
+            for place in places:
+                session_id, there = place.session_id, finder.terms_in(_read(place))
                 terms_of.setdefault(session_id, set()).update(there)
                 held = (sum(rarity[n] for n in there) / total, WEIGHTS[place.field], place)
                 best[session_id] = max(best.get(session_id, held), held, key=lambda one: one[:2])
@@ -229,13 +225,12 @@ class _Search:
 
     def _nearest(self, text: str) -> str:
         """Give the word that was probably meant: the term, or one that is a slip or two away."""
-        word, names = fold(text), (*_MESSAGE, *_TEXTS)
+        word, known = fold(text), dict[str, int]()
         if len(word) < _SLIP_MIN or not word.isalpha():
             return text
         if any(self._searcher.doc_freq(name, word) for name in WEIGHTS):
             return text
-        known: dict[str, int] = {}
-        for name in names:
+        for name in (*_MESSAGE, *_TEXTS):
             for one, many in self._searcher.terms_with_prefix(name, word[:2], limit=_SIMILAR_MAX):
                 known[one] = known.get(one, 0) + many
         most = min(2, len(word) // _SLIP_MIN)
@@ -247,8 +242,7 @@ class _Search:
     def _rarity(self, one: Term) -> float:
         """Weigh a word as BM25 does, or the rarest of a phrase: the rarer, the more."""
         many = min(self._searcher.doc_freq("message", word) for word in one.words)
-        total = self._searcher.num_docs
-        return math.log(1 + (max(total - many, 0) + 0.5) / (many + 0.5))
+        return math.log(1 + (max(self._searcher.num_docs - many, 0) + 0.5) / (many + 0.5))
 
     # -- asking tantivy ------------------------------------------------------------------
 
@@ -268,29 +262,27 @@ class _Search:
 
     def _best(
         self, most: int, query: Query, *, one_a_session: bool = True
-    ) -> list[tuple[float, str, Document]]:
-        """Give the best documents of sessions that may be found: score, session, document."""
+    ) -> list[tuple[float, list[_Place]]]:
+        """Give scores and texts of the best documents, of sessions that may be found."""
         if self._scope is not None and len(self._scope) <= _SCOPE_MAX:
             own = Query.term_set_query(SCHEMA, "session", sorted(self._scope))
             query = both(query, Query.const_score_query(own, 0.0))
-        found: list[tuple[float, str, Document]] = []
+        found: list[tuple[float, list[_Place]]] = []
         seen, size, begun = set[Any](), 2 * most, 0
         while len(found) < most:
             hits = self._searcher.search(query, limit=size, count=False).hits
             owners = self._searcher.fast_field_values("owner", [at for _, at in hits])
             for (score, at), owner in zip(hits[begun:], owners[begun:], strict=True):
-                if (one_a_session and owner in seen) or len(found) == most:
+                if len(found) == most or (self._owners is not None and owner not in self._owners):
                     continue
-                seen.add(owner)
-                document = self._searcher.doc(at)
-                session_id = str(document.get_first("session"))
-                if self._scope is None or session_id in self._scope:
-                    found.append((float(score), session_id, document))
+                if not one_a_session or owner not in seen:
+                    seen.add(owner)
+                    found.append((float(score), _places_in(self._searcher.doc(at))))
             if len(hits) < size or size > _MOST_HITS:
                 break
             begun, size = len(hits), 8 * size
-        self._meet(session_id for _, session_id, _ in found)
-        return [one for one in found if one[1] in self._sessions]
+        self._meet(places[0].session_id for _, places in found)
+        return [one for one in found if one[1][0].session_id in self._sessions]
 
     def _meet(self, session_ids: Iterable[str]) -> None:
         """Ask the store for sessions; those that have no row any more are not found."""
@@ -299,8 +291,7 @@ class _Search:
         for one, name, named, created, modified, newest in (
             self._index.store.some(columns, new) if new else ()
         ):
-            age = (newest or 0) - (modified or 0)
-            worth = 0.85 + 0.15 * 0.5 ** (age / _HALF_LIFE_MS)
+            worth = 0.85 + 0.15 * 0.5 ** (((newest or 0) - (modified or 0)) / _HALF_LIFE_MS)
             self._sessions[one] = _Session(name, bool(named), created or 0, worth)
 
     # -- patterns ------------------------------------------------------------------------
@@ -310,27 +301,21 @@ class _Search:
         ids, messages = self._index.store.by_age(self._scope), 0
         for kind in ("about", "message"):
             for at in range(0, len(ids), _SESSIONS_AT_ONCE):
-                for place in self._stored(kind, ids[at : at + _SESSIONS_AT_ONCE]):
+                some = ids[at : at + _SESSIONS_AT_ONCE]
+                query = both(Query.term_set_query(SCHEMA, "session", some), term("kind", kind))
+                self._meet(some)
+                hits = self._searcher.search(
+                    query, max(1, self._searcher.num_docs), count=False
+                ).hits
+                for place in (one for _, at in hits for one in _places_in(self._searcher.doc(at))):
                     if time.monotonic() > deadline:
                         self.warning = "re: not all texts were looked at; narrow the search"
                         return
-                    if (place.session_id, kind == "message") in self._found:
-                        continue
-                    if span := pattern.find(place.text):
+                    if place.session_id in self._sessions and (span := pattern.find(place.text)):
                         messages += kind == "message"
                         self._add(place, partial(excerpt, spans=[(*span, 0)]), _PLAIN)
                 if messages >= self._limit:
                     return
-
-    def _stored(self, kind: str, ids: Sequence[str]) -> Iterator[_Place]:
-        """Give every text of a kind of some sessions."""
-        query = both(Query.term_set_query(SCHEMA, "session", ids), term("kind", kind))
-        found = self._searcher.search(query, max(1, self._searcher.num_docs), count=False).hits
-        self._meet(ids)
-        for document in (self._searcher.doc(at) for _, at in found):
-            session_id = str(document.get_first("session"))
-            if session_id in self._sessions:
-                yield from _fields(session_id, document)
 
     # -- what was found ------------------------------------------------------------------
 
@@ -345,11 +330,11 @@ class _Search:
         if key not in self._found or self._found[key].score < place.score:
             self._found[key] = place
 
-    def _oldest(self, place: _Place) -> str:
+    def _oldest(self, session_id: str, copy: int) -> str:
         """Find the session in which a message was said, and not copied."""
-        found = self._searcher.search(term("copy", place.copy), _COPIES_MAX, count=False).hits
+        found = self._searcher.search(term("copy", copy), _COPIES_MAX, count=False).hits
         if len(found) < 2:  # noqa: PLR2004 - itself
-            return place.session_id
+            return session_id
         copies = {str(self._searcher.doc(at).get_first("session")) for _, at in found}
         self._meet(copies)
         known = copies & self._sessions.keys() & (copies if self._scope is None else self._scope)
@@ -359,9 +344,7 @@ class _Search:
         """Say whether nobody named a session, and its first message was another's before."""
         first = [] if self._sessions[session_id].named else self._index.messages(session_id, 1)
         return any(
-            self._oldest(_Place(session_id, "message", "", copy=copy_of(session_id, one)))
-            != session_id
-            for one in first
+            self._oldest(session_id, copy_of(session_id, one)) != session_id for one in first
         )
 
     def hits(self) -> Iterator[dict[str, Any]]:
@@ -371,14 +354,14 @@ class _Search:
         )
         left, shown = self._limit, set[str]()
         for place in places:
-            if not left:
-                return
-            own = self._oldest(place) if place.copy else place.session_id
-            if (place.copy and own in shown) or (place.field == "name" and self._goes_by_copy(own)):
-                continue
+            own = place.session_id
             if place.copy:
+                own = self._oldest(own, place.copy)
+                if own in shown:
+                    continue
                 shown.add(own)
-            left -= 1
+            elif place.field == "name" and self._goes_by_copy(own):
+                continue
             worth = self._sessions[own].worth / self._sessions[place.session_id].worth
             yield {
                 "sessionId": own,
@@ -387,19 +370,25 @@ class _Search:
                 "snippet": _snippet(place),
                 "score": round(place.score * worth, 4),
             } | place.more
+            left -= 1
+            if not left:
+                return
 
 
-def _fields(session_id: str, document: Document) -> Iterator[_Place]:
+def _places_in(document: Document) -> list[_Place]:
     """Give the message of a document, or a session's own texts, the weightiest first."""
+    session_id = str(document.get_first("session"))
     if document.get_first("row") is not None:
         one = message_in(document)
         more = {"entryId": one.entry, "role": one.role, "at": one.at}
-        yield _Place(session_id, "message", one.text, more, copy_of(session_id, one))
-        return
-    texts = about_in(document)
-    for name in WEIGHTS:
-        if name != "message":
-            yield _Place(session_id, name, session_id if name == "id" else getattr(texts, name))
+        return [_Place(session_id, "message", one.text, more, copy_of(session_id, one))]
+    texts = {"id": session_id} | msgspec.structs.asdict(about_in(document))
+    return [_Place(session_id, name, texts[name]) for name in WEIGHTS if name in texts]
+
+
+def _read(place: _Place) -> str:
+    """Give the text that counts."""
+    return without_references(place.text) if place.field == "name" else place.text
 
 
 def _snippet(place: _Place) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from itertools import islice
 from time import monotonic
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -67,21 +67,8 @@ class _Progress(msgspec.Struct, array_like=True):
     seal: int = 0  # of the path's rows among these
     done: ActivityStats = msgspec.field(default_factory=ActivityStats)
 
-    def copied(self, row: int, entry: Entry) -> bool:
-        """Whether an entry was copied from another session, and so is older than this one."""
-        return row < self.own[1] or 0 < iso_ms(entry.timestamp) < self.own[0]
 
-
-class _Part(NamedTuple):
-    """Rows to be read now. `unsettled` may still change, and are read again at each step."""
-
-    rows: list[int]
-    done: set[int]  # those of the path that did something
-    end: int  # the row that reading comes to
-    last: bool  # nothing is left after it but what is unsettled
-    unsettled: list[int]
-
-
+_Row = tuple[int, bool, bool]  # its number, whether its words count, and what it did
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Progress).decode
 
@@ -154,7 +141,7 @@ class Texts:
     @property
     def unread(self) -> int:
         """Sessions whose text is not (fully) searchable yet."""
-        return len(self._unread.keys() | self._index.lost | self._index.uncommitted)
+        return len(self._unread.keys() | self._index.lost | self._index.uncommitted.keys())
 
     @property
     def due(self) -> bool:
@@ -237,46 +224,35 @@ class Texts:
             return True
         path = sorted(state.path())
         held = self._progress(info, state, path)
-        anew, part = not held.words, _part_of(state, path, held, limit)
+        anew, (rows, end, is_last) = not held.words, _next_rows(state, path, held, limit)
+        said, facts = list[Message](), None
         try:
             with self._files.lines(session_id) as lines:
-                said = self._take_in(info, state, lines, part, held)
-                facts = _facts(info, state, lines, part, held) if part.last else None
+                for row, says, entry in _take_in(info, state, lines, held, rows):
+                    if says and entry.kind in _SAYS and entry.text:
+                        text = own_words(entry.text[: 4 * TEXT_MAX])
+                        text = self._secrets.message(text, TEXT_MAX)
+                        said.append(Message(row, entry.id, entry.role or "", entry.timestamp, text))
+                if is_last:  # what may still change is not kept, and read again at each step
+                    now = _decode(_encode(held))
+                    rest = [row for row in path[bisect_left(path, end) :] if _does(state, row)]
+                    for _ in _take_in(
+                        info, state, lines, now, [(n, True, True) for n in rest[-limit:]]
+                    ):
+                        pass
+                    facts = now.done.facts()
         except SessionUnreadableError:
             return True
         except ValueError:  # a line was not what it looked like: once more, parsing them all
             return not self._reread(session_id)
-        held.words = max(held.words, part.end)
-        held.rows, held.seal = part.end, _seal(state, path, part.end)
+        held.words = max(held.words, end)
+        held.rows, held.seal = end, _seal(state, path, end)
         held.last = state.id(held.words - 1) if held.words else ""
-        sign = _sign(info) if part.last else 0
+        sign = _sign(info) if is_last else 0
         self._index.add_messages(session_id, said, _encode(held), sign, anew=anew)
         if facts is not None:
             self._publish(session_id, facts)
-        return part.last
-
-    def _take_in(
-        self,
-        info: SessionInfo,
-        state: SessionState,
-        lines: SessionLines,
-        part: _Part,
-        held: _Progress,
-    ) -> list[Message]:
-        """Read a part's lines, each once and one at a time: they may be of any size."""
-        said = []
-        for row, entry in _entries(info, state, part.rows, lines):
-            copied = held.copied(row, entry)
-            if row in part.done:
-                held.done.add(entry, info.cwd, copied=copied)
-            if row < held.words or row < _borrowed(state):
-                continue
-            if not copied:
-                held.done.pay(entry)
-            if entry.kind in _SAYS and entry.text:
-                text = self._secrets.message(own_words(entry.text[: 4 * TEXT_MAX]), TEXT_MAX)
-                said.append(Message(row, entry.id, entry.role or "", entry.timestamp, text))
-        return said
+        return is_last
 
     def _progress(self, info: SessionInfo, state: SessionState, path: list[int]) -> _Progress:
         """What was read so far, as far as it still holds."""
@@ -294,68 +270,56 @@ class Texts:
         return held
 
 
-def _part_of(state: SessionState, path: list[int], held: _Progress, limit: int) -> _Part:
-    """Find the rows that one step reads: all that say something, or did something on the path."""
+def _next_rows(
+    state: SessionState, path: list[int], held: _Progress, limit: int
+) -> tuple[list[_Row], int, bool]:
+    """Find the rows that one step reads, the row it comes to, and whether it is the last step.
+
+    What a sub-agent copied is its parent's, and not searched. A fork's copies are, for what they
+    were copied from may be gone.
+    """
+    is_borrowed = state.header is not None and state.header.subagent
+    first = max(held.words, state.copied if is_borrowed else 0)
+    on_path = set(path[bisect_left(path, held.rows) :])
     end = max(held.rows, len(state) - state.unsettled)
-    first = max(held.words, _borrowed(state))
-    done = {row for row in path[bisect_left(path, held.rows) :] if row < end and _does(state, row)}
-    begin = min(first, held.rows)
-    rows, size = list[int](), 0
-    for row in range(begin, end):
-        if row in done or (row >= first and _says(state, row)):
+    rows, size = list[_Row](), 0
+    for row in range(min(first, held.rows), end):
+        says = row >= first and (state.kind(row) in _SAYS or bool(state.codes[row] & PAID))
+        does = row in on_path and _does(state, row)
+        if says or does:
             size += state.lengths[row]
             if len(rows) == limit or (rows and size > STEP_BYTES):
-                return _Part(rows, done, row, last=False, unsettled=[])
-            rows.append(row)
-    unsettled = [row for row in path[bisect_left(path, end) :] if _does(state, row)]
-    return _Part(rows, done, end, last=True, unsettled=unsettled[-limit:])
-
-
-def _borrowed(state: SessionState) -> int:
-    """How many rows at the start are not searched: what a sub-agent copied is its parent's.
-
-    A fork's copies are, for what they were copied from may be gone.
-    """
-    return state.copied if state.header is not None and state.header.subagent else 0
-
-
-def _says(state: SessionState, row: int) -> bool:
-    """Whether a row has words, or says what was paid."""
-    return state.kind(row) in _SAYS or bool(state.codes[row] & PAID)
+                return rows, row, False
+            rows.append((row, row >= first, does))
+    return rows, end, True
 
 
 def _does(state: SessionState, row: int) -> bool:
     """Whether a row did something: a tool's result only where it says that the call failed."""
     kind = state.kind(row)
-    if kind is Kind.TOOL:
-        return state.turn_of(row) is Turn.FAILED
-    return kind in _DOES
+    return state.turn_of(row) is Turn.FAILED if kind is Kind.TOOL else kind in _DOES
 
 
-def _entries(
-    info: SessionInfo, state: SessionState, rows: Iterable[int], lines: SessionLines
-) -> Iterator[tuple[int, Entry]]:
+def _take_in(
+    info: SessionInfo,
+    state: SessionState,
+    lines: SessionLines,
+    held: _Progress,
+    rows: Iterable[_Row],
+) -> Iterator[tuple[int, bool, Entry]]:
+    """Read rows, each once and one at a time: they may be of any size."""
     read = ADAPTERS[info.agent].read
-    for row in rows:
+    for row, says, does in rows:
         line = lines.brief(row)
-        if line:  # else it is far too long, or no JSON
-            yield row, read(line, state.id(row))
-
-
-def _facts(
-    info: SessionInfo, state: SessionState, lines: SessionLines, part: _Part, held: _Progress
-) -> Facts:
-    """What a session did, with what it is at.
-
-    What may still change is not kept: a tool that is done counts, whatever becomes of its message.
-    """
-    held = _decode(_encode(held)) if part.unsettled else held
-    for row, entry in _entries(info, state, part.unsettled, lines):
-        copied = held.copied(row, entry)
-        held.done.add(entry, info.cwd, copied=copied)
-        if not copied:
+        if not line:  # it is far too long, or no JSON
+            continue
+        entry = read(line, state.id(row))
+        copied = row < held.own[1] or 0 < iso_ms(entry.timestamp) < held.own[0]
+        if does:
+            held.done.add(entry, info.cwd, copied=copied)
+        if says and not copied:
             held.done.pay(entry)
-    return held.done.facts()
+        yield row, says, entry
 
 
 def _sign(info: SessionInfo) -> int:

@@ -1,11 +1,72 @@
-"""Rows: which name counts, and what a session shows whose file is gone."""
+"""Rows: which name counts, what a session shows whose file is gone, and hostile texts."""
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import msgspec
 import pytest
 
-from indexerd.meta.session_row import gone_row
-from tests.meta.row_infos import info, meta, written
+from indexerd.agents.pi import resume_command
+from indexerd.events import Turn
+from indexerd.meta.model import MetaFile
+from indexerd.meta.session_row import gone_row, row_of
+from indexerd.protocol.limits import (
+    DESCRIPTION_MAX,
+    NAME_MAX,
+    PATH_MAX,
+    PATHS_MAX,
+    SUMMARY_MAX,
+    TAG_MAX,
+    TAGS_SHOWN,
+    WORD_MAX,
+)
+from indexerd.protocol.results import StoredRow
+from indexerd.sessions.facts import Facts
+from indexerd.sessions.info import SessionInfo
+
+NOON = 1_700_000_000_000
+PATH = "/home/u/.pi/agent/sessions/--home-u-p--/2026-01-11T10-00-00-000Z_id.jsonl"
+# A session of two questions, field by field as `SessionInfo` has them.
+INFO = msgspec.convert(
+    (
+        *("pi", PATH, "id", "/home/u/p", "2026-01-11T10:00:00.000Z", None, 3, NOON, NOON + 5000),
+        *("00000004", int(Turn.ENDED), None, "", 4, 2, True, False, 4, 0, 0, None, 1),
+    ),
+    SessionInfo,
+)
+
+
+def info(**fields: Any) -> SessionInfo:
+    """The session, with other fields."""
+    return msgspec.structs.replace(INFO, **fields)
+
+
+def meta(**fields: Any) -> MetaFile:
+    """What a run once wrote of it."""
+    held: dict[str, Any] = {
+        "session_id": "id",
+        "session_file": PATH,
+        "name": "The meta name",
+        "description": "What it was about.",
+        "summary": "## Goal\n- a",
+        "tags": ["one", "two", "three"],
+        "cwd": "/home/u/p",
+        "created_at": "2026-01-11T11:00:00.000Z",
+        "updated_at": "2026-01-11T12:00:00.000Z",
+        "model": "google/x",
+        "last_indexed_leaf_id": "00000002",
+    }
+    return MetaFile(**(held | fields))
+
+
+def written(
+    made: SessionInfo, about: MetaFile | None = None, title: str | None = None, **facts: Any
+) -> StoredRow:
+    """Its row."""
+    return row_of(made, about, title, Facts(**facts), resume=resume_command)
+
 
 STEM = "2026-01-11T10-00-00-000Z_id"
 NAMES = [
@@ -29,9 +90,6 @@ def test_the_order_of_names(missing: int, blank: str) -> None:
     assert (row["name"], row["nameSource"]) == (wanted[0] if wanted else (STEM, "file"))
 
 
-# -- gone -------------------------------------------------------------------------------------
-
-
 def test_a_file_that_is_gone_leaves_what_was_known() -> None:
     """S0.68: the row is marked gone, still resolves, and keeps its facts."""
     was = written(info(agent_title="Agent's"), meta(), files_read=("/a",)).row
@@ -45,4 +103,53 @@ def test_a_file_that_is_gone_leaves_what_was_known() -> None:
     assert left.aliases == ("The meta name", "Agent's")
 
 
-# -- infos ------------------------------------------------------------------------------------
+LONG = "\x1b]0;pwn\x07\u202ex\n" * 100_000
+LIMITS = {
+    **dict.fromkeys(("name", "metaName", "model"), NAME_MAX),
+    **dict.fromkeys(("agentTitle", "firstUserMessage"), 200),
+    **dict.fromkeys(("agent", "createdAt", "modifiedAt", "updatedAt", "leafId"), WORD_MAX),
+    **dict.fromkeys(("cwd", "sessionFile", "parentSessionFile"), PATH_MAX + 1),
+    "description": DESCRIPTION_MAX,
+}
+
+
+def bounded(made: StoredRow) -> None:
+    """No text of the row is longer than its field may be; words for eyes hold no controls."""
+    row = made.row
+    for field, limit in LIMITS.items():
+        assert len(row.get(field) or "") <= limit, field
+    for field in ("name", "metaName", "agentTitle", "description", "model", "updatedAt"):
+        assert "\x1b" not in row.get(field, "")
+        assert "\u202e" not in row.get(field, "")
+    assert len(row["tags"]) <= TAGS_SHOWN
+    assert all(0 < len(tag) <= TAG_MAX for tag in row["tags"])
+    for field in ("filesRead", "filesModified"):
+        assert len(row[field]) <= PATHS_MAX
+        assert all(len(path) <= PATH_MAX and path.startswith("/") for path in row[field])
+    assert len(row["toolsUsed"]) <= PATHS_MAX
+    assert all(len(name) <= WORD_MAX for name in row["toolsUsed"])
+    assert len(made.summary) <= SUMMARY_MAX
+    assert all(len(alias) <= NAME_MAX for alias in made.aliases)
+    assert json.dumps(row).encode()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_hostile_texts_are_bounded(*, gone: bool) -> None:
+    """X9, X12: megabytes of escapes in every field of a header and of a meta file."""
+    words = ("name", "description", "summary", "created_at", "updated_at", "model", "agent")
+    more = ("cwd", "session_file", "first_user_message", "session_created_at")
+    about = meta(
+        **dict.fromkeys((*words, *more, "session_modified_at"), LONG),
+        tags=[LONG, "\u202e", "ok"] * 100,
+        files_read=[LONG] * 3 + ["a"] * 1000,
+        files_modified=["a"] * 1000,
+        tools_used={LONG: 1} | {f"t{n}": n for n in range(1000)},
+    )
+    if gone:
+        made = gone_row(None, about, LONG)
+        assert made is not None
+    else:
+        hostile = info(cwd="/" + LONG, created_at=LONG, parent=LONG, leaf_id=LONG, agent_title=LONG)
+        made = row_of(hostile, about, LONG, Facts(), resume=lambda _id, _cwd, _path: "")
+    bounded(made)
+    assert "ok" in made.row["tags"]

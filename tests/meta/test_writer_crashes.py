@@ -7,12 +7,10 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -116,29 +114,6 @@ def test_full_disk(tmp_path: Path) -> None:
     assert refused["upstream"] == "ENOSPC"
     assert left == sorted([path_in(tmp_path).name, "ballast"])
     assert generation == "0"
-
-
-@pytest.mark.parametrize("options", ["noauto_da_alloc", "data=writeback,noauto_da_alloc"])
-def test_power_cut(tmp_path: Path, options: str) -> None:
-    """A2: the disk as it is when a write returns holds the new file, whole.
-
-    The image under a mounted ext4 is copied without a sync, and the copy mounted.
-    """
-    if sys.platform != "linux" or os.geteuid() != 0 or not shutil.which("mkfs.ext4"):
-        pytest.skip("mounting an ext4 image needs root on Linux, and mkfs.ext4")
-    image, disk = tmp_path / "image", tmp_path / "disk"
-    disk.mkdir()
-    with image.open("wb") as file:
-        file.truncate(16 << 20)
-    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True, capture_output=True)
-    mount = f'mount -o loop,{options} "$0" {disk}'
-    directory = disk / "agent" / "sessions-meta"
-    jobs: list[Any] = [("write", directory, {"generation": one}) for one in (1, 2)]
-    found = mounted(mount, image, *jobs, ("copy", directory, {"image": str(image)}))
-    if found is None:
-        pytest.skip("no loop device can be mounted here")
-    assert found[:2] == [{}, {}]
-    assert mounted(mount, tmp_path / "image.copy", ("read", directory, {})) == ["2"]
 
 
 def test_steps_and_flags_of_a_write(held: Path) -> None:

@@ -104,11 +104,6 @@ def read(directory: Path) -> str | None:
     return held.last_indexed_leaf_id if held else None
 
 
-def copy(directory: Path, image: str) -> None:
-    """Copy the image under a mount as it is now."""
-    shutil.copyfile(image, f"{image}.copy")
-
-
 def grow(directory: Path, threads: int, times: int) -> None:
     """Raise the file's generation by one, many times, in several threads."""
     writer = MetaWriter()

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 import uuid
-from heapq import nlargest
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError, UsageError
-from indexerd.search.names import Names, Scope, folded
-from indexerd.search.names import _ring as ring_of
+from indexerd.search.names import Names, Scope
 from indexerd.store.store import Named
 from indexerd.times import iso_of_ms
 
@@ -59,9 +55,6 @@ def candidates(names: Names, ref: str, **more: Any) -> list[str]:
         names.resolve(ref, **more)
     found = raised.value
     return [one["name"] for one in found.candidates] if isinstance(found, AmbiguousError) else []
-
-
-# -- ids and exact names ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -164,9 +157,6 @@ def test_hostile_references_give_typed_errors(ref: str) -> None:
             names.resolve(ref, cwd=HERE)
         no_reference = not ref.strip() or len(ref) > 512 or ref[:1] in "a\x1b\ud800"
         assert isinstance(raised.value, UsageError) is no_reference
-
-
-# -- names nearly given ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -298,36 +288,6 @@ def test_a_word_of_another_name_is_no_slip() -> None:
         names.resolve("debug oauth")
 
 
-VOCABULARY = """
-    import export increase decrease enable disable confirm unconfirm load unload upload png jpg
-    to from csv users in 1 2 10 01 12 2025 v1 v2 macro micro test text form from timeout render
-    rerender not with without server serverless first last thursday tuesday sprint spring
-"""
-WORDS = st.sampled_from(VOCABULARY.split())
-NAMES = st.lists(WORDS, min_size=1, max_size=5)
-
-
-@settings(deadline=None, max_examples=300)
-@given(NAMES, st.data())
-def test_the_slug_of_a_name_never_means_another_one(there: list[str], data: st.DataObject) -> None:
-    """S0.49: opposites, numbers and other orders of words: with only the other there, an error."""
-    changed = [*there]
-    changed[data.draw(st.integers(0, len(there) - 1))] = data.draw(WORDS)
-    written = data.draw(
-        NAMES | st.permutations(there) | st.permutations(changed) | st.just(changed)
-    )
-    rest = iter(there)
-    assume(not all(word in rest for word in written))  # which is a part of it
-    assume("".join(written) != "".join(there))
-    names = index(session(1, " ".join(there), cwd=data.draw(st.sampled_from((HERE, BESIDE)))))
-    for ref in (slug(" ".join(written)), " ".join(written)):
-        with pytest.raises(AskError):
-            names.resolve(ref, cwd=data.draw(st.sampled_from((HERE, None))))
-
-
-# -- projects, and sessions that speak of others ---------------------------------------------
-
-
 @pytest.mark.parametrize("ref", ["fix tests", "fix-tests", "fix testss"])
 def test_the_project_comes_first(ref: str) -> None:
     """S0.68: in and below cwd first, then above, then elsewhere; a sibling is elsewhere."""
@@ -405,75 +365,6 @@ def test_a_named_session_among_first_messages_is_never_mistaken() -> None:
             names.resolve(ref)
 
 
-# -- as sessions come and go; completions ----------------------------------------------------
-
-TEXTS = st.sampled_from(
-    ("Fix login", "fix log-in bug", "Add C++", "++ --", "検索 機能", "login", "Log", "a b c", "")
-)
-PLACES = st.sampled_from(("/w", "/w/a", "/w/a/b", "/x", ""))
-PREFIXES = st.sampled_from(
-    ("", "fix", "fi", "fix l", "log in", "log", "++", "検", "c", "s1", "b c")
-)
-ROWS = st.builds(
-    lambda n, text, cwd, at, live: Named(f"s{n}", text, (text,), cwd, at, named=True, live=live),
-    *(st.integers(0, 9), TEXTS, PLACES, st.integers(1, 5), st.booleans()),
-)
-STEPS = st.lists(ROWS | st.integers(0, 9) | st.tuples(PREFIXES, PLACES), max_size=30)
-
-
-def obvious(rows: list[Named], prefix: str, cwd: str, limit: int) -> list[str]:
-    """By looking at each; of one time the order is open."""
-    key = folded(prefix)
-
-    def fits(row: Named) -> bool:
-        begun = any(f" {folded(one)}".find(f" {key}") >= 0 for one in row.aliases)
-        return not prefix or row.session_id.startswith(prefix) or begun
-
-    found = [row for row in rows if row.live and fits(row)]
-    if cwd and found:
-        nearest = min(ring_of(cwd, row.cwd) for row in found)
-        found = [row for row in found if ring_of(cwd, row.cwd) == nearest]
-    return nlargest(limit, (str(row.modified) for row in found))
-
-
-def answer(names: Names, ref: str) -> Any:
-    """What is said, errors included, in a form that can be compared."""
-    try:
-        return names.resolve(ref, cwd="/w")
-    except AmbiguousError as error:
-        return sorted(one["sessionId"] for one in error.candidates)
-    except AskError as error:
-        return type(error)
-
-
-@settings(deadline=None)
-@given(STEPS, st.sampled_from((1, 2, 20)))
-def test_names_that_grew_answer_like_names_made_anew(
-    steps: list[Named | int | tuple[str, str]], limit: int
-) -> None:
-    """S0.59, S0.68: completions, too, are the newest of the nearest ring."""
-    names, rows = Names(), dict[str, Named]()
-    for step in [*steps, ("", ""), ("log", "/w/a")]:
-        if isinstance(step, Named):
-            names.put(step)
-            rows[step.session_id] = step
-        elif isinstance(step, int):
-            names.forget(f"s{step}")
-            rows.pop(f"s{step}", None)
-        else:
-            prefix, cwd = step
-            items = names.complete(prefix, cwd=cwd or None, limit=limit, now=0)
-            held = [rows[one["sessionId"]] for one in items]
-            assert len({one.session_id for one in held}) == len(held)
-            assert [str(one.modified) for one in held] == obvious(
-                [*rows.values()], prefix, cwd, limit
-            )
-    fresh = Names(rows.values())
-    assert len(names) == len(fresh) == len(rows)
-    for ref in ("fix login", "fix-logn", "c++", "bug", *(one.name for one in rows.values())):
-        assert answer(names, ref) == answer(fresh, ref)
-
-
 @pytest.mark.parametrize(
     ("ago", "age"),
     [
@@ -490,3 +381,23 @@ def test_a_completion_says_what_to_show_and_insert(ago: float, age: str) -> None
     assert found == {**own, "age": age, "named": False}
     assert len(label) <= 60
     assert "\n" not in label
+
+
+def test_completions_are_the_newest_of_the_nearest_ring() -> None:
+    """S0.59, S0.68: a word begins so, or the id; what is forgotten or changed is so at once."""
+    rows = [session(n, f"Fix login {n}", cwd=HERE, ago=n) for n in range(4)]
+    names = index(*rows, session(9, "Log rotation", cwd=BESIDE))
+
+    def shown(prefix: str, cwd: str | None = HERE, limit: int = 20) -> list[str]:
+        found = names.complete(prefix, cwd=cwd, limit=limit, now=NOW_MS / 1000)
+        return [one["label"] for one in found]
+
+    assert shown("fix l") == [f"Fix login {n}" for n in range(4)]
+    assert shown("log", limit=2) == ["Fix login 0", "Fix login 1"]
+    assert set(shown("log", None)) == {*(f"Fix login {n}" for n in range(4)), "Log rotation"}
+    assert shown("rot") == ["Log rotation"]
+    assert shown(rows[2].session_id[:7]) == ["Fix login 2"]
+    names.forget(rows[0].session_id)
+    names.put(rows[1]._replace(name="Else", aliases=("Else",)))
+    names.put(rows[2]._replace(live=False))
+    assert shown("log") == ["Fix login 3"]

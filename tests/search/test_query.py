@@ -111,16 +111,6 @@ def test_a_snippet_is_short_and_safe(text: str, query: str) -> None:
     assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", snippet)
 
 
-@given(st.lists(st.sampled_from(["abc", "cd", "xabc", "abcx", ",", "\n"]), max_size=30))
-def test_words_are_found_whole(words: list[str]) -> None:
-    """Not inside another, except as its beginning where that is asked for."""
-    text, asked = " ".join(words), parse("cd abc")
-    exact = {n for n, one in enumerate(("cd", "abc")) if one in words}
-    assert Finder(asked.as_terms()).terms_in(text) == exact
-    wide = exact | ({1} if "abcx" in words else set())
-    assert Finder(asked.as_terms(widen=True)).terms_in(text) == wide
-
-
 def test_too_much_is_cut_and_said() -> None:
     """The worst query costs as much as the longest allowed one, and the user is told."""
     asked = parse("word " * 5000)
