@@ -148,7 +148,6 @@ class Compaction(msgspec.Struct, frozen=True):
     kept: str | None = None  # id of the first earlier entry that stays
     retained: tuple[Retained, ...] | None = None  # in the place of all earlier messages
     whole: bool = False  # these hold the summary, too
-    keeps_users: bool = False  # of the earlier ones the newest of the humans' stay, before it
     role: str = "compactionSummary"  # of the summary
     system: str | None = None  # text of the system message that goes before it
     tokens_before: int | float | None = None

@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 import msgspec
 from msgspec import field
@@ -23,13 +22,12 @@ NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before it
 PATH_MAX = 8192  # characters of a path that are kept
 WORD_MAX = 64  # characters of a time that are kept
 
+_OPENINGS_MAX = 64  # first messages of one tree that are remembered
 _UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
-_OPENINGS_KEPT = 64  # first messages of one tree that are remembered
 KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
 PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)  # said by a machine, to the model, so that it goes to work
 ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
-IS_USER = bytes(packed & KIND_MASK == Kind.USER for packed in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +129,8 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     def recode(self, row: int, code: int) -> None:
         """Change what a row is: later lines showed it in another light."""
-        if IS_USER[self.codes[row]] != IS_USER[code]:
-            counts, firsts = self._asked
-            del counts[row:], firsts[row:]
         self.codes[row] = code
+        del self._firsts[row:]
 
     def move_leaf(self, entry_id: str | None) -> None:
         """Move the leaf to a known entry, or (None) before the first."""
@@ -175,40 +171,31 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     @property
     def first_user(self) -> str:
-        """The first human message on the path, as adapters cut it; "" while it is not known.
-
-        Where ids repeat or parents come late, the file's first, whatever the path.
-        """
-        if not self.orderly:
-            return next(iter(self.openings.values()), "")
-        return self.openings.get(self.asked(self.leaf)[1], "")
+        """The first human message on the path, as adapters cut it; "" while it is not known."""
+        return self.openings.get(self._first_of(self.leaf), "")
 
     @first_user.setter
     def first_user(self, words: str) -> None:
         if not words:
             self.openings.clear()
-            return
-        self.openings[self.asked(self.leaf)[1] if self.orderly else ROOT] = words
-        if len(self.openings) > _OPENINGS_KEPT:  # the file's first stays
-            del self.openings[next(islice(self.openings, 1, None))]
+        elif len(self.openings) < _OPENINGS_MAX:
+            self.openings[self._first_of(self.leaf)] = words
 
     @cached_property
-    def _asked(self) -> tuple[array[int], array[int]]:
-        return array("I"), array("i")
+    def _firsts(self) -> array[int]:
+        return array("i")
 
-    def asked(self, row: int) -> tuple[int, int]:
-        """Human messages from the root to a row, and the first one's row; orderly trees only."""
-        if row < 0:
-            return 0, ROOT
-        counts, firsts = self._asked
-        for at in range(len(counts), row + 1):
-            above = self.parents[at]
-            count, first = (counts[above], firsts[above]) if above >= 0 else (0, ROOT)
-            if IS_USER[self.codes[at]]:
-                count, first = count + 1, at if first == ROOT else first
-            counts.append(count)
-            firsts.append(first)
-        return counts[row], firsts[row]
+    def _first_of(self, leaf: int) -> int:
+        """The row of the first human message on a path; ROOT where walks might loop."""
+        if leaf < 0 or not self.orderly:
+            return ROOT
+        firsts = self._firsts
+        for row in range(len(firsts), leaf + 1):
+            above = self.parents[row]
+            first = firsts[above] if above >= 0 else ROOT
+            asks = first == ROOT and self.codes[row] & KIND_MASK == Kind.USER
+            firsts.append(row if asks else first)
+        return firsts[leaf]
 
 
 @dataclass(frozen=True, slots=True)

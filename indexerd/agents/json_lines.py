@@ -36,10 +36,6 @@ _BEHIND = (
     *("uuid", "timestamp", "cwd", "sessionId", "gitBranch", "requestSessionId", "isMeta"),
     *("isCompactSummary", "isApiErrorMessage", "stop_reason", "stopReason", "id", "parentId"),
 )
-# A whole string; one that is cut; punctuation; any other value.
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|"(?s:.*)|[{}\[\]:,]|[^\s"{}\[\]:,]+')
-_STRING = re.compile(rb'"(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt])*+')
-_CLOSERS = {b"{": b"}", b"[": b"]"}
 
 _decode = msgspec.json.Decoder().decode
 
@@ -57,16 +53,13 @@ def scan_lines(tree: Tree, data: bytes, base: int) -> Iterator[tuple[Fields, int
 def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
     """Take in a line too long to hold, as far as its two ends tell: the tree is whole."""
     tree.oversized += not ends.readable
-    text = close_truncated_json(ends.head)
-    try:
-        known = parse_object(text)
-    except ValueError:
-        known = {}
+    known = as_dict(_truncated_json(ends.head))
     for key in _BEHIND if known else ():
         pattern = rb'(?<!\\)"%s"\s*:\s*("(?:[^"\\]|\\.){0,2000}+"|true)' % key.encode()
         found = re.findall(pattern, ends.tail, re.DOTALL)
         if found and not known.get(key):
-            text = b'%s,"%s":%s}' % (text[:-1], key.encode(), found[-1])
+            known[key] = _truncated_json(found[-1])
+    text = json.dumps(known).encode()
     adapter.scan(tree, text, ends.offset)
     for row in reversed(range(len(tree))):  # mostly the last; it may have come again
         if tree.offsets[row] + tree.lengths[row] == ends.offset + len(text):
@@ -144,24 +137,16 @@ def tokens_of(
 
 def close_truncated_json(head: bytes) -> bytes:
     """The beginning of a JSON document as a whole one, with as much in it as can be known."""
-    open_at: list[bytes] = []  # what closes each object and array that is open, innermost last
-    before, end = b":", 0
-    for token in _TOKEN.finditer(head):
-        first = token[0][:1]
-        is_key = before in (b"{", b",") and open_at[-1:] == [b"}"]
-        if first in _CLOSERS:
-            open_at.append(_CLOSERS[first])
-        elif first in (b"}", b"]") and open_at:
-            open_at.pop()
-        elif first == b'"' and not is_key:
-            whole = _STRING.match(head, token.start())
-            if token.end() == len(head) and whole is not None:
-                return head[: whole.end()] + b'"' + b"".join(reversed(open_at))
-        elif is_key or first in (b":", b",") or token.end() == len(head):
-            before = first
-            continue
-        before, end = first, token.end()
-    return head[:end] + b"".join(reversed(open_at))
+    return json.dumps(_truncated_json(head)).encode()
+
+
+def _truncated_json(head: bytes) -> Any:
+    from pydantic_core import from_json  # noqa: PLC0415 - hardly any line is as long
+
+    try:
+        return from_json(head, allow_partial="trailing-strings")
+    except ValueError:
+        return None
 
 
 def safe_line(text: str) -> str:

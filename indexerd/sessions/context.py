@@ -14,15 +14,13 @@ from dataclasses import dataclass, replace
 
 from indexerd.errors import ContextTooLargeError
 from indexerd.events import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
-from indexerd.sessions.clipped import Clipped, about, joined
+from indexerd.sessions.clipped import about, joined
 from indexerd.sessions.state import SessionState
 
 TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
 ENTRIES_TEXT_MAX = 4_000_000  # characters of all texts of entries together, as far as they are kept
 ENTRIES_MAX = 30_000  # of a context, each 2 KB of memory; no model's window has room for more
-USERS_TOKENS = 20_000  # of the humans' messages that a compaction keeps; 4 bytes are a token
 CLEARED = "[Old tool result content cleared]"  # opencode's words for a result that it took away
-_TOKEN = 4  # bytes
 
 ROLES = {
     Kind.USER: "user",
@@ -92,7 +90,7 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
     found: list[ContextMessage] = []
     size = 0
     for number, part in enumerate(_parts(state, read)):
-        messages = list(_messages(state, part, read))
+        messages = list(_messages(part))
         size += sum(len(text) for one in messages for text in one.texts)
         _bound(number, size, TEXT_MAX)
         found += messages
@@ -106,7 +104,7 @@ def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
     A compaction's entry holds what it brings along: a system message, what humans said, a tail.
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    return _bounded(_with_speeches(state, _parts(state, read), read))
+    return _bounded(_with_speeches(_parts(state, read)))
 
 
 def entries_of(
@@ -137,13 +135,11 @@ def _one_by_one(
     new = _edits(read(row) for row in rows if edits and state.kind(row) is Kind.OTHER)
     entries = (ContextEntry(row, read(row), place=at) for at, row in enumerate(rows))
     parts = (replace(one, edit=new.get(one.entry.id)) for one in entries)
-    return _with_speeches(state, parts, read)
+    return _with_speeches(parts)
 
 
-def _with_speeches(
-    state: SessionState, parts: Iterable[ContextEntry], read: Read
-) -> Iterator[ContextEntry]:
-    return (replace(part, speeches=tuple(_speeches(state, part, read))) for part in parts)
+def _with_speeches(parts: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
+    return (replace(part, speeches=tuple(_speeches(part))) for part in parts)
 
 
 def _bounded(entries: Iterable[ContextEntry]) -> list[ContextEntry]:
@@ -245,14 +241,12 @@ def role_of(entry: Entry) -> str | None:
     return ROLES.get(entry.kind)
 
 
-def _messages(state: SessionState, part: ContextEntry, read: Read) -> Iterator[ContextMessage]:
+def _messages(part: ContextEntry) -> Iterator[ContextMessage]:
     """What an entry says in one message; of the newest compaction also what it brings along."""
     entry, edit, role = part.entry, part.edit, role_of(part.entry)
     if edit is not None and edit.removed:
         return
     held = (entry.compaction if part.newest else None) or Compaction()
-    if held.keeps_users:
-        yield from _users(state, state.path()[: part.place], read)
     if held.system is not None:
         yield ContextMessage("system", entry, (held.system,))
     if role is not None and (entry.kind is not Kind.BRANCH_SUMMARY or entry.texts):
@@ -265,7 +259,7 @@ def _messages(state: SessionState, part: ContextEntry, read: Read) -> Iterator[C
         yield ContextMessage(one.role, entry, (one.text,))
 
 
-def _speeches(state: SessionState, part: ContextEntry, read: Read) -> Iterator[ContextMessage]:
+def _speeches(part: ContextEntry) -> Iterator[ContextMessage]:
     """The same, with the results of tools one by one, and calls on lines of their own."""
     entry = part.entry
     if entry.kind is Kind.CALL or (entry.kind is Kind.OTHER and role_of(entry) is None):
@@ -276,7 +270,7 @@ def _speeches(state: SessionState, part: ContextEntry, read: Read) -> Iterator[C
             yield ContextMessage("assistant", entry, thinking=thinking, calls=calls)
         return
     edited = part.edit is not None and entry.kind in _EDITABLE
-    for one in _messages(state, part, read):
+    for one in _messages(part):
         if entry.kind is Kind.COMPACTION:
             yield ContextMessage(one.role, one.entry, (one.text,))
         elif edited:
@@ -306,68 +300,6 @@ def _results(entry: Entry, images: int) -> Iterator[ContextMessage]:
         text = CLEARED if one.cleared else one.text
         yield ContextMessage("toolResult", entry, (text,), images=images, result=one)
         images = 0  # which of several results they belong to is not said: they count once
-
-
-def _users(state: SessionState, rows: list[int], read: Read) -> list[ContextMessage]:
-    """What humans said on these rows, as far as compactions that keep only that leave it.
-
-    Every such compaction went on from what the one before it had left, and so does this.
-    """
-    begun = (
-        at
-        for at in reversed(range(len(rows)))
-        if state.kind(rows[at]) is Kind.COMPACTION and _retained(read(rows[at])) is not None
-    )
-    found: list[ContextMessage] = []
-    for row in rows[next(begun, 0) :]:
-        kind = state.kind(row)
-        if kind is Kind.COMPACTION:
-            held = _retained(read(row))
-            found = newest_within_budget(found) if held is None else held
-        elif kind in (Kind.USER, Kind.CUSTOM):
-            entry = read(row)
-            role = role_of(entry)
-            if role is not None and entry.role == "user":
-                # Context that stands around a human's words is not kept with them.
-                texts = entry.texts if entry.kind is Kind.OTHER else entry.as_sent
-                found.append(ContextMessage(role, entry, texts))
-    return newest_within_budget(found)
-
-
-def _retained(entry: Entry) -> list[ContextMessage] | None:
-    """What humans said of the messages that a compaction brings; None where it brings none."""
-    held = entry.compaction.retained if entry.compaction else None
-    if held is None:
-        return None
-    return [ContextMessage(one.role, entry, (one.text,)) for one in held if one.human]
-
-
-def newest_within_budget(messages: list[ContextMessage]) -> list[ContextMessage]:
-    """The newest messages within USERS_TOKENS; of the first that is too long both ends."""
-    found: list[ContextMessage] = []
-    left = USERS_TOKENS
-    for one in reversed(messages):
-        if left <= 0:
-            break
-        tokens = -(-_bytes(one.text) // _TOKEN)
-        found.append(one if tokens <= left else replace(one, texts=(_ends(one.text, left),)))
-        left -= tokens
-    return found[::-1]
-
-
-def _ends(text: str, tokens: int) -> str:
-    """A text cut in its middle to so many tokens, with no character torn."""
-    data, size = text.encode("utf-8", "replace"), tokens * _TOKEN
-    first = size // 2
-    head = data[:first].decode("utf-8", "ignore")
-    tail = data[len(data) - (size - first) :].decode("utf-8", "ignore")
-    left_out = -(-(_bytes(text) - size) // _TOKEN)
-    return f"{head}…{left_out} tokens truncated…{tail}"
-
-
-def _bytes(text: str) -> int:
-    lost = text.lost if isinstance(text, Clipped) else 0
-    return lost + (len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
 
 
 def _settings(state: SessionState, read: Read) -> tuple[dict[str, str | None] | None, str | None]:

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import field
 from msgspec.structs import replace
 
-from indexerd.agents.base import IS_USER, NOWHERE, ROOT, Tree
+from indexerd.agents.base import NOWHERE, ROOT, Tree
 from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Kind, Turn
 
 __all__ = ["NOWHERE", "ROOT", "SessionState"]
@@ -138,10 +138,8 @@ class SessionState(Tree):
 
     def user_messages(self, leaf: int | None = None) -> int:
         """User messages from the root to a leaf."""
-        row = self.leaf if leaf is None else leaf
-        if self.orderly:
-            return self.asked(row)[0]
-        return sum(IS_USER[self.codes[one]] for one in self.up(row))
+        rows = self.up(self.leaf if leaf is None else leaf)
+        return sum(self.codes[row] & KIND_MASK == Kind.USER for row in rows)
 
     def new_user_messages(self, since: str | None) -> int:
         """User messages on the path after `since`; all of them where that is not on it."""
@@ -149,7 +147,7 @@ class SessionState(Tree):
         if mark is None or not self.on_path(mark):
             return self.user_messages()
         after = takewhile(lambda row: row != mark, self.up(self.leaf))
-        return sum(IS_USER[self.codes[row]] for row in after)
+        return sum(self.codes[row] & KIND_MASK == Kind.USER for row in after)
 
     def still(self, leaf: int | None = None) -> SessionState:
         """A copy that stays as it is while the session goes on, seen from a leaf of choice.

@@ -13,14 +13,14 @@ stands at the end, opened at its first entry.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from functools import cmp_to_key
 from sys import intern
 from typing import Any, NamedTuple
 
 from indexerd.events import JS_SPACE, Entry, Kind, Turn
 from indexerd.privacy.sanitize import clean_line
+from indexerd.sessions.context import Read
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.times import iso_ms
 
@@ -37,41 +37,6 @@ _BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
 _IN_FULL = frozenset({"branch_summary", "custom_message", "session_info", "label"})
 
 Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
-
-
-@dataclass(frozen=True, slots=True)
-class Sketch:
-    """What a list needs of an entry. Texts are safe to show, and bounded."""
-
-    type: str
-    role: str | None
-    text: str  # one line of at most TEXT_MAX characters
-    timestamp: str
-    quiet: bool = False  # only calls tools, or was said by nobody; and nothing went wrong
-    display: bool = True  # False: its author wants it hidden from people
-    about: str = ""  # what else a search finds it by
-
-    def found(self, label: str | None, tokens: Iterable[str]) -> bool:
-        """Whether all of these words, in lower case, are in what the row says."""
-        what = self.role or self.type.replace("_", " ")
-        text = "" if self.type == "compaction" else self.text  # pi does not look into these
-        told = f"{label or ''} {what} {self.about} {text}".lower()
-        return all(token in told for token in tokens)
-
-
-def sketch(entry: Entry, turn: Turn = Turn.OPEN) -> Sketch:
-    """The sketch of an entry; `turn` is the mark of its row."""
-    said = "".join(entry.texts)
-    plain = said.strip(JS_SPACE)
-    return Sketch(
-        type=intern(shown_word(entry.type)),
-        role=intern(shown_word(entry.role)) if entry.role else None,
-        text=clean_line((plain or _without_words(entry))[:LOOKED_AT], TEXT_MAX),
-        timestamp=shown_word(entry.timestamp),
-        quiet=is_quiet(entry, turn, plain),
-        display=is_displayed(entry),
-        about=_about(entry, plain),
-    )
 
 
 def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
@@ -95,9 +60,10 @@ def shown_word(text: str) -> str:
     return word if word.isascii() and word.isprintable() else clean_line(word, WORD_MAX)
 
 
-def _about(entry: Entry, plain: str) -> str:
-    """What pi searches besides what is shown: some texts in full, and words for what it is."""
-    words = [shown_word(entry.custom_type or "")]
+def _is_found(entry: Entry, plain: str, text: str, label: str | None, tokens: list[str]) -> bool:
+    """Whether all of these words, in lower case, are in what pi searches of an entry."""
+    words = [label or "", shown_word(entry.role or entry.type.replace("_", " "))]
+    words.append(shown_word(entry.custom_type or ""))
     if entry.kind is Kind.BASH:
         plain = plain.partition("\n")[0]  # the command; what it printed comes after it
     elif entry.type not in _IN_FULL or len(entry.texts) != 1:
@@ -106,14 +72,15 @@ def _about(entry: Entry, plain: str) -> str:
         words.append("title")
     if len(plain) > TEXT_MAX:
         words.append(clean_line(plain[:SEARCHED], SEARCHED))
-    return " ".join(words)
+    words.append("" if entry.type == "compaction" else text)  # pi does not look into these
+    whole = " ".join(words).lower()
+    return all(token in whole for token in tokens)
 
 
 def _without_words(entry: Entry) -> str:
     """What stands for a text where there is none: what went wrong, or the tools called."""
-    wrong = entry.error
     calls = (f"{call.name[:WORD_MAX]}: {call.detail[:TEXT_MAX]}" for call in entry.tools[:10])
-    return wrong or " ".join(f"[{call.removesuffix(': ')}]" for call in calls)
+    return entry.error or " ".join(f"[{call.removesuffix(': ')}]" for call in calls)
 
 
 class Place(NamedTuple):
@@ -191,11 +158,11 @@ def sort_by_date(rows: list[int], date: Date) -> None:
     rows.sort(key=cmp_to_key(compare))
 
 
-def _takes(mode: str, kind: Kind, shown: Sketch, label: str | None, *, current: bool) -> bool:
-    """Whether a filter shows a node; the leaf is never hidden for saying nothing."""
+def _takes(mode: str, kind: Kind, entry: Entry, label: str | None, *, quiet: bool) -> bool:
+    """Whether a filter shows an entry; the leaf is never `quiet`."""
     if mode == "all":
         return True
-    if shown.type == "usage" or (shown.quiet and not current):
+    if entry.type == "usage" or quiet:
         return False
     if mode == "user-only":
         return kind is Kind.USER
@@ -203,12 +170,12 @@ def _takes(mode: str, kind: Kind, shown: Sketch, label: str | None, *, current: 
         return label is not None
     if mode == "no-tools" and kind in (Kind.TOOL, Kind.CALL):
         return False
-    return kind not in _BOOKKEEPING and shown.type not in _BOOKKEEPING_TYPES
+    return kind not in _BOOKKEEPING and entry.type not in _BOOKKEEPING_TYPES
 
 
 def nodes(
     state: SessionState,
-    sketched: Callable[[int], Sketch],
+    read: Read,
     labels: Mapping[str, str],
     mode: str = "all",
     search: str | None = None,
@@ -222,27 +189,28 @@ def nodes(
     for row in state.up(state.leaf):
         path[row] = True
     depths: list[int] = []  # by real depth: shown ancestors of a node below
-    for row, above, depth in outline(state, lambda row: iso_ms(sketched(row).timestamp)):
-        entry_id, one = state.id(row), sketched(row)
-        label = labels.get(entry_id)
-        shown = _takes(mode, state.kind(row), one, label, current=row == state.leaf)
-        shown = shown and one.found(label, tokens)
+    for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
+        entry, label = read(row), labels.get(state.id(row))
+        plain = "".join(entry.texts).strip(JS_SPACE)
+        text = clean_line((plain or _without_words(entry))[:LOOKED_AT], TEXT_MAX)
+        quiet = row != state.leaf and is_quiet(entry, state.turn_of(row), plain)
+        shown = _takes(mode, state.kind(row), entry, label, quiet=quiet)
+        shown = shown and _is_found(entry, plain, text, label, tokens)
         del depths[depth:]
         before = depths[-1] if depths else 0
         depths.append(before + shown)
         if not shown:
             continue
         node = {
-            "id": entry_id,
-            "parentId": None if above == ROOT else state.id(above),
             "ordinal": state.ordinals[row],
             "depth": before,
-            "type": one.type,
-            "role": one.role,
+            "type": intern(shown_word(entry.type)),
+            "role": intern(shown_word(entry.role)) if entry.role else None,
             "label": label,
-            "text": one.text,
-            "timestamp": one.timestamp,
+            "text": text,
+            "timestamp": shown_word(entry.timestamp),
             "active": bool(path[row]),
-            "display": None if one.display else False,
+            "display": None if is_displayed(entry) else False,
         }
-        yield {key: value for key, value in node.items() if value is not None or key == "parentId"}
+        places = {"id": state.id(row), "parentId": None if above == ROOT else state.id(above)}
+        yield places | {key: value for key, value in node.items() if value is not None}

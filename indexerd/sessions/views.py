@@ -21,7 +21,7 @@ from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.transforms import rules_of, transformed
-from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes, sketch
+from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes
 from indexerd.times import iso_ms, iso_of_ms
 
 GIST_MAX = 1000  # characters
@@ -66,13 +66,7 @@ def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
 def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
     """`tree`: every entry that is asked for, depth first."""
     state = session.state
-    found = nodes(
-        state,
-        lambda row: sketch(read(row), state.turn_of(row)),
-        session.labels,
-        asked.filter or "all",
-        asked.search,
-    )
+    found = nodes(state, read, session.labels, asked.filter or "all", asked.search)
     listed = list(islice(found, NODES_MAX))
     answer = _head(session) | {"nodes": listed} | _unread(state, range(len(state)))
     if next(found, None) is not None:

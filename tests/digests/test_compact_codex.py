@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.agents.base import ContextUse
-from indexerd.digests.compact_codex import limit_of, should_compact, users_of
+from indexerd.digests.compact_codex import USERS_TOKENS, limit_of, should_compact, users_of
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.stats import context_size
 from indexerd.digests.transcript import summarizable_messages
 from indexerd.events import Compaction, Kind, Retained
-from indexerd.sessions.context import USERS_TOKENS, ContextEntry, ContextMessage
+from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.state import SessionState
 from tests.sessions.speeches import calls, entry, gave, said, state_of, steps
 
@@ -32,7 +32,7 @@ def test_what_a_compaction_brought_stays_without_its_summary() -> None:
     stored = entry(Kind.COMPACTION, "k", compaction=Compaction(retained=history, whole=True))
     brought = [ContextMessage(one.role, stored, (one.text,)) for one in history]
     assert kept(*brought, said("user", "two", name="u2")) == [("one", "k"), ("two", "u2")]
-    bare = entry(Kind.COMPACTION, "k", compaction=Compaction(keeps_users=True))
+    bare = entry(Kind.COMPACTION, "k", compaction=Compaction())
     before, summary = said("user", "one", name="u1"), ContextMessage("user", bare, ("SUMMARY",))
     assert kept(before, summary) == [("one", "u1")]
 

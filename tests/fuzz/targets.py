@@ -1,26 +1,227 @@
 """Every fuzz target by its name: a function of bytes that lets only promised errors pass.
 
-Whatever else comes out of one is a finding. The corpora have the names of the targets.
+Bytes that are no UTF-8 come in as lone surrogates, as Python keeps such file names. Where a target
+wants two texts, 0x00 parts them.
 """
 
 from __future__ import annotations
 
+import json
+import re
+import tempfile
+import unicodedata
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from tests.fuzz import doors, files, sessions, texts
+from indexerd import settings
+from indexerd.errors import InvalidMetaError, SessionUnreadableError
+from indexerd.indexing.check import validate
+from indexerd.meta import reader as metas
+from indexerd.meta.model import META_BYTES_MAX, parse_meta, parse_user
+from indexerd.models.attempts import Rejected
+from indexerd.privacy import sanitize as cleaning
+from indexerd.privacy.patterns import compile_pattern
+from indexerd.privacy.redact import redact as redacted
+from indexerd.protocol import wire
+from indexerd.protocol.limits import NAME_MAX, SUMMARY_MAX, TAGS_MAX, TAGS_MIN
+from indexerd.references.parse import FOUND_MAX, UP_MAX, find, without_code
+from indexerd.search import query as asking
+from indexerd.sources import zst
+from indexerd.web.export import embedded
+from tests.fuzz import sessions
 
 CORPUS = Path(__file__).parent / "corpus"
 FILE_MAX = 4096  # bytes of a corpus file
-FILES_MAX = 40  # of one target
+_GONE = frozenset({"Cc", "Cs", "Co", "Zl", "Zp"})
+_DEEP = 100  # levels of a value; a document has a few
+
+
+def text_of(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def two_of(data: bytes) -> tuple[str, str]:
+    first, _, second = data.partition(b"\0")
+    return text_of(first), text_of(second)
+
+
+def as_json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return text_of(data)
+
+
+def shows(text: str) -> None:
+    text.encode()
+    assert not _GONE & {unicodedata.category(char) for char in text if char not in "\n\t"}
+
+
+def references(data: bytes) -> None:
+    """What is found stands there as it is written, in order, within its bounds, and not in code."""
+    text = text_of(data)
+    plain, found = without_code(text), find(text)
+    assert len(plain) == len(text)
+    assert len(found) <= FOUND_MAX
+    assert [one.start for one in found] == sorted({one.start for one in found})
+    for one in found:
+        assert text.startswith(one.raw, one.start)
+        assert plain.startswith("@@", one.start)
+        assert 0 <= one.up <= UP_MAX
+        assert "\n" not in (one.question or "")
+
+
+def check(data: bytes) -> None:
+    """A model's answer is taken, clean and within limits, or rejected in words; none is cut."""
+    said = validate(text_of(data), cut=False, redact=lambda text: redacted(text).text)
+    if isinstance(said, Rejected):
+        assert said.error.encode()
+        return
+    assert TAGS_MIN <= len(said.tags) <= TAGS_MAX
+    assert 0 < len(said.name) <= NAME_MAX
+    assert 0 < len(said.summary) <= SUMMARY_MAX
+    for text in (said.name, said.description, said.summary, *said.tags):
+        shows(text)
+
+
+def query(data: bytes) -> None:
+    """A query is a problem, a pattern, or terms; snippets are short."""
+    typed, text = two_of(data)
+    asked = asking.parse(typed)
+    assert not (asked.terms and asked.pattern)
+    assert asked.terms or asked.pattern or asked.problem
+    assert len(asked.terms) <= asking.TERMS_MAX
+    stored = asking.storable(text)
+    if asked.pattern is not None:
+        span = asked.pattern.find(stored)
+        assert span is None or 0 <= span[0] < span[1] <= len(stored)
+    for widen in (False, True) if asked.terms else ():
+        shown = asking.Finder(asked.as_terms(widen=widen)).snippet(stored)
+        assert len(shown) <= asking.SNIPPET_MAX
+        assert not re.search(r"[\x00-\x1f\x7f\u200b\u202e\u2066]", shown)
+
+
+def redact(data: bytes) -> None:
+    """What is left holds no secret any more, and has not grown out of bounds."""
+    text = cleaning.replace_surrogates(text_of(data))  # as all that is read of a session
+    once = redacted(text)
+    again = redacted(once.text)
+    assert (again.text, bool(again.counts)) == (once.text, False)
+    assert len(once.text) <= 6 * len(text) + 64
+    plain = redacted(cleaning.bare(text))
+    if plain.counts == once.counts:  # what nobody sees has hidden no part of a secret
+        assert len(cleaning.bare(once.text)) <= len(plain.text)
+
+
+def extra(data: bytes) -> None:
+    """A pattern of the user's is refused as a ValueError, or works on any text."""
+    pattern, text = two_of(data)
+    with suppress(ValueError):
+        redacted(text[:200], [compile_pattern(pattern[:120])])
+
+
+def clean(data: bytes) -> None:
+    """Cleaned text is short, shows, can be encoded, and stays as it is when cleaned again."""
+    text = text_of(data)
+    for limit in (0, 1, 7, 120, len(text)):
+        line, lines = cleaning.clean_line(text, limit), cleaning.clean_text(text, limit)
+        assert max(len(line), len(lines)) <= limit
+        assert cleaning.clean_line(line, limit) == line
+        assert cleaning.clean_text(lines, limit) == lines
+        assert "\n" not in line
+        shows(line)
+        shows(lines)
+    cleaning.escape_path(text).encode()
+
+
+def beside(parse: Callable[[bytes, str], Any], data: bytes) -> None:
+    """A meta file or sidecar can be written and read again, or is an InvalidMetaError."""
+    try:
+        found = parse(data, "x")
+    except InvalidMetaError:
+        return
+    written = found.to_json()
+    assert len(written) <= META_BYTES_MAX
+    assert parse(written, "x") == found
+
+
+def digest(data: bytes) -> None:
+    """Segments are JSON objects that can be written again; other lines are left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "a.digest.jsonl"
+        path.write_bytes(data)
+        for one in metas.read_digest(path):
+            assert isinstance(one, dict)
+            json.dumps(one, ensure_ascii=False, allow_nan=False).encode()
+
+
+def config(name: str, data: bytes) -> None:
+    """A configuration gives settings, or the defaults and every problem in words."""
+    env = {"INDEXERD_INDEX__QUIET_SECONDS": data[:40].decode("latin-1")}
+    for variables in ({}, env):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of re, for `extra_patterns`
+            found = settings.load(data, name, variables)
+        for one in found.problems:
+            assert set(one) == {"file", "key", "message", "hint"}
+            assert all(text.isprintable() and len(text) <= 300 for text in one.values())
+
+
+def compressed(data: bytes) -> None:
+    """No bytes that claim to be compressed do more than SessionUnreadableError, or lines."""
+    with tempfile.TemporaryDirectory() as folder, suppress(SessionUnreadableError):
+        path = Path(folder) / "a.jsonl.zst"
+        path.write_bytes(data)
+        whole = b"".join([piece.data for piece in zst.load(str(path), None)[1] or ()])
+        with zst.lines(str(path)) as lines:
+            assert lines.at(0, len(whole)) == whole
+
+
+def request(data: bytes) -> None:
+    """Any line is a request or a failure, and whatever is answered is one line of strict JSON."""
+    for line in (data, data.replace(b"\n", b" ")):
+        asked = wire.parse(line)
+        if isinstance(asked, wire.Failure):
+            answered = asked.to_line()
+        else:
+            try:
+                answered = wire.result(asked.id, asked.params)
+            except RecursionError:  # promised, for what is nested without end
+                continue
+        assert answered.count(b"\n") == answered.endswith(b"\n") == 1
+        json.loads(answered, parse_constant=refuse)
+
+
+def refuse(word: str) -> None:
+    raise AssertionError(word)
+
+
+def island(data: bytes) -> None:
+    """Data in a page is JSON, and nothing in it can end the element that it stands in."""
+    if data.count(b"[") + data.count(b"{") <= _DEEP:
+        text = embedded(as_json(data))
+        assert not set(text) & set("<>&\u2028\u2029\0\x1b")
+        json.loads(text, parse_constant=refuse)
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     **sessions.TARGETS,
-    **texts.TARGETS,
-    **files.TARGETS,
-    **doors.TARGETS,
+    "references": references,
+    "check": check,
+    "query": query,
+    "redact": redact,
+    "extra": extra,
+    "clean": clean,
+    "meta": partial(beside, parse_meta),
+    "user": partial(beside, parse_user),
+    "digest": digest,
+    "config-toml": partial(config, "/etc/indexerd.toml"),
+    "config-json": partial(config, "/etc/indexerd.json"),
+    "zst": compressed,
+    "wire": request,
+    "island": island,
 }
-
-
-def corpus(name: str) -> list[Path]:
-    """The files of a target's corpus, always in the same order."""
-    return sorted(path for path in (CORPUS / name).glob("*") if path.is_file())

@@ -68,27 +68,6 @@ def test_edits_change_what_the_model_sees() -> None:
     assert view(found) == ["user newer", "user two", "assistant 2"]
 
 
-def test_what_a_compaction_replaced_is_not_read() -> None:
-    """Of replaced entries only those that may name a model or a level are looked at."""
-    data = session(
-        entry("model_change", "m", None, provider="p", modelId="m-1"),
-        said("a", "m", "user", "one"),
-        said("b", "a", "assistant", "1", model="m-2"),
-        said("c", "b", "toolResult", "long"),
-        short("e", "c", None),
-        said("f", "e", "assistant", "2", model="m-2"),
-    )
-    state, touched = state_of(data), []
-    read = reader(state, data)
-
-    def counted(row: int) -> Entry:
-        touched.append(state.id(row))
-        return read(row)
-
-    context_of(state, counted)
-    assert set(touched) == {"e", "f", "m"}
-
-
 def test_version_1_keeps_from_an_index() -> None:
     """S1.8: `firstKeptEntryIndex` counts the header as 0 and lines that are no JSON not at all."""
     talk = [
@@ -103,9 +82,6 @@ def test_version_1_keeps_from_an_index() -> None:
     assert kept(2) == ["compactionSummary S", "user two", "user three"]
     for odd in (0, 9, "2", True, 2.5):
         assert kept(odd) == ["compactionSummary S"]
-
-
-# -- other agents --------------------------------------------------------------------------------
 
 
 def test_any_agents_entries_make_a_context() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.sessions.family import Link, Place, depth_first, kept, relation
+from indexerd.sessions.family import Link, Place, depth_first, relation
 
 EARLY, LATE = "2026-01-01T10:00:00.000Z", "2026-01-01T11:00:00.000Z"
 
@@ -44,20 +44,6 @@ def test_any_links_at_all_have_an_order(held: dict[str, tuple[str, int]], root: 
         seen[one.session_id] = one.depth
     assert all(one.session_id in seen for one in links if one.parent in seen)
     assert places == depth_first([link(root)], reversed(links))
-
-
-@given(st.integers(1, 30), st.integers(1, 12), st.integers(0, 29), st.integers(1, 4))
-def test_a_large_family_keeps_the_way_to_ones_own(
-    size: int, limit: int, own: int, width: int
-) -> None:
-    """Never more than the limit, never fewer than there is space for, in the order of all."""
-    links = [link(f"s{n}", f"s{(n - 1) // width}" if n else "", n) for n in range(size)]
-    places = depth_first(links[:1], links)
-    chosen = kept(places, f"s{own}", limit)
-    assert len(chosen) == min(limit, size)
-    assert [one for one in places if one in chosen] == chosen
-    if own < size:
-        assert f"s{own}" in {one.session_id for one in chosen}
 
 
 def row(created: str = LATE, modified: str = EARLY, **more: Any) -> dict[str, Any]:

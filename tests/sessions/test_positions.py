@@ -34,9 +34,6 @@ def ranges(found: list[Segment]) -> list[tuple[int, int]]:
     return [one.covering for one in found]
 
 
-# -- positions ------------------------------------------------------------------------------------
-
-
 def test_user_and_assistant_messages_count_and_nothing_else() -> None:
     """interfaces.md 3: tools' results, settings and ends without a word have no position."""
     codes = [SETTING, USER, ANSWER, TOOL, ANSWER, code(Kind.ASSISTANT), code(Kind.BASH), USER]
@@ -79,9 +76,6 @@ def test_rows_belong_to_the_message_before_them() -> None:
     assert rows_between(path, rows, 3, 3) == rows_between(path, rows, 2, 1) == []
 
 
-# -- names ----------------------------------------------------------------------------------------
-
-
 def test_a_row_goes_by_its_turn_and_keeps_the_name_while_the_turn_grows() -> None:
     """S3.6: a turn's mark moves on with the turn; its rows are the turn's all the same."""
     state = straight(SETTING, USER)
@@ -108,25 +102,3 @@ def test_another_turn_in_the_place_of_one_taken_back_is_not_summed_up() -> None:
     there = message_rows(other)
     assert len(there) == len(rows) == 4
     assert [ranges(chain(other, there, [one])) for one in made] == [[(0, 0)], [(0, 1)], [], []]
-
-
-def test_rows_outside_of_turns_keep_their_names() -> None:
-    """A question without a turn is marked with its own id, and so is what follows it.
-
-    Whatever is added below them, rows that are no more the newest do not change their names.
-    """
-    state = SessionState()
-    names: list[str] = []
-    turn_of = ["t1", "t1", "", "x3", "", "x5", "", "t2", "t2", "t2", "", "x11", "t3"]
-    codes = (
-        [USER, ANSWER, ANSWER] + [USER, ANSWER] * 2 + [USER, ANSWER, ANSWER, ANSWER] + [USER] * 2
-    )
-    for n, (mark, packed) in enumerate(zip(turn_of, codes, strict=True)):
-        state.add(f"x{n}", f"x{n - 1}" if n else None, packed, 0, 1)
-        if mark:
-            state.marks[mark] = n
-        now = [name_at(state, row) for row in range(n + 1)]
-        assert now[:n] == names
-        names = now
-    expected = ["t1"] * 3 + ["x3"] * 2 + ["x5"] * 2 + ["t2"] * 4 + ["x11", "t3"]
-    assert names == expected

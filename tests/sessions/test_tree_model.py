@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 
 from hypothesis import given
@@ -11,21 +10,8 @@ from hypothesis import strategies as st
 from indexerd.events import Kind, code
 from indexerd.sessions.branches import tips
 from indexerd.sessions.state import ROOT, SessionState
-from indexerd.sessions.tree import (
-    FILTERS,
-    Sketch,
-    nodes,
-    outline,
-)
-from tests.sessions.tree_sessions import (
-    entry,
-    said,
-    session,
-    state_of,
-)
-
-# -- against a naive model -----------------------------------------------------------------------
-
+from indexerd.sessions.tree import outline
+from tests.sessions.tree_sessions import entry, said, session, state_of
 
 WORDS = st.sampled_from("abcdefgh")
 DATES = st.sampled_from([1, 2, 3, 0])  # 0: no date
@@ -117,24 +103,3 @@ def test_a_leaf_that_bookkeeping_follows_is_the_branchs_tip() -> None:
     found = tips(state, {})
     assert [state.id(tip.row) for tip in found] == ["l", "b"]
     assert [tip.entries for tip in found] == [5, 2]
-
-
-# -- filters and words ---------------------------------------------------------------------------
-
-
-@given(st.sampled_from(FILTERS), st.text(max_size=20), RECORDS)
-def test_nodes_that_are_shown_stand_below_nodes_that_are_shown(
-    mode: str, search: str, records: list[Record]
-) -> None:
-    """S1.35: under any filter, each node's depth is at most one more than the last one's."""
-    state = built(records)
-    dice = random.Random(len(records))
-    kinds = ("message", "label", "usage")
-    sketches = {
-        row: Sketch(dice.choice(kinds), None, "w", f"2026-01-0{date or 'x'}", quiet=bool(date))
-        for row, (_, _, date) in enumerate(records)
-    }
-    depth = -1
-    for node in nodes(state, sketches.__getitem__, {}, mode, search):
-        assert 0 <= node["depth"] <= depth + 1
-        depth = node["depth"]

@@ -10,7 +10,7 @@ from typing import Any
 from indexerd.agents import pi
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
-from indexerd.sessions.tree import nodes, sketch
+from indexerd.sessions.tree import nodes
 
 SHARED = Path(__file__).parents[3] / "shared/fixtures"
 REAL = Path(__file__).parents[1] / "fixtures/real"
@@ -37,8 +37,7 @@ def reader(state: SessionState, data: bytes) -> Read:
 
 def all_nodes(state: SessionState, data: bytes) -> list[dict[str, Any]]:
     """The nodes of a file's tree."""
-    read = reader(state, data)
-    return list(nodes(state, lambda row: sketch(read(row), state.turn_of(row)), state.labels))
+    return list(nodes(state, reader(state, data), state.labels))
 
 
 def answers() -> Iterator[tuple[Path, dict[str, Any]]]:

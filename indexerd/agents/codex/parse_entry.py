@@ -142,7 +142,7 @@ def _compacted(payload: Fields) -> Fields:
     if isinstance(history, list):
         kept = Compaction(retained=_retained(history, message), whole=True)
         return fields | {"compaction": kept}
-    kept = Compaction(keeps_users=True, role="user")
+    kept = Compaction(role="user")
     return fields | {"compaction": kept, "sent": (message or NO_SUMMARY,)}
 
 
