@@ -164,8 +164,7 @@ class EventBus:
         session_id = known.info.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}
-        outage = error.kind in _OUTAGES
-        if outage and self._waiting.admit(error.kind, self._clock()) is None:
+        if error.kind in _OUTAGES and not self._waiting.admit(error.kind, self._clock()):
             self.log(Event.INDEX_SKIPPED, fields)
         else:
             self.log(Event.INDEX_FAILED, fields | {"kind": error.kind})
