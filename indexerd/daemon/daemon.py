@@ -132,8 +132,8 @@ class Daemon:
             patterns=lambda: self._settings().redact.extra_patterns,
         )
         library.files.exclusions.forgotten = self._forgotten
-        self._quarantine = Quarantine(start.places.state_dir / "reading", self._store, __version__)
-        library.files.quarantine = self._quarantine
+        reading = start.places.state_dir / "reading"
+        library.files.quarantine = Quarantine(reading, self._store, __version__)
         return library
 
     def _pipeline(self, *, watching: bool) -> Pipeline:
@@ -312,7 +312,6 @@ class Daemon:
     async def _end(self) -> None:
         self.pipeline.watch.close()
         await self.pipeline.reader(self.library.close)
-        self._quarantine.close()
         self.pipeline.reader.close()
         for give_back in self._claims:
             give_back()

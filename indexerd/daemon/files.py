@@ -129,7 +129,6 @@ class Files:
     def load(self, known: Iterable[tuple[str, Cursor, SessionInfo | None]]) -> None:
         """Take over what the store knows; nothing is read."""
         self.exclusions.renew()
-        forks = []
         for path, cursor, info in known:
             store = self.store_of(path)
             if store is None:
@@ -139,15 +138,11 @@ class Files:
                 self.unstored[path] = None
                 continue
             file = self._files[path] = SessionFile(path, store.agent, cursor, info)
-            self._forks.add(store.agent, path)
+            self._forks.met(store.agent, path)
             file.rank = rank(path, info, store)
             self.owners.claim(file)
             if info is not None and info.is_heir:
-                forks.append(file)
-        for file in forks:
-            if file.info is not None:
-                self._forks.know(file.path, file.info)
-            file.begin_anew()  # what they begin with may have come, or been excluded, meanwhile
+                file.begin_anew()  # what it begins with may have come, or been excluded, meanwhile
 
     def stored(self, path: str) -> tuple[Cursor, bytes] | None:
         """What the store is to know of a path; None where it is to know nothing."""
@@ -203,7 +198,7 @@ class Files:
         """A file is there: it may hold what another's history begins with."""
         store = self.store_of(path)
         if store is not None:
-            self._renew(self._forks.add(store.agent, path))
+            self._renew(self._forks.met(store.agent, path))
 
     def missing(self, found: Mapping[str, Look], unseen: Callable[[str], bool]) -> list[str]:
         """Known paths that a scan did not find, although it could have."""
@@ -268,7 +263,7 @@ class Files:
         except FileNotFoundError:
             return self.vanish(path), 0, False
         except IndexerdError as bad:
-            file.failed(bad)
+            file.unreadable = str(bad)
         except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon
             file.problem = f"set aside until it changes: {type(bug).__name__}"
             file.aside = file.look()
@@ -283,17 +278,13 @@ class Files:
             if file.unreadable != WHY:
                 self._defect(path, SessionUnreadableError(WHY))
             raise SessionUnreadableError(WHY)
-        before = file.cursor
         with guard.reading(path) if guard else nullcontext():
             read = file.read(self._forks, wake=wake)
         if guard is not None and not read.more:
             guard.cleared(path)
         if read.verdict is not Verdict.SAME:
             self._keep(file)
-            if before is not None and (after := file.cursor) is not None:
-                anew = file.verdict.restart
-                span = (before.offset, after.offset)
-                self._renew(self._forks.grown(file.agent, path, *span, anew=anew))
+            self._renew(self._forks.met(file.agent, path, anew=file.verdict.restart))
         return read
 
     def _deal(self, file: SessionFile) -> list[Change]:
@@ -354,7 +345,7 @@ class Files:
             return []
         self._awake.pop(path, None)
         self.unstored[path] = None
-        self._forks.drop(file.agent, path)
+        self._forks.drop(path)
         if file.info is None:
             return []
         self.owners.disown(file, file.info.session_id)

@@ -100,7 +100,7 @@ class ReadMethods:
         self._services = services
         if (library := services.library) is not None:
             opener = partial(open_session, library)
-            self.pool = SessionReaderPool(opener, library.reread, services.read)
+            self.pool = SessionReaderPool(opener, services.read)
 
     def table(self) -> dict[str, Handler]:
         """Every handler, by its method."""

@@ -29,7 +29,7 @@ ATTEMPTS = 4  # at a database that changes while it is read
 PAUSE_SECONDS = 0.01  # between them: longer than its owner takes to remove its files
 BUSY_SECONDS = 0.25  # a reader waits only while the index of the log is being rebuilt
 VALUE_MAX = 256 * 1024 * 1024  # bytes of one value
-CHANGED = "changed"  # the upstream of an error after which to read again
+_CHANGED = "changed"  # the upstream of an error after which to read again
 
 _T = TypeVar("_T")
 
@@ -40,11 +40,6 @@ class Files(NamedTuple):
     main: Look
     wal: Look | None
     shm: bool  # whether there is one; reading changes its stat
-
-    @property
-    def inode(self) -> tuple[int, int]:
-        """Device and inode of the database."""
-        return self.main.dev, self.main.ino
 
 
 def files_of(path: str) -> Files:
@@ -66,55 +61,44 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
     before = files_of(path)
     alone = before.wal is None or not (before.wal.size or before.shm)
     if not (alone or before.shm):  # a copy without it, or its owner is just closing it
-        raise SessionUnreadableError(
-            "the database has a write-ahead log without its index",
-            hint="open and close it once with the program that wrote it",
-            upstream=CHANGED,
-        )
-    if os.path.realpath(path) != path:  # SQLite follows links
-        raise SessionUnreadableError("a directory on its path is a link")
+        message = "the database has a write-ahead log without its index"
+        hint = "open and close it once with the program that wrote it"
+        raise SessionUnreadableError(message, hint=hint, upstream=_CHANGED)
     error: Exception | None = None
     try:
-        with closing(_connect(path, alone)) as db:
+        with closing(_connect(path, alone=alone)) as db:
             yield db
     except (sqlite3.Error, FileNotFoundError, SessionUnreadableError) as bad:
         error = bad
     failed = isinstance(error, sqlite3.Error)
-    if (alone or failed) and _changed(path, before):  # even what was not found may be there
-        raise SessionUnreadableError("the database changed while it was read", upstream=CHANGED)
+    if (alone or failed) and files_of(path) != before:  # even what was not found may be there
+        message = "the database changed while it was read"
+        raise SessionUnreadableError(message, upstream=_CHANGED)
     if failed:
-        raise SessionUnreadableError(f"cannot read: {error}", upstream=str(error))
+        raise SessionUnreadableError(f"cannot read: {error}")
     if error is not None:
         raise error
 
 
-def reading(path: str, ask: Callable[[sqlite3.Connection], _T], attempts: int = ATTEMPTS) -> _T:
+def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
     """Ask once, or again while the database changes meanwhile."""
-    try:
-        with opened(path) as db:
-            return ask(db)
-    except SessionUnreadableError as bad:
-        if attempts <= 1 or bad.upstream != CHANGED:
-            raise
-    time.sleep(PAUSE_SECONDS)
-    return reading(path, ask, attempts - 1)
+    attempts = 0
+    while True:
+        attempts += 1
+        try:
+            with opened(path) as db:
+                return ask(db)
+        except SessionUnreadableError as bad:
+            if attempts == ATTEMPTS or bad.upstream != _CHANGED:
+                raise
+        time.sleep(PAUSE_SECONDS)
 
 
-def _changed(path: str, before: Files) -> bool:
-    try:
-        return files_of(path) != before
-    except FileNotFoundError:
-        return True
-
-
-def _connect(path: str, alone: bool) -> sqlite3.Connection:
+def _connect(path: str, *, alone: bool) -> sqlite3.Connection:
     how = "immutable=1" if alone else "readonly_shm=1"
+    uri = f"file:{quote(os.fsencode(path))}?mode=ro&{how}"
     db = sqlite3.connect(
-        f"file:{quote(os.fsencode(path))}?mode=ro&{how}",
-        uri=True,
-        timeout=BUSY_SECONDS,
-        isolation_level=None,
-        check_same_thread=False,
+        uri, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
     db.text_factory = lambda data: data.decode("utf-8", "replace")
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, VALUE_MAX)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from indexerd.agents.base import Oversize
 
 LINE_MAX = 8 * 1024 * 1024  # bytes, newline not counted
-END_KEPT = 64 * 1024  # more than a cursor's fingerprints need
+END_KEPT = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +35,6 @@ class LineBuffer:
         self._parts: list[bytes] = []  # the unfinished line, unless it is oversized
         self._head: bytes | None = None  # set once it is
         self._tail = b""
-
-    def last(self, count: int) -> bytes:
-        """The last bytes, at most `count`, of the unfinished line."""
-        if self._head is not None:
-            return self._tail[-count:]
-        held = b""
-        for part in reversed(self._parts):
-            if len(held) >= count:
-                break
-            held = part[-count:] + held
-        return held[-count:]
 
     def feed(self, data: bytes) -> list[Block | Oversize]:
         """Take the next bytes of the file; return the lines that they complete."""
@@ -78,11 +67,11 @@ class LineBuffer:
             self._head, self._tail, self._parts = line[:END_KEPT], line[-END_KEPT:], []
 
     def _finish(self) -> Block | Oversize:
-        """Hand out what is held: it ends with a newline."""
+        """Hand out what is kept: it ends with a newline."""
         if self._head is not None:
-            held: Block | Oversize = Oversize(self.offset, self.pending, self._head, self._tail)
+            line: Block | Oversize = Oversize(self.offset, self.pending, self._head, self._tail)
         else:
-            held = Block(b"".join(self._parts), self.offset)
+            line = Block(b"".join(self._parts), self.offset)
         self.offset += self.pending
         self._parts, self.pending, self._head, self._tail = [], 0, None, b""
-        return held
+        return line

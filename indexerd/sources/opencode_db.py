@@ -15,7 +15,7 @@ listing, and in between those of the sessions in which somebody asked something 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -27,22 +27,22 @@ from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_lines import (
-    Lines,
     Message,
     Parts,
     Record,
     brief_lines,
     decoded,
     digest,
+    lines_of,
     session_of,
 )
 
-MESSAGES_MAX = 500_000  # of one session
-PARTS_MAX = 100_000  # of one message
+ROWS_MAX = 500_000  # messages of a session, or parts of a message
 RECENT = 16  # sessions that are looked at when the database changed
 
 _MS_MAX = 9_000_000_000_000  # the year 2255; in nanoseconds it still is 63 bits
 _TABLES = {1: ("session", "message", "part"), 2: ("session_v2", "session_message")}
+_Listed = dict[str, tuple[Record, Look]]  # by id: a session's own record, and its signature
 _FIELDS = {  # of a session, and their columns
     "id": "id",
     "parentID": "parent_id",
@@ -56,8 +56,6 @@ _FIELDS = {  # of a session, and their columns
     "revert": "revert",
 }
 
-Listed = dict[str, tuple[Record, Look]]  # by id: a session's own record, and its signature
-
 
 class Database:
     """All sessions of one database, and what differs since it was last asked. For one thread."""
@@ -65,44 +63,36 @@ class Database:
     def __init__(self, path: str) -> None:
         self._path = path
         self._found: dict[str, Look] = {}
-        self._main = (0, 0)  # device and inode
-        self._listed: Files | None = None  # its files at the last listing
+        self._files: Files | None = None  # at the last listing
 
     def sessions(self) -> dict[str, Look]:
         """Every session there is, by path. FileNotFoundError, or SessionUnreadableError."""
         files = files_of(self._path)
-        if files != self._listed:
-            listed = reading(self._path, lambda db: _Tables(db, files).listed())
-            self._found, self._main = {}, files.inode
-            self._take(listed)
-            self._listed = files
-        return self._found
+        if files != self._files:
+            self._found = self._ask(lambda db: _Tables(db, files).listed())
+            self._files = files
+        return self._found.copy()
 
     def touched(self) -> list[str]:
-        """The sessions that changed since the last call, as far as a short look tells.
-
-        All of them where nothing is known yet.
-        """
+        """The sessions that changed since the last call, as far as a short look tells."""
         files = files_of(self._path)
-        if files.inode != self._main:
+        if self._files is None or self._files.main[:2] != files.main[:2]:  # another file
             return [*self.sessions()]
-        return self._take(reading(self._path, lambda db: _Tables(db, files).recent()))
-
-    def _take(self, listed: Listed) -> list[str]:
-        found = {f"{self._path}/{key}": now for key, (_, now) in listed.items()}
+        found = self._ask(lambda db: _Tables(db, files).recent())
         changed = [path for path, now in found.items() if self._found.get(path) != now]
         self._found |= found
         return changed
 
-
-# -- questions to the database -------------------------------------------------------------------
+    def _ask(self, ask: Callable[[sqlite3.Connection], _Listed]) -> dict[str, Look]:
+        listed = reading(self._path, ask)
+        return {f"{self._path}/{key}": now for key, (_, now) in listed.items()}
 
 
 class _Tables:
     """The tables of a database as its release made them, within one transaction."""
 
     def __init__(self, db: sqlite3.Connection, files: Files) -> None:
-        self._db, (self._dev, self._ino) = db, files.inode
+        self._db, self._main = db, files.main
         db.execute("BEGIN")
         columns = db.execute(
             "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
@@ -116,31 +106,29 @@ class _Tables:
         if there and not self._versions:  # with none at all, the client is just creating it
             raise SessionUnreadableError("not a schema of opencode that we know")
 
-    def listed(self, ids: Collection[str] | None = None) -> Listed:
+    def listed(self, ids: Iterable[str] | None = None) -> _Listed:
         """These sessions, or (None) all; of one in both versions, the newer."""
-        found: Listed = {}
+        found: _Listed = {}
+        given = [] if ids is None else list(ids)
+        among = " NOT NULL" if ids is None else f" IN ({','.join('?' * len(given))})"
         for version in self._versions:
             table, *others = _TABLES[version]
-            sums = [self._sums(one, ids) for one in others]
-            where, given = _among("s.id", ids)
-            for row in self._db.execute(self._select(table) + where, given):
+            sums = [self._sums(one, f"session_id{among}", given) for one in others]
+            for row in self._db.execute(f"{self._select(table)} WHERE s.id{among}", given):
                 held = dict(zip(_FIELDS, row, strict=True))
                 key = string(held["id"])
                 if is_session_id(key):
                     hidden = decoded(string(held["revert"]).encode())
                     session = session_of(key, held | {"time": held, "revert": hidden}, version)
-                    stamp = self._stamp(session, [one.get(key) for one in sums])
-                    found[key] = session, stamp
+                    found[key] = session, self._stamp(session, [one.get(key) for one in sums])
         return found
 
-    def recent(self) -> Listed:
+    def recent(self) -> _Listed:
         """The sessions whose own rows were written last."""
         ids = set[str]()
-        for table in (_TABLES[version][0] for version in self._versions):
-            rows = self._db.execute(
-                f"{self._select(table)} ORDER BY 8 DESC LIMIT {RECENT}"
-            )  # time_updated
-            ids |= {string(row[0]) for row in rows}
+        for version in self._versions:
+            newest = f"{self._select(_TABLES[version][0])} ORDER BY 8 DESC LIMIT {RECENT}"
+            ids |= {string(row[0]) for row in self._db.execute(newest)}  # 8: time_updated
         return self.listed(ids)
 
     def one(self, session_id: str) -> tuple[Record, Look]:
@@ -160,29 +148,20 @@ class _Tables:
             fields[4] = f"coalesce(nullif({fields[4]}, ''), nullif(p.worktree, '/'))"
         return f"SELECT {', '.join(fields)} FROM {table} s{join}"  # noqa: S608 - our names
 
-    def _sums(self, table: str, ids: Collection[str] | None) -> dict[str, tuple[Any, ...]]:
+    def _sums(self, table: str, where: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
         """Of each session's rows: the newest time_updated, how many, and the sum of their times."""
-        where, given = _among("session_id", ids)
         rows = self._db.execute(
             "SELECT session_id, max(time_updated), count(*), sum(time_updated)"  # noqa: S608 - ours
-            f" FROM {table}{where} GROUP BY 1",
-            given,
+            f" FROM {table} WHERE {where} GROUP BY 1",
+            ids,
         )
         return {key: tuple(held) for key, *held in rows}
 
     def _stamp(self, session: Record, sums: list[tuple[Any, ...] | None]) -> Look:
         """A session's signature, in the fields of a file's stat; 63 bits each."""
         written = max(session["time"]["updated"], *(time_ms(one[0]) for one in sums if one), 0)
-        ino = digest(f"{self._ino}/{session['id']}")
-        return Look(
-            self._dev, ino, digest(repr((session, sums))), min(written, _MS_MAX) * 1_000_000
-        )
-
-
-def _among(column: str, ids: Collection[str] | None) -> tuple[str, tuple[str, ...]]:
-    if ids is None:
-        return "", ()
-    return f" WHERE {column} IN ({','.join('?' * len(ids))})", tuple(ids)
+        ino, size = digest(f"{self._main.ino}/{session['id']}"), digest(repr((session, sums)))
+        return Look(self._main.dev, ino, size, min(written, _MS_MAX) * 1_000_000)
 
 
 def _messages(db: sqlite3.Connection, session: Record, place: int = 0) -> Iterator[Message]:
@@ -192,7 +171,7 @@ def _messages(db: sqlite3.Connection, session: Record, place: int = 0) -> Iterat
     where = "rowid = ?" if place else "rowid > ?"
     rows = db.execute(
         f"SELECT rowid, id, time_created, CAST(data AS BLOB), {kind} FROM {table}"  # noqa: S608 - our names
-        f" WHERE {where} AND session_id = ? ORDER BY {order} LIMIT {MESSAGES_MAX}",
+        f" WHERE {where} AND session_id = ? ORDER BY {order} LIMIT {ROWS_MAX}",
         (place, session["id"]),
     )
     for rowid, message_id, at, data, role in rows:
@@ -209,16 +188,13 @@ def _parts_of(db: sqlite3.Connection, session: Record) -> Parts:
         rows = db.execute(
             "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? AND session_id = ?"
             " ORDER BY id LIMIT ?",
-            (message_id, session["id"], PARTS_MAX),
+            (message_id, session["id"], ROWS_MAX),
         )
         for part_id, data in rows:
             if (held := decoded(data or b"")) is not None:
                 yield part_id, held
 
     return parts if session["schema"] == 1 else lambda _: ()
-
-
-# -- the source ----------------------------------------------------------------------------------
 
 
 def look(path: str) -> Look | None:
@@ -240,19 +216,19 @@ def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
         session, now = _Tables(db, files).one(session_id)
         if held is not None and is_same(held, now):
             return now, None
-        return now, list(brief_lines(session, _messages(db, session), _parts_of(db, session)))
+        return now, brief_lines(session, _messages(db, session), _parts_of(db, session))
 
     return reading(place, ask)
 
 
 @contextmanager
-def lines(path: str) -> Iterator[Lines]:
+def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
     """Open a session to read single messages; SessionUnreadableError when that fails."""
     place, _, session_id = path.rpartition("/")
     try:
         with opened(place) as db:
             session, _ = _Tables(db, files_of(place)).one(session_id)
             db.execute("COMMIT")  # each line is read by itself: no long transaction
-            yield Lines(session, partial(_messages, db, session), _parts_of(db, session))
+            yield lines_of(session, partial(_messages, db, session), _parts_of(db, session))
     except FileNotFoundError:
         raise SessionUnreadableError("the session is gone") from None

@@ -7,34 +7,23 @@ is kept, so that a file that only grew is known from one that was rewritten mean
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from indexerd.errors import IndexerdError
 from indexerd.paths import is_session_id
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.forks import ForkResolver, take_in
 from indexerd.sources.line_buffer import Block
-from indexerd.sources.source import PLAIN, Tailing, source_of
+from indexerd.sources.source import Tailing, source_of
 from indexerd.sources.stores import Kind, Store
-from indexerd.sources.tail import Read, compare, look_of, opened
+from indexerd.sources.tail import Read
 from indexerd.times import iso_ms
-
-REST_MAX = 16  # scans that a file is left alone whose disk fails again and again
-# What a disk says that fails, a network's too; a mode that is wrong costs no time to find out.
-_DISK = {os.strerror(one) for one in (errno.EIO, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT)}
-
-_encode = msgspec.msgpack.encode
-_decode = msgspec.msgpack.Decoder(Cursor).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,124 +37,71 @@ class Change:
     branched: bool = False  # the old leaf is not on the new path
 
 
+@dataclass(slots=True, eq=False)
 class SessionFile:
     """One session file. There are tens of thousands of these, and few are read."""
 
-    __slots__ = (
-        "_at",
-        "_failures",
-        "_rest",
-        "_tail",
-        "agent",
-        "aside",
-        "excluded",
-        "info",
-        "path",
-        "problem",
-        "rank",
-        "source",
-        "state",
-        "underway",
-        "unreadable",
-        "verdict",
-    )
-
-    def __init__(
-        self, path: str, agent: str, cursor: Cursor | None = None, info: SessionInfo | None = None
-    ) -> None:
-        self.path = path
-        self.agent = agent
-        self.source = source_of(agent, path)
-        self._at = _encode(cursor) if cursor else b""
-        self._tail: Tailing | None = None
-        self.info = info
-        self.state: SessionState | None = None
-        self.rank: tuple[Any, ...] = ()  # among files of one session, before their newest entry
-        self.verdict = Verdict.CONTINUE  # of what was read since the info was made
-        self.underway = False  # the last reading did not come to the end
-        self.excluded = False
-        self.unreadable = ""  # why it cannot be read for now
-        self.problem = ""  # what is wrong with it until it changes
-        self.aside: Look | None = None  # as it was when it provoked a defect
-        self._failures = self._rest = 0  # of its disk in a row; scans that it is left alone
-
-    @property
-    def cursor(self) -> Cursor | None:
-        """Where reading stopped."""
-        if self._tail is not None:
-            return self._tail.cursor
-        return _decode(self._at) if self._at else None
+    path: str
+    agent: str
+    cursor: Cursor | None = None  # where reading stopped
+    info: SessionInfo | None = None
+    state: SessionState | None = None
+    rank: tuple[Any, ...] = ()  # among files of one session, before their newest entry
+    verdict: Verdict = Verdict.CONTINUE  # of what was read since the info was made
+    underway: bool = False  # the last reading did not come to the end
+    excluded: bool = False
+    unreadable: str = ""  # why it cannot be read for now
+    problem: str = ""  # what is wrong with it until it changes
+    aside: Look | None = None  # as it was when it provoked a defect
+    _tail: Tailing | None = None
 
     def look(self) -> Look | None:
         """What the file is now."""
-        return self.source.look(self.path)
+        return source_of(self.agent, self.path).look(self.path)
 
     def differs(self, found: Look) -> bool:
-        """Whether the file, as a scan saw it, is to be looked at. Asked once a scan."""
+        """Whether the file, as a scan saw it, is to be looked at."""
         if self.excluded or self.aside == found:
             return False
-        if self.unreadable:
-            self._rest -= 1
-            return self._rest <= 0
         at = self.cursor
-        return at is None or not is_same(at, found)
-
-    def failed(self, bad: IndexerdError) -> None:
-        """Reading failed: if it is the disk that fails, some scans leave the file alone.
-
-        A try may hold up the one thread that reads for half a minute.
-        """
-        self.unreadable = str(bad)
-        self._failures = self._failures + 1 if bad.upstream in _DISK else 0
-        self._rest = min(2 ** (self._failures - 1), REST_MAX) + 1 if self._failures else 0
+        return bool(self.unreadable) or at is None or not is_same(at, found)
 
     def begin_anew(self) -> None:
         """Forget what was read: the next reading begins at the start."""
-        self._at, self._tail, self.state, self.underway = b"", None, None, False
+        self.cursor = None
+        self.doze()
 
     def doze(self) -> None:
         """Let go of the tree."""
-        held = self.cursor
-        self.begin_anew()
-        self._at = _encode(held) if held else b""
+        self._tail, self.state, self.underway = None, None, False
 
     def read(self, forks: ForkResolver, *, wake: bool = False) -> Read:
         """Read what is new, a bounded part of it; with `wake`, all there is if the tree is gone.
 
         FileNotFoundError when the file is gone, SessionUnreadableError when it cannot be read.
         """
-        asleep, held = self.state is None, self.cursor
-        if asleep:
-            self.verdict = Verdict.CONTINUE
-            if held is not None:
-                self.verdict = self._compared(held)
-                if self.verdict is Verdict.SAME and not wake:
-                    return Read(Verdict.SAME)
-        if asleep or self._tail is None:
-            self._tail = self.source.tail()
+        source = source_of(self.agent, self.path)
+        if asleep := self.state is None:
+            was = self.cursor
+            self.verdict = source.compare(self.path, was) if was else Verdict.CONTINUE
+            if was is not None and self.verdict is Verdict.SAME and not wake:
+                return Read(Verdict.SAME)
+            self._tail = None
+        tail = self._tail = self._tail or source.tail()
         try:
-            read = self._tail.read(self.path)
+            read = tail.read(self.path)
             if read.verdict is Verdict.SAME:
                 return read
-            held_back = self.underway or self.verdict.restart  # what was not dealt with yet
-            if not asleep and (read.verdict.restart or not held_back):
+            not_dealt_with = self.underway or self.verdict.restart
+            if not asleep and (read.verdict.restart or not not_dealt_with):
                 self.verdict = read.verdict
             self._take_in(read, forks)
         except BaseException:
             if asleep:
-                self.begin_anew()
+                self.doze()
             raise
-        self.underway = read.more
+        self.cursor, self.underway = tail.cursor, read.more
         return read
-
-    def _compared(self, held: Cursor) -> Verdict:
-        """What the file is, compared with what was read when its tree was let go."""
-        if self.source is not PLAIN:
-            seen = self.look()
-            return Verdict.SAME if seen and is_same(held, seen) else Verdict.CONTINUE
-        with opened(self.path) as fd:
-            now = look_of(os.fstat(fd))
-            return Verdict.SAME if is_same(held, now) else compare(fd, held, now)[0]
 
     def _take_in(self, read: Read, forks: ForkResolver) -> None:
         pieces, state = iter(read.lines), self.state

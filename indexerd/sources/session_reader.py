@@ -1,8 +1,6 @@
 """Reading one session for an answer: opened by the thread that owns its state, read by others.
 
-However large a session is, neither the event loop nor what follows the files waits for it. A line
-that was taken on its looks and is no JSON shows in the reading (ValueError): then the file is read
-anew, parsing each line, and all is done once more.
+However large a session is, neither the event loop nor what follows the files waits for it.
 """
 
 from __future__ import annotations
@@ -10,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, AsyncExitStack, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,11 +30,9 @@ from indexerd.sources.line_buffer import LINE_MAX
 from indexerd.sources.source import Lines, source_of
 from indexerd.threads import Check, stoppable
 
-AT_ONCE = 4  # sessions that are read, or looked through, at the same time
-LARGE_AT_ONCE = 2  # of which large
-LARGE = 1_000_000  # bytes of a session, from which on it is large
+AT_ONCE = 4  # sessions that are read at the same time
 ID_SHOWN = 128  # characters of an entry's id in an error
-BRIEF = 1024 * 1024  # bytes that are kept of a line too long to be held
+BRIEF = 1024 * 1024  # bytes that are kept of a line longer than LINE_MAX
 PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are looked through for pictures
 # A string of 64 KiB without a space, a quote or an escape: base64, whose beginning will do.
 _PICTURE = re.compile(rb'"([^"\\\s]{64})[^"\\\s]{65536,}+"')
@@ -44,14 +40,11 @@ _PICTURE = re.compile(rb'"([^"\\\s]{64})[^"\\\s]{65536,}+"')
 _T = TypeVar("_T")
 
 
-# -- lines ---------------------------------------------------------------------------------------
-
-
 class SessionLines(ExitStack):
     """A session's lines by row, in whatever files they stand; open until the stack is left.
 
     SessionUnreadableError, when a line is asked for, where the session's own file is gone or its
-    disk fails. With a state of its own, any thread may read.
+    disk fails; a line of another file is then empty. With a state of its own, any thread may read.
     """
 
     def __init__(
@@ -61,49 +54,37 @@ class SessionLines(ExitStack):
         super().__init__()
         self._agent, self._state, self._where = agent, state, where
         self._open: dict[str, Lines] = {}
-        self._lost: set[str] = set()  # files of which no line can be had
 
-    def row(self, row: int) -> bytes:
+    def row(self, row: int, most: int = READ_MAX) -> bytes:
         """The line of a row; nothing where it is too long to be read.
 
-        Nothing as well where it stood in another file, and is not there any more: what a session
-        borrowed may go, and the session's own lines are read all the same. Nor where a line was
-        taken in by its two ends, and is no JSON between them: no reading anew can mend that.
+        Nor where it was taken in by its two ends, and is no JSON between them.
         """
-        line = self._line(row, READ_MAX)
-        return b"" if len(line) > LINE_MAX and not _is_object(line) else line
-
-    def brief(self, row: int) -> bytes:
-        """The same, made short: of a line too long to be held, its beginning, without pictures.
-
-        For what reads lines that nobody asked for. It is JSON, or nothing.
-        """
-        if self._state.lengths[row] <= LINE_MAX:
-            return self.row(row)
-        line = _PICTURE.sub(rb'"\1"', self._line(row, PICTURE_MAX))
-        line = close_truncated_json(line[:BRIEF])
-        return line if _is_object(line) else b""
-
-    def _line(self, row: int, most: int) -> bytes:
         state = self._state
-        file, offset = state.file_of(row), state.offsets[row]
-        length = min(state.lengths[row], most)
+        file, length = state.file_of(row), min(state.lengths[row], most)
         if length <= 0:
-            return b""
-        own = file == state.file
-        if file in self._lost:
             return b""
         try:
             if file not in self._open:
-                place = file if own else self._where(file)
+                place = file if file == state.file else self._where(file)
                 self._open[file] = self.enter_context(source_of(self._agent, place).lines(place))
-            line = self._open[file].at(offset, length)
+            line = self._open[file](state.offsets[row], length)
         except SessionUnreadableError:
-            if own:
+            if file == state.file:
                 raise
-            self._lost.add(file)
+            self._open[file] = lambda _offset, _length: b""
             return b""
-        return line if own or len(line) == length else b""
+        if len(line) < length and file != state.file:
+            return b""
+        if state.lengths[row] > LINE_MAX:
+            if most < READ_MAX:
+                line = close_truncated_json(_PICTURE.sub(rb'"\1"', line)[:BRIEF])
+            return line if _is_object(line) else b""
+        return line
+
+    def brief(self, row: int) -> bytes:
+        """The same; of a line longer than LINE_MAX its beginning, without pictures, as JSON."""
+        return self.row(row, READ_MAX if self._state.lengths[row] <= LINE_MAX else PICTURE_MAX)
 
 
 def _is_object(data: bytes) -> bool:
@@ -113,9 +94,6 @@ def _is_object(data: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-# -- entries -------------------------------------------------------------------------------------
 
 
 def _unchecked() -> None:
@@ -176,7 +154,11 @@ def reader(
         check()
         line, kind = lines.brief(row), state.kind(row)
         if line:
-            found = read(line, state.id(row))
+            try:
+                found = read(line, state.id(row))
+            except ValueError:
+                message = "the session file changed while it was read"
+                raise SessionUnreadableError(message) from None
         else:  # too long to be read, or none any more
             shown = "message" if state.codes[row] & MESSAGE else ""
             found = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
@@ -193,54 +175,18 @@ def reader(
     return entry
 
 
-# -- answers -------------------------------------------------------------------------------------
-
-
-def _there(session: OpenSession | None) -> OpenSession:
-    if session is None:
-        raise FileGoneError("the session's file is gone")
-    return session
-
-
-def _reread(helped: bool) -> None:
-    if not helped:
-        raise SessionUnreadableError("the session file changed while it was read")
-
-
-def read_here(
-    open_session: Callable[[], OpenSession | None],
-    reread: Callable[[], bool],
-    work: Callable[[OpenSession], _T],
-) -> _T:
-    """Do the same as `SessionReaderPool.read` in this thread, which owns the session's state."""
-    while True:
-        try:
-            return work(_there(open_session()))
-        except ValueError:
-            _reread(reread())
-
-
 class SessionReaderPool:
-    """Reads sessions in threads, a few at a time, of which large ones get only some.
-
-    So an answer about a small session is not stuck behind ten about a large one.
-    """
+    """Reads sessions in threads, a few at a time."""
 
     def __init__(
         self,
         open_session: Callable[[str, str | None], OpenSession | None],
-        reread: Callable[[str], bool],
         run: Callable[..., Awaitable[Any]],
     ) -> None:
-        """Open a session by id and leaf, or read its file anew; both in the thread of `run`.
-
-        `open_session` gives None where the session's file is gone.
-        """
+        """`open_session`, by id and leaf, in the thread of `run`, None where its file is gone."""
         self._open = open_session
-        self._reread = reread
         self._run = run
-        self._all = asyncio.Semaphore(AT_ONCE)
-        self._large = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def read(
         self, session_id: str, leaf: str | None, work: Callable[[OpenSession, Check], _T]
@@ -250,13 +196,8 @@ class SessionReaderPool:
         `check` is to be called now and then: it ends work that nobody waits for any more.
         FileGoneError where the file is gone, NotFoundError where the entry is not in it.
         """
-        while True:
-            session = _there(await self._run(self._open, session_id, leaf))
-            async with AsyncExitStack() as places:
-                if sum(session.state.lengths) >= LARGE:
-                    await places.enter_async_context(self._large)
-                await places.enter_async_context(self._all)
-                try:
-                    return await stoppable(partial(work, session))
-                except ValueError:
-                    _reread(await self._run(self._reread, session_id))
+        session = await self._run(self._open, session_id, leaf)
+        if session is None:
+            raise FileGoneError("the session's file is gone")
+        async with self._places:
+            return await stoppable(partial(work, session))

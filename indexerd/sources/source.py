@@ -16,17 +16,14 @@ from typing import Protocol
 from indexerd.agents.base import Oversize
 from indexerd.sources import opencode_db, opencode_tree, zst
 from indexerd.sources import tail as plain
-from indexerd.sources.cursor import Cursor, Look, Verdict
+from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.tail import Read
 
-
-class Lines(Protocol):
-    """Single lines of one session, by where they stand."""
-
-    def at(self, offset: int, length: int) -> bytes:
-        """The line there; SessionUnreadableError, or other bytes, when it is there no more."""
-        ...
+# A session's line by offset and length; SessionUnreadableError, or other bytes, when it is there
+# no more.
+Lines = Callable[[int, int], bytes]
+_Load = Callable[[str, Cursor | None], tuple[Look, list[Block] | Iterator[Block | Oversize] | None]]
 
 
 class Tailing(Protocol):
@@ -44,17 +41,15 @@ class Source:
     """One kind of storage."""
 
     look: Callable[[str], Look | None]  # what tells a changed session; None where there is none
+    compare: Callable[[str, Cursor], Verdict]
     tail: Callable[[], Tailing]
     lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
-
-
-_Lines = list[Block] | Iterator[Block | Oversize]
 
 
 class _Whole:
     """The reading position in a session that is read whole whenever its signature is another."""
 
-    def __init__(self, load: Callable[[str, Cursor | None], tuple[Look, _Lines | None]]) -> None:
+    def __init__(self, load: _Load) -> None:
         self._load = load
         self.cursor: Cursor | None = None
 
@@ -62,15 +57,27 @@ class _Whole:
         now, lines = self._load(path, self.cursor)
         if lines is None:
             return Read(Verdict.SAME)
-        self.cursor = Cursor(now.dev, now.ino, now.size, now.mtime_ns, 0, 0, b"", b"")
+        self.cursor = Cursor(*now)
         size = sum(len(one.data) for one in lines) if isinstance(lines, list) else now.size
         return Read(Verdict.CONTINUE, lines, bytes=size, whole=True)
 
 
-PLAIN = Source(plain.look, plain.Tail, plain.lines_of)
-ZST = Source(plain.look, partial(_Whole, zst.load), zst.lines)
-DATABASE = Source(opencode_db.look, partial(_Whole, opencode_db.load), opencode_db.lines)
-TREE = Source(opencode_tree.look, partial(_Whole, opencode_tree.load), opencode_tree.lines)
+def _whole(
+    look: Callable[[str], Look | None],
+    load: _Load,
+    lines: Callable[[str], AbstractContextManager[Lines]],
+) -> Source:
+    def compare(path: str, held: Cursor) -> Verdict:
+        now = look(path)
+        return Verdict.SAME if now and is_same(held, now) else Verdict.CONTINUE
+
+    return Source(look, compare, partial(_Whole, load), lines)
+
+
+PLAIN = Source(plain.look, plain.compare, plain.Tail, plain.lines)
+ZST = _whole(plain.look, zst.load, zst.lines)
+DATABASE = _whole(opencode_db.look, opencode_db.load, opencode_db.lines)
+TREE = _whole(opencode_tree.look, opencode_tree.load, opencode_tree.lines)
 
 
 def source_of(agent: str, path: str) -> Source:

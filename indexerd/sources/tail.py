@@ -1,9 +1,8 @@
 """Reading what was appended to a file, and nothing else.
 
-The file is opened read-only, never through a symlink, be it the last name of the path or a
-directory on the way, never blocking on a FIFO, and closed again at once: thousands of sessions
-cost no descriptors. One reading takes a megabyte at most, so that a huge file takes turns with
-the others; the cursor never points past a line that is not finished.
+A file is opened read-only, not if it is a link, never blocking on a FIFO, and closed again at once:
+thousands of sessions cost no descriptors. One reading takes a megabyte at most, so that a huge file
+takes turns with the others.
 
 A cursor's fingerprints are taken from the very bytes that were handed out, never read a second
 time: a file rewritten between two reads would otherwise vouch for lines that it no longer holds.
@@ -11,31 +10,21 @@ time: a file rewritten between two reads would otherwise vouch for lines that it
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.cursor import (
-    HEAD_BYTES,
-    TAIL_BYTES,
-    Cursor,
-    Look,
-    Verdict,
-    fingerprint,
-    is_same,
-    judge,
-)
+from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.line_buffer import Block, LineBuffer
 
 CHUNK = 1 << 20  # bytes of one reading
-
+HEAD_BYTES, LAST_BYTES = 4096, 1024  # of which fingerprints are taken
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_NO_LINKS = getattr(os, "O_NOFOLLOW_ANY", 0)  # macOS: one flag for all names of a path
-_STEP = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
 
 
 @dataclass(slots=True)
@@ -54,18 +43,14 @@ class Read:
 
 
 @contextmanager
-def opened(path: str, *, own: bool = False) -> Iterator[int]:
-    """A descriptor on a regular file; SessionUnreadableError for anything else.
-
-    No name of the path may be a link; of a file of our `own` only the last may not, as our
-    directories are where their user has put them.
-    """
+def opened(path: str) -> Iterator[int]:
+    """A descriptor on a regular file; FileNotFoundError, or SessionUnreadableError."""
     try:
-        fd = os.open(path, _FLAGS) if own else _open_without_links(path)
+        fd = os.open(path, _FLAGS)
     except FileNotFoundError:
         raise
     except OSError as bad:
-        raise unreadable("open", bad) from None
+        raise SessionUnreadableError(f"cannot open: {bad.strerror}") from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
             raise SessionUnreadableError("not a regular file")
@@ -74,41 +59,15 @@ def opened(path: str, *, own: bool = False) -> Iterator[int]:
         os.close(fd)
 
 
-def _open_without_links(path: str) -> int:
-    """Open a path as it is meant, whatever its directories have become since it was found.
-
-    Where the kernel says that the file is at that path, it is not reached by links. That costs
-    less than going step by step, which settles it where the kernel says something else.
-    """
-    if _NO_LINKS:  # which the system refuses beside the flag for the last name alone
-        return os.open(path, _FLAGS & ~os.O_NOFOLLOW | _NO_LINKS)
-    fd = os.open(path, _FLAGS)
+def _pread(fd: int, length: int, offset: int) -> bytes:
     try:
-        if os.readlink(f"/proc/self/fd/{fd}") == path:  # noqa: PTH115 - text with surrogate escapes
-            return fd
-    except OSError:
-        pass  # there is no /proc
-    os.close(fd)
-    *directories, name = path.split("/")
-    held = os.open("/" if path.startswith("/") else ".", _STEP)
-    try:
-        for one in filter(None, directories):
-            inner = os.open(one, _STEP, dir_fd=held)
-            os.close(held)
-            held = inner
-        return os.open(name, _FLAGS, dir_fd=held)
-    finally:
-        os.close(held)
-
-
-def unreadable(what: str, bad: OSError) -> SessionUnreadableError:
-    """The error for a session whose file system refuses something."""
-    why = os.strerror(bad.errno or 0)
-    return SessionUnreadableError(f"cannot {what}: {bad.strerror}", upstream=why)
+        return os.pread(fd, length, offset)
+    except OSError as bad:
+        raise SessionUnreadableError(f"cannot read: {bad.strerror}") from None
 
 
 def look(path: str) -> Look | None:
-    """The file's stat, not followed through a symlink; None where there is no regular file."""
+    """The file's stat, not followed through a link; None where there is no regular file."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -117,18 +76,17 @@ def look(path: str) -> Look | None:
 
 
 def look_of(found: os.stat_result) -> Look:
-    """The part of a stat that cursors care about."""
     return Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class Tail:
-    """One file's reading position: the cursor, and the bytes of a line not yet finished."""
+    """One file's reading position, and the bytes of a line not yet finished."""
 
-    __slots__ = ("_lines", "cursor")
+    __slots__ = ("_head", "_last", "_lines", "cursor")
 
-    def __init__(self, cursor: Cursor | None = None) -> None:
-        self.cursor = cursor
-        self._lines = LineBuffer(cursor.offset if cursor else 0)
+    def __init__(self) -> None:
+        self.cursor: Cursor | None = None
+        self._lines, self._head, self._last = LineBuffer(), b"", b""
 
     def read(self, path: str) -> Read:
         """Read what is new. FileNotFoundError when the file is gone.
@@ -137,83 +95,54 @@ class Tail:
         must drop it before taking them in. A reading that fails has taken nothing.
         """
         with opened(path) as fd:
-            now = look_of(os.fstat(fd))
-            try:
-                return self._read(fd, now)
-            except OSError as bad:
-                raise unreadable("read", bad) from None
-
-    def _read(self, fd: int, now: Look) -> Read:
-        verdict, head, before = self._compare(fd, now)
-        if verdict is Verdict.SAME:
-            return Read(verdict)
-        lines, start = self._lines, self._lines.offset + self._lines.pending
-        if verdict is not Verdict.CONTINUE:
-            lines, start, head, before = LineBuffer(), 0, b"", b""
-        data = os.pread(fd, max(0, min(CHUNK, now.size - start)), start)
-        more = bool(data) and start + len(data) < now.size
-        pieces = lines.feed(data)
-        for one in pieces:
-            first, last = (one.data, one.data) if isinstance(one, Block) else (one.head, one.tail)
-            head = (head + first[: HEAD_BYTES - len(head)]) if len(head) < HEAD_BYTES else head
-            before = (before + last[-TAIL_BYTES:])[-TAIL_BYTES:]
-        whole = lines.offset + lines.pending >= now.size
-        self._lines = lines
-        self.cursor = Cursor(
-            dev=now.dev,
-            ino=now.ino,
-            size=now.size,
-            mtime_ns=now.mtime_ns if whole else -1,  # -1: the next comparison must look
-            offset=lines.offset,
-            head_len=len(head),
-            head_hash=fingerprint(head),
-            tail_hash=fingerprint(before),
-        )
-        return Read(verdict, pieces, more, len(data))
-
-    def _compare(self, fd: int, now: Look) -> tuple[Verdict, bytes, bytes]:
-        """The verdict, and the bytes that the cursor's fingerprints are of."""
-        held = self.cursor
-        if held is None:
-            return Verdict.CONTINUE, b"", b""
-        position = self._lines.offset + self._lines.pending
-        if is_same(held, now) and position >= held.size:
-            return Verdict.SAME, b"", b""
-        verdict, head, before = compare(fd, held, now)
-        if verdict is Verdict.CONTINUE and self._lines.pending:
-            last = self._lines.last(TAIL_BYTES)
-            if os.pread(fd, len(last), position - len(last)) != last:
-                verdict = Verdict.REWRITTEN  # the unfinished line is not what it was
-        return verdict, head, before
+            now, held = look_of(os.fstat(fd)), self.cursor
+            verdict = _compare(fd, held, now) if held else Verdict.CONTINUE
+            if verdict is Verdict.SAME:
+                return Read(verdict)
+            start = held.size if held and not verdict.restart else 0
+            data = _pread(fd, min(CHUNK, now.size - start), start)
+        if not start:
+            self._lines, self._head, self._last = LineBuffer(), b"", b""
+        if len(self._head) < HEAD_BYTES:
+            self._head = (self._head + data[:HEAD_BYTES])[:HEAD_BYTES]
+        self._last = (self._last + data[-LAST_BYTES:])[-LAST_BYTES:]
+        end, head, last = start + len(data), _fingerprint(self._head), _fingerprint(self._last)
+        self.cursor = Cursor(now.dev, now.ino, end, now.mtime_ns, len(self._head), head, last)
+        return Read(verdict, self._lines.feed(data), bool(data) and end < now.size, len(data))
 
 
-def compare(fd: int, held: Cursor, now: Look) -> tuple[Verdict, bytes, bytes]:
-    """Compare an open file with a cursor; also the bytes that its fingerprints are of."""
-    head = os.pread(fd, held.head_len, 0)
-    start = max(0, held.offset - TAIL_BYTES)
-    before = os.pread(fd, held.offset - start, start)
-    return judge(held, now, head, before), head, before
+def compare(path: str, held: Cursor) -> Verdict:
+    """What a file is, compared with a cursor; errors as of `opened`."""
+    with opened(path) as fd:
+        return _compare(fd, held, look_of(os.fstat(fd)))
 
 
-class Lines:
-    """Many lines of one open file, by offset: what a transcript reads."""
+def _compare(fd: int, held: Cursor, now: Look) -> Verdict:
+    """A file with another inode whose bytes agree is the same file, moved or restored."""
+    if is_same(held, now):
+        return Verdict.SAME
+    if now.size < held.size:
+        return Verdict.TRUNCATED
+    start = max(0, held.size - LAST_BYTES)
+    head, last = _pread(fd, held.head_len, 0), _pread(fd, held.size - start, start)
+    if (_fingerprint(head), _fingerprint(last)) == (held.head_hash, held.last_hash):
+        return Verdict.CONTINUE
+    moved = (now.dev, now.ino) != (held.dev, held.ino)
+    return Verdict.REPLACED if moved else Verdict.REWRITTEN
 
-    def __init__(self, fd: int) -> None:
-        self._fd = fd
 
-    def at(self, offset: int, length: int) -> bytes:
-        """The bytes there; shorter when the file shrank meanwhile. SessionUnreadableError."""
-        try:
-            return os.pread(self._fd, length, offset)
-        except OSError as bad:
-            raise unreadable("read", bad) from None
+def _fingerprint(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=8).digest()
 
 
 @contextmanager
-def lines_of(path: str) -> Iterator[Lines]:
-    """Open a session file to read single lines; SessionUnreadableError when that fails."""
+def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
+    """Open a session file to read single lines, by offset and length.
+
+    A line comes shorter when the file shrank meanwhile. SessionUnreadableError when it is gone.
+    """
     try:
         with opened(path) as fd:
-            yield Lines(fd)
+            yield lambda offset, length: _pread(fd, length, offset)
     except FileNotFoundError:
         raise SessionUnreadableError("the session file is gone") from None

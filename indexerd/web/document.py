@@ -22,7 +22,6 @@ import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -31,14 +30,14 @@ from indexerd import __version__
 from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import branches, open_session
 from indexerd.digests.segments import chain_at, encode
-from indexerd.errors import IndexerdError
+from indexerd.errors import FileGoneError, IndexerdError
 from indexerd.events import Entry
 from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import ROOT
-from indexerd.sources.session_reader import OpenSession, read_here, reader
+from indexerd.sources.session_reader import OpenSession, reader
 from indexerd.times import iso
 from indexerd.web.story import Cut, Story, kept_rows, node_of, story_of
 
@@ -83,17 +82,16 @@ def read_document(
     NotFoundError where the session's file is gone.
     """
     session_id = stored["session"]["sessionId"]
-    return read_here(
-        partial(open_session, library, session_id, wish.leaf),
-        partial(library.reread, session_id),
-        lambda session: document_of(session, stored, wish, relatives),
-    )
+    session = open_session(library, session_id, wish.leaf)
+    if session is None:
+        raise FileGoneError("the session's file is gone")
+    return document_of(session, stored, wish, relatives)
 
 
 def document_of(
     session: OpenSession, stored: Stored, wish: Wish, relatives: Mapping[str, Any]
 ) -> Document:
-    """The document of an open session. ValueError: a line is no JSON."""
+    """The document of an open session."""
     state, cut = session.state, cutter(wish)
     rows = sorted(kept_rows(state))
     lengths = [state.lengths[row] for row in rows]

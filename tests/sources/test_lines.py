@@ -93,21 +93,6 @@ def test_which_lines_are_oversized_depends_on_their_length_alone(
     assert found == by_hand(data, 0, SMALL_LINE, SMALL_END)
 
 
-@pytest.mark.usefixtures("_small")
-@given(
-    data=st.binary(max_size=120).map(lambda one: one.replace(b"\n", b" ")), count=st.integers(1, 9)
-)
-def test_the_end_of_an_unfinished_line_is_known(data: bytes, count: int) -> None:
-    """`last` is what `Tail` recognises a rewritten partial line by: it spans all pieces."""
-    buffer = LineBuffer()
-    for at in range(len(data)):
-        buffer.feed(data[at : at + 1])
-
-    kept = min(count, SMALL_END) if len(data) > SMALL_LINE else count
-    assert buffer.last(count)[-kept:] == data[-kept:]
-    assert len(buffer.last(count)) <= count
-
-
 def test_memory_stays_bounded_whatever_a_lines_length() -> None:
     """F8: 64 MiB of one line leave less than a mebibyte behind, then the next line is read."""
     buffer = LineBuffer()

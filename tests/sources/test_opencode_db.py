@@ -21,7 +21,7 @@ from indexerd.events import Entry, ToolResult
 from indexerd.sources.cursor import Look, Verdict
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_db import Database, look
-from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT, OUTPUTS
+from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT
 from indexerd.sources.source import DATABASE
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, START, Rows
 
@@ -44,7 +44,7 @@ def offsets(path: str) -> list[int]:
 def in_full(path: str) -> list[dict[str, Any]]:
     """A session's lines in full, parsed."""
     with DATABASE.lines(path) as held:
-        return [json.loads(held.at(offset, 1)) for offset in offsets(path)]
+        return [json.loads(held(offset, 1)) for offset in offsets(path)]
 
 
 def sides(found: dict[str, Look]) -> dict[str, Look]:
@@ -144,10 +144,10 @@ def test_a_message_that_is_gone_says_so(tmp_path: Path) -> None:
     _, first, second = offsets(path)
     rows.run("DELETE FROM message WHERE id = 'msg_ses_a_2'")
     with DATABASE.lines(path) as held:
-        assert json.loads(held.at(first, 5))["id"] == "msg_ses_a_1"
+        assert json.loads(held(first, 5))["id"] == "msg_ses_a_1"
         for gone in (second, offsets(f"{rows.path}/ses_b")[1], 1 << 40):
             with pytest.raises(SessionUnreadableError, match="gone"):
-                held.at(gone, 5)
+                held(gone, 5)
 
 
 def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def answered(path: Path, *parts: dict[str, Any]) -> Entry:
 def entry_of(path: str) -> Entry:
     """The newest message of a session in full."""
     with DATABASE.lines(path) as held:
-        line = held.at(offsets(path)[-1], 1)
+        line = held(offsets(path)[-1], 1)
     assert b"ZZZ" not in line
     return read(line, "")
 
@@ -258,14 +258,6 @@ def test_results_of_version_2(tmp_path: Path) -> None:
         ToolResult("c4", "read", "l" * 40_000 + "\n" + "l" * (OUTPUT - 40_000)),
     )
     assert entry.images == 3  # of c1, c3 and c5: the model sees no more of c2
-
-
-def test_all_outputs_of_a_message_have_one_bound(tmp_path: Path) -> None:
-    """One message may hold many outputs; beyond the bound calls stay, without their output."""
-    count = OUTPUTS // OUTPUT + 20
-    entry = answered(tmp_path / "opencode.db", *[tool(output="o" * OUTPUT)] * count)
-    assert len(entry.results) == len(entry.tools) == count
-    assert sum(len(one.text) for one in entry.results) == OUTPUTS
 
 
 # -- what tells a changed session ----------------------------------------------------------------
