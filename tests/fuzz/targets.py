@@ -178,7 +178,7 @@ def compressed(data: bytes) -> None:
         path.write_bytes(data)
         whole = b"".join([piece.data for piece in zst.load(str(path), None)[1] or ()])
         with zst.lines(str(path)) as lines:
-            assert lines.at(0, len(whole)) == whole
+            assert lines(0, len(whole)) == whole
 
 
 def request(data: bytes) -> None:
