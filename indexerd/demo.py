@@ -63,9 +63,8 @@ def until(what: str, found: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def say(title: str) -> None:
-    """Print what happens next."""
-    sys.stdout.write(f"\n{title}\n{'-' * len(title)}\n")
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
 
@@ -73,33 +72,31 @@ def show(home: Path, env: dict[str, str]) -> None:
     """Show what a running daemon does, by the commands that people use."""
 
     def run(*argv: str) -> None:
-        sys.stdout.write(f"$ indexerd {shlex.join(argv)}\n")
-        sys.stdout.flush()
+        say(f"$ indexerd {shlex.join(argv)}")
         subprocess.run([sys.executable, "-m", "indexerd", *argv], env=env, check=True)  # noqa: S603 - ours
 
     metas = home / ".pi/agent/sessions-meta"
     until("the first indexing", lambda: list(metas.glob("*.meta.json")))
-    say("One of three sessions is long enough to be named (5 of your messages)")
+    say("\n# One of three sessions is long enough to be named (5 of your messages).")
     run("list", "--all")
-    say("A session appears while the daemon watches")
-    session_id, began = write_session(home, "/work/shop", LIVE), time.monotonic()
-    path = metas / f"{session_id}.meta.json"
+    say("\n# A session appears while the daemon watches.")
+    path = metas / f"{write_session(home, '/work/shop', LIVE)}.meta.json"
     until("the meta file", path.exists)
     meta = json.loads(path.read_bytes())
-    took = f"{time.monotonic() - began:.1f} s after its last turn (quiet time 1 s included), in"
-    shown = json.dumps({key: meta[key] for key in ("name", "description", "tags")}, indent=2)
-    sys.stdout.write(f"{took}\n{path}:\n{shown}\n{meta['summary']}\n")
+    say(f"{path}:")
+    say(
+        json.dumps({key: meta[key] for key in ("name", "description", "tags", "summary")}, indent=2)
+    )
     name = "-".join(meta["name"].split()).lower()
-    say("Its name is enough to find it again, and so are its words")
+    say("\n# Its name is enough to find it again, and so are its words.")
     run("resolve", name)
     run("search", '"quarter of an hour"')
-    say("In a prompt, @@ brings its summary along, as data; or an answer from it")
+    say("\n# In a prompt, @@ brings its summary along, as data; or an answer from it.")
     run("expand", f"Do the same for the invoices as in @@{name}.", "--cwd", "/work/shop")
     run("ask", name, "Which key confirms a deletion?")
 
 
 def main() -> int:
-    """Run the demo."""
     with tempfile.TemporaryDirectory(prefix="indexerd-demo-") as folder:
         home, socket = Path(folder), Path(folder) / "indexerd.sock"
         env = {key: value for key, value in os.environ.items() if not key.startswith("INDEXERD_")}
@@ -110,7 +107,7 @@ def main() -> int:
         env |= {"INDEXERD_INDEX__QUIET_SECONDS": "1.0"}
         for cwd, talk in (("/work/weather", CACHE), ("/work", SHORT), ("/work/shop", SHORT)):
             write_session(home, cwd, talk)
-        sys.stdout.write(f"A home with three pi sessions, in {folder}\n")
+        say(f"A home with three pi sessions, in {folder}")
         process = subprocess.Popen([sys.executable, "-m", "indexerd", "run"], env=env)
         try:
             until("the daemon's start", socket.exists)
@@ -118,7 +115,7 @@ def main() -> int:
         finally:
             process.terminate()
             process.wait(10)
-        say(f"The daemon ended with code {process.returncode}; everything is removed again")
+        say(f"\n# The daemon ended with code {process.returncode}; everything is removed again.")
     return 0
 
 

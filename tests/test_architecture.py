@@ -19,14 +19,6 @@ TREES = {name: ast.parse(path.read_bytes()) for name, path in FILES.items()}
 FUNCTION_MAX = 50
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base_utils"}
 
-# Who may put one file into the place of another, and why.
-MAY_REPLACE = {
-    "meta/writer.py": "meta files and sidecars: the one writer",
-    "integrations/changes.py": "an agent's configuration, where its user asked for it",
-    "disk.py": "the one atomic write; the log's files move on by one",
-    "store/store.py": "a damaged store is put aside",
-    "web/server.py": "where the web view listens, and the page that opens it",
-}
 # Who may open a file for writing, and why. No session file is among what they write.
 MAY_WRITE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
@@ -58,9 +50,6 @@ def found(judge: Callable[[ast.AST], bool]) -> set[str]:
     return {name for name, tree in TREES.items() if judge(tree)}
 
 
-# -- sizes and names -----------------------------------------------------------------------------
-
-
 def test_functions_are_small() -> None:
     """No function has more than 50 lines, its docstring included."""
     large = {
@@ -84,64 +73,6 @@ def test_every_module_opens_with_its_contract() -> None:
     assert {name for name, tree in TREES.items() if not ast.get_docstring(tree)} == set()
 
 
-# -- errors --------------------------------------------------------------------------------------
-
-
-def swallows(tree: ast.AST) -> bool:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ExceptHandler):
-            if node.type is None:
-                return True
-            wide = {one.id for one in ast.walk(node.type) if isinstance(one, ast.Name)}
-            silent = all(
-                isinstance(step, ast.Pass | ast.Continue)
-                or (isinstance(step, ast.Expr) and isinstance(step.value, ast.Constant))
-                for step in node.body
-            )
-            if silent and wide & {"Exception", "BaseException"}:
-                return True
-    return any(
-        name == "suppress" and {ast.unparse(one) for one in node.args} & {"Exception"}
-        for name, node in calls(tree)
-    )
-
-
-def test_no_error_is_swallowed() -> None:
-    """No bare `except`, no `except Exception: pass`."""
-    assert found(swallows) == set()
-    for bad in ("try: f()\nexcept: g()", "try: f()\nexcept (Exception, OSError): pass"):
-        assert swallows(ast.parse(bad))
-
-
-def test_errors_come_from_one_tree() -> None:
-    """Classes of errors are defined in errors.py alone, but for what a module keeps to itself."""
-
-    def defines(tree: ast.AST) -> bool:
-        bases = (
-            ast.unparse(base)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-            for base in node.bases
-        )
-        return any(base.endswith(("Error", "Exception")) for base in bases)
-
-    assert found(defines) == {"errors.py"}
-
-
-# -- who writes ----------------------------------------------------------------------------------
-
-
-def replaces(tree: ast.AST) -> bool:
-    for name, node in calls(tree):
-        if name in ("rename", "renames", "link", "symlink", "move", "copyfile", "copy2"):
-            return True
-        if name == "replace" and len(node.args) == 1 and not node.keywords:
-            return True
-        if name == "replace" and ast.unparse(node.func) == "os.replace":
-            return True
-    return False
-
-
 def writes(tree: ast.AST) -> bool:
     flags = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
     if any(isinstance(node, ast.Attribute) and node.attr in flags for node in ast.walk(tree)):
@@ -157,15 +88,6 @@ def writes(tree: ast.AST) -> bool:
     return False
 
 
-def test_few_may_put_a_file_in_anothers_place() -> None:
-    """Only the writer does so with what is the truth; each of the others has its reason."""
-    assert found(replaces) == MAY_REPLACE.keys()
-    for bad in ("os.replace(a, b)", "p.replace(other)", "p.rename(other)", "shutil.move(a, b)"):
-        assert replaces(ast.parse(bad))
-    for good in ("text.replace('a', 'b')", "when.replace(tzinfo=UTC)", "replace(view, now=1)"):
-        assert not replaces(ast.parse(good))
-
-
 def test_few_may_open_a_file_for_writing() -> None:
     """S0.2: nothing that meets session files has a way to write: not parsers, core, tail, scan."""
     assert found(writes) == MAY_WRITE.keys()
@@ -173,9 +95,6 @@ def test_few_may_open_a_file_for_writing() -> None:
     for bad in ("open(p, 'ab')", "p.open(mode='r+')", "p.write_text(x)", "os.open(p, os.O_RDWR)"):
         assert writes(ast.parse(bad))
     assert not writes(ast.parse("p.open('rb'); open(p); os.open(p, os.O_RDONLY)"))
-
-
-# -- floors and imports --------------------------------------------------------------------------
 
 
 def contracts() -> list[dict[str, list[str]]]:

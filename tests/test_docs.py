@@ -33,9 +33,6 @@ WIDTH = 80
 HELP = re.compile(r"<!-- help:(.*?) ?-->\n(.*?)<!-- end -->", re.DOTALL)
 
 
-# -- the command line ----------------------------------------------------------------------------
-
-
 def commands(
     command: click.Command = cli, path: tuple[str, ...] = (), parent: click.Context | None = None
 ) -> Iterator[tuple[str, str]]:
@@ -69,13 +66,6 @@ def test_every_commands_help_is_in_the_document() -> None:
     found = {words.strip(): text for words, text in HELP.findall(path.read_text())}
     assert list(expected) == list(found)
     assert expected == found
-
-
-def test_the_program_prints_the_same_help(tmp_path: Path) -> None:
-    """The help of the document is what a terminal of 80 columns gets."""
-    world = World(tmp_path)
-    world.env["COLUMNS"] = "80"
-    assert block(world.run("list", "--help")) == dict(HELP.findall(DOCS["CLI.md"]))[" list"]
 
 
 def test_the_documents_exit_codes_are_the_programs() -> None:
@@ -159,16 +149,6 @@ def test_every_field_is_explained() -> None:
     assert explained - used == {"error", "trace", "cut"}
 
 
-def test_every_reason_for_turning_a_peer_away_is_documented() -> None:
-    """The words of `socket.rejected` are those of the server."""
-    source = SOURCES["indexerd/daemon/unix_server.py"]
-    said = set(re.findall(r'(?:reject|refuse)[(,] ?"([a-z_]+)"', source))
-    table = (
-        DOCS["OPERATIONS.md"].partition("## Why a peer was turned away")[2].partition("\n## ")[0]
-    )
-    assert said == set(re.findall(r"^\| `([a-z_]+)` \|", table, re.MULTILINE))
-
-
 def test_what_a_daemon_logs_is_what_the_document_says(tmp_path: Path) -> None:
     """Levels and fields of a daemon's own log, at work, in trouble, and reloading."""
     world = World(tmp_path)
@@ -208,9 +188,6 @@ def said(world: World) -> dict[str, list[dict[str, object]]]:
     return {event.value: lines for event in Event if (lines := logged(world, event.value))}
 
 
-# -- problems ------------------------------------------------------------------------------------
-
-
 def test_every_problem_of_status_has_a_way_out() -> None:
     """Each code that `status` may report is in OPERATIONS.md, and no other."""
     codes = set(re.findall(r'yield "([a-z_]+)", ', SOURCES["indexerd/daemon/health.py"]))
@@ -219,9 +196,6 @@ def test_every_problem_of_status_has_a_way_out() -> None:
     codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES["indexerd/sources/watch.py"]))
     text = DOCS["OPERATIONS.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
     assert codes == set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))
-
-
-# -- paths, links, words -------------------------------------------------------------------------
 
 
 def test_every_path_of_the_architecture_exists() -> None:
@@ -250,18 +224,6 @@ def test_links_resolve(name: str) -> None:
 def anchors(text: str) -> set[str]:
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title).strip().lower().replace(" ", "-") for title in titles}
-
-
-def test_every_document_is_linked_from_the_readme() -> None:
-    """Nothing is written for nobody."""
-    reached, waiting = {"README.md"}, ["README.md"]
-    while waiting:
-        for target, _ in LINK.findall(TEXTS[waiting.pop()]):
-            name = target.rpartition("/")[2]
-            if name in TEXTS and name not in reached:
-                reached.add(name)
-                waiting.append(name)
-    assert set(DOCS) <= reached
 
 
 def test_examples_can_be_read() -> None:

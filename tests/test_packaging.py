@@ -10,11 +10,9 @@ import configparser
 import re
 import subprocess
 import sys
-import tarfile
 import tomllib
 import zipfile
 from email import message_from_bytes
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -60,9 +58,6 @@ def run(installed: Path, *argv: str, code: int = 0) -> str:
     )
     assert done.returncode == code, done.stderr
     return done.stdout
-
-
-# -- the wheel -----------------------------------------------------------------------------------
 
 
 def test_the_wheel_holds_the_program_and_its_data(wheel: Path) -> None:
@@ -123,22 +118,6 @@ def test_the_installed_program_finds_its_data(installed: Path) -> None:
     assert program in unit.read_text()
 
 
-def test_the_source_archive_can_be_set_up(tmp_path: Path) -> None:
-    """It holds what `make demo` and `make test` need: locks, sources, data, tests, documents."""
-    argv = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path)]
-    subprocess.run(argv, cwd=ROOT, check=True, capture_output=True)
-    (built,) = tmp_path.iterdir()
-    with tarfile.open(built) as held:
-        names = {name.partition("/")[2] for name in held.getnames()}
-    needed = {"Makefile", "pyproject.toml", "LICENSE", "README.md", "indexerd/demo.py", *SHIPPED}
-    needed |= {*LOCKS, "requirements-build.in", "requirements-dev.in", "tests/test_packaging.py"}
-    assert needed <= names
-    assert not [name for name in names if name.startswith((".venv", ".git/"))]
-
-
-# -- locked requirements -------------------------------------------------------------------------
-
-
 def locked(name: str) -> dict[str, tuple[str, list[str]]]:
     text = (ROOT / name).read_text().replace("\\\n", " ")
     found: dict[str, tuple[str, list[str]]] = {}
@@ -167,14 +146,6 @@ def test_every_requirement_is_pinned_and_hashed(name: str) -> None:
         assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
 
 
-@pytest.mark.parametrize("name", [*LOCKS, "requirements-build.in", "requirements-dev.in"])
-def test_no_requirement_says_where_to_download_it(name: str) -> None:
-    """No URL, no index, no option: that is the reader's own setting."""
-    text = (ROOT / name).read_text()
-    assert "://" not in text
-    assert not re.search(r"^\s*-(?!-hash=)", text, re.MULTILINE)
-
-
 def test_what_the_project_asks_for_is_locked_within_its_range() -> None:
     """Runtime and build requirements in the one lock, those of tests and linters in the other."""
     runtime, both = locked(LOCKS[0]), locked(LOCKS[1]) | locked(LOCKS[0])
@@ -187,24 +158,3 @@ def test_what_the_project_asks_for_is_locked_within_its_range() -> None:
         assert one.specifier.contains(both[canonicalize_name(one.name)][0]), one
     dev = locked(LOCKS[1])
     assert {one: dev[one] for one in dev.keys() & runtime.keys()}.items() <= runtime.items()
-
-
-def test_nothing_that_is_needed_is_missing_from_the_lock() -> None:
-    """The requirements of requirements, as far as they are installed, are locked, too."""
-    runtime = locked(LOCKS[0])
-    waiting = [Requirement(one) for one in PROJECT["project"]["dependencies"]]
-    seen: set[str] = set()
-    while waiting:
-        one = waiting.pop()
-        name = canonicalize_name(one.name)
-        extras = ["", *one.extras]
-        if one.marker and not any(one.marker.evaluate({"extra": extra}) for extra in extras):
-            continue
-        assert name in runtime, name
-        if name not in seen:
-            seen.add(name)
-            for below in map(Requirement, metadata.requires(name) or []):
-                asks = below.marker and below.marker.evaluate
-                if not asks or any(asks({"extra": extra}) for extra in extras):
-                    waiting.append(below)
-    assert len(seen) > len(PROJECT["project"]["dependencies"])
