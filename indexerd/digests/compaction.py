@@ -20,7 +20,7 @@ from indexerd.digests.handoff import document, instruction_files
 from indexerd.digests.segments import chain_at, new_segment, store_segment
 from indexerd.digests.stats import context_size
 from indexerd.digests.summarize import Row, Services, Summary, Task, summarize, usage_of
-from indexerd.digests.transcript import RedactedTranscript, redact_parts
+from indexerd.digests.transcript import NO_PARTS, RedactedTranscript, redact_parts
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind, Stretch
 from indexerd.models.extractive.sentences import decisions
@@ -29,10 +29,9 @@ from indexerd.protocol import params
 from indexerd.sessions import context
 from indexerd.sessions.branches import BRANCH_PREAMBLE
 from indexerd.sessions.clipped import SUMMED
-from indexerd.sessions.context import ContextEntry, ContextMessage, Read
+from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.positions import message_rows
-from indexerd.sessions.state import SessionState
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.threads import Check
@@ -53,15 +52,16 @@ class Compaction:
 
     strategy: str
     history: RedactedTranscript
-    prefix: RedactedTranscript  # the beginning of a turn whose end stays
-    split: bool
-    first_kept: str | None
-    tokens_before: int
-    previous: str  # the earlier summary, to be merged
     files: FileLists
-    users: Sequence[ContextMessage]  # what humans said that stays (Codex)
-    summarized: int  # messages
-    handoff: dict[str, Any] = field(default_factory=dict)  # what its document quotes besides
+    prefix: RedactedTranscript = NO_PARTS  # the beginning of a turn whose end stays
+    split: bool = False
+    first_kept: str | None = None
+    tokens_before: int = 0
+    previous: str = ""  # the earlier summary, to be merged
+    users: Sequence[ContextMessage] = ()  # what humans said that stays (Codex)
+    summarized: int = 0  # messages
+    home: Path | None = None
+    facts: dict[str, Any] = field(default_factory=dict)  # of a branch's segment, or a hand-off
 
 
 def plan_compaction(
@@ -88,10 +88,6 @@ def plan_compaction(
             why = f"there is nothing to compact before the newest {keep} tokens"
             hint = "keep less (--keep-recent TOKENS), or leave out --strategy"
             raise SessionEmptyError(why, hint=hint)
-        files = cut.files if cut else file_lists(one.entry for one in entries)
-        # pi's compactions remember files, so for its sessions older calls are not looked at.
-        if asked.handoff or agent != "pi":
-            files = _with_older(files, state, entries, read)
     if cut is None:  # all of it, and the summary that it begins with to be merged
         summary, messages = _with_previous(entries)
         history = list(said(compact_opencode.pruned(messages) if name == "opencode" else messages))
@@ -102,12 +98,12 @@ def plan_compaction(
     found = Compaction(
         name,
         redact_parts(history, clean),
+        _without_secrets(cut.files if cut else file_lists(e.entry for e in entries), clean),
         redact_parts(prefix, clean),
         split=cut is not None and cut.split,
         first_kept=cut.first_kept_id if cut else None,
         tokens_before=cut.tokens_before if cut else context_size(state, entries)[0],
         previous=clean(transcript.summary_words(summary, agent))[0],
-        files=_without_secrets(files, clean),
         users=compact_codex.users_of(replace(m, texts=(clean(m.text)[0],)) for m in users),
         summarized=len(history) + len(prefix),
     )
@@ -124,24 +120,12 @@ def plan_handoff(
     chain = chain_at(session.state, session.home, session.info.session_id)
     words = found.history.words()
     earlier = [clean(text)[0] for one in chain for text in one.key_decisions]
-    found.handoff = {
+    found.facts = {
         "messages": words[-KEPT_MAX:],
         "decisions": [*earlier, *decisions(text for _, text in words)],
         "earlier": [(*one.covering, clean(one.content)[0]) for one in chain],
     }
     return found
-
-
-def _with_older(
-    files: FileLists, state: SessionState, entries: Sequence[ContextEntry], read: Read
-) -> FileLists:
-    """Files with those of calls that compactions took out of the context."""
-    shown, calls = {one.row for one in entries}, (Kind.ASSISTANT, Kind.CALL)
-    rows = (row for row in state.path() if row not in shown and state.kind(row) in calls)
-    more = file_lists(map(read, rows))
-    modified = {*files.modified, *more.modified}
-    seen = {*files.read, *more.read} - modified
-    return FileLists(tuple(sorted(seen)), tuple(sorted(modified)))
 
 
 def _with_previous(entries: Sequence[ContextEntry]) -> tuple[str, list[ContextMessage]]:
@@ -155,6 +139,13 @@ def _with_previous(entries: Sequence[ContextEntry]) -> tuple[str, list[ContextMe
     return "".join(newest.entry.texts) if newest else "", messages
 
 
+def _with_older(files: FileLists, row: Row) -> FileLists:
+    """Files with those of calls that compactions took out of the context."""
+    modified = {*files.modified, *row["filesModified"]}
+    read = {*files.read, *row["filesRead"]} - modified
+    return FileLists(tuple(sorted(read)), tuple(sorted(modified)))
+
+
 def _without_secrets(files: FileLists, clean: Redactor) -> FileLists:
     return FileLists(
         tuple(clean(path)[0] for path in files.read),
@@ -162,19 +153,9 @@ def _without_secrets(files: FileLists, clean: Redactor) -> FileLists:
     )
 
 
-@dataclass(slots=True)
-class Branch:
-    """What was said on a branch that was left."""
-
-    transcript: RedactedTranscript
-    files: FileLists
-    home: Path | None
-    facts: dict[str, Any]  # of its segment
-
-
 def plan_branch(
     session: OpenSession, check: Check, settings: Settings, *, leaf: str
-) -> Branch | None:
+) -> Compaction | None:
     """What was said from an old leaf back to where its path meets the current one, by pi's rules.
 
     None where nothing was said there. NotFoundError for an entry that is not there. Compactions do
@@ -194,10 +175,14 @@ def plan_branch(
     own = set(rows)
     within = [at for at, row in enumerate(message_rows(state, rows[-1])) if row in own] or [0]
     files = _without_secrets(files, clean)
-    facts: dict[str, Any] = {"covering": (within[0], within[-1]), "leaf_id": leaf, "kind": "branch"}
-    facts["files_modified"] = files.modified
-    facts["key_decisions"] = decisions(words for _, words in text.words())
-    return Branch(text, files, session.home, facts)
+    facts = {
+        "kind": "branch",
+        "covering": (within[0], within[-1]),
+        "leaf_id": leaf,
+        "files_modified": files.modified,
+        "key_decisions": decisions(words for _, words in text.words()),
+    }
+    return Compaction("pi", text, files, home=session.home, facts=facts)
 
 
 def fit_branch(
@@ -236,6 +221,8 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     work = plan_handoff if asked.handoff else plan_compaction
     work = partial(work, settings=services.settings(), asked=asked)
     plan = await services.pool.read(row["sessionId"], asked.leaf, work)
+    if row["agent"] != "pi" and asked.leaf is None:  # pi's compactions remember files
+        plan.files = _with_older(plan.files, row)
     text, made = await _summarized(services, row, plan, asked.instructions or "")
     found = {
         "sessionId": row["sessionId"],
@@ -271,21 +258,22 @@ async def _summarized(
         base = _stretch(row, "turn", prompts.TURN_TOKENS, plan.files)
         made.append(await summarize(services, task(plan.prefix, base)))
         text += TURN_HEADING + made[-1].text
-    with_files = made and plan.strategy == "pi" and not plan.handoff  # it has them elsewhere
+    with_files = made and plan.strategy == "pi" and not plan.facts  # a hand-off has them elsewhere
     blocks = compact_pi.file_blocks(plan.files) if with_files else ""
     return text + blocks, made
 
 
 def _handoff(row: Row, plan: Compaction, text: str, by: str, written: str) -> str:
     """The document that a new session goes on from. Blocks: it looks for files."""
-    shown, resume = for_people(row), str(row["resume"])
-    if shown["resume"] != resume:
-        resume = shown["resume"]
-    elif not Path(row["cwd"]).is_dir():  # a directory that is not there any more
+    shown, resume = for_people(row), str(for_people(row)["resume"])
+    if (
+        resume == row["resume"] and not Path(row["cwd"]).is_dir()
+    ):  # a directory that is not there any more
         resume = resume.removeprefix(f"cd {shlex.quote(row['cwd'])} && ")
     facts = {"agent": row["agent"], "session": row["sessionId"], "name": row["name"]}
     facts |= {"directory": shown["cwd"], "git branch": row.get("gitBranch", "")}
     facts |= {"began": row["createdAt"], "last active": row["modifiedAt"], "handed over": written}
+    files = _with_older(plan.files, row)
     return document(
         session_id=row["sessionId"],
         cwd=shown["cwd"],
@@ -293,10 +281,10 @@ def _handoff(row: Row, plan: Compaction, text: str, by: str, written: str) -> st
         summary=text,
         summary_by=by,
         resume=resume,
-        modified=[*plan.files.modified, *row["filesModified"]],
-        read=[*plan.files.read, *row["filesRead"]],
+        modified=files.modified,
+        read=files.read,
         instructions=instruction_files(row["cwd"]),
-        **plan.handoff,
+        **plan.facts,
     )
 
 
@@ -310,7 +298,7 @@ async def branch_summary(services: Services, asked: params.BranchSummary) -> dic
     if found is not None:
         base = _stretch(row, "branch", prompts.BRANCH_TOKENS, found.files)
         wish = prompts.Wish("", focus) if asked.replace_instructions else prompts.Wish(focus)
-        task = Task(row, "branch", found.transcript, base, wish, strategy="pi")
+        task = Task(row, "branch", found.history, base, wish, strategy="pi")
         made.append(await summarize(services, task))
         text = BRANCH_PREAMBLE + made[0].text + compact_pi.file_blocks(found.files)
         services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile

@@ -145,6 +145,8 @@ class _Run:
     async def consult_hook(self) -> None:
         """Learn what the user wants otherwise; a hook that fails is passed over."""
         task, wanted = self._task, self._settings.digest
+        if not wanted.hook:
+            return
         payload = {
             "task": task.name,
             "strategy": task.strategy,
