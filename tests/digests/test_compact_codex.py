@@ -17,7 +17,6 @@ from tests.sessions.speeches import calls, entry, gave, said, state_of, steps
 
 
 def kept(*messages: ContextMessage) -> list[tuple[str, str]]:
-    """What stays of a conversation: texts, and ids of entries."""
     found = users_of(summarizable_messages(messages, SessionState("/s"), "codex"))
     return [(one.text, one.entry.id) for one in found]
 
@@ -38,7 +37,6 @@ def test_what_a_compaction_brought_stays_without_its_summary() -> None:
 
 
 def approx_tokens(text: str) -> int:
-    """About how many tokens a text is, as Codex counts."""
     return -(-len(text.encode()) // 4)
 
 
@@ -56,11 +54,7 @@ def test_what_stays_is_within_the_budget(texts: list[str]) -> None:
         assert found == texts
 
 
-# -- tokens --------------------------------------------------------------------------------------
-
-
 def talk() -> list[ContextEntry]:
-    """Rows 0 to 4: a question, a call, its result, an answer, and a question of 2 tokens."""
     return steps(
         *[said("user", "q" * 40), calls("c1"), gave("c1", "r" * 400)],
         *[said("assistant", "a" * 40), said("user", "q" * 8)],

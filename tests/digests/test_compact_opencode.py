@@ -23,16 +23,12 @@ NEWEST = [said("user", "two"), said("assistant", "ok"), said("user", "three")]  
 
 
 def results(*tokens: int, tool: str = "bash", **more: Any) -> list[ContextMessage]:
-    """A call and a result for each number of tokens, oldest first."""
     pairs = [(f"{tool}{n}", count) for n, count in enumerate(tokens)]
     return [
         one
         for call, count in pairs
         for one in (calls(call, tool=tool), gave(call, "x" * 4 * count, **more))
     ]
-
-
-# -- pruning -------------------------------------------------------------------------------------
 
 
 def test_what_is_older_than_the_newest_40_000_tokens_goes() -> None:
@@ -88,9 +84,6 @@ def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
         newer = [one.result.text for one in talk[places[0] :] if one.result is not None]
         assert sum((len(one) + 2) // 4 for one in newer) > PRUNE_PROTECT
     assert len(pruned(talk)) == len(talk)
-
-
-# -- tokens --------------------------------------------------------------------------------------
 
 
 def test_when_it_is_time() -> None:

@@ -39,7 +39,6 @@ KINDS = {
 
 
 def step(place: int, role: str, size: int = 0, **more: Any) -> ContextEntry:
-    """An entry of so many tokens; of no role one that the model does not see."""
     kind = KINDS.get(role, Kind.SETTING)
     held = Entry(f"e{place}", kind, "x", role or None, "", ("x" * 4 * size,), **more)
     speeches = (ContextMessage(role, held, held.texts),) if role else ()
@@ -47,15 +46,11 @@ def step(place: int, role: str, size: int = 0, **more: Any) -> ContextEntry:
 
 
 def steps(*roles: tuple[str, int]) -> list[ContextEntry]:
-    """A context of such entries."""
     return [step(place, role, size) for place, (role, size) in enumerate(roles)]
 
 
 ROLES = st.sampled_from([*KINDS, "", "assistant", "toolResult", "user"])
 TALKS = st.lists(st.tuples(ROLES, st.integers(0, 30)), max_size=25)
-
-
-# -- pi's own answers ----------------------------------------------------------------------------
 
 
 @pytest.mark.shared
@@ -100,9 +95,6 @@ def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
             }, name
         compared.append(name)
     assert len(compared) >= 12
-
-
-# -- tokens --------------------------------------------------------------------------------------
 
 
 def test_a_message_is_a_fourth_of_its_units_rounded_up() -> None:
@@ -186,9 +178,6 @@ def test_an_answer_on_several_lines_is_not_cut_in_two() -> None:
         step(3, "toolResult", 5),
     ]
     assert find_cut(codex, 0, 4, 10) == Cut(1, 0, split=True)
-
-
-# -- preparation ---------------------------------------------------------------------------------
 
 
 @settings(max_examples=100, deadline=None)

@@ -39,12 +39,10 @@ OURS = re.compile(r"(?:#{1,2} .*|- [a-z ]+: .*|\(.*\)|From (?:user|assistant):|W
 
 
 def bare(text: str) -> list[str]:
-    """The lines that are not quoted."""
     return [line for line in text.split("\n") if not line.startswith(">")]
 
 
 def section(text: str, heading: str) -> str:
-    """What stands under a heading."""
     return text.partition(f"\n## {heading}")[2].partition("\n## ")[0]
 
 
@@ -133,7 +131,6 @@ def test_a_full_document_keeps_its_last_message() -> None:
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """A repository below a home directory."""
     root = tmp_path / "home/u/repo"
     (root / ".git").mkdir(parents=True)
     (root / "pkg/deep").mkdir(parents=True)
@@ -141,13 +138,11 @@ def repo(tmp_path: Path) -> Path:
 
 
 def put(path: Path, text: str = "x") -> None:
-    """Make a file, and the directories above it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
 
 def names(path: Path, home: Path | None = None) -> list[str]:
-    """What is found from a directory."""
     return instruction_files(str(path), home or path.parent)
 
 

@@ -27,7 +27,6 @@ def shell(script: str, *, seconds: float = PATIENCE) -> Any:
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended; an orphan that nobody reaped yet has, too."""
     with suppress(ProcessLookupError):
         os.kill(pid, 0)
         stat = Path(f"/proc/{pid}/stat")

@@ -33,8 +33,6 @@ few = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 class Session(RuleBasedStateMachine):
-    """What both kinds have: digests, restarts, and what must always hold."""
-
     def __init__(self) -> None:
         super().__init__()
         self.state = SessionState()
@@ -52,13 +50,11 @@ class Session(RuleBasedStateMachine):
         return row
 
     def segments(self) -> list[Segment]:
-        """The sidecar, read anew."""
         found = [parse(json.loads(line)) for line in self.stored]
         assert None not in found
         return [one for one in found if one is not None]
 
     def spoken(self, rows: Sequence[int]) -> list[str]:
-        """What messages say."""
         return [self.said[row] for row in rows]
 
     @rule(keep=keeps, threshold=thresholds, asked=st.booleans())
@@ -89,7 +85,6 @@ class Session(RuleBasedStateMachine):
 
     @rule()
     def summed_up_elsewhere(self) -> None:
-        """The summary of a branch that was left is no part of any chain."""
         rows = message_rows(self.state)
         if rows:
             last = len(rows) - 1
@@ -110,12 +105,10 @@ class Session(RuleBasedStateMachine):
 
     @invariant()
     def shared_is_reused(self) -> None:
-        """What a stored segment truly says of this path is never summed up again."""
         rows = message_rows(self.state)
         assert covered(chain(self.state, rows, self.segments())) == self.reach(self.spoken(rows))
 
     def reach(self, said: list[str]) -> int:
-        """By what segments say: how far those that are true of a path get from its beginning."""
         true = [
             one
             for one in self.segments()
@@ -130,7 +123,6 @@ class Session(RuleBasedStateMachine):
 
     @invariant()
     def every_row_belongs_to_one_message(self) -> None:
-        """The rows of all messages are the path, each once."""
         path, rows = self.state.path(), message_rows(self.state)
         assert [
             row for n in range(len(rows)) for row in rows_between(path, rows, n, n)
@@ -138,33 +130,26 @@ class Session(RuleBasedStateMachine):
 
 
 class TreeSession(Session):
-    """A session of pi's: entries are appended below any earlier one."""
-
     @rule(packed=st.sampled_from([USER, ANSWER, ANSWER, TOOL, SETTING, COMPACTION, LABEL]))
     def append(self, packed: int) -> None:
-        """One entry more."""
         name = f"{len(self.said):08x}"
         self.said.append(name)
         self.add(packed, row_id=name)
 
     @rule(count=st.integers(1, 3))
     def talk(self, count: int) -> None:
-        """Questions, each with an answer, a tool's result, and another answer."""
         for packed in (USER, ANSWER, TOOL, ANSWER) * count:
             self.append(packed)
 
     @precondition(lambda self: self.said)
     @rule(data=st.data(), talks=st.integers(0, 3))
     def go_to(self, data: Any, talks: int) -> None:
-        """The leaf moves to any entry of any branch, or before the first; it may go on there."""
         row = data.draw(st.integers(-1, len(self.said) - 1))
         self.state.move_leaf(None if row < 0 else self.state.ids[row])
         self.talk(talks)
 
 
 class TurnSession(Session):
-    """A session of codex': turns, whose ids are all that stays when the file is rewritten."""
-
     def __init__(self) -> None:
         super().__init__()
         self.log: list[tuple[int, str, str]] = []  # of each row: code, turn, what it says
@@ -174,7 +159,6 @@ class TurnSession(Session):
         self.turn = ""
 
     def put(self, packed: int, said: str = "", turn: str = "") -> None:
-        """One row, marked with its turn."""
         if not said:
             self.words += 1
             said = f"w{self.words}"
@@ -186,12 +170,10 @@ class TurnSession(Session):
 
     @initialize()
     def begin(self) -> None:
-        """The first turn."""
         self.ask(answers=1, tools=0, spoke=True)
 
     @rule(answers=st.integers(0, 4), tools=st.integers(0, 1), spoke=st.booleans())
     def ask(self, answers: int, tools: int, spoke: bool) -> None:
-        """A new turn; one that says nothing gets a row for its end."""
         self.turns += 1
         self.turn = f"turn-{self.turns}"
         self.put(SETTING)
@@ -202,7 +184,6 @@ class TurnSession(Session):
 
     @rule(answers=st.integers(0, 4), tools=st.integers(0, 1))
     def go_on(self, answers: int, tools: int) -> None:
-        """The turn goes on."""
         for _ in range(answers):
             self.put(ANSWER)
             for _ in range(tools):
@@ -211,13 +192,11 @@ class TurnSession(Session):
 
     @rule()
     def steer(self) -> None:
-        """A human says something more while the turn goes on."""
         self.put(USER)
         self.put(ANSWER)
 
     @rule(count=st.integers(1, 3))
     def roll_back(self, count: int) -> None:
-        """The newest questions are taken back, and what came of them; a new turn follows."""
         state = self.state
         asked = [
             row for row in state.path() if state.codes[row] & MESSAGE and state.codes[row] == USER
@@ -231,7 +210,6 @@ class TurnSession(Session):
 
     @rule()
     def rewrite(self) -> None:
-        """The file is written anew: only the path, with ids of its own; turns keep theirs."""
         kept = [self.log[row] for row in self.state.path()]
         self.state, self.said, self.log = SessionState(), [], []
         self.files += 1

@@ -27,7 +27,6 @@ limits = st.integers(min_value=-1, max_value=70)
 
 
 def is_clean(text: str, kept: str = "") -> bool:
-    """Nothing of a forbidden category, but for `kept` and joiners that join."""
     for at, char in enumerate(text):
         if unicodedata.category(char) not in FORBIDDEN or char in kept:
             continue
@@ -43,7 +42,6 @@ def is_clean(text: str, kept: str = "") -> bool:
 def test_a_cleaned_line_is_clean_short_and_settled(text: str, limit: int) -> None:
     """X9: no forbidden category is left, the limit holds, and cleaning twice changes nothing."""
     line = clean_line(text, limit)
-
     assert is_clean(line)
     assert len(line) <= max(limit, 0)
     assert line == clean_line(line, limit)
@@ -54,7 +52,6 @@ def test_a_cleaned_line_is_clean_short_and_settled(text: str, limit: int) -> Non
 def test_a_cleaned_text_is_clean_short_and_settled(text: str, limit: int) -> None:
     """X9: the same for many lines, where only line feed and tab are white space besides spaces."""
     whole = clean_text(text, limit)
-
     assert is_clean(whole, "\n\t")
     assert len(whole) <= max(limit, 0)
     assert whole == clean_text(whole, limit)
@@ -119,7 +116,6 @@ def test_scrubbed_text_is_utf8(text: str) -> None:
 def test_an_escaped_path_says_what_is_in_it() -> None:
     """W14: newline, ESC, undecodable bytes and invisible characters are told apart."""
     name = b"a\nb\x1b[0m\xff.jsonl".decode("utf-8", "surrogateescape")
-
     assert escape_path(name) == "a\\nb\\x1b[0m\\xff.jsonl"
     assert escape_path("x\u202ey\U000e0041") == "x\\u202ey\\U000e0041"
     assert escape_path("/home/zoë/日本 1.jsonl") == "/home/zoë/日本 1.jsonl"

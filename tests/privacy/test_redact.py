@@ -35,7 +35,6 @@ CLOTHES: dict[str, Callable[[str], str]] = {
 def test_a_canary_is_caught_in_all_its_clothes(kind: str, clothes: str) -> None:
     """X5, S2.21: each kind of secret goes, once, and the text around it stays."""
     found = redact(CLOTHES[clothes](CANARIES[kind]))
-
     assert WORD.lower() not in found.text.lower()
     assert found.counts == {kind: 1}
     assert f"[redacted:{kind}]" in found.text
@@ -96,7 +95,6 @@ ASSIGNMENTS = [
 def test_an_assigned_secret_is_caught_however_it_is_written(text: str) -> None:
     """S2.21: quoted, escaped, YAML, shell, headers, flags, connection strings; found once."""
     found = redact(text)
-
     assert WORD not in found.text
     assert base64.b64encode(WORD.encode()).decode() not in found.text
     assert sum(found.counts.values()) == 1
@@ -145,9 +143,7 @@ BROKEN_KEYS = {
 def test_a_broken_private_key_still_goes(how: str, escaped: bool) -> None:
     """X5: unterminated, beginning cut off, over two messages; the talk around it stays."""
     text = "User: my key\n\n" + "\n".join(BROKEN_KEYS[how]) + "\n\nAssistant: and now this."
-
     found = redact(json.dumps(text) if escaped else text)
-
     assert WORD not in found.text
     assert KEY[5][-20:] not in found.text
     assert found.counts == {"private-key": 1}
@@ -159,7 +155,6 @@ def test_a_broken_private_key_still_goes(how: str, escaped: bool) -> None:
 def test_a_key_goes_to_its_end_and_the_sentence_after_it_stays(end: str) -> None:
     """X5: text may follow in the same line, where the key's last line is short, too."""
     text = f"use {end.join([*KEY[:-2], 'aB3x9Q=='])} as I do"
-
     assert redact(text).text == "use [redacted:private-key] as I do"
 
 
@@ -169,7 +164,6 @@ def test_a_key_goes_to_its_end_and_the_sentence_after_it_stays(end: str) -> None
 def test_prose_behind_a_key_stays(end: str) -> None:
     """X6: what joins the pieces of a key joins sentences, too."""
     text = " ".join(KEY[:-1]) + end
-
     assert redact(text).text == "[redacted:private-key]" + end
 
 
@@ -215,46 +209,18 @@ def test_ordinary_text_stays(line: str) -> None:
 def test_ids_and_hashes_stay(some_id: uuid.UUID, digest: bytes) -> None:
     """X6: a UUID or a commit hash in a sentence is never taken for a secret."""
     text = f"Session {some_id} ends at commit {digest.hex()} (see {digest.hex()[:7]})."
-
     assert redact(text).text == text
 
 
 FRAGMENTS = [
-    *(
-        "password",
-        "DB_PASSWORD=",
-        "token: ",
-        "secret",
-        "api_key",
-        ' = "',
-        "='",
-        '\\"',
-        '"',
-        "'",
-        "`",
-    ),
-    *(
-        "\\n",
-        "\n",
-        " ",
-        "=",
-        ":",
-        "://",
-        "user:",
-        "@host",
-        "User: ",
-        "[redacted:",
-        "]",
-        "(",
-        "[",
-        "}",
-    ),
-    *("<", ">", "/", ".", ",", "|", "&", "_", "-", "…", "İ", "0", "a", "Z", "is ", "!", "\\"),
-    *("[redacted:jwt]", "[redacted:password]", "abc123def", "A1B2C3D4E5F6G7H8", WORD, WORD * 4),
-    *("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "eyJ", "Bearer "),
-    *("Authorization: ", "Basic ", "machine h login b password ", "--token ", "curl -u a:"),
-    *("sk-", "sk-ant-", "ghp_", "AKIA", "AIza", "xoxb-", "1//0", ":AA", "SG.", "hf_", "?sig="),
-]
+    "password", "DB_PASSWORD=", "token: ", "secret", "api_key", ' = "', "='", '\\"', '"', "'", "`",
+    "\\n", "\n", " ", "=", ":", "://", "user:", "@host", "User: ", "[redacted:", "]", "(", "[", "}",
+    "<", ">", "/", ".", ",", "|", "&", "_", "-", "…", "İ", "0", "a", "Z", "is ", "!", "\\",
+    "[redacted:jwt]", "[redacted:password]", "abc123def", "A1B2C3D4E5F6G7H8", WORD, WORD * 4,
+    "-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----", "eyJ", "Bearer ",
+    "Authorization: ", "Basic ", "machine h login b password ", "--token ", "curl -u a:",
+    "sk-", "sk-ant-", "ghp_", "AKIA", "AIza", "xoxb-", "1//0", ":AA", "SG.", "hf_", "?sig=",
+]  # fmt: skip
 
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join))
@@ -262,7 +228,6 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
     """S2.21: the result holds no secret, and its markers are none."""
     once = redact(text)
     again = redact(once.text)
-
     assert again.text == once.text
     assert again.counts == {}
 
@@ -276,7 +241,6 @@ def test_no_neighbour_saves_a_secret(before: str, secret: str, after: str) -> No
 def test_the_most_specific_rule_names_a_find() -> None:
     """S2.21: a vendor's key in an assignment is counted once, as the vendor's."""
     found = redact(f'OPENAI_API_KEY="{CANARIES["openai-key"]}"')
-
     assert found.text == 'OPENAI_API_KEY="[redacted:openai-key]"'
     assert found.counts == {"openai-key": 1}
 
@@ -322,7 +286,6 @@ def test_no_hostile_text_makes_it_quadratic() -> None:
     ran = subprocess.run(
         [sys.executable, "-c", HOSTILE], capture_output=True, text=True, check=False, timeout=55
     )
-
     assert ran.returncode != -signal.SIGPROF, f"too slow: {ran.stdout.splitlines()[-1]}"
     assert ran.stdout.endswith("done\n"), ran.stderr
 
@@ -330,9 +293,7 @@ def test_no_hostile_text_makes_it_quadratic() -> None:
 def test_user_patterns_are_applied_line_by_line() -> None:
     """X6: an extra pattern sees a line as if it were the whole text, and never a marker."""
     extra = compile_patterns([r"^INT-[0-9]+$", r"redacted"])
-
     found = redact(f"INT-1\nsee INT-2\nINT-3\npassword: {HELD}\n", extra)
-
     assert found.text == (
         "[redacted:custom]\nsee INT-2\n[redacted:custom]\npassword: [redacted:password]\n"
     )
@@ -349,9 +310,7 @@ def test_a_pattern_that_is_not_re2_or_fits_everything_is_refused(pattern: str) -
 def test_user_patterns_find_secrets_beside_any_characters() -> None:
     """X6: beside letters outside ASCII, lone surrogates, and in the longest lines."""
     extra = compile_patterns(["Q+", r"(a+)+b"])
-
     found = redact("é\ud800" + "x" * 5000 + "QQ" + "ä" * 3000 + "aaab", extra)
-
     assert found.text == ("é" + "x" * 5000 + "[redacted:custom]" + "ä" * 3000 + "[redacted:custom]")
 
 
@@ -360,9 +319,7 @@ def test_what_nobody_sees_hides_no_secret(hidden: str) -> None:
     """S2.21: a token that colours or characters without width divide is found, once."""
     token = f"ghp_a1B2c{hidden}3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
     text = f"found:\n\t{hidden}{token} in .env\n"
-
     found = redact(text)
-
     assert found.text == "found:\n\t[redacted:github-token] in .env\n"
     assert found.counts == {"github-token": 1}
     assert redact(found.text).text == found.text

@@ -16,7 +16,6 @@ TEXT = service_files.read_text(service_files.CONFIG)
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every key of the settings, dotted, and its field."""
     for name, field in model.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, BaseModel):
@@ -26,7 +25,6 @@ def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def comments(text: str) -> dict[str, str]:
-    """Each key of a TOML text, dotted, and the comment beside it."""
     found, table = {}, ""
     for line in text.splitlines():
         if header := re.fullmatch(r"\[([a-z.]+)\]", line):

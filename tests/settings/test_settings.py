@@ -17,7 +17,6 @@ FILE = "/home/ada/.config/indexerd/indexerd.toml"
 
 
 def toml(text: str, **env: str) -> Loaded:
-    """Load a TOML text."""
     return load(text.encode(), FILE, env)
 
 
@@ -224,17 +223,12 @@ def test_no_configuration_raises(tree: dict[str, Any], variables: dict[str, Any]
     assert not found.problems or found.settings == Settings()
 
 
-# -- the file as it is found --
-
-
 def read(path: Path, home: Path) -> Loaded:
-    """Read the configuration at a path, with a state directory where nothing was kept."""
     env = {"HOME": str(home), "INDEXERD_CONFIG": str(path)}
     return read_config(places(env, home=home), env)
 
 
 def linked(path: Path) -> None:
-    """A link to a device that never ends."""
     path.symlink_to("/dev/zero")
 
 
