@@ -18,7 +18,7 @@ from indexerd.errors import DaemonDownError
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Any, Literal
+    from typing import Any
 
     from indexerd.daemon.local import LocalBackend
     from indexerd.errors import IndexerdError
@@ -33,27 +33,18 @@ INTERRUPTED = 130
 class App:
     """The options before a command's name, and what follows from them."""
 
-    def __init__(
-        self,
-        config: str | None = None,
-        json: bool = False,
-        color: Literal["auto", "always", "never"] = "auto",
-    ) -> None:
-        self.config = config
-        self.json = json
-        self.color = color
+    def __init__(self, config: str | None = None, json: bool = False, color: str = "auto") -> None:
+        self.config, self.json, self.color = config, json, color
         self._local: LocalBackend | None = None
 
     @property
     def places(self) -> Places:
-        """Where our files are."""
         from indexerd.paths import places
 
         return places(config=self.config)
 
     @property
     def loaded(self) -> Loaded:
-        """The settings, with the problems of their file."""
         from indexerd.settings import read_config
 
         return read_config(self.places, os.environ)
@@ -65,9 +56,7 @@ class App:
 
             from indexerd.daemon.local import LocalBackend
 
-            self._local = LocalBackend(
-                self.places, os.environ, Path.home(), lambda text: aside(f"indexerd: {safe(text)}")
-            )
+            self._local = LocalBackend(self.places, os.environ, Path.home(), aside)
         return self._local
 
     def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
@@ -135,7 +124,6 @@ def discard(stream: Any) -> None:
 
 
 def put(lines: Iterable[str]) -> None:
-    """Print lines to stdout, now."""
     sys.stdout.write("".join(f"{line}\n" for line in lines))
     sys.stdout.flush()
 

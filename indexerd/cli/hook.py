@@ -35,8 +35,8 @@ _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
 }
 _CANDIDATES = 4  # that are named
 _WHY = {"over_limit": "one reference too many", "invalid_meta": "its meta file is invalid"}
-_NOTHING: dict[str, Any] = {"references": [], "messages": [], "message": None}
-_NOTHING |= {"injectedBytes": 0, "truncated": False}
+_NOTHING: dict[str, Any] = {"references": [], "messages": [], "message": None, "injectedBytes": 0}
+_NOTHING["truncated"] = False
 
 
 def attempt(argv: list[str]) -> int | None:

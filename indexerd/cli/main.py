@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Literal
+from typing import Any
 
 import click
 
@@ -142,20 +142,12 @@ class Lazy(click.Group):
 
 
 @click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--config", metavar="PATH", help="Configuration file to use.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document.")
-@click.option(
-    "--color",
-    type=click.Choice(["auto", "always", "never"]),
-    default="auto",
-    show_default=True,
-    help="Use colours, and format tables for a terminal.",
-)
+@option("--config", "Configuration file to use.", metavar="PATH")
+@flag("--json", "as_json", "Print the result as one JSON document.")
+@option("--color", "Use colours.", type=click.Choice(["auto", "always", "never"]), default="auto")
 @click.version_option(__version__, prog_name="indexerd")
 @click.pass_context
-def cli(
-    ctx: click.Context, config: str | None, as_json: bool, color: Literal["auto", "always", "never"]
-) -> None:
+def cli(ctx: click.Context, config: str | None, as_json: bool, color: str) -> None:
     """Session memory for people who work with AI coding agents."""
     ctx.obj = App(config, as_json, color)
 

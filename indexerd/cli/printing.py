@@ -107,11 +107,6 @@ def exact(text: str) -> str:
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
 
 
-def for_people(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with what is shown in place of paths that hold secrets."""
-    return {**row, **row.get("shown", {})}
-
-
 def age(timestamp: str) -> str:
     """How long ago, in one unit; empty for what is no time."""
     from indexerd.times import iso_ms

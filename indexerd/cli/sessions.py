@@ -6,14 +6,11 @@ A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from itertools import groupby
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
@@ -78,11 +75,11 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as people see it, with a mark before the name of one that is hidden by default."""
+    """A row as people see it: no secrets in paths, and a mark where it is hidden by default."""
     marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
     mark = f"({', '.join(marks)}) " if marks else ""
-    row = render.for_people(row)
+    row |= row.get("shown", {})
     return row | {"name": mark + row["name"], "cwd": render.exact(row["cwd"])}
 
 
@@ -175,9 +172,9 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
         return str(found["status"]).replace("_", " ")
     if "queued" in found:
         return f"{len(found['queued'])} sessions queued"
-    cost, model = found["costUsd"], safe(found["model"] or "no model")
+    cost = found["costUsd"]
     price = "at an unknown price" if cost is None else f"for at most ${cost:.4f}"
-    needs = f"about {found['inputTokens']} tokens to {model}"
+    needs = f"about {found['inputTokens']} tokens to {safe(found['model'] or 'no model')}"
     return f"{found['sessions']} sessions, {needs}, {price}; nothing was sent"
 
 
@@ -257,26 +254,11 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
             hint=f"`indexerd show {row['sessionId']}` shows what is still known of it",
         )
     if run:
-        _become(command, row)
+        aside(f"indexerd: resuming {safe(row['name'])}")
+        # Python ignores it, and the agent would inherit that: a closed pipe would not end it.
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - the command is one for a shell
     found = {key: row[key] for key in ("sessionId", "name", "agent")} | {"command": command}
     if not cli.as_json(found):
         yield render.heading(row["name"], f"  {row['sessionId']}")
         yield render.exact(command)
-
-
-def _become(command: str, row: dict[str, Any]) -> NoReturn:
-    """Turn this process into a shell that runs the agent."""
-    words = shlex.split(command)
-    directory = words[1] if words[0] == "cd" else "."
-    hint = f"mend that, or run this elsewhere: {render.exact(command.partition(' && ')[2])}"
-    if not os.path.isdir(directory):  # noqa: PTH112 - no other use of pathlib here
-        missing = f"the session's directory is not there: {render.exact(directory)}"
-        raise NotFoundError(missing, hint=hint)
-    steps = [list(step) for more, step in groupby(words, "&&".__ne__) if more]
-    program = next(word for word in steps[-1] if "=" not in word)
-    if shutil.which(program) is None:
-        raise NotFoundError(f"{render.exact(program)} is not on your PATH", hint=hint)
-    aside(f"indexerd: resuming {safe(row['name'])}")
-    # Python ignores it, and the agent would inherit that: a closed pipe would not end it.
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - what `resume` prints for a shell

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import get_completion_class
@@ -17,9 +17,6 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, put, safe
 from indexerd.cli.main import argument, as_json, cli, command, current, flag, option
 from indexerd.errors import ConfigError, DaemonDownError, UsageError
-
-if TYPE_CHECKING:
-    from indexerd.integrations.service import Host, Outcome
 
 
 @click.group()
@@ -81,31 +78,26 @@ PROGRAM = option("--program", "named", "Path of the installed program, if it is 
 def install(named: str | None) -> int:
     """Write the service file, and start the service."""
     from indexerd.cli.serve import program
-    from indexerd.integrations import service as services
 
     app = current()
     words = (str(Path(named).expanduser().absolute()),) if named else program()
     if len(words) > 1 or not os.access(words[0], os.X_OK):
         hint = "name it: indexerd service install --program PATH"
         raise UsageError(f"not an installed program: {words[0]}", hint=hint)
-    return _report(services.install(_host(), Path(words[0]), app.places, app.loaded.settings))
+    return _service("install", Path(words[0]), app.places, app.loaded.settings)
 
 
 @command()
 def uninstall() -> int:
     """Stop the service, and remove its file."""
-    from indexerd.integrations import service as services
-
-    _report(services.uninstall(_host()))
+    _service("uninstall")
     return 0
 
 
 @command()
 def status() -> int:
     """Show what the service manager reports about the service."""
-    from indexerd.integrations import service as services
-
-    return _report(services.status(_host()))
+    return _service("status")
 
 
 for one in (path, show, check):
@@ -114,13 +106,11 @@ for one in (install, uninstall, status):
     service.add_command(one)
 
 
-def _host() -> Host:
-    from indexerd.integrations.service import Host
+def _service(action: str, *given: Any) -> int:
+    from indexerd.integrations import service as services
 
-    return Host(os.environ, Path.home(), os.getuid())
-
-
-def _report(done: Outcome) -> int:
+    host = services.Host(os.environ, Path.home(), os.getuid())
+    done = getattr(services, action)(host, *given)
     if not as_json(asdict(done) | {"path": str(done.path)}):
         state = "installed" if done.installed else "not installed"
         put([f"{state}: {done.path}", "running" if done.running else "not running"])
@@ -130,11 +120,11 @@ def _report(done: Outcome) -> int:
     return 0 if done.running else DaemonDownError.exit_code
 
 
-@command(
-    argument("agent", type=click.Choice(("pi", "claude", "codex", "opencode"))),
-    flag("--remove", "Remove it again; everything else stays."),
-    flag("--force", "Also replace files of indexerd that were edited."),
-)
+AGENT = argument("agent", type=click.Choice(("pi", "claude", "codex", "opencode")))
+FORCE = flag("--force", "Also replace files of indexerd that were edited.")
+
+
+@command(AGENT, flag("--remove", "Remove it again; everything else stays."), FORCE)
 def integrate(agent: str, *, remove: bool, force: bool) -> Iterator[str]:
     """Add references, questions and context to an agent."""
     from indexerd.cli.serve import program

@@ -19,22 +19,17 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import UsageError
 
-FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
-_SUFFIXES = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md", ".json": "json"}
-
-
 SHOWN = cli.option(
     "--filter",
     "Which entries: default hides settings and answers that only call tools; all with --json.",
-    type=click.Choice(FILTERS),
+    type=click.Choice(("default", "no-tools", "user-only", "labeled-only", "all")),
     checked=lambda value: value or (None if cli.current().json else "default"),
 )
 SEARCH = cli.option("--search", "Only entries that have all these words.", metavar="WORDS")
 FORMAT = cli.option(
     "--format",
     "form",
-    "html: the whole tree, in one page for a browser, offline; md: one path, to be read; "
-    "json: all of it, for programs. By default chosen by FILE's suffix, else html.",
+    "A page, one path to be read, or all for programs; default: by FILE's suffix, else html.",
     type=click.Choice(("html", "md", "json")),
 )
 
@@ -58,16 +53,12 @@ def path(found: Any) -> Iterator[str]:
 
 
 def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
-    def text(entry: dict[str, Any]) -> str:
-        label = f"[{safe(entry['label'])}] " if entry.get("label") else ""
-        who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
-        return f"{entry.get('mark', '')}{label}{who} {safe(entry['text'], 200)}".rstrip()
-
     shown = [one for one in entries if one.get("display", True)]  # an extension hides some
-    cells = ((one["id"], render.age(one["timestamp"]), text(one)) for one in shown)
-    yield from render.table(("entry", "age", ""), cells)
-    if not shown:
-        aside("no entries")
+    for one in shown:
+        label = f"[{safe(one['label'])}] " if one.get("label") else ""
+        who = f"{safe(one['role'])}:" if one.get("role") else f"[{safe(one['type'])}]"
+        one["text"] = f"{one.get('mark', '')}{label}{who} {safe(one['text'], 200)}".rstrip()
+    return render.records({"entry": "id", "age": "timestamp", "": "text"}, shown)
 
 
 @cli.method("branches", cli.REF)
@@ -133,7 +124,8 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
 
     app = cli.current()
     settings = app.loaded.settings
-    form = form or _SUFFIXES.get(Path(file or "").suffix.lower(), "html")
+    suffix = Path(file or "").suffix.removeprefix(".")
+    form = form or (suffix if suffix in ("md", "json") else "html")
     if not file and not app.json and form == "html" and sys.stdout.isatty():
         raise UsageError("a page cannot be shown in a terminal", hint="name a file: -o FILE.html")
     extra = compile_patterns(settings.redact.extra_patterns)

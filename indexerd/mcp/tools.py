@@ -325,11 +325,10 @@ def session_history(
     segments = [one for one in found["segments"] if one["covering_messages"][0] < before]
     room, render = BYTES_MAX - size(answer) - _REST, talk.renderer.render
     recent = fitting(messages[::-1][:limit], room * 2 // 3, render)[::-1]
-    folded: list[Any] = []
-    if first or len(recent) == len(messages):
-        folded = fitting(segments[::-1], room - size(recent), render)[::-1]
+    whole = len(recent) == len(messages)
+    folded = fitting(segments[::-1] if first or whole else (), room - size(recent), render)[::-1]
     answer |= {"segments": folded, "recent": recent}
-    if len(recent) < len(messages):
+    if not whole:
         answer["nextBefore"] = recent[0]["n"]
     elif len(folded) < len(segments):
         answer["nextBefore"] = folded[0]["covering_messages"][0]
@@ -401,13 +400,11 @@ def _of_several(talk: Conversation, whose: str, fields: Answer) -> Answer:
 def _ancestors(talk: Conversation, row: Mapping[str, Any]) -> list[Answer]:
     """The sessions that one was forked from, its parent first; no name: not known here."""
     members = {one["sessionId"]: one for one in talk.ask("family", ref=row["sessionId"])["members"]}
-    found: dict[str, Answer] = {}
-    parent = row.get("parentSessionId")
-    while parent and parent not in found:
-        known = members.get(parent, {})
-        found[parent] = {"sessionId": parent, "name": known.get("name", "")}
-        parent = known.get("parentSessionId")
-    return [*found.values()]
+    found: list[Answer] = []
+    while (parent := row.get("parentSessionId")) and len(found) <= len(members):
+        row = members.get(parent, {})
+        found.append({"sessionId": parent, "name": row.get("name", "")})
+    return found
 
 
 def _command(talk: Conversation, row: Mapping[str, Any]) -> tuple[str | None, str]:

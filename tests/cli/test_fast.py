@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.home import INDEXERD, Home, nowhere
+from tests.cli.home import INDEXERD, Home
 
 ROOT = Path(__file__).parents[2]
 HEAVY = {
@@ -93,16 +93,6 @@ def test_a_directory_that_was_removed_holds_no_prompt_up(home: Home) -> None:
             env=home.world.env, cwd=gone, capture_output=True, text=True, timeout=30, check=False,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (0, "as in @@zebra\n"), done.stderr
-
-
-@pytest.mark.parametrize("name", ["found by something like its name", "not found", "ambiguous"])
-def test_without_a_daemon_the_full_command_takes_over(home: Home, name: str) -> None:
-    answered = home.ix(*ASKED[name])
-    alone = home.ix(*ASKED[name], env=nowhere(home))
-
-    assert (answered.returncode, answered.stdout) == (alone.returncode, alone.stdout)
-    assert alone.stderr.startswith("indexerd: no daemon runs")
-    assert alone.stderr.endswith(answered.stderr)
 
 
 def test_a_daemon_that_hangs_does_not_hold_a_prompt_up(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.cli import serve
-from tests.cli.integrated import SETTINGS, STATE, TOML, Machine
+from tests.cli.integrated import TOML, Machine
 
 
 @pytest.fixture
@@ -66,22 +66,6 @@ def test_the_hooks_of_claude(machine: Machine) -> None:
     server = json.loads(machine.state.read_text())["mcpServers"]["indexerd"]
     assert (server["type"], server["args"][-1], server["env"]) == ("stdio", "mcp", {})
     assert Path(server["command"]).is_absolute()
-
-
-def test_another_place_of_claudes(machine: Machine, tmp_path: Path) -> None:
-    place = tmp_path / "my claude"
-    place.mkdir()
-    env = {"CLAUDE_CONFIG_DIR": str(place)}
-    assert set(machine.did("claude", env=env).values()) == {"created"}
-    names = [".claude.json", "settings.json", "skills"]
-    assert sorted(one.name for one in place.iterdir()) == names
-    assert machine.settings.read_text() == SETTINGS
-    machine.did("claude", "--remove", env=env)
-    assert list(place.iterdir()) == []
-    (machine.home / ".claude/.config.json").write_text("{}")
-    machine.did("claude")
-    assert machine.state.read_text() == STATE
-    assert "indexerd" in (machine.home / ".claude/.config.json").read_text()
 
 
 def test_what_the_user_changed_since_stays(machine: Machine) -> None:

@@ -109,28 +109,6 @@ def test_exec_becomes_the_agent_in_the_sessions_directory(
     assert told(agent) == [str(home.shop), "--session", str(home.cache.path)]
 
 
-def test_a_missing_directory_is_said(home: Home, agent: dict[str, str]) -> None:
-    """S3.13: not_found with the directory, and what to run elsewhere; nothing is started."""
-    folder = home.world.root / "work/moved"
-    session = home.session(11, "0de10001", folder, ("Work here.", "Yes."))
-    until(lambda: home.world.row(session.id), "the session")
-    for place in ("absent", "a file"):
-        if place == "a file":
-            folder.write_text("")
-        error = home.json("resume", session.id, "--exec", env=agent, code=3)["error"]
-        assert (error["code"], str(folder) in error["message"]) == ("not_found", True)
-        assert f"pi --session {shlex.quote(str(session.path))}" in error["hint"]
-    assert not Path(agent["TOLD"]).exists()
-    folder.unlink()
-
-
-def test_a_missing_program_is_said(home: Home, tmp_path: Path) -> None:
-    """S3.13: not_found, and the hint names the program and the command."""
-    error = home.json("resume", "c0ffee02", "--exec", env={"PATH": str(tmp_path)}, code=3)["error"]
-    assert (error["code"], error["message"]) == ("not_found", "pi is not on your PATH")
-    assert f"pi --session {shlex.quote(str(home.retry.path))}" in error["hint"]
-
-
 def test_hostile_directories_do_not_reach_the_terminal(home: Home, agent: dict[str, str]) -> None:
     """X9: printed without a character that acts; exact in JSON, and to the agent."""
     folder = Path(f"{home.other}/\x1b]0;pwn\x07\u202e")

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from mcp import Client
@@ -66,24 +63,3 @@ def test_the_daemon_may_come_and_go(daemon: Daemon) -> None:
                 assert not (await client.call_tool("list_sessions", {})).is_error
 
     talk(desk(daemon), scene)
-
-
-def test_a_slow_daemon_holds_nobody_up(daemon: Daemon) -> None:
-    free = threading.Event()
-
-    def slow(params: dict[str, Any]) -> Any:
-        free.wait(10)
-        return {"sessionId": ID, "name": "x", "how": "id"}
-
-    daemon.answers["resolve"] = slow
-
-    async def scene(client: Client) -> None:
-        first = asyncio.ensure_future(client.call_tool("resolve_session", {"ref": "x"}))
-        second = await client.call_tool("list_sessions", {})
-        assert not second.is_error
-        assert not first.done()
-        free.set()
-        assert not (await first).is_error
-
-    with daemon.running():
-        talk(desk(daemon), scene)
