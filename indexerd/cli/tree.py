@@ -120,7 +120,7 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     from indexerd.meta.newfile import create
     from indexerd.privacy.patterns import compile_patterns
     from indexerd.web.document import Wish
-    from indexerd.web.export import export as make
+    from indexerd.web.session_page import export as make
 
     app = cli.current()
     settings = app.loaded.settings
@@ -132,7 +132,7 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
     row = stored["session"]
-    family = app.local().answers.relatives(row) if app.places.store.exists() else {}
+    family = app.call("family", {"ref": row["sessionId"]})
     with read_alone(row, settings, os.environ, Path.home()) as library:
         name, text = make(library, stored, form, wish, family)
     data = text.encode("utf-8", "replace")

@@ -2,8 +2,8 @@
 
 What can be read without a daemon is; what changes something is the daemon's to do, and its answer
 is passed on. Another name of a session leads to its page, and to nothing else: whoever changes
-something names the session by its whole id, so that a late change is never another session's
-. A session that cannot be read has a page all the same, whose data says what is wrong.
+something names the session by its whole id, so that a late change is never another session's.
+A session that cannot be read has a page all the same, whose data says what is wrong.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
-from urllib.parse import quote
 
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from indexerd.daemon.library import Library
@@ -28,65 +27,57 @@ from indexerd.daemon.process import make_private
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.models.telemetry import rows_of
 from indexerd.privacy.patterns import compile_patterns
-from indexerd.web.auth import Auth
+from indexerd.web.assets import asset
 from indexerd.web.daemon_client import Daemon
-from indexerd.web.document import (
-    Document,
-    Stored,
-    Wish,
-    read_document,
-    relatives_in,
-    without_entries,
-)
-from indexerd.web.export import FORMATS, export
-from indexerd.web.home import Home
-from indexerd.web.pages import answer, asset, changed, live_page, problem
+from indexerd.web.document import Document, Stored, Wish, changed, read_document, without_entries
+from indexerd.web.home import home_page, session_address
+from indexerd.web.responses import answer, problem
+from indexerd.web.session_page import FORMATS, export, live_page
 
 PING_SECONDS = 15
 SEND_SECONDS = 60.0  # for a page to take an event; it is cut off then, and comes back by itself
 AT_ONCE = 2  # sessions that are read
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
 # What a page may change: the daemon's method, and the fields that it sends.
-_ACTS = {
+_ACTS: dict[str, tuple[str, set[str]]] = {
     "rename": ("update", {"title"}),
     "label": ("label", {"entryId", "text"}),
-    "index": ("index", set[str]()),
+    "index": ("index", set()),
     "state": ("set_relevant_context", {"slug", "items"}),
 }
 _T = TypeVar("_T")
 
 
-def make_app(daemon: Daemon, auth: Auth) -> Starlette:
-    """The app, with authentication around it. It follows the daemon from its start to its end."""
+def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette:
+    """The app. It follows the daemon from its start to its end; `on_error` gets defects."""
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
         following = asyncio.create_task(daemon.follow())
         yield
-        daemon.close()
         following.cancel()
 
-    async def events(request: Request) -> Response:
-        known = request.headers.get("last-event-id") or request.query_params.get("after", "")
-        stream = (
-            {"id": str(event.pop("number")), "data": json.dumps(event)}
-            async for event in daemon.listen(known)
-        )
+    async def events(_request: Request) -> Response:
+        stream = ({"data": json.dumps(event)} async for event in daemon.listen())
         return EventSourceResponse(stream, ping=PING_SECONDS, send_timeout=SEND_SECONDS)
+
+    async def failed(request: Request, error: Exception) -> Response:
+        if not isinstance(error, IndexerdError | ClientDisconnect):
+            on_error(error)
+        return problem(request, error)
 
     sessions = Sessions(daemon)
     reads = (sessions.document, sessions.sent, sessions.family, sessions.export)
     return Starlette(
         routes=[
-            Route("/", Home(daemon).page, methods=["GET"]),
+            Route("/", partial(home_page, daemon), methods=["GET"]),
             Route("/events", events),
             Route("/static/{name}", _static),
             Route("/s/{id}", sessions.page, methods=["GET"]),
             *(Route(f"/s/{{id}}/{one.__name__}", one, methods=["GET"]) for one in reads),
             *(Route(f"/s/{{id}}/{name}", sessions.act, methods=["POST"]) for name in _ACTS),
         ],
-        middleware=[Middleware(auth.protect)],
-        exception_handlers={IndexerdError: _own_error},
+        exception_handlers={IndexerdError: failed, Exception: failed},
         lifespan=lifespan,
     )
 
@@ -101,10 +92,6 @@ async def _static(request: Request) -> Response:
     return Response(found.body, media_type=found.media_type, headers=headers)
 
 
-async def _own_error(request: Request, error: Exception) -> Response:
-    return problem(request, error)
-
-
 class Sessions:
     """The answers about single sessions."""
 
@@ -117,25 +104,24 @@ class Sessions:
 
     async def page(self, request: Request) -> Response:
         """The page of a session, or the way to it from another of its names."""
-        ref, number = request.path_params["id"], self._daemon.count
+        ref = request.path_params["id"]
         stored = await self._daemon.read("get", {"ref": ref})
         session_id = stored["session"]["sessionId"]
         if session_id != ref:
             query = f"?{request.url.query}" if request.url.query else ""
-            return RedirectResponse(f"/s/{quote(session_id, safe='')}{query}", 303)
-        return live_page(changed(await self._document(stored, number), ""))
+            return RedirectResponse(session_address(session_id) + query, 303)
+        page = live_page(changed(await self._document(stored), ""))
+        return HTMLResponse(page.encode("utf-8", "replace"))
 
     async def document(self, request: Request) -> Response:
         """The document, or what is new in it."""
-        number = self._daemon.count
-        document = await self._document(await self._stored(request), number)
+        document = await self._document(await self._stored(request))
         return answer(changed(document, request.query_params.get("after", "")))
 
-    async def _document(self, stored: Stored, number: int) -> Document:
-        """The document; `number` counts the events before the session was read."""
+    async def _document(self, stored: Stored) -> Document:
         gone = False
         try:
-            found = await self._read(stored, lambda lib: read_document(lib, stored, Wish(), {}))
+            found = await self._read(stored, lambda library: read_document(library, stored, Wish()))
         except NotFoundError:
             found, gone = without_entries(stored), True
         except IndexerdError as bad:
@@ -147,7 +133,7 @@ class Sessions:
             "indexing": stored.get("indexing"),
             "gone": gone,
         }
-        return found | {"live": live, "number": number}
+        return found | {"live": live}
 
     async def _read(self, stored: Stored, work: Callable[[Library], _T]) -> _T:
         """Read a session in a thread, a few at a time."""
@@ -183,11 +169,12 @@ class Sessions:
         if form not in FORMATS:
             raise UsageError(f"format is one of {', '.join(FORMATS)}")
         stored = await self._stored(request)
-        session_id = stored["session"]["sessionId"]
-        kin = relatives_in(await self._daemon.read("family", {"ref": session_id}), session_id)
+        family = await self._daemon.read("family", {"ref": stored["session"]["sessionId"]})
         extra = compile_patterns(self._daemon.settings().redact.extra_patterns)
         wish = Wish(for_people=form != "json", extra=extra)
-        name, text = await self._read(stored, lambda lib: export(lib, stored, form, wish, kin))
+        name, text = await self._read(
+            stored, lambda library: export(library, stored, form, wish, family)
+        )
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         data = text.encode("utf-8", "replace")
         return Response(data, media_type=_MEDIA_TYPES[form], headers=headers)
@@ -196,24 +183,21 @@ class Sessions:
         """Change something: a title, a label, the index, the set `applet`."""
         method, known = _ACTS[request.url.path.rpartition("/")[2]]
         fields = await _fields(request, known)
-        # A name like its id may be another session's.
-        stored = await self._stored(request, reading=False)
-        ref = {"ref": stored["session"]["sessionId"]}
-        if method == "index":
-            fields["force"] = True
+        session_id = (await self._stored(request, self._daemon.call))["session"]["sessionId"]
         if method == "set_relevant_context":
             items = fields.get("items", [])
             if not isinstance(items, list) or not all(_is_item(one) for one in items):
                 raise UsageError("an item is key=value")
-            ref = {"session": ref["ref"], "setName": "applet"}
-            fields = {"items": [fields.get("slug"), *items]}
-        return answer(await self._daemon.call(method, ref | fields))
+            asked = {"session": session_id, "setName": "applet"}
+            asked["items"] = [fields.get("slug"), *items]
+        else:
+            asked = {"ref": session_id, **fields} | ({"force": True} if method == "index" else {})
+        return answer(await self._daemon.call(method, asked))
 
-    async def _stored(self, request: Request, *, reading: bool = True) -> dict[str, Any]:
-        """What is stored of the session of that very id."""
+    async def _stored(self, request: Request, ask: Any = None) -> dict[str, Any]:
+        """What is stored of the session of that very id; a name like it may be another's."""
         session_id = request.path_params["id"]
-        ask = self._daemon.read if reading else self._daemon.call
-        stored: dict[str, Any] = await ask("get", {"ref": session_id})
+        stored: dict[str, Any] = await (ask or self._daemon.read)("get", {"ref": session_id})
         if stored["session"]["sessionId"] != session_id:
             raise NotFoundError(f"no session {session_id}")
         return stored

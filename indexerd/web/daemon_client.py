@@ -1,8 +1,7 @@
 """The web view's access to the daemon: questions, and events for every open page.
 
 Each question has a connection of its own, so a daemon that was restarted is simply there again.
-What can be read without a daemon is read from what is stored where none answers. Events are
-counted: a page says which was the last that it knows of, and hears whether it missed any.
+What can be read without a daemon is read from what is stored where none answers.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from indexerd.settings import Settings, read_config
 AT_ONCE = 8  # questions
 SECONDS = 20.0  # for one answer
 READ_SECONDS = 6.0  # for one that can be had without the daemon, which may wait 5 s for its scan
-EVENTS_MAX = 256  # that a page has not taken yet; then it hears that some are lost
 PAUSES = (0.25, 5.0)  # seconds between tries to subscribe: the first, and the longest
-LOST = {"event": "lost"}
 _SUBSCRIBE = b'{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{}}\n'
 _LINE_MAX = 4 * 1024 * 1024  # bytes; events are far smaller
 
@@ -44,20 +41,16 @@ class Daemon:
     ) -> None:
         self.where, self.env, self.home = where, env, home
         self.up = False
-        self.count = 0  # of the events so far
         self._stored = stored
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._pages: set[asyncio.Queue[Event | None]] = set()
-        self._closed = False
+        self._pages: set[asyncio.Queue[Event]] = set()
 
     def settings(self) -> Settings:
         """The settings as the configuration is now; where it has mistakes, what still holds."""
         return read_config(self.where, self.env).settings
 
-    # -- questions -----------------------------------------------------------------------
-
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
-        """Ask the daemon; errors as `Client` raises them."""
+        """Ask the daemon; errors as `call_any` raises them."""
         places = socket_places(self.where, self.env)
         async with self._slots:
             return await asyncio.to_thread(call_any, places, method, params, seconds)
@@ -69,41 +62,32 @@ class Daemon:
         except (DaemonDownError, DeadlineError):
             return await asyncio.to_thread(self._stored, method, dict(params))
 
-    # -- events --------------------------------------------------------------------------
-
-    async def listen(self, after: str) -> AsyncIterator[Event]:
-        """How the daemon is, whether events since number `after` are lost, and what comes."""
-        queue: asyncio.Queue[Event | None] = asyncio.Queue(EVENTS_MAX)
+    async def listen(self) -> AsyncIterator[Event]:
+        """Whether the daemon runs, and its events from now on."""
+        queue: asyncio.Queue[Event] = asyncio.Queue()
         self._pages.add(queue)
         try:
-            queue.put_nowait({"event": "daemon", "up": self.up, "number": self.count})
-            if after != str(self.count):
-                queue.put_nowait(LOST | {"number": self.count})
-            while not self._closed and (event := await queue.get()) is not None:
-                yield event
+            yield {"event": "daemon", "up": self.up}
+            while True:
+                yield await queue.get()
         finally:
             self._pages.discard(queue)
 
-    def close(self) -> None:
-        """End every listening: open streams would keep the server from its end."""
-        self._closed = True
-        self._tell(None)
-
     async def follow(self) -> None:
-        """Keep subscribed until cancelled."""
-        pause, missed = PAUSES[0], False
+        """Stay subscribed until cancelled."""
+        pause = PAUSES[0]
         while True:
             for path in socket_places(self.where, self.env):
                 with suppress(OSError, ValueError):  # nobody there, it hung up, or no JSON
-                    await self._subscription(path, missed=missed)
+                    await self._subscription(path)
                 if self.up:
-                    self.up, missed, pause = False, True, PAUSES[0]
+                    self.up, pause = False, PAUSES[0]
                     self._tell({"event": "daemon", "up": False})
                     break
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSES[1])
 
-    async def _subscription(self, path: Path, *, missed: bool) -> None:
+    async def _subscription(self, path: Path) -> None:
         """One connection, from its beginning to its end."""
         async with asyncio.timeout(SECONDS):
             reader, writer = await asyncio.open_unix_connection(path, limit=_LINE_MAX)
@@ -114,8 +98,6 @@ class Daemon:
                 if "result" in message:
                     self.up = True
                     self._tell({"event": "daemon", "up": True})
-                    if missed:
-                        self._tell(LOST)
                 elif message.get("method") == "event":
                     params = message["params"]
                     names = ("event", "sessionId")
@@ -123,11 +105,6 @@ class Daemon:
         finally:
             writer.transport.abort()
 
-    def _tell(self, event: Event | None) -> None:
-        self.count += 1
+    def _tell(self, event: Event) -> None:
         for queue in self._pages:
-            if queue.full():  # a page that takes none hears that some are lost
-                while not queue.empty():
-                    queue.get_nowait()
-                queue.put_nowait(LOST | {"number": self.count})
-            queue.put_nowait(event and event | {"number": self.count})
+            queue.put_nowait(event)

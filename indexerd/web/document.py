@@ -7,7 +7,7 @@ r"""A session as one JSON document, of which every form of an export and the liv
                     in `nodes`, as ids may repeat or be empty
     tips            the branches, as `branches` answers, each with its `place`
     digests         the segments that hold on the path to the leaf, with the places `from` and `to`
-    textMax         characters that an entry had room for; redacted, omitted, warnings
+    textMax         characters that an entry had room for; redacted, warnings
 
 A field that has nothing to say is absent. Texts are the session's own, whole but for `textMax`,
 which depends on how much all of them say. Secrets are taken out only where that was asked for,
@@ -17,6 +17,7 @@ half alone.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import time
@@ -36,29 +37,17 @@ from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare
 from indexerd.sessions.positions import message_rows, rows_between
-from indexerd.sessions.state import ROOT
 from indexerd.sources.session_reader import OpenSession, reader
 from indexerd.times import iso
-from indexerd.web.story import Cut, Story, kept_rows, node_of, story_of
+from indexerd.web.story import Cut, Story, entry_rows, node_of, story_of
 
-FORMAT, SCHEMA = "indexerd-export", 1
 TEXT_MAX = 20_000  # characters of one entry
-LABEL_ROOM = 480
 TOTAL_MAX = 12_000_000  # of all, before each has less
 ROOMS = (TEXT_MAX, 4000, 1000, 200)
+LABEL_ROOM = 480
 MARGIN = 8192  # characters past a cut in which the rest of a secret may stand
 RELATIVES_MAX = 200  # ids of each kind
-SESSION = (
-    "sessionId", "agent", "name", "nameSource", "agentTitle", "description", "tags", "cwd",
-    "sessionFile", "createdAt", "modifiedAt", "durationMs", "messageCount", "userMessageCount",
-    "firstUserMessage", "state", "archived", "subagent", "compactions", "gitBranch", "models",
-    "tokens", "costUsd", "filesRead", "filesModified", "toolsUsed", "parentSessionId",
-    "parentSessionFile", "resume",
-)  # fmt: skip
-META = (
-    "name", "description", "summary", "tags", "model", "updatedAt", "lastIndexedLeafId", "usage",
-    "keyDecisions", "redactions",
-)  # fmt: skip
+_PASSING = ("nodes", "exportedAt")  # not among what makes a version
 
 Document = dict[str, Any]
 Stored = Mapping[str, Any]  # the answer of `get`
@@ -75,25 +64,25 @@ class Wish:
 
 
 def read_document(
-    library: Library, stored: Stored, wish: Wish, relatives: Mapping[str, Any]
+    library: Library, stored: Stored, wish: Wish, family: Mapping[str, Any] | None = None
 ) -> Document:
     """The document of a session that the library knows. Blocks.
 
-    NotFoundError where the session's file is gone.
+    `family` is the answer of that method. NotFoundError where the session's file is gone.
     """
     session_id = stored["session"]["sessionId"]
     session = open_session(library, session_id, wish.leaf)
     if session is None:
         raise FileGoneError("the session's file is gone")
-    return document_of(session, stored, wish, relatives)
+    return document_of(session, stored, wish, family)
 
 
 def document_of(
-    session: OpenSession, stored: Stored, wish: Wish, relatives: Mapping[str, Any]
+    session: OpenSession, stored: Stored, wish: Wish, family: Mapping[str, Any] | None = None
 ) -> Document:
     """The document of an open session."""
     state, cut = session.state, cutter(wish)
-    rows = sorted(kept_rows(state))
+    rows = entry_rows(state)
     lengths = [state.lengths[row] for row in rows]
     rooms = (room for room in ROOMS if sum(min(one, room) for one in lengths) <= TOTAL_MAX)
     room = next(rooms, ROOMS[-1])
@@ -111,22 +100,56 @@ def document_of(
     for row, tip in placed:
         if row in story.places:
             tip["place"] = story.places[row]
-    warnings = list(stored.get("warnings", ()))
+    found = without_entries(stored, wish)
     if lost := lengths.count(0):
-        warnings.append(f"{lost} {'entry is' if lost == 1 else 'entries are'} too long to be read")
-    digests = _digests(session, story, warnings)
-    more = {"tips": tips, "digests": digests, "textMax": room, "warnings": warnings}
-    return _about(stored, story, wish, relatives, **more)
+        many = "entry is" if lost == 1 else "entries are"
+        found["warnings"].append(f"{lost} {many} too long to be read")
+    digests = _digests(session, story, found["warnings"])
+    kin = _relatives(family, stored["session"]["sessionId"]) if family else {}
+    return found | {
+        "kin": kin,
+        "leafId": story.nodes[story.leaf].id if story.leaf >= 0 else None,
+        "leaf": story.leaf,
+        "tips": _fit(tips, cut),
+        "digests": _fit(digests, cut),
+        "textMax": room,
+        "beats": msgspec.to_builtins(story.beats),
+        "nodes": msgspec.to_builtins(story.nodes),
+    }
 
 
-def without_entries(stored: Stored) -> Document:
+def without_entries(stored: Stored, wish: Wish | None = None) -> Document:
     """The document of a session whose entries cannot be read: what is stored of it."""
-    more = {"tips": [], "digests": [], "textMax": 0, "warnings": list(stored.get("warnings", ()))}
-    return _about(stored, Story([], [], ROOT, {}), Wish(), {}, **more)
+    wish = wish or Wish()
+    row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
+    row = for_people(row) if wish.for_people else row
+    about = {
+        "session": {key: value for key, value in row.items() if value not in (None, "")},
+        "meta": meta,
+        "context": context,
+        "footer": footer(context, row["cwd"])["text"],
+        "warnings": list(stored.get("warnings", ())),
+    }
+    return {
+        "format": "indexerd-export",
+        "schema": 1,
+        "generator": f"indexerd {__version__}",
+        "exportedAt": iso(time.time()),
+        "redacted": wish.redact,
+        **_fit(about, cutter(wish)),
+        "kin": {},
+        "leafId": None,
+        "leaf": -1,
+        "tips": [],
+        "digests": [],
+        "textMax": 0,
+        "beats": [],
+        "nodes": [],
+    }
 
 
-def relatives_in(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
-    """The ids of a session's parent, forks and sub-agents, by what the method `family` answers."""
+def _relatives(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
+    """The ids of a session's parent, forks and sub-agents."""
     found: dict[str, Any] = {}
     for one in family["members"]:
         if one["sessionId"] == session_id and one.get("parentSessionId"):
@@ -136,9 +159,6 @@ def relatives_in(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
             found.setdefault(kind, []).append(one["sessionId"])
             del found[kind][RELATIVES_MAX:]
     return found
-
-
-# -- texts ---------------------------------------------------------------------------------------
 
 
 def _redacting(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entry]:
@@ -156,8 +176,6 @@ def cutter(wish: Wish) -> Cut:
     """How texts are made fit for their readers."""
 
     def cut(text: str, limit: int) -> str:
-        if limit <= 0 or not text:
-            return ""
         seen = text[: limit + MARGIN]
         if wish.redact:
             seen = redact(seen, wish.extra).text
@@ -181,9 +199,6 @@ def _fit(value: Any, cut: Cut) -> Any:
     return value
 
 
-# -- the document --------------------------------------------------------------------------------
-
-
 def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[dict[str, Any]]:
     """The segments that hold on the path, with the places of what they cover."""
     state = session.state
@@ -201,37 +216,34 @@ def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[di
     return found
 
 
-def _about(
-    stored: Stored, story: Story, wish: Wish, relatives: Mapping[str, Any], **more: Any
-) -> Document:
-    """What is known of a session, and its story."""
-    row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
-    row, cut = for_people(row) if wish.for_people else row, cutter(wish)
-    about = {
-        "format": FORMAT,
-        "schema": SCHEMA,
-        "generator": f"indexerd {__version__}",
-        "exportedAt": iso(time.time()),
-        "session": {key: row[key] for key in SESSION if row.get(key) not in (None, "")},
-        "meta": meta and {key: meta[key] for key in META if meta.get(key) is not None},
-        "context": context,
-        "footer": footer(context, row["cwd"])["text"],
-        "kin": relatives,
-        "leafId": None if story.leaf == ROOT else story.nodes[story.leaf].id,
-        "leaf": story.leaf,
-        "redacted": wish.redact,
-        "omitted": story.dropped,
-        **more,
-    }
-    # The texts of these were cut as they were read.
-    entries = {"beats": msgspec.to_builtins(story.beats), "nodes": msgspec.to_builtins(story.nodes)}
-    return {**_fit(about, cut), **entries}
+def changed(document: Document, after: str) -> Document:
+    """What a page needs that has the version `after` of a document, or "".
+
+    A version is `COUNT.HASH.HASH`, of the nodes and of the rest. The answer is `{version}` where
+    nothing is new, the whole document with its `version`, or, where a page's nodes are still the
+    first ones, that with those behind them alone: `{…, keep}`.
+    """
+    nodes = document["nodes"]
+    rest = {key: one for key, one in document.items() if key not in _PASSING}
+    version = f"{len(nodes)}.{_digest(nodes)}.{_digest(rest)}"
+    if after == version:
+        return {"version": version}
+    count, _, digests = after.partition(".")
+    keep = int(count) if re.fullmatch("[0-9]{1,9}", count) else len(nodes) + 1
+    tail: dict[str, Any] = {}
+    if keep <= len(nodes) and digests.startswith(f"{_digest(nodes[:keep])}."):
+        tail = {"keep": keep, "nodes": nodes[keep:]}
+    return {"version": version, **document, **tail}
 
 
-def to_json(document: Mapping[str, Any]) -> str:
-    """The document as JSON in one line, ASCII alone; a number that is none is null."""
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(to_json(value).encode(), digest_size=12).hexdigest()
+
+
+def to_json(value: Any) -> str:
+    """A value as JSON in one line, ASCII alone; a number that is none is null."""
     try:
-        return json.dumps(document, separators=(",", ":"), allow_nan=False)
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError:
-        held = json.loads(json.dumps(document), parse_constant=lambda _: None)
-        return json.dumps(held, separators=(",", ":"))
+        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":"))

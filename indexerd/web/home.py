@@ -26,22 +26,17 @@ from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
 from indexerd.times import iso, iso_ms
 from indexerd.web.daemon_client import Daemon
-from indexerd.web.pages import render
+from indexerd.web.responses import render
 
 ROWS = 60  # sessions on a page
 HITS = 30
 PROJECTS_OF = 500  # sessions, the latest, whose directories may be named in a search
-QUERY_MAX, PATH_MAX, WORD_MAX = 500, 4096, 256  # characters
-GIST_MAX = 280
-FILES_SHOWN = 4
-FIND_MAX = 200  # characters that a session's page is to look for
+QUERY_MAX, VALUE_MAX, GIST_MAX, FIND_MAX = 500, 4096, 280, 200  # characters
 OPEN_SECONDS = 30 * 60  # without a change, after which nobody is at an open turn any more
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 _DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
-_FIELDS = {"name": "title", "cwd": "directory"}  # of a hit, where the page has another word
-_ROLES = {"user": ", you", "assistant": ", answer"}
 _TYPED = re.compile(r'(agent|project|since):(?:"([^"]+)"|([^\s"]+))')
-_PART = re.compile(r'[^\s"]*"[^"]*"|\S+')
+_PART = re.compile(r're:.*|[^\s"]*"[^"]*"|\S+')
 _FOUND = re.compile("«([^«»]*)»")  # how a search marks what it found
 
 Row = Mapping[str, Any]
@@ -63,15 +58,14 @@ class Filters:
     @classmethod
     def of(cls, params: Mapping[str, str]) -> Filters:
         """The filters among an address's parameters."""
-        return cls(
-            q=clean_line(params.get("q", "")[: QUERY_MAX * 4], QUERY_MAX),
-            agent=clean_line(params.get("agent", "")[:WORD_MAX], WORD_MAX),
-            project=params.get("project", "")[:PATH_MAX],
-            since=params["since"] if params.get("since") in SINCE else "",
-            archived="1" if params.get("archived") == "1" else "",
-            subagents="1" if params.get("subagents") == "1" else "",
-            before=params.get("before", "")[:WORD_MAX],
-        )
+        known: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
+        known |= {"archived": "1", "subagents": "1"}
+        found = {
+            name: params[name][:VALUE_MAX]
+            for name in cls.__slots__
+            if name in params and params[name] in known.get(name, (params[name],))
+        }
+        return cls(**found | {"q": clean_line(found.get("q", ""), QUERY_MAX)})
 
     @property
     def narrowed(self) -> bool:
@@ -88,24 +82,8 @@ class Filters:
         """What a form for a search carries along."""
         return [(k, v) for k, v in asdict(self).items() if v and k not in ("q", "before")]
 
-    def choices(self) -> dict[str, list[Shown]]:
-        """The links that set or take back a filter."""
-        agents = {name: name or "any" for name in ("", *ADAPTERS, self.agent)}
-        known = [("agent", "agent", value, label) for value, label in agents.items()]
-        known += [("since", "since", value, label) for value, label in SINCE.items()]
-        known += [("more", "archived", "1", "archived"), ("more", "subagents", "1", "sub-agents")]
-        found: dict[str, list[Shown]] = {}
-        for group, name, value, label in known:
-            on = getattr(self, name) == value
-            href = self.address(**{name: "" if on and group == "more" else value})
-            one = {"key": f"{name}:{value}", "label": label, "href": href, "on": on}
-            found.setdefault(group, []).append(one)
-        return found
 
-
-def typed_filters(
-    filters: Filters, agents: Collection[str], home: str, directories: Iterable[str] = ()
-) -> Filters:
+def typed_filters(filters: Filters, home: str, directories: Iterable[str] = ()) -> Filters:
     """The same with the `agent:`, `project:` and `since:` of the search as filters.
 
     A project is a whole path (`~` is the directory `home`), or the name of one of `directories` or
@@ -115,14 +93,11 @@ def typed_filters(
     named: dict[str, str] = {}
     words: list[str] = []
     for part in _PART.finditer(filters.q):
-        if part[0].startswith("re:"):
-            words.append(filters.q[part.start() :])
-            break
         found = _TYPED.fullmatch(part[0])
         name, value = (found[1], found[2] or found[3]) if found else ("", "")
         if name == "project":
             value = _directory(value, home, directories)
-        known: dict[str, Collection[str]] = {"agent": agents, "since": SINCE}
+        known: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
         if value and value in known.get(name, (value,)):
             named[name] = value
         else:
@@ -136,10 +111,9 @@ def _directory(text: str, home: str, directories: Iterable[str]) -> str:
         text = home.rstrip("/") + text[1:]
     if text.startswith("/"):
         return text.rstrip("/") or "/"
-    names = [(basename(one).casefold(), one) for one in directories]
-    found = [one for name, one in names if name == text.casefold()]
-    found += [one for name, one in names if text.casefold() in name]
-    return found[0] if found else ""
+    names = {one: basename(one).casefold() for one in directories}
+    found = [one for one, name in names.items() if text.casefold() in name]
+    return min(found, key=lambda one: len(names[one]), default="")
 
 
 def session_address(session_id: str) -> str:
@@ -150,10 +124,10 @@ def session_address(session_id: str) -> str:
 
 def footer_target(params: Mapping[str, str]) -> str | None:
     """Where a link of a context footer leads, `?session=…&applet=…`; None for another address."""
-    session_id = params.get("session", "")[:WORD_MAX]
+    session_id = params.get("session", "")[:VALUE_MAX]
     if not session_id or "applet" not in params:
         return None
-    name = basename(params.get("path", "")[-PATH_MAX:])
+    name = basename(params.get("path", "")[-VALUE_MAX:])
     find = f"?find={_encoded(name)}" if params["applet"] == "text-editor" and name else ""
     return session_address(session_id) + find
 
@@ -167,148 +141,127 @@ def _encoded(text: str) -> str:
     return quote(replace_surrogates(text), safe="/")
 
 
-class Home:
-    """The page, and what it is made of."""
+async def home_page(daemon: Daemon, request: Request) -> Response:
+    """The page, or the way to where a context footer's link leads."""
+    pairs = parse_qsl(request.url.query[:16_384], errors="replace")
+    params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
+    if target := footer_target(params):
+        return RedirectResponse(target, 303)
+    typed, directories = Filters.of(params), dict[str, None]()
+    if "project:" in typed.q:
+        latest = await daemon.read("list", {"limit": PROJECTS_OF})
+        directories = dict.fromkeys(one["cwd"] for one in latest["sessions"] if one["cwd"])
+    home = str(daemon.home).rstrip("/")
+    filters = typed_filters(typed, home, directories)
+    shown: Shown = {"stretches": {}, "hits": [], "following": "", "warnings": [], "problem": None}
+    try:
+        shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
+    except AskError as bad:  # such as a cursor of another list: said in the results' place
+        shown["problem"] = {"message": str(bad), "hint": bad.hint}
+    return render(
+        "home.html",
+        typed=typed,
+        filters=filters,
+        zone=f"UTC{_now().isoformat()[-6:]}".removesuffix("+00:00"),
+        agents=[*ADAPTERS],
+        since=SINCE,
+        project=_place(filters.project, filters, home)["path"] if filters.project else "",
+        up=daemon.up,
+        most=HITS,
+        **shown,
+    )
 
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
 
-    async def page(self, request: Request) -> Response:
-        """The page, or the way to where a context footer's link leads."""
-        pairs = parse_qsl(request.url.query[:16_384], errors="replace")
-        params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
-        if target := footer_target(params):
-            return RedirectResponse(target, 303)
-        number = self._daemon.count
-        typed, directories = Filters.of(params), dict[str, None]()
-        if "project:" in typed.q:
-            latest = await self._daemon.read("list", {"limit": PROJECTS_OF})
-            directories = dict.fromkeys(one["cwd"] for one in latest["sessions"] if one["cwd"])
-        filters = typed_filters(typed, ADAPTERS, str(self._daemon.home), directories)
-        shown: Shown = {"stretches": {}, "hits": [], "following": "", "warnings": []}
-        problem: Shown | None = None
-        try:
-            shown |= await (self._search(filters) if filters.q else self._list(filters))
-        except AskError as bad:  # such as a cursor of another list: said in the results' place
-            problem = {"message": str(bad), "hint": bad.hint}
-        return render(
-            "home.html",
-            typed=typed,
-            filters=filters,
-            zone=f"UTC{_now().isoformat()[-6:]}".removesuffix("+00:00"),
-            choices=filters.choices(),
-            project=self._place(filters.project, filters)["path"] if filters.project else "",
-            up=self._daemon.up,
-            number=number,
-            problem=problem,
-            most=HITS,
-            **shown,
-        )
+def _asked(filters: Filters, **more: Any) -> dict[str, Any]:
+    """What is asked of `list` or `search`."""
+    since = None
+    if filters.since:
+        day = _now().date() - timedelta(days=_DAYS_BACK[filters.since])
+        since = iso(datetime.combine(day, time()).timestamp())
+    wanted = {"agent": filters.agent, "cwd": filters.project, "since": since, **more}
+    return {key: value for key, value in wanted.items() if value}
 
-    @staticmethod
-    def _params(filters: Filters) -> dict[str, Any]:
-        """What `list` and `search` both take."""
-        since = None
-        if filters.since in _DAYS_BACK:
-            day = _now().date() - timedelta(days=_DAYS_BACK[filters.since])
-            since = iso(datetime.combine(day, time()).timestamp())
-        wanted = {"agent": filters.agent, "cwd": filters.project, "since": since}
-        return {key: value for key, value in wanted.items() if value}
 
-    async def _list(self, filters: Filters) -> Shown:
-        params = self._params(filters) | {"limit": ROWS}
-        params |= {name: bool(getattr(filters, name)) for name in ("archived", "subagents")}
-        if filters.before:
-            params["cursor"] = filters.before
-        found = await self._daemon.read("list", params)
-        stretches: dict[str, dict[str, Shown]] = {}
-        for row in found["sessions"]:
-            title, cwd = _stretch(row["modifiedAt"]), row["cwd"] or ""
-            project = {"place": self._place(cwd, filters), "lines": list[Shown]()}
-            projects = stretches.setdefault(title, {})
-            projects.setdefault(shown_path(cwd), project)["lines"].append(line(row))
-        following = found.get("nextCursor")
-        return {
-            "stretches": stretches,
-            "following": filters.address(before=following) if following else "",
-            "warnings": found.get("warnings", []),
-        }
+async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
+    more = {"archived": bool(filters.archived), "subagents": bool(filters.subagents)}
+    asked = _asked(filters, limit=ROWS, cursor=filters.before, **more)
+    found = await daemon.read("list", asked)
+    stretches: dict[str, dict[str, Shown]] = {}
+    for row in found["sessions"]:
+        title, cwd = _stretch(row["modifiedAt"]), row["cwd"] or ""
+        project = {"place": _place(cwd, filters, home), "lines": list[Shown]()}
+        projects = stretches.setdefault(title, {})
+        projects.setdefault(shown_path(cwd), project)["lines"].append(line(row))
+    following = found.get("nextCursor")
+    return {
+        "stretches": stretches,
+        "following": filters.address(before=following) if following else "",
+        "warnings": found.get("warnings", []),
+    }
 
-    async def _search(self, filters: Filters) -> Shown:
-        params = self._params(filters) | {"query": filters.q, "limit": HITS, "rows": True}
-        found = await self._daemon.read("search", params)
-        rows = found.get("rows", {})
-        hits = [self._hit(one, rows.get(one["sessionId"], {}), filters) for one in found["hits"]]
-        return {"hits": hits, "warnings": found.get("warnings", [])}
 
-    def _hit(self, hit: Row, row: Row, filters: Filters) -> Shown:
-        session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
-        shown = line({"name": hit.get("name"), **row, "sessionId": session_id})
-        pieces = enumerate(_FOUND.split(hit["snippet"]))  # every second one was looked for
-        snippet = [(piece, bool(at % 2)) for at, piece in pieces if piece]
-        # Where in the session's page it is: its entry, or what to look for among the entries. That
-        # is only what was found in them: a title, a tag or a summary has words of its own.
-        words: list[str] = []
-        if field == "message":
-            words = [word for text, found in snippet if found for word in text.split()]
-        elif field == "files":
-            words = basename("".join(text for text, _ in snippet).strip("…")).split()
-        find = " ".join(dict.fromkeys(words))[:FIND_MAX]
-        spot = f"#target={_encoded(entry)}" if entry else f"?find={_encoded(find)}" if find else ""
-        return {
-            "href": shown["href"] + spot,
-            "field": str(_FIELDS.get(field, field)) + _ROLES.get(str(hit.get("role")), ""),
-            "snippet": snippet,
-            "place": self._place(row["cwd"] or "", filters) if row else None,
-            "line": shown | {"key": f"{session_id} {field} {entry}"},
-        }
+async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
+    found = await daemon.read("search", _asked(filters, query=filters.q, limit=HITS, rows=True))
+    rows, hits = found.get("rows", {}), []
+    for hit in found["hits"]:
+        row = rows.get(hit["sessionId"], {})
+        place = _place(row["cwd"] or "", filters, home) if row else None
+        hits.append(_hit(hit, row) | {"place": place})
+    return {"hits": hits, "warnings": found.get("warnings", [])}
 
-    def _place(self, cwd: str, filters: Filters) -> Shown:
-        """A directory, with `~` for the user's home; it leads to the page of that project."""
-        if not cwd:
-            return {"name": "no directory", "path": "", "href": ""}
-        home, path = str(self._daemon.home).rstrip("/"), shown_path(cwd)
-        is_whole = path == cwd  # else no address tells it either
-        if home and (path == home or path.startswith(f"{home}/")):
-            path = "~" + path[len(home) :]
-        href = filters.address(project=cwd) if is_whole and cwd != filters.project else ""
-        name = path.rstrip("/").rpartition("/")[2] or path
-        return {"name": escape_path(name), "path": escape_path(path), "href": href}
+
+def _hit(hit: Row, row: Row) -> Shown:
+    session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
+    shown = line({"name": hit.get("name"), **row, "sessionId": session_id})
+    pieces = enumerate(_FOUND.split(hit["snippet"]))  # every second one was looked for
+    snippet = [(piece, bool(at % 2)) for at, piece in pieces if piece]
+    # Where in the session's page it is: its entry, or what to look for among the entries. That
+    # is only what was found in them: a title, a tag or a summary has words of its own.
+    words: list[str] = []
+    if field == "message":
+        words = [word for text, found in snippet if found for word in text.split()]
+    elif field == "files":
+        words = basename("".join(text for text, _ in snippet).strip("…")).split()
+    find = " ".join(dict.fromkeys(words))[:FIND_MAX]
+    spot = f"#target={_encoded(entry)}" if entry else f"?find={_encoded(find)}" if find else ""
+    key = f"{session_id} {field} {entry}"
+    return shown | {"hit": hit, "key": key, "spot": spot, "snippet": snippet}
+
+
+def _place(cwd: str, filters: Filters, home: str) -> Shown:
+    """A directory, with `~` for the user's home; it leads to the page of that project."""
+    if not cwd:
+        return {"name": "no directory", "path": "", "href": ""}
+    path = shown_path(cwd)
+    is_whole = path == cwd  # else the address does not name it either
+    if home and (path == home or path.startswith(f"{home}/")):
+        path = "~" + path[len(home) :]
+    href = filters.address(project=cwd) if is_whole and cwd != filters.project else ""
+    return {"name": escape_path(basename(path) or path), "path": escape_path(path), "href": href}
 
 
 def line(row: Row) -> Shown:
     """One session in a list."""
     session_id, title = row["sessionId"], row.get("name") or "session"
-    behind = (row.get("newUserMessages") or 0) if row.get("indexed") else 0
     gist = row.get("description") or row.get("firstUserMessage") or ""
-    touched = next((one for one in ("filesModified", "filesRead") if row.get(one)), "")
-    files = [one for one in row.get(touched) or () if basename(one)]
-    marks = (("gone", "file gone"), ("subagent", "sub-agent"))
+    files = row.get("filesModified") or row.get("filesRead") or ()
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
     stamp, state = row.get("modifiedAt", ""), row.get("state", "idle")
     then = iso_ms(stamp) / 1000
     if state == "active" and then and _now().timestamp() - then > OPEN_SECONDS:
         state = "unfinished"  # an open turn may never have ended
     return {
+        "row": row,
         "key": session_id,
-        "session_id": session_id,
         "href": session_address(session_id),
         "title": title,
-        "agent": row.get("agent", ""),
         "state": state,
-        "marks": [word for name, word in marks if row.get(name)],
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
         "moment": _moment(stamp),
-        "touched": {"filesModified": "changed", "filesRead": "read"}.get(touched, ""),
-        "files": [(escape_path(basename(one)), escape_path(one)) for one in files[:FILES_SHOWN]],
-        "more_files": max(0, len(files) - FILES_SHOWN),
-        "behind": f"{behind} message{'' if behind == 1 else 's'} behind" if behind else "",
+        "files": [(escape_path(basename(one)), escape_path(one)) for one in files if basename(one)],
         # A command that would not show as it is, is not offered for pasting.
         "resume": resume if escape_path(resume) == resume else "",
     }
-
-
-# -- times, by this machine's calendar -----------------------------------------------------------
 
 
 def _now() -> datetime:
@@ -325,19 +278,19 @@ def _moment(stamp: str) -> Shown:
     then = _local(stamp)
     if then is None:
         return {"iso": "", "full": "at an unknown time", "ago": ""}
-    now = _now()
-    minutes = max(0, int((now - then).total_seconds())) // 60
-    days = (now.date() - then.date()).days
-    if minutes < 24 * 60:
-        ago = f"{minutes // 60} h ago" if minutes >= 60 else f"{minutes} min ago"  # noqa: PLR2004
-    elif days <= 1:
-        ago = f"yesterday {then:%H:%M}"
-    elif days < 7:  # noqa: PLR2004 - of a week
-        ago = f"{days} days ago"
-    else:
-        ago = f"{then.day} {then:%b}" + ("" if then.year == now.year else f" {then.year}")
+    age = max(timedelta(), _now() - then)
+    minutes = age // timedelta(minutes=1)
+    days = max(1, age.days)
+    units = {
+        1: "just now",
+        60: f"{minutes} min ago",
+        24 * 60: f"{minutes // 60} h ago",
+        7 * 24 * 60: f"{days} day{'' if days == 1 else 's'} ago",
+    }
+    usual = f"{then.day} {then:%b} {then.year}"
+    ago = next((words for most, words in units.items() if minutes < most), usual)
     full = f"{then:%a} {then.day} {then:%B %Y, %H:%M}"
-    return {"iso": stamp, "full": full, "ago": ago if minutes else "just now"}
+    return {"iso": stamp, "full": full, "ago": ago}
 
 
 def _stretch(stamp: str) -> str:

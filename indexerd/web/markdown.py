@@ -88,8 +88,6 @@ def _head(document: Doc) -> Iterator[str]:
     yield from (f"- {name}: {value}" for name, value in facts.items() if value)
     if document["redacted"]:
         yield "- Note: secrets were taken out of the texts; an unknown kind may still be there"
-    if document["omitted"]:
-        yield f"- Note: {document['omitted']} older entries are left out"
     yield from (f"- Note: {plain(one)}" for one in document["warnings"])
     yield ""
     if meta.get("description"):

@@ -2,14 +2,10 @@
 
 `web-PID.json` (0600) says where the server of that process listens; the process holds a lock on it,
 so a file that a killed server left is known by being free.
-
-uvicorn waits for open streams and passes on the signal that ended it. So the streams are ended
-first, and the signals are handled here.
 """
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import fcntl
 import json
@@ -19,17 +15,17 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import uvicorn
 
 from indexerd.daemon.process import make_private, raise_file_limit
-from indexerd.errors import AccessError, IndexerdError, UsageError, WriteError
+from indexerd.errors import AccessError, UsageError, WriteError
 from indexerd.settings import listen_address
 from indexerd.web.app import make_app
-from indexerd.web.auth import Auth, drop_page
+from indexerd.web.auth import Auth
 from indexerd.web.daemon_client import Daemon
 
 GRACE_SECONDS = 2  # for answers under way, at the end
@@ -48,15 +44,15 @@ class Running:
 def serve(
     daemon: Daemon,
     *,
-    listen: str = "127.0.0.1:0",
-    child: bool = False,
-    on_ready: Callable[[Running], None] = lambda _: None,
-    on_error: Callable[[BaseException], None] = lambda _: None,
+    listen: str,
+    child: bool,
+    on_ready: Callable[[Running], None],
+    on_error: Callable[[Exception], None],
 ) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP; the exit code is 0 then.
 
     `listen` is `HOST:PORT` on loopback; port 0 is a free one. A `child` ends with its standard
-    input, too. UsageError for an address that cannot be used.
+    input, too. `on_error` gets what no page foresaw. UsageError for an address that cannot be used.
     """
     raise_file_limit()
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -66,17 +62,38 @@ def serve(
         host, port = sock.getsockname()[:2]
         named = f"[{host}]" if sock.family == socket.AF_INET6 else host
         running = Running(f"http://{named}:{port}", os.getpid())
-        keep = listen_address(listen)[1] != 0
-        auth = Auth(running.url, state_dir, keep=keep, on_error=on_error)
-        with _announced(state_dir, running) as announce:
-
-            def ready() -> None:
-                announce()
-                on_ready(running)
-
-            asyncio.run(_run(daemon, auth, sock, ready, child=child))
-        drop_page(state_dir, f"{running.url}/")
+        auth = Auth(running.url, state_dir, keep=listen_address(listen)[1] != 0)
+        config = uvicorn.Config(
+            auth.protect(make_app(daemon, on_error)),
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        # uvicorn ends on a signal, and raises it once more for the handler that was there before.
+        for one in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(one, lambda *_: None)
+        signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+        if child:
+            threading.Thread(target=_end_with_stdin, daemon=True).start()
+        with _announced(state_dir, running):
+            on_ready(running)
+            uvicorn.Server(config).run(sockets=[sock])
     return 0
+
+
+def _end_with_stdin() -> None:
+    with suppress(OSError):
+        while os.read(0, 4096):
+            pass
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def find_running(state_dir: Path) -> Running | None:
@@ -95,22 +112,21 @@ def find_running(state_dir: Path) -> Running | None:
 
 
 @contextmanager
-def _announced(state_dir: Path, running: Running) -> Iterator[Callable[[], Path]]:
-    """Gives what makes the server known, by a file that is locked before it has its name."""
-    new, path = (state_dir / f"{dot}web-{running.pid}.json" for dot in (".", ""))
+def _announced(state_dir: Path, running: Running) -> Iterator[None]:
+    """Make the server known while it runs."""
+    path = state_dir / f"web-{running.pid}.json"
     try:
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    except OSError as bad:
-        kind = AccessError if isinstance(bad, PermissionError) else WriteError
-        raise kind(f"cannot write {new}: {bad.strerror}") from None
-    try:
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         fcntl.flock(file, fcntl.LOCK_EX)
         os.write(file, json.dumps(asdict(running)).encode())
-        yield lambda: new.rename(path)
+    except OSError as bad:
+        kind = AccessError if isinstance(bad, PermissionError) else WriteError
+        raise kind(f"cannot write {path}: {bad.strerror}") from None
+    try:
+        yield
     finally:
         os.close(file)
-        for one in (new, path):
-            one.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -131,62 +147,3 @@ def _bound(listen: str) -> Iterator[socket.socket]:
                 raise AccessError(message, hint="use a port above 1023") from None
             raise UsageError(message, hint="use another port; port 0 is a free one") from None
         yield sock
-
-
-class _Server(uvicorn.Server):
-    """Says when it listens, and leaves signals to `_run`."""
-
-    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._ready = ready
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen."""
-        await super().startup(sockets=sockets)
-        if self.started:
-            self._ready()
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override] # no generator
-        """Nothing."""
-        return nullcontext()
-
-
-async def _run(
-    daemon: Daemon, auth: Auth, sock: socket.socket, ready: Callable[[], None], *, child: bool
-) -> None:
-    config = uvicorn.Config(
-        make_app(daemon, auth),
-        http="h11",
-        ws="none",
-        loop="none",
-        lifespan="on",
-        log_config=None,
-        log_level="critical",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_graceful_shutdown=GRACE_SECONDS,
-    )
-    server, loop = _Server(config, ready), asyncio.get_running_loop()
-    stopped = asyncio.Event()
-
-    def stop() -> None:
-        stopped.set()
-        daemon.close()
-        server.should_exit = True
-
-    for one in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        loop.add_signal_handler(one, stop)
-    if child:  # at the end of standard input, by a thread that nobody waits for
-
-        def wait() -> None:
-            with suppress(OSError, RuntimeError):  # the loop may have ended by itself
-                while os.read(0, 4096):
-                    pass
-                loop.call_soon_threadsafe(stop)
-
-        threading.Thread(target=wait, name="indexerd-web-parent", daemon=True).start()
-    await server.serve([sock])
-    if not server.started and not stopped.is_set():
-        raise IndexerdError("the web view could not be started")

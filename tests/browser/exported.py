@@ -11,7 +11,7 @@ from indexerd.digests.segments import Segment, encode
 from indexerd.sessions.info import info_of
 from indexerd.sources.session_reader import OpenSession
 from indexerd.web.document import Wish, document_of
-from indexerd.web.export import export_page
+from indexerd.web.session_page import export_page
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"
@@ -41,9 +41,10 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     lines: Any = nullcontext(Lines(state, data))
     taken = OpenSession(info, state.still(), lines, dict(state.labels), folder)
     row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
+    row["parentSessionId"] = "p1"
     stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
     page = folder / "page.html"
-    page.write_text(export_page(document_of(taken, stored, Wish(), {"parent": "p1"})))
+    page.write_text(export_page(document_of(taken, stored, Wish())))
     return page
 
 

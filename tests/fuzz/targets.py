@@ -31,7 +31,7 @@ from indexerd.protocol.limits import NAME_MAX, SUMMARY_MAX, TAGS_MAX, TAGS_MIN
 from indexerd.references.parse import FOUND_MAX, UP_MAX, find, without_code
 from indexerd.search import query as asking
 from indexerd.sources import zst
-from indexerd.web.export import embedded
+from indexerd.web.session_page import embedded
 from tests.fuzz import sessions
 
 CORPUS = Path(__file__).parent / "corpus"

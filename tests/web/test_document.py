@@ -15,22 +15,17 @@ from indexerd.digests.segments import Segment, encode
 from indexerd.sessions.info import info_of
 from indexerd.sources.session_reader import OpenSession, row_of
 from indexerd.web import document
-from indexerd.web.document import Wish, document_of
-from indexerd.web.export import FORMATS
-from indexerd.web.pages import changed
+from indexerd.web.document import Wish, changed, document_of
+from indexerd.web.session_page import FORMATS
 from tests.sessions.tree_sessions import entry, said, session, state_of
 from tests.sources.lines_held import Lines
 
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
 
 
-def taken(
-    data: bytes, home: Path | None = None, leaf: str | None = None, lost: int | None = None
-) -> OpenSession:
-    """A session as it is handed to a reader; of row `lost` the line was too long."""
+def taken(data: bytes, home: Path | None = None, leaf: str | None = None) -> OpenSession:
+    """A session as it is handed to a reader."""
     state = state_of(data)
-    if lost is not None:
-        state.lengths[lost] = 0
     info = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
     assert info is not None
     lines: Any = nullcontext(Lines(state, data))
@@ -41,7 +36,7 @@ def taken(
 def exported(one: OpenSession, wish: Wish, **stored: Any) -> dict[str, Any]:
     """The document of a session."""
     row = {"sessionId": "s1", "cwd": "/w", "name": "A name"}
-    return document_of(one, {"session": row, **stored}, wish, {})
+    return document_of(one, {"session": row, **stored}, wish)
 
 
 def texts(found: dict[str, Any]) -> list[str]:
@@ -149,7 +144,7 @@ def test_a_page_has_what_the_session_is(steps: list[tuple[list[int], int]]) -> N
         assert held == nodes  # story.js does the same
         known.append((change["version"], held))
     version, held = known[-1]
-    assert changed(found | {"exportedAt": "later", "number": 9}, version) == {"version": version}
+    assert changed(found | {"exportedAt": "later"}, version) == {"version": version}
     grown = changed(found | {"nodes": [*held, 9], "name": "new"}, version)
     assert (grown["keep"], grown["nodes"], grown["name"]) == (len(held), [9], "new")
     for odd in ("x", "1", f"{10**9}..", "-1.a.b", "\ud800.a.b"):

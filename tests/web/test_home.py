@@ -14,14 +14,8 @@ from hypothesis import strategies as st
 from indexerd.web import home
 from indexerd.web.home import Filters, typed_filters
 
-AGENTS = ("pi", "claude")
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u202e\ud800"
 TEXT = st.text(st.sampled_from(HOSTILE + "ab/:.%#? \n"), max_size=12)
-
-
-def filters(address: str) -> Filters:
-    """What an address asks for."""
-    return Filters.of(dict(parse_qsl(address.partition("?")[2])))
 
 
 @given(TEXT, TEXT, TEXT, st.sampled_from(["", "7d", "never"]))
@@ -30,12 +24,9 @@ def test_an_address_comes_back_as_it_was(q: str, agent: str, project: str, since
     asked = Filters.of({"q": q, "agent": agent, "project": project, "since": since})
     address = asked.address()
     assert re.fullmatch(r"/(\?[\w=&%./~-]*)?", address)
-    again = filters(address)
-    assert (again.q, again.since) == (
-        home.replace_surrogates(asked.q),
-        "" if since == "never" else since,
-    )
-    assert filters(asked.address(archived="1", before="c")).before == "c"
+    again = Filters.of(dict(parse_qsl(address.partition("?")[2])))
+    known = (home.replace_surrogates(asked.q), "", "" if since == "never" else since)
+    assert (again.q, again.agent, again.since) == known
     assert asked.address(before="") == address
 
 
@@ -68,22 +59,18 @@ def test_a_link_of_a_context_footer_leads_to_its_session() -> None:
 ])  # fmt: skip
 def test_filters_can_be_typed(q: str, expected: tuple[str, ...]) -> None:
     """What is none of ours stays a word; what is typed counts more than the address."""
-    directories = ["/w/website", "/w/web", "/w/my app"]
-    found = typed_filters(Filters(q=q), AGENTS, "/home/ada", directories)
+    found = typed_filters(Filters(q=q), "/home/ada", ["/w/website", "/w/web", "/w/my app"])
     assert (found.q, found.agent, found.project, found.since) == expected
 
 
 def test_a_line_has_what_one_asks_of_a_session() -> None:
-    """State, gist, files, how far the summary is behind, and how to go on."""
+    """Where it leads, how long ago it was, whether its turn goes on, and how to resume it."""
     stamp = (datetime.now(UTC) - timedelta(minutes=61)).isoformat()
     row = {"sessionId": "s1", "name": "Fix it", "state": "active", "modifiedAt": stamp}
-    more: dict[str, Any] = {"indexed": True, "newUserMessages": 1, "resume": "pi --session s1"}
-    found = home.line(row | more | {"filesModified": [f"/w/{at}.py" for at in range(6)]})
+    more: dict[str, Any] = {"resume": "pi --session s1", "filesRead": ["/w/a.py", "/"]}
+    found = home.line(row | more)
     assert (found["href"], found["moment"]["ago"]) == ("/s/s1", "1 h ago")
-    assert (found["state"], found["behind"]) == ("unfinished", "1 message behind")
-    assert [name for name, _ in found["files"]] == ["0.py", "1.py", "2.py", "3.py"]
-    assert (found["touched"], found["more_files"]) == ("changed", 2)
-    assert home.line(row | {"filesRead": ["/a"]})["more_files"] == 0
+    assert (found["state"], found["files"]) == ("unfinished", [("a.py", "/w/a.py")])
     assert found["resume"] == "pi --session s1"
     assert home.line(row | {"resume": "pi \u202e"})["resume"] == ""
 
@@ -91,10 +78,8 @@ def test_a_line_has_what_one_asks_of_a_session() -> None:
 def test_days_are_those_of_the_calendar() -> None:
     """Today and what is still to come, yesterday, then months."""
     now = datetime.now().astimezone()
-    assert (
-        home._stretch(now.isoformat()) == home._stretch((now + timedelta(2)).isoformat()) == "Today"
-    )
-    assert home._stretch((now - timedelta(1)).isoformat()) == "Yesterday"
     then = now - timedelta(100)
-    assert home._stretch(then.isoformat()) == f"{then:%B %Y}"
+    for at, title in ((now, "Today"), (now + timedelta(2), "Today"), (then, f"{then:%B %Y}")):
+        assert home._stretch(at.isoformat()) == title
+    assert home._stretch((now - timedelta(1)).isoformat()) == "Yesterday"
     assert home._stretch("never") == "No date"

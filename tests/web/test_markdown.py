@@ -31,7 +31,7 @@ def document(*nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A document, as far as Markdown is made of it."""
     session = {"name": "A name", "sessionId": "s1", "agent": "pi", "cwd": "/w"}
     found = {"session": session, "meta": None, "footer": "", "leafId": "x", "kin": {}}
-    rest = {"exportedAt": "", "redacted": False, "omitted": 0, "warnings": [], "digests": []}
+    rest = {"exportedAt": "", "redacted": False, "warnings": [], "digests": []}
     return found | rest | {"nodes": list(nodes), "leaf": len(nodes) - 1} | more
 
 
@@ -112,7 +112,6 @@ def test_one_path_from_its_root() -> None:
     ("field", "value", "line"),
     [
         ("redacted", True, "- Note: secrets were taken out"),
-        ("omitted", 3, "- Note: 3 older entries are left out"),
         ("warnings", ["1 entry is too long"], "- Note: 1 entry is too long"),
         ("kin", {"parent": "p1", "forks": ["f1", "f2"]}, "- Forks: `f1`, `f2`"),
         ("meta", {"summary": "# Goal\nAll."}, "## Summary\n\n> # Goal\n> All."),

@@ -4,7 +4,7 @@
 // the focus is, stays as it was while a session grows.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, count, when, moment, zone, dollars, base, sync } = indexerd.words;
+  const { $, el, button, digits, when, moment, zone, dollars, base, sync } = indexerd.words;
   const { prose } = indexerd.prose;
   const { story } = indexerd;
   const FILES = 300;
@@ -44,7 +44,6 @@
   function notes(doc) {
     const found = [...(doc.warnings || [])];
     if (doc.redacted) found.push("Known kinds of secrets were taken out of the texts.");
-    if (doc.omitted) found.push(`${count(doc.omitted, "older entry", "older entries")} left out.`);
     if (doc.nodes.some((node) => node.length)) {
       found.push(`Entries of more than ${digits(doc.textMax)} characters are cut.`);
     }

@@ -201,9 +201,8 @@
   let timer = 0, wanted = false, looked = -GAP, moved = -CALM, held = false;
 
   function heard({ event, up }) {
-    const turned = event === "daemon" && up !== (live.dataset.up === "1");
     if (event === "daemon") show(up ? "up" : "down");
-    if (turned || /^(session|index|status)\.|^lost$/.test(event)) soon();
+    soon();
   }
 
   function show(state) {
@@ -321,7 +320,7 @@
 
   $("help").hidden = false;
   $("help").addEventListener("click", () => keys.showModal());
-  const barStream = indexerd.stream(document.body.dataset.number, {
+  const barStream = indexerd.stream({
     heard,
     broken(refused) { // the page's own answer says whether it is this browser that is refused
       show("off");

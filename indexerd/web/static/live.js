@@ -112,17 +112,10 @@
 
   function heard({ event, sessionId, up: now }) {
     if (event === "daemon") {
-      const back = now && !up;
+      if (now && !up) say("The daemon is back.");
       up = now;
       toldUp = true;
       state();
-      if (back) {
-        say("The daemon is back.");
-        refresh();
-      }
-      return;
-    }
-    if (event === "lost") {
       refresh();
       panel.ran();
       panel.kin();
@@ -158,7 +151,7 @@
   indexerd.live = { refresh };
   tell();
   setInterval(state, 60_000); // a turn grows old while nothing happens
-  bar = indexerd.stream(story.doc.number, {
+  bar = indexerd.stream({
     heard,
     broken: (refused, tries) => { if (refused || tries > 1) refresh(); }, // the view itself may be gone
     seen() {

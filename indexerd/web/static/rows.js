@@ -5,7 +5,7 @@
 // looks as another did, so that what is drawn already need not be drawn again.
 ((indexerd) => {
   "use strict";
-  const { count, el, short, span } = indexerd.words;
+  const { count, el } = indexerd.words;
   const { story } = indexerd;
   const BOOKS = new Set(["setting", "label", "name"]);
   const LABELS = 3; // of a closed branch that are named
@@ -111,14 +111,15 @@
       }
       if (node.hidden && beat.kind !== "work") continue;
       const row = { type: "ask", place, node, level: beat.depth + 1, active: active[place],
-        leaf: place === doc.leaf, open: undefined, text: beat.text || "(no words)" };
+        leaf: place === doc.leaf, open: undefined,
+        text: node.text.trim() ? line(node, 160) : "(no words)" };
       if (beat.kind === "ask") {
         list.push(row);
-      } else if (mode === "user-only" || (beat.quiet && !(beat.labels || []).some(seen))) {
+      } else if (mode === "user-only" || (!worked(beat) && !labelled(beat).length)) {
         continue;
       } else if (beat.kind !== "work") {
         row.type = "rule";
-        row.text = `${who(node)}: ${beat.text || ""}`;
+        row.text = `${who(node)}: ${line(node, 160)}`;
         list.push(row);
       } else {
         work(list, beat, row, mode);
@@ -137,28 +138,34 @@
     const row = { type: "branch", place, from: beat.first, node: nodes[beat.first],
       said: nodes[place], level: beat.depth, active: beat.active, leaf: false };
     row.open = isOpen(row, Boolean(beat.active));
-    row.labels = row.open ? "" : labels(at, end);
+    row.labels = row.open ? "" : labels({ first: beat.first, last: end });
     const asks = asksTo[beatOf[end] + 1] - asksTo[at];
     const size = `Branch, ${count(asks, "ask")}, ${count(end - beat.first + 1, "entry", "entries")}`;
     const gist = beat.gist && (!row.open || beat.gistSource !== "ask") ? `: ${beat.gist}` : "";
-    row.text = size + (gist || (row.open ? "" : `: ${beat.text || line(row.said)}`));
+    row.text = size + (gist || (row.open ? "" : `: ${line(row.said)}`));
     return row;
   }
 
-  function labels(at, end) { // of a closed branch: those that are in it
-    const { beats, nodes } = story;
-    const found = [];
-    for (; at < beats.length && beats[at].first <= end; at++) {
-      for (const place of beats[at].labels || []) if (!nodes[place].hidden) found.push(nodes[place].label);
-    }
+  function labels(range) { // of a closed branch: those that are in it
+    const found = labelled(range).map((place) => story.nodes[place].label);
     const more = found.length - LABELS;
     return found.slice(0, LABELS).join(", ") + (more > 0 ? `, ${more} more` : "");
   }
 
-  const seen = (place) => !story.nodes[place].hidden;
+  function among({ first, last }, judge) { // the places in a beat whose nodes are seen, and such
+    const found = [];
+    for (let place = first; place <= last; place++) {
+      const node = story.nodes[place];
+      if (!node.hidden && judge(node)) found.push(place);
+    }
+    return found;
+  }
+
+  const labelled = (range) => among(range, (node) => node.label);
+  const worked = (range) => among(range, ({ kind }) => !BOOKS.has(kind) && !/^(other|system)$/.test(kind)).length;
 
   function work(list, beat, row, mode) {
-    if (!anySeen(beat)) return;
+    if (!among(beat, () => true).length) return;
     const level = beat.depth + 2, { leaf } = story.doc;
     const open = isOpen(Object.assign(row, { type: "work", beat }), false);
     const inside = [];
@@ -171,39 +178,40 @@
     row.open = any ? open : undefined;
     row.active = beat.active;
     row.leaf = leaf >= beat.first && leaf <= beat.last;
-    row.text = amount(beat, mode !== "no-tools");
-    const labelled = open ? inside
-      : (beat.labels || []).filter(seen).map((place) => entry(place, level));
-    list.push(row, ...labelled);
+    row.text = amount(done(beat), mode !== "no-tools");
+    list.push(row, ...(open ? inside : labelled(beat).map((place) => entry(place, level))));
   }
 
-  function anySeen(beat) {
-    for (let place = beat.first; place <= beat.last; place++) if (seen(place)) return true;
-    return false;
+  function tally(nodes) { // what was done there
+    const sum = { answers: 0, calls: {}, total: 0, failed: 0, thoughts: 0, entries: nodes.length };
+    for (const { kind, text, calls, failed, thinking } of nodes) {
+      if (kind === "assistant" && !failed && text.trim()) sum.answers++;
+      for (const [tool] of calls || []) if (tool) sum.calls[tool] = (sum.calls[tool] || 0) + 1;
+      sum.total += (calls || []).length;
+      sum.failed += failed || 0;
+      sum.thoughts += thinking ? 1 : 0;
+    }
+    return sum;
   }
 
-  function amount(beat, tools = true) {
-    const calls = Object.entries(beat.calls || {}).sort((a, b) => b[1] - a[1]);
-    const total = calls.reduce((sum, [, number]) => sum + number, 0);
+  const done = (beat) => (beat.sum ||= tally(story.nodes.slice(beat.first, beat.last + 1)));
+
+  function amount({ answers, calls: all, total, entries }, tools = true) {
+    const calls = Object.entries(all).sort((a, b) => b[1] - a[1]);
     const named = calls.slice(0, 3).map(([tool, number]) => `${tool} ${number}`).join(", ");
     const parts = [
-      beat.answers ? count(beat.answers, "answer") : "",
+      answers ? count(answers, "answer") : "",
       total && tools ? `${count(total, "call")} (${named}${calls.length > 3 ? ", …" : ""})` : "",
-      beat.tokens ? `${short(beat.tokens)} tokens` : "",
-      beat.ms ? span(beat.ms) : "",
     ].filter(Boolean);
-    return parts.join(" · ") || count(beat.last - beat.first + 1, "entry", "entries");
+    return parts.join(" · ") || count(entries, "entry", "entries");
   }
 
-  function size(beat) { // how much work, in steps from 0 to 12
-    const calls = Object.values(beat.calls || {}).reduce((sum, number) => sum + number, 0);
-    const weight = Math.log1p(calls + (beat.answers || 0) + (beat.tokens || 0) / 500);
-    return Math.min(12, Math.round(weight * 2));
-  }
+  const size = ({ answers, total }) => // how much work, in steps from 0 to 12
+    Math.min(12, Math.round(2 * Math.log1p(total + answers)));
 
-  function bar(beat) {
+  function bar(sum) {
     const one = el("span", "bar");
-    one.style.setProperty("--work", size(beat));
+    one.style.setProperty("--work", size(sum));
     return one;
   }
 
@@ -213,7 +221,8 @@
     return sought.length || mode === "all" || mode === "labeled-only" ? flat(mode, sought) : told(mode);
   }
 
-  const beatSame = (a, b) => a === b || (a && b && a.failed === b.failed && size(a) === size(b));
+  const beatSame = (a, b) => a === b ||
+    (a && b && done(a).failed === done(b).failed && size(done(a)) === size(done(b)));
 
   function same(a, b) {
     return a.type === b.type && a.node === b.node && a.said === b.said && a.labels === b.labels && a.level === b.level && a.open === b.open &&
@@ -235,5 +244,5 @@
     return changed;
   }
 
-  indexerd.rows = { BOOKS, opened, who, key, line, words, rowsOf, amount, bar, same, reveal };
+  indexerd.rows = { BOOKS, opened, who, key, line, words, rowsOf, tally, done, amount, bar, same, reveal };
 })((window.indexerd ||= {}));

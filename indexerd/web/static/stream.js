@@ -1,13 +1,13 @@
 // The daemon's events, while somebody looks: a browser has six connections to one server, and each
-// stream holds one. `known` is the number of the last event that is in the page; where any since
-// was missed, the server says `lost`. `broken(refused)` is called when the stream breaks; where it
-// was refused, the browser does not try again by itself. `barred`: the view was started anew, and
-// knows this browser no more; nothing is asked until somebody comes back to the page.
+// stream holds one. Each stream begins with the event `daemon`: whatever happened before it, the page
+// has to ask for. `broken(refused)` is called when the stream breaks; where it was refused, the
+// browser does not try again by itself. `barred`: the view was started again, and does not know this
+// browser; nothing is asked until somebody comes back to the page.
 ((indexerd) => {
   "use strict";
   const LONGEST = 60_000; // ms between two tries
 
-  indexerd.stream = (known, { heard, broken, seen }) => {
+  indexerd.stream = ({ heard, broken, seen }) => {
     let source = null, tries = 0, barred = false;
 
     function close() {
@@ -17,12 +17,9 @@
 
     function open() {
       if (source || barred || document.hidden) return;
-      const mine = source = new EventSource(`/events?after=${known}`);
+      const mine = source = new EventSource("/events");
       mine.onopen = () => { tries = 0; };
-      mine.onmessage = ({ data, lastEventId }) => {
-        known = lastEventId;
-        heard(JSON.parse(data));
-      };
+      mine.onmessage = ({ data }) => heard(JSON.parse(data));
       mine.onerror = () => {
         const refused = mine.readyState === EventSource.CLOSED;
         tries++;

@@ -8,7 +8,7 @@
   const { $, el, digits, count, when, sync, settle, Parts, Place } = indexerd.words;
   const { prose, pre } = indexerd.prose;
   const { story } = indexerd;
-  const { BOOKS, who, line, amount, bar } = indexerd.rows;
+  const { BOOKS, who, line, tally, amount, bar } = indexerd.rows;
   const CHUNK = 12; // items that are filled in at once
   const MOST = 1200; // items up to which all are filled in in the end
   const LISTED = 20; // decisions, and files, of a digest
@@ -199,15 +199,8 @@
   }
 
   function summaryOf(item) {
-    const calls = {};
-    let failed = 0, thoughts = 0;
-    for (const node of item.nodes) {
-      for (const [tool] of node.calls || []) if (tool) calls[tool] = (calls[tool] || 0) + 1;
-      failed += node.failed && node.kind !== "assistant" ? node.failed : 0;
-      thoughts += node.thinking ? 1 : 0;
-    }
-    const words = amount({ calls, first: 1, last: item.nodes.length });
-    const summary = el("summary", "", bar({ calls }), words + (thoughts ? `, ${count(thoughts, "thought")}` : ""));
+    const sum = { ...tally(item.nodes), answers: 0 }, { failed, thoughts } = sum; // answers stand beside it
+    const summary = el("summary", "", bar(sum), amount(sum) + (thoughts ? `, ${count(thoughts, "thought")}` : ""));
     if (failed) summary.append(el("span", "bad", `${failed} failed`));
     return summary;
   }

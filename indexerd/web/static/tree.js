@@ -6,7 +6,7 @@
   "use strict";
   const { $, el, digits, count, sync, Parts, Place } = indexerd.words;
   const { story } = indexerd;
-  const { opened, who, key, words, rowsOf, bar, same } = indexerd.rows;
+  const { opened, who, key, words, rowsOf, done, bar, same } = indexerd.rows;
   const BLOCK = 40; // rows that a browser lays out at once
   const MOST = 2000; // rows up to which all are drawn in the end
   const DEPTH = 12; // levels that are moved in
@@ -37,13 +37,13 @@
       twist.setAttribute("aria-hidden", "true");
       one.append(twist);
     }
-    if (beat) one.append(bar(beat));
+    if (beat) one.append(bar(done(beat)));
     const label = type === "branch" ? row.labels : beat ? "" : node.label;
     if (label) one.append(el("span", "label", label));
     const said = el("span", "words");
     if (type === "entry") said.append(el("span", "who", `${who(node)}:`), " ");
     said.append(words(row));
-    const failed = beat ? beat.failed : type === "entry" ? node.failed : 0;
+    const failed = beat ? done(beat).failed : type === "entry" ? node.failed : 0;
     if (failed) said.append(el("span", "bad", ` · ${failed} failed`));
     one.append(said);
     if (row.leaf) one.append(el("span", "now", "leaf"));

@@ -33,16 +33,7 @@
   const count = (number, word, many = `${word}s`) =>
     `${digits(number)} ${number === 1 ? word : many}`;
   const dollars = (cost) => (cost > 0 ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : cost === 0 ? "$0" : "");
-  const short = (number) => (number < 1000 ? String(number)
-    : `${(number / 1000).toFixed(number < 10000 ? 1 : 0)}k`);
   const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
-
-  function span(ms) {
-    const minutes = Math.round(ms / 60000);
-    if (ms < 1000) return "";
-    if (minutes < 1) return `${Math.round(ms / 1000)} s`;
-    return minutes < 90 ? `${minutes} min` : `${(minutes / 60).toFixed(1)} h`;
-  }
 
   // -- times: as the reader's clock has them, in a zone that a page names once ------------------
 
@@ -233,7 +224,7 @@
   }
 
   indexerd.words = {
-    $, el, button, digits, count, when, moment, zone, dollars, short, base, span, solid, pieces, say, copy, sync,
+    $, el, button, digits, count, when, moment, zone, dollars, base, solid, pieces, say, copy, sync,
     settle, idle, Parts, Place,
   };
 })((window.indexerd ||= {}));

@@ -1,0 +1,61 @@
+"""What the web view answers with: pages from templates, JSON, problems.
+
+Whatever goes into a template is escaped; a name that nobody gave is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from indexerd.errors import AccessError, AmbiguousError, IndexerdError, NotFoundError, UsageError
+from indexerd.web.assets import asset, read_static
+from indexerd.web.document import to_json
+
+_STATUS = ((NotFoundError, 404), (AmbiguousError, 404), (AccessError, 403), (UsageError, 400))
+
+
+_templates = Environment(
+    loader=FunctionLoader(read_static),
+    autoescape=True,
+    undefined=StrictUndefined,
+    auto_reload=False,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+)
+_templates.globals["asset"] = asset
+
+
+def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """A page from a template."""
+    text = _templates.get_template(template).render(values)
+    return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+
+def answer(value: Mapping[str, Any], status: int = 200) -> Response:
+    """JSON for a script."""
+    return Response(to_json(value), status, media_type="application/json")
+
+
+def problem(request: Request, error: Exception) -> Response:
+    """The answer for an error: a page for a person, JSON for a script.
+
+    Of an error that is not ours it says only that there was one.
+    """
+    if not isinstance(error, IndexerdError):
+        error = IndexerdError("something went wrong in indexerd itself")
+    usual = 503 if error.retryable else 500
+    status = next((code for kind, code in _STATUS if isinstance(error, kind)), usual)
+    mode = request.headers.get("sec-fetch-mode")
+    wants_page = mode == "navigate" if mode else "text/html" in request.headers.get("accept", "")
+    if wants_page and request.method in ("GET", "HEAD"):
+        title = HTTPStatus(status).phrase
+        return render("problem.html", status, title=title, message=str(error), hint=error.hint)
+    data = error.data()
+    return answer({"error": {"code": data.pop("kind"), "message": str(error), **data}}, status)

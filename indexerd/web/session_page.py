@@ -1,0 +1,95 @@
+r"""The page of a session, live or as a file, and the session as HTML, Markdown or JSON.
+
+There is no method of the socket for an export: a document has megabytes, and whoever wants a file
+can read the session as well as the daemon can, in a process of its own.
+
+A page's data is in a script element of a type that no browser runs, as JSON in which `<`, `>` and
+`&` are written `\uXXXX`: nothing in it can end the element, open a comment or be an entity. The
+page's scripts put texts into the document as text, and the policy (trusted types) sees to it that
+they could do nothing else, nor load, send or frame anything. In a file, script and style are
+allowed by their hashes alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from html import escape
+from typing import Any
+
+from indexerd.daemon.library import Library
+from indexerd.privacy.sanitize import bare, clean_line
+from indexerd.web.assets import asset, content_hash, read_static
+from indexerd.web.document import Document, Stored, Wish, read_document, to_json
+from indexerd.web.markdown import markdown
+
+STEM_MAX, TITLE_MAX, DESCRIPTION_MAX = 60, 300, 2000  # characters
+_MARK = re.compile("@([A-Z]+)@")
+
+
+def export(
+    library: Library, stored: Stored, form: str, wish: Wish, family: Mapping[str, Any]
+) -> tuple[str, str]:
+    """A name for the file, and its text. Blocks. NotFoundError: the session's file is gone.
+
+    `family` is the answer of that method.
+    """
+    document = read_document(library, stored, wish, family)
+    session = document["session"]
+    name = clean_line(str(session.get("name", ""))[:400], 200).lower()
+    stem = re.sub(r"[^a-z0-9]+", "-", name)[:STEM_MAX].strip("-") or "session"
+    head = re.sub(r"[^A-Za-z0-9]", "", str(session["sessionId"]))[:8]
+    return f"{stem}-{head}.{form}", FORMATS[form](document)
+
+
+def export_page(document: Document) -> str:
+    """The page as one file that needs nothing else."""
+    style, script = read_static("view.css"), read_static("export.js")
+    policy = (
+        f"default-src 'none'; script-src '{content_hash(script)}'; "
+        f"style-src '{content_hash(style)}'; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+    return _page(
+        document,
+        POLICY=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        STYLE=f"<style>{style}</style>",
+        SCRIPT=f"<script>{script}</script>",
+    )
+
+
+def live_page(document: Document) -> str:
+    """The page of the web view, with its script and style by address."""
+    css, icon, script = (asset(name) for name in ("view.css", "favicon.svg", "live-page.js"))
+    style = (
+        f'<link rel="stylesheet" href="{css.url}" integrity="{css.integrity}">\n'
+        f'<link rel="icon" type="image/svg+xml" href="{icon.url}">\n'
+        f'<script src="{script.url}" integrity="{script.integrity}" defer></script>'
+    )
+    return _page(document, STYLE=style, HOME='<a class="home" href="/">Sessions</a>')
+
+
+def _page(document: Document, **fills: str) -> str:
+    """`page.html` with its marks filled in, in one go: no data is searched for marks."""
+    session, meta = document["session"], document["meta"] or {}
+    title = str(session.get("name") or session["sessionId"])[: 4 * TITLE_MAX]
+    fills["NAME"] = escape(clean_line(bare(title), TITLE_MAX)) or "Session"
+    description = str(meta.get("description") or "")[: 4 * DESCRIPTION_MAX]
+    fills["DESCRIPTION"] = escape(clean_line(bare(description), DESCRIPTION_MAX))
+    fills["DATA"] = embedded(document)
+    return _MARK.sub(lambda mark: fills.get(mark[1], ""), read_static("page.html"))
+
+
+def embedded(value: Mapping[str, Any]) -> str:
+    """A value as JSON that can stand in a script element."""
+    text = to_json(value)
+    for char in "<>&":  # on megabytes this is far quicker than a table
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+FORMATS: dict[str, Callable[[Document], str]] = {
+    "html": export_page,
+    "md": markdown,
+    "json": lambda document: to_json(document) + "\n",
+}
