@@ -73,7 +73,7 @@ class _Scanner(TurnTracker):
                     self._item(line)
             tree.seen += len(tree.ids) == rows
         if self.memory.copies:  # all that was read so far was copied
-            self.memory.before, self.memory.past = self.memory.total, (0, 0, 0)
+            self.memory.spent = (0, 0, 0)
             self._borrowed()
 
     def _payload(self, kind: str, item: Fields) -> None:
@@ -113,10 +113,10 @@ class _Scanner(TurnTracker):
     def _known(self) -> bool:
         """Whether this is a session; the file's name says so where no header does."""
         thread = session_meta.id_in(self.tree.file)
-        self._identify(
-            session_meta.header_of({"id": thread}, self.line, "") if thread else None, ""
-        )
-        return self.tree.header is not None
+        if thread:
+            self._identify(session_meta.header_of({"id": thread}, self.line, ""), "")
+        self.tree.foreign = not thread
+        return bool(thread)
 
     def _identify(self, header: Header | None, branch: str) -> None:
         tree, old = self.tree, self.memory
@@ -124,10 +124,12 @@ class _Scanner(TurnTracker):
         if header is None:
             return
         tree.header, tree.git_branch, start = header, branch, len(tree)
-        new = Memory(start=start, began=start, thread=header.session_id, first_ms=self.at)
-        new.total = new.before = old.total
+        new = Memory(
+            start=start, began=start, since=start, thread=header.session_id, first_ms=self.at
+        )
+        new.total = old.total
         if old.thread == new.thread:  # a revert
-            new.before, new.past = old.before, old.past
+            new.spent = old.spent
         else:
             tree.name = None  # of the session whose history this one goes on from
             self._borrowed()
@@ -147,12 +149,8 @@ class _Scanner(TurnTracker):
 
     def _item(self, item: Fields) -> None:
         """Take in what the model gets, or gave."""
-        kind, role, own, memory = (
-            string(item.get("type")),
-            item.get("role"),
-            item.get("id"),
-            self.memory,
-        )
+        kind, role, own = string(item.get("type")), item.get("role"), item.get("id")
+        memory = self.memory
         if kind == "message" or (not kind and isinstance(role, str)):
             if role == "user":
                 self._user_item(item)
@@ -185,7 +183,8 @@ class _Scanner(TurnTracker):
         ends = not events_tell and not memory.pending and item.get("phase") != "commentary"
         self._answered()
         memory.said = self.add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
-        memory.told = memory.told and memory.tasks
+        if ends and not memory.tasks:
+            memory.since, memory.told = memory.said + 1, False
         self.tree.activity_ms = max(self.tree.activity_ms, self.at)
 
     def _user_item(self, item: Fields) -> None:
@@ -244,13 +243,14 @@ class _Scanner(TurnTracker):
         return _PROGRAM if header is not None and header.subagent else PROMPT
 
     def _doubt_items(self) -> None:
-        """The first event of the file: its items were none of them confirmed by one."""
+        """The first event of the file: no event confirmed the items of this turn."""
         tree, memory, asks = self.tree, self.memory, self._asks()
-        memory.events, memory.first = True, False
-        for row in range(memory.start, len(tree)):
+        memory.events = True
+        for row in range(memory.since, len(tree)):
             if tree.codes[row] == asks:
                 tree.recode(row, Kind.OTHER)
-        if asks not in tree.codes[: memory.start]:
+        memory.first = asks in tree.codes[memory.start : memory.since]
+        if asks not in tree.codes[: memory.since]:
             tree.first_user = ""
 
     def _asked(self, row: int, text: str) -> None:

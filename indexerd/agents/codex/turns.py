@@ -36,8 +36,7 @@ class Memory(msgspec.Struct):
     copies: int = 0  # BY_TIME or BY_TURN while copied lines are read
     # tokens: codex goes on counting where a fork's history ends, or starts again
     total: Sums = (0, 0, 0)  # the newest sum
-    before: Sums = (0, 0, 0)  # what others spent of it
-    past: Sums = (0, 0, 0)  # spent before it started again
+    spent: Sums = (0, 0, 0)  # by this session itself
     # turns
     turn: str = ""  # id of the turn under way, where it has one
     open: bool = False  # a turn is under way
@@ -50,6 +49,7 @@ class Memory(msgspec.Struct):
     # what a human said
     events: bool = False  # the file says it in events, too
     first: bool = False  # a human said something
+    since: int = 0  # the first row of the turn, or after an answer that ended one
     told: bool = False  # an event told of a message in this turn
     doubted: tuple[int, str] | None = None  # an item that none did: row, text
     asked: tuple[int, int] | None = None  # the newest item: row, likeness
@@ -97,7 +97,8 @@ class TurnTracker:
         if header is not None and header.parent_id and born and made and made != born:
             memory.copies = BY_TURN if made < born else 0
         memory.turn, memory.open, memory.failed = name, True, False
-        memory.began, memory.said = len(self.tree), -1
+        memory.began = memory.since = len(self.tree)
+        memory.said = -1
         memory.told, memory.doubted = False, None
 
     def ended(self, name: str, *, failed: bool) -> None:
@@ -149,17 +150,12 @@ class TurnTracker:
         """Take in how many tokens codex counts by now, and how many for the last call."""
         memory, sums = self.memory, _sums(total)
         falls = any(new < old for new, old in zip(sums, memory.total, strict=True))
-        if falls or (last and sums == _sums(last) and sums != memory.total):
-            # A count that falls, or is all the last call's, began at nothing: `exec resume`.
-            memory.past, memory.before = self._spent(), (0, 0, 0)
-        memory.total = sums
-        given, cached, made = self._spent()
+        # A count that falls, or is all the last call's, began at nothing: `exec resume`.
+        anew = falls or (last and sums == _sums(last) and sums != memory.total)
+        old = (0, 0, 0) if anew else memory.total
+        given, cached, made = (memory.spent[at] + sums[at] - old[at] for at in range(3))
+        memory.total, memory.spent = sums, (given, cached, made)
         self.tree.tokens = max(0, given - cached), made, cached, 0
-
-    def _spent(self) -> Sums:
-        past, before, total = self.memory.past, self.memory.before, self.memory.total
-        given, cached, made = (past[at] + total[at] - before[at] for at in range(3))
-        return given, cached, made
 
 
 def _sums(counts: Fields) -> Sums:
