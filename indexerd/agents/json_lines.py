@@ -81,7 +81,6 @@ def parse(line: bytes) -> Any:
 
 
 def parse_object(line: bytes) -> Fields:
-    """The object that a line holds; ValueError for anything else."""
     held = parse(line)
     if isinstance(held, dict):
         return held
@@ -110,7 +109,6 @@ def as_blocks(held: Any) -> list[Fields]:
 
 
 def texts_in(found: Iterable[Fields]) -> list[str]:
-    """The texts of blocks."""
     return [string(one.get("text")) for one in found if one.get("type") == "text"]
 
 
@@ -121,7 +119,6 @@ def number(held: Any, most: float = _TOKENS_MAX) -> int:
 
 
 def time_ms(held: Any) -> int:
-    """A time in ms since the epoch; 0 for anything else."""
     return number(held, _TIME_MAX)
 
 
@@ -166,6 +163,5 @@ def own_words(text: str) -> str:
 
 
 def in_directory(cwd: str, command: str, *arguments: str) -> str:
-    """A shell command that is run where a session ran."""
     there = f"cd {shlex.quote(cwd)} && " if cwd else ""
     return f"{there}{command} {shlex.join(arguments)}"

@@ -17,8 +17,7 @@ from indexerd.events import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
 from indexerd.sessions.clipped import about, joined
 from indexerd.sessions.state import SessionState
 
-TEXT_MAX = 10_000_000  # characters of all messages together; no model takes as many
-ENTRIES_TEXT_MAX = 4_000_000  # characters of all texts of entries together, as far as they are kept
+TEXT_MAX = 10_000_000  # characters of all texts together; no model takes as many
 ENTRIES_MAX = 30_000  # of a context, each 2 KB of memory; no model's window has room for more
 CLEARED = "[Old tool result content cleared]"  # opencode's words for a result that it took away
 
@@ -35,6 +34,7 @@ _SPOKEN = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})
 _EDITABLE = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CUSTOM})
 
 Read = Callable[[int], Entry]  # a row in full
+_Says = Callable[..., Iterator["ContextMessage"]]  # of an entry, and what edits it
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,6 @@ class ContextMessage:
 
     @property
     def text(self) -> str:
-        """The texts, joined without anything between."""
         return joined(self.texts)
 
 
@@ -69,8 +68,6 @@ class ContextEntry:
     # On the path, from 0: older than a compaction that keeps it; what was found below the path's
     # end counts on.
     place: int = 0
-    edit: Edit | None = None  # what replaces all that it says
-    newest: bool = False  # the compaction that the context begins with
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +84,7 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
 
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    found: list[ContextMessage] = []
-    size = 0
-    for number, part in enumerate(_parts(state, read)):
-        messages = list(_messages(part))
-        size += sum(len(text) for one in messages for text in one.texts)
-        _bound(number, size, TEXT_MAX)
-        found += messages
+    found = [one for part in _bounded(_parts(state, read, _messages)) for one in part.speeches]
     model, thinking = _settings(state, read)
     return Context(found, model, thinking or level)
 
@@ -104,7 +95,7 @@ def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
     A compaction's entry holds what it brings along: a system message, what humans said, a tail.
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    return _bounded(_with_speeches(_parts(state, read)))
+    return _bounded(_parts(state, read, _speeches))
 
 
 def entries_of(
@@ -133,13 +124,10 @@ def _one_by_one(
     state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
 ) -> Iterator[ContextEntry]:
     new = _edits(read(row) for row in rows if edits and state.kind(row) is Kind.OTHER)
-    entries = (ContextEntry(row, read(row), place=at) for at, row in enumerate(rows))
-    parts = (replace(one, edit=new.get(one.entry.id)) for one in entries)
-    return _with_speeches(parts)
-
-
-def _with_speeches(parts: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
-    return (replace(part, speeches=tuple(_speeches(part))) for part in parts)
+    for place, row in enumerate(rows):
+        entry = read(row)
+        said = _speeches(entry, new.get(entry.id), newest=False)
+        yield ContextEntry(row, entry, tuple(said), place)
 
 
 def _bounded(entries: Iterable[ContextEntry]) -> list[ContextEntry]:
@@ -148,20 +136,16 @@ def _bounded(entries: Iterable[ContextEntry]) -> list[ContextEntry]:
     for entry in entries:
         for one in entry.speeches:
             size += sum(map(len, (*one.texts, *one.thinking)))
-            size += sum(about(call.arguments, ENTRIES_TEXT_MAX) for call in one.calls)
-        _bound(len(found), size, ENTRIES_TEXT_MAX)
+            size += sum(about(call.arguments, TEXT_MAX) for call in one.calls)
+        if size > TEXT_MAX or len(found) == ENTRIES_MAX:
+            limit = f"{TEXT_MAX} characters" if size > TEXT_MAX else f"{ENTRIES_MAX} entries"
+            hint = "name an earlier entry with --leaf, where there is that option"
+            raise ContextTooLargeError(f"the context is longer than {limit}", hint=hint)
         found.append(entry)
     return found
 
 
-def _bound(entries: int, size: int, most: int) -> None:
-    if entries >= ENTRIES_MAX or size > most:
-        hint = "name an earlier entry with --leaf, where there is that option"
-        limit = f"{most} characters" if size > most else f"{ENTRIES_MAX} entries"
-        raise ContextTooLargeError(f"the context is longer than {limit}", hint=hint)
-
-
-def _parts(state: SessionState, read: Read) -> Iterator[ContextEntry]:
+def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntry]:
     """The entries of the context at the state's leaf, in the order in which a model gets them."""
     path = state.path()
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
@@ -177,8 +161,8 @@ def _parts(state: SessionState, read: Read) -> Iterator[ContextEntry]:
         if entry.kind is Kind.ASSISTANT:
             yield from _ordered(said)
             said = []
-        edit, newest = edits.get(entry.id), place == at
-        said.append(ContextEntry(row, entry, place=place, edit=edit, newest=newest))
+        speeches = says(entry, edits.get(entry.id), newest=place == at)
+        said.append(ContextEntry(row, entry, tuple(speeches), place))
     yield from _ordered(said)
 
 
@@ -211,7 +195,6 @@ def _below(state: SessionState, path: list[int]) -> list[int]:
 
 
 def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
-    """What was said after an answer, in the order in which the model gets it."""
     return sorted(said, key=_order) if any(part.entry.ahead for part in said) else said
 
 
@@ -241,12 +224,12 @@ def role_of(entry: Entry) -> str | None:
     return ROLES.get(entry.kind)
 
 
-def _messages(part: ContextEntry) -> Iterator[ContextMessage]:
+def _messages(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[ContextMessage]:
     """What an entry says in one message; of the newest compaction also what it brings along."""
-    entry, edit, role = part.entry, part.edit, role_of(part.entry)
+    role = role_of(entry)
     if edit is not None and edit.removed:
         return
-    held = (entry.compaction if part.newest else None) or Compaction()
+    held = (entry.compaction if newest else None) or Compaction()
     if held.system is not None:
         yield ContextMessage("system", entry, (held.system,))
     if role is not None and (entry.kind is not Kind.BRANCH_SUMMARY or entry.texts):
@@ -259,9 +242,8 @@ def _messages(part: ContextEntry) -> Iterator[ContextMessage]:
         yield ContextMessage(one.role, entry, (one.text,))
 
 
-def _speeches(part: ContextEntry) -> Iterator[ContextMessage]:
+def _speeches(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[ContextMessage]:
     """The same, with the results of tools one by one, and calls on lines of their own."""
-    entry = part.entry
     if entry.kind is Kind.CALL or (entry.kind is Kind.OTHER and role_of(entry) is None):
         # A part of an answer that stands on a line of its own: its calls, or what it thought.
         calls = tuple(call for call in entry.tools if call.name and entry.kind is Kind.CALL)
@@ -269,8 +251,8 @@ def _speeches(part: ContextEntry) -> Iterator[ContextMessage]:
         if (calls or thinking) and not entry.unseen:
             yield ContextMessage("assistant", entry, thinking=thinking, calls=calls)
         return
-    edited = part.edit is not None and entry.kind in _EDITABLE
-    for one in _messages(part):
+    edited = edit is not None and entry.kind in _EDITABLE
+    for one in _messages(entry, edit, newest=newest):
         if entry.kind is Kind.COMPACTION:
             yield ContextMessage(one.role, one.entry, (one.text,))
         elif edited:
@@ -303,7 +285,6 @@ def _results(entry: Entry, images: int) -> Iterator[ContextMessage]:
 
 
 def _settings(state: SessionState, read: Read) -> tuple[dict[str, str | None] | None, str | None]:
-    """The newest model and thinking level of a path; only what may name one is read."""
     model: dict[str, str | None] | None = None
     level: str | None = None
     for row in state.up(state.leaf):

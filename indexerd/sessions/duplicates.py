@@ -30,11 +30,9 @@ class DuplicateResolver(Generic[_C]):
         self._claims: dict[str, list[_C]] = {}
 
     def get(self, session_id: str) -> _C | None:
-        """The file that stands for a session."""
         return next(iter(self._claims.get(session_id, ())), None)
 
     def infos(self) -> Iterator[SessionInfo]:
-        """The info of every session."""
         owners = map(self.get, list(self._claims))  # another thread may ask while this one reads
         return (file.info for file in owners if file is not None and file.info)
 
@@ -68,6 +66,5 @@ class DuplicateResolver(Generic[_C]):
 
 
 def _worth(file: Claimant) -> tuple[tuple[Any, ...], int, list[int]]:
-    """What decides between files: rank, newest message, smaller path."""
     activity = file.info.activity_ms if file.info else 0
     return file.rank, activity, [*(-ord(char) for char in file.path), 1]

@@ -193,5 +193,4 @@ def fact_fields(facts: Facts | None) -> dict[str, Any]:
 
 
 def facts_of(row: dict[str, Any] | None) -> Facts | None:
-    """The facts that a row holds, if its session was read."""
     return msgspec.convert(row, Facts) if row and "durationMs" in row else None

@@ -43,7 +43,6 @@ class Place(NamedTuple):
 
 
 def by_age(links: Iterable[Link]) -> list[Link]:
-    """The oldest first; of one age, by their ids."""
     return sorted(links, key=lambda one: (one.created, one.session_id))
 
 
@@ -92,7 +91,6 @@ def relation(row: Row, above: Row | None, *, named: bool, carries_on: bool | Non
 
 
 def member(row: Row, depth: int, how: Relation) -> dict[str, Any]:
-    """What `family` says of one session."""
     fields = {key: row.get(key) for key in _FIELDS}
     return fields | {"subagent": bool(row.get("subagent")), "relation": how, "depth": depth}
 
@@ -159,7 +157,6 @@ class ParentIndex:
         return self._files.get(name)
 
     def parent(self, info: SessionInfo) -> Parent:
-        """The session that an info's came from."""
         older = self._older(info)
         if older and info.agent == _COPIED:
             return Parent(older[0].session_id, older[0].file)

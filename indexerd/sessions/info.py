@@ -59,7 +59,6 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def is_heir(self) -> bool:
-        """Whether its history begins in another file."""
         return bool(self.bases or self.wants or self.barred)
 
     @property
@@ -74,7 +73,6 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def turn_state(self) -> Turn:
-        """How the agent's turn stands."""
         return Turn(self.turn)
 
 
@@ -154,7 +152,6 @@ def unpack(data: bytes, path: str) -> SessionInfo:
 
 
 def state_of(info: SessionInfo) -> str:
-    """The session's state, as a row says it."""
     if info.archived:
         return "archived"
     if info.turn_state is Turn.OPEN and info.answered:

@@ -37,14 +37,12 @@ _AROUND = {
 
 
 def serialize(messages: Iterable[ContextMessage]) -> str:
-    """The whole conversation as one text."""
     return "\n\n".join(text for _, text in parts_of(messages))
 
 
 def parts_of(
     messages: Iterable[ContextMessage], *, tool_result_max: int = TOOL_RESULT_MAX
 ) -> list[tuple[ContextMessage, str]]:
-    """The parts before they are joined, each with its message."""
     return [(message, text) for message in messages for text in _parts(message, tool_result_max)]
 
 
@@ -72,7 +70,6 @@ def _as_user(message: ContextMessage) -> str:
 
 
 def _command(message: ContextMessage) -> str:
-    """A command that the user ran, as pi shows it to its model."""
     ran = message.entry.ran
     if ran is None:  # of another agent: the text says it all
         return "".join(message.texts)

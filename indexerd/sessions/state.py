@@ -42,11 +42,9 @@ class SessionState(Tree):
         self.header, self.seen = None, 0
 
     def row(self, entry_id: str) -> int | None:
-        """The row that an id, or a mark, stands for now."""
         return self.index.get(entry_id, self.marks.get(entry_id))
 
     def file_of(self, row: int) -> str:
-        """The file in which a row stands."""
         return next((path for end, path in self.borrowed_files if row < end), self.file)
 
     def id(self, row: int) -> str:
@@ -62,7 +60,6 @@ class SessionState(Tree):
         return next(iter(marked), self.ids[self.leaf])
 
     def turn_of(self, row: int) -> Turn:
-        """How the turn stands after a row."""
         return Turn((self.codes[row] & TURN_MASK) >> TURN_SHIFT)
 
     def path(self, leaf: int | None = None) -> list[int]:
@@ -70,7 +67,6 @@ class SessionState(Tree):
         return list(self.up(self.leaf if leaf is None else leaf))[::-1]
 
     def on_path(self, row: int) -> bool:
-        """Whether a row lies between the root and the leaf."""
         return self.leads_to(row, self.leaf)
 
     def leads_to(self, above: int, row: int) -> bool:
@@ -114,17 +110,14 @@ class SessionState(Tree):
 
     @property
     def messages(self) -> int:
-        """Messages in the whole file, on every branch."""
         return self.codes.translate(_IS_MESSAGE).count(1)
 
     @property
     def compactions(self) -> int:
-        """Compactions in the whole file."""
         return self.codes.translate(_IS_COMPACTION).count(1)
 
     @property
     def answered(self) -> bool:
-        """Whether a model answered anything."""
         return 1 in self.codes.translate(_IS_ANSWER)
 
     @property
@@ -137,7 +130,6 @@ class SessionState(Tree):
         return Turn.OPEN
 
     def user_messages(self, leaf: int | None = None) -> int:
-        """User messages from the root to a leaf."""
         rows = self.up(self.leaf if leaf is None else leaf)
         return sum(self.codes[row] & KIND_MASK == Kind.USER for row in rows)
 

@@ -50,12 +50,10 @@ def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
 
 
 def is_displayed(entry: Entry) -> bool:
-    """False where its author wants an entry hidden from people."""
     return entry.display is not False
 
 
 def shown_word(text: str) -> str:
-    """A type, a role or a time, safe to show and bounded."""
     word = text[:WORD_MAX]
     return word if word.isascii() and word.isprintable() else clean_line(word, WORD_MAX)
 

@@ -12,7 +12,6 @@ __all__ = ["ADAPTER", "read", "scan"]
 
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
-    """The shell command with which Claude Code opens this session again; a sub-agent's parent."""
     wanted = parent_of(session_file) or session_id
     return in_directory(cwd, f"{variables}claude --resume", wanted)
 

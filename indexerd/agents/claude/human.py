@@ -74,7 +74,6 @@ class Said(NamedTuple):
 
 
 def content_of(line: Fields) -> list[Fields]:
-    """The blocks of a line's message."""
     return as_blocks(as_dict(line.get("message")).get("content"))
 
 
@@ -112,7 +111,6 @@ def _user(line: Fields, child: bool) -> Said:
 
 
 def _by_machine(line: Fields, text: str) -> int | None:
-    """The code of a user line that no human typed as a prompt."""
     for opening, packed in _OPENINGS:
         if text.startswith(opening):
             return packed
@@ -168,7 +166,6 @@ def words(found: list[Fields]) -> list[str]:
 
 
 def preview(text: str) -> str:
-    """A prompt as one line of at most 200 characters, without what was put around it."""
     head = text[:PREVIEWED]
     return safe_line(_unwrapped(head)) or safe_line(head)
 

@@ -141,7 +141,6 @@ def _copied(tree: Tree, memory: Memory, stem: str, line: Fields, at: int) -> Non
 
 
 def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
-    """Take in a bookkeeping line, if it is a title."""
     kind = string(line.get("type"))
     text = line.get(_TITLES[kind]) if kind in _TITLES else None
     if isinstance(text, str):

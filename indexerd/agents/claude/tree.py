@@ -117,7 +117,6 @@ def end_turn(tree: Tree) -> None:
 
 
 def _lead(tree: Tree, memory: Memory, row: int, what: Said) -> None:
-    """A row of the conversation is the leaf now."""
     tree.leaf = row
     if what.code in (PROMPT, PROMPTED, Kind.COMPACTION) and not what.queued:
         memory.opener = row
@@ -141,7 +140,6 @@ def _follows(what: Said) -> bool:
 
 
 def _above(tree: Tree, memory: Memory, line: Fields, what: Said) -> int:
-    """The row below which a line hangs, or ROOT."""
     leaf, named = tree.leaf, string(line.get("parentUuid"))
     if _is_boundary(line, what):
         return _before_boundary(tree, memory, line)
@@ -220,7 +218,6 @@ def _reaches(tree: Tree, row: int, target: int) -> bool:
 
 
 def _replace(tree: Tree, memory: Memory, row: int, what: Said, place: Place) -> int:
-    """The newest copy of a line is read."""
     tree.seen += 1
     tree.offsets[row], tree.lengths[row] = place
     if tree.codes[row] != Kind.OTHER:

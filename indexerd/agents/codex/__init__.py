@@ -19,7 +19,6 @@ __all__ = ["ADAPTER", "base", "read", "scan"]
 
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
-    """The shell command with which codex opens this session again."""
     back = f"{variables}codex unarchive {shlex.quote(session_id)} && "  # none is resumed from there
     archived = "/archived_sessions/" in session_file
     command = f"{back if archived else ''}{variables}codex resume"

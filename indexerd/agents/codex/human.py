@@ -47,7 +47,6 @@ class Said(NamedTuple):
 
     @property
     def cwd(self) -> str:
-        """The working directory that an environment names."""
         told = [one[:20_000] for one in self.notices if one.startswith("<environment_context>")]
         found = next(filter(None, map(_CWD.search, told)), None)
         return str(found[1] or found[2]).strip() if found else ""
@@ -77,7 +76,6 @@ def said_in(content: list[Fields]) -> Said:
 
 
 def said_by_event(event: Fields) -> str:
-    """What an event says that a user said: in full or as an item."""
     if event.get("content") is not None:
         return said_in(as_blocks(event["content"])).text
     words = said_in(as_blocks(string(event.get("message")))).text
@@ -97,7 +95,6 @@ def likeness(text: str) -> int:
 
 
 def preview(text: str) -> str:
-    """A user message as one line of at most 200 characters, without what was put around it."""
     return safe_line(_request(text)) or safe_line(text)
 
 

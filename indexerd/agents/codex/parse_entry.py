@@ -115,7 +115,6 @@ def _output(item: Fields) -> Fields:
 
 
 def failed(output: Any) -> bool:
-    """Whether a tool's output says that the call came to nothing."""
     held = as_dict(output) or _given(output)
     about = as_dict(held.get("metadata"))  # {"output": …, "metadata": {"exit_code": 1}}
     if isinstance(output, dict) or about:
@@ -272,7 +271,6 @@ def _patch(name: str, given: Fields, script: str) -> str:
 
 
 def _first(given: Fields, *keys: str) -> str:
-    """The first of these arguments that is a text."""
     return next(filter(None, (string(given.get(key)) for key in keys)), "")
 
 

@@ -148,7 +148,6 @@ class _Scanner(TurnTracker):
             self.tree.header = replace(header, cwd=cwd)
 
     def _item(self, item: Fields) -> None:
-        """Take in what the model gets, or gave."""
         kind, role, own = string(item.get("type")), item.get("role"), item.get("id")
         memory = self.memory
         if kind == "message" or (not kind and isinstance(role, str)):
@@ -254,7 +253,6 @@ class _Scanner(TurnTracker):
             tree.first_user = ""
 
     def _asked(self, row: int, text: str) -> None:
-        """A row counts as what a human said."""
         tree, memory = self.tree, self.memory
         memory.pending, memory.said, memory.first = 0, -1, True
         if not tree.first_user:

@@ -20,7 +20,6 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
 def name_of(held: Any) -> str:
-    """An id as it may be kept; nothing where there is none."""
     return string(held)[:NAME_MAX]
 
 

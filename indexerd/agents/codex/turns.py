@@ -80,7 +80,6 @@ class TurnTracker:
         return row
 
     def started(self, name: str) -> None:
-        """A line says that a turn begins."""
         if not name or name != self.memory.turn:
             self._begin(name)
         self.memory.tasks = True
@@ -128,7 +127,6 @@ class TurnTracker:
                 return
 
     def ends_with(self, row: int, turn: Turn) -> None:
-        """Say how the turn stands after an answer."""
         message = self.tree.codes[row] & MESSAGE
         self.tree.recode(row, code(Kind.ASSISTANT, turn=turn) | message)
 
@@ -165,6 +163,5 @@ def _sums(counts: Fields) -> Sums:
 
 
 def _made_ms(name: str) -> int:
-    """When an id was made; 0 where it does not tell."""
     found = _TIMED.match(name)
     return int(found[1] + found[2], 16) if found else 0

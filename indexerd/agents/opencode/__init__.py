@@ -14,7 +14,6 @@ __all__ = ["ADAPTER", "read", "scan"]
 
 
 def resume_command(session_id: str, cwd: str, _session_file: str, variables: str = "") -> str:
-    """The shell command with which opencode opens this session again."""
     return in_directory(cwd, f"{variables}opencode --session", session_id)
 
 

@@ -86,7 +86,6 @@ def _answer(line: Fields, shell: bool) -> Said:
 
 
 def status_of(part: Fields) -> str:
-    """How a tool's call stands; "" where that is not said."""
     return string(as_dict(part.get("state")).get("status"))
 
 
@@ -101,7 +100,6 @@ def words(parts: list[Fields]) -> list[str]:
 
 
 def is_shell_note(parts: list[Fields]) -> bool:
-    """Whether a user message only notes that the user ran a command."""
     return bool(parts) and all(
         one.get("type") == "text"
         and one.get("synthetic") is True

@@ -47,7 +47,6 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 
 
 def _header(tree: Tree, memory: Memory, line: Fields) -> None:
-    """The first line: what the session is, or this is none."""
     own, parent = string(line.get("id")), string(line.get("parentID"))
     if tree.foreign or line.get("type") != "session" or not own:
         tree.foreign = True

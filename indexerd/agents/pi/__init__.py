@@ -13,7 +13,6 @@ __all__ = ["ADAPTER", "agent_dirs", "read", "resume_command", "scan"]
 
 
 def resume_command(_session_id: str, cwd: str, session_file: str, _variables: str = "") -> str:
-    """The shell command with which pi opens this session again."""
     return in_directory(cwd, "pi --session", session_file)
 
 

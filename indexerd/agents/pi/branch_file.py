@@ -44,7 +44,6 @@ class Origin:
 
 
 def file_name(origin: Origin) -> str:
-    """The name that pi gives the file."""
     stamp = origin.timestamp.replace(":", "-").replace(".", "-")
     return f"{stamp}_{origin.session_id}.jsonl"
 

@@ -72,7 +72,6 @@ def read(data: bytes, entry_id: str) -> Entry:
 
 
 def entry_of(line: Fields, entry_id: str = "") -> Entry:
-    """The entry that a parsed line is."""
     kind, message = string(line.get("type")), as_dict(line.get("message"))
     fields = _message(message) if kind == "message" else _other(line, kind, entry_id)
     return Entry(
@@ -111,7 +110,6 @@ def _message(message: Fields) -> Fields:
 
 
 def _other(line: Fields, kind: str, entry_id: str) -> Fields:
-    """The fields of an entry that is no message."""
     word = string(line.get(_WORDS[kind])) if kind in _WORDS else ""
     fields: Fields = {"kind": TYPES.get(kind, Kind.OTHER), "role": None}
     fields |= {"texts": (word,)} if word else {}

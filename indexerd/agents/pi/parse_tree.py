@@ -40,7 +40,6 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 
 
 def _header(tree: Tree, line: Fields) -> None:
-    """The first record: a session header, or this is no session."""
     if tree.foreign or line.get("type") != "session" or not isinstance(line.get("id"), str):
         tree.foreign = True
         return
