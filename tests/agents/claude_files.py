@@ -7,12 +7,10 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from indexerd.agents.base import Oversize
-from indexerd.agents.claude import ADAPTER, read, scan
-from indexerd.agents.json_lines import scan_oversize
+from indexerd.agents.claude import read
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
-from indexerd.sources.line_buffer import LineBuffer
+from tests.agents.feeding import fed
 
 FILE = "/home/u/.claude/projects/-w/s1.jsonl"
 MISSING = "(the key is not written)"
@@ -20,14 +18,7 @@ MISSING = "(the key is not written)"
 
 def state_of(data: bytes, *, file: str = FILE, cuts: Iterable[int] = ()) -> SessionState:
     """Feed a file's bytes in pieces."""
-    state, buffer = SessionState(file), LineBuffer()
-    for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
-        for found in buffer.feed(data[start:stop]):
-            if isinstance(found, Oversize):
-                scan_oversize(ADAPTER, state, found)
-            else:
-                scan(state, found.data, found.offset)
-    return state
+    return fed("claude", data, file, cuts)
 
 
 def entries(data: bytes, state: SessionState, *kinds: Kind) -> list[Entry]:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from indexerd.agents import codex
-from indexerd.agents.base import Oversize
-from indexerd.agents.json_lines import scan_oversize
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
-from indexerd.sources.line_buffer import LineBuffer
+from tests.agents.feeding import fed
 
-SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
 THREAD = "019c0000-0000-7000-8000-000000000001"
 OTHER = "019c0000-0000-7000-8000-000000000002"
 FILE = f"/home/u/.codex/sessions/2026/03/01/rollout-2026-03-01T09-00-00-{THREAD}.jsonl"
@@ -88,22 +84,9 @@ def talk(name: str, question: str) -> bytes:
     return turn(name, user(question), said(question), answer(f"{question}!"))
 
 
-def state_of(
-    *lines: bytes,
-    cuts: Iterable[int] = (),
-    file: str = FILE,
-    state: SessionState | None = None,
-) -> SessionState:
+def state_of(*lines: bytes, cuts: Iterable[int] = (), file: str = FILE) -> SessionState:
     """Feed a file's bytes in pieces."""
-    data, buffer = b"".join(lines), LineBuffer()
-    state = state or SessionState(file)
-    for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
-        for found in buffer.feed(data[start:stop]):
-            if isinstance(found, Oversize):
-                scan_oversize(codex.ADAPTER, state, found)
-            else:
-                codex.scan(state, found.data, found.offset)
-    return state
+    return fed("codex", b"".join(lines), file, cuts)
 
 
 def entries(state: SessionState, data: bytes = b"") -> list[Entry]:

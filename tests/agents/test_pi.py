@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import astuple
 
 from indexerd.agents import base as base_module
-from indexerd.events import Kind, Turn
+from indexerd.events import Turn
 from indexerd.sources import line_buffer as lines_module
-from tests.agents.pi_files import state_of
+from tests.agents.feeding import fed
 
 
 def line(**fields: Any) -> bytes:
@@ -46,7 +46,7 @@ def test_turns_follow_the_stop_reason() -> None:
     """S0.1: a tool loop is open, `stop` ends the turn, an error fails it, a question opens it."""
     data = small_session()
     ends = [i + 1 for i, byte in enumerate(data) if byte == 10]
-    turns = [state_of(data[:end]).turn for end in ends[1:]]
+    turns = [fed("pi", data[:end]).turn for end in ends[1:]]
     assert turns == [Turn.OPEN, Turn.OPEN, Turn.OPEN, Turn.ENDED, Turn.OPEN, Turn.FAILED]
 
 
@@ -63,7 +63,7 @@ def test_lines_that_are_no_entries_are_counted_and_skipped() -> None:
     tail = message("00000002", "00000001", "assistant", "line\u2028sep \u0085", stopReason="stop")
     data = HEADER + message("00000001", None, "user") + b"".join(bad) + b"\n  \n" + tail
 
-    state = state_of(data)
+    state = fed("pi", data)
 
     assert len(bad) == state.bad_lines
     assert state.path() == [0, 1]
@@ -76,7 +76,7 @@ def test_crlf_and_lone_surrogates_are_read() -> None:
     data += message("00000001", None, "user", "cut \ud83d").replace(b"\n", b"\r\n")
     data += message("00000002", "00000001", "assistant", "ok", stopReason="stop")
 
-    state = state_of(data)
+    state = fed("pi", data)
 
     assert state.user_messages() == 1
     assert state.first_user == "cut \ufffd"
@@ -95,27 +95,11 @@ def test_a_torn_line_to_which_the_next_was_glued_is_no_entry() -> None:
         + message("00000006", "00000005", "user")
     )
 
-    state = state_of(data)
+    state = fed("pi", data)
 
     assert state.bad_lines == 1
     assert state.row("00000003") is None
     assert state.path() == [2, 3]
-
-
-def test_version_1_ids_hold_across_reads_and_versions_are_read() -> None:
-    """S1.8, S1.9, S1.12: made ids are stable; hookMessage is custom; a newer version is read."""
-    old = line(type="session", id="s", timestamp="t", cwd="/w", branchedFrom="/p.jsonl")
-    said = line(type="message", timestamp=_STAMP, message={"role": "user", "content": "hello"})
-    first, second = state_of(old + said), state_of(old + said + said)
-    assert [first.id(row) for row in first.path()] == ["00000000"]
-    assert [second.id(row) for row in second.path()] == ["00000000", "00000001"]
-    assert second.header is not None
-    assert second.header.parent == "/p.jsonl"
-
-    hook = message("00000001", None, "hookMessage")
-    assert Kind.CUSTOM is state_of(HEADER.replace(b":3,", b":2,") + hook).kind(0)
-    newer = HEADER.replace(b":3,", b":9,") + message("a", None, "user")
-    assert state_of(newer).user_messages() == 1
 
 
 def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
@@ -135,11 +119,11 @@ def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
     data = HEADER + message("00000001", None, "user") + huge + odd + answer
     cuts = list(range(0, len(data), 700))
 
-    state = state_of(data, cuts)
+    state = fed("pi", data, cuts=cuts)
 
     assert state.oversized == 3
     assert [state.id(r) for r in state.path()] == ["00000001", "00000002", "00000003", "00000004"]
     assert (state.user_messages(), state.turn) == (2, Turn.ENDED)
     assert list(state.lengths[1:]) == [0, 0, 0]
-    parted = state_of(data, list(range(0, len(data), 333)))
+    parted = fed("pi", data, cuts=range(0, len(data), 333))
     assert astuple(state) == astuple(parted)

@@ -137,14 +137,6 @@ def test_versions_1_and_2_are_migrated() -> None:
     assert new["message"]["role"] == "hookMessage"
 
 
-def test_a_line_that_is_none_is_an_error() -> None:
-    """What was taken on its looks and is no JSON must be read anew, not copied."""
-    lines = [Line("a", Kind.USER, b'{"type":"message","id":"a"'), Line("b", Kind.USER, b"[]")]
-    for one in lines:
-        with pytest.raises(ValueError):
-            list(branch_lines(Origin("s", NOW, "", ""), [one], [], counter()))
-
-
 @pytest.mark.parametrize("number", range(3))
 def test_real_files_branch_at_every_tip(number: int) -> None:
     """S1.16, S1.36: every branch of every real file, whatever its version, reads as in its file."""

@@ -10,7 +10,7 @@ import pytest
 
 from indexerd.events import Kind
 from indexerd.times import iso_of_ms
-from tests.agents.pi_files import state_of
+from tests.agents.feeding import fed
 
 REAL = Path(__file__).parent.parent / "fixtures" / "real"
 
@@ -33,7 +33,7 @@ def test_real_files_read_as_pi_reads_them(answer: Path) -> None:
     if not file.is_file():
         pytest.skip(f"{said['file']} is not in the committed subset")
 
-    state = state_of(file.read_bytes())
+    state = fed("pi", file.read_bytes())
 
     assert state.header is not None
     assert said["header"]["id"] == state.header.session_id

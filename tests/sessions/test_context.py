@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
-from indexerd.events import Compaction, Entry, Kind, Retained, code
 from indexerd.sessions.context import Context, context_of
-from indexerd.sessions.state import SessionState
 from tests.sessions.tree_sessions import entry, line, reader, said, session, state_of
 
 
@@ -82,33 +79,3 @@ def test_version_1_keeps_from_an_index() -> None:
     assert kept(2) == ["compactionSummary S", "user two", "user three"]
     for odd in (0, 9, "2", True, 2.5):
         assert kept(odd) == ["compactionSummary S"]
-
-
-def test_any_agents_entries_make_a_context() -> None:
-    """S1.19: by their kinds: a summary, the retained texts or the kept entries, the later ones."""
-    kinds = [Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.TOOL, Kind.COMPACTION, Kind.USER]
-    state = SessionState()
-    for row, kind in enumerate(kinds):
-        above = str(row - 1) if row else None
-        state.add(str(row), above, code(kind, message=True), row, 1)
-    held = Compaction()
-    unseen: set[int] = set()
-
-    def read(row: int) -> Entry:
-        kind = kinds[row]
-        model = "m" if kind is Kind.ASSISTANT else None
-        text = (f"t{row}",)
-        found = Entry(str(row), kind, "x", "whoever", "", text, model=model)
-        more = held if kind is Kind.COMPACTION else None
-        return msgspec.structs.replace(found, compaction=more, unseen=row in unseen)
-
-    assert view(context_of(state, read)) == ["compactionSummary t4", "user t5"]
-    held = Compaction(kept="1")
-    kept = ["assistant t1", "toolResult t3"]
-    assert view(context_of(state, read)) == ["compactionSummary t4", *kept, "user t5"]
-    unseen.add(3)
-    assert view(context_of(state, read)) == ["compactionSummary t4", "assistant t1", "user t5"]
-    held = Compaction(kept="1", retained=(Retained("user", "again"),))
-    found = context_of(state, read)
-    assert view(found) == ["compactionSummary t4", "user again", "user t5"]
-    assert (found.model, found.thinking_level) == ({"provider": None, "modelId": "m"}, None)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from indexerd.errors import UsageError
 from indexerd.events import Entry, Kind
-from indexerd.sessions.context import CLEARED, ContextMessage
+from indexerd.sessions.context import ContextMessage
 from indexerd.sessions.transforms import rules_of, transformed
 
 
@@ -54,9 +54,6 @@ def conversation(*spoken: tuple[str, str]) -> list[ContextMessage]:
     return [said(role, text, f"e{at}") for at, (role, text) in enumerate(spoken)]
 
 
-# -- for any context -----------------------------------------------------------------------------
-
-
 @given(contexts, any_rules)
 def test_the_same_rules_again_change_nothing(
     messages: list[ContextMessage], rules: list[Any]
@@ -67,40 +64,6 @@ def test_the_same_rules_again_change_nothing(
         assert once == applied(messages, rule, rule)
         assert once == applied(once, rule)
     assert len(applied(messages, *rules)) <= len(messages)
-
-
-# -- each rule -----------------------------------------------------------------------------------
-
-
-def test_prune_clears_results_beyond_the_newest_tokens() -> None:
-    """Counted from the newest result; from the first that does not fit on, all older ones go."""
-    old, middle, new = "a" * 4000, "b" * 4000, "c" * 4000
-    messages = conversation(
-        *(("user", "q"), ("toolResult", old), ("toolResult", "tiny"), ("assistant", "d" * 9000)),
-        *(("toolResult", middle), ("toolResult", new)),
-    )
-    found = [one.text for one in applied(messages, {"rule": "prune", "protectTokens": 2000})]
-    assert ["q", CLEARED, "tiny", "d" * 9000, middle, new] == found
-    found = [one.text for one in applied(messages, {"rule": "prune", "protectTokens": 1999})]
-    assert ["q", CLEARED, "tiny", "d" * 9000, CLEARED, new] == found
-    assert messages == applied(messages, {"rule": "prune"})  # 40,000 tokens
-    assert (
-        applied(conversation(("toolResult", "x" * 160_004)), {"rule": "prune"})[0].text == CLEARED
-    )
-
-
-def test_a_range_makes_way_for_one_text() -> None:
-    """It stands where the first message stood, under that entry's id; ends are inclusive."""
-    messages = conversation(*(("user", str(number)) for number in range(5)))
-    rule = {"rule": "summary", "from": "e1", "to": "e3", "text": "One to three."}
-    expected = [messages[0], said("compactionSummary", "One to three.", "e1"), messages[4]]
-    assert expected == applied(messages, rule)
-    assert [messages[0]] == applied(messages, {"rule": "summary", "from": "e1"})
-    whole = applied(messages, {"rule": "summary", "text": "All.", "role": "user"})
-    assert [said("user", "All.", "e0")] == whole
-
-
-# -- rules as data -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -203,8 +203,8 @@ def test_an_odd_tree_is_told_of(running: World) -> None:
     assert len(running.call("context", ref=session.id)["messages"]) == 2
 
 
-def test_a_line_that_was_taken_on_its_looks_is_read_anew(running: World) -> None:
-    """S1.2: a torn line in the middle shows when it is read in full; then it is no entry."""
+def test_a_torn_line_in_the_middle_is_no_entry(running: World) -> None:
+    """S1.2: what a later append was glued to is lost, and nothing else."""
     session = running.session(turns=1)
     message = {"role": "user", "content": [{"type": "text", "text": "TORN"}], "timestamp": 1}
     entry = {"type": "message", "id": "0000dead", "parentId": session.last, "timestamp": iso()}

@@ -1,0 +1,30 @@
+"""Files of each agent, fed to its adapter whole or in pieces, as a tailer would."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+
+from indexerd.agents import ADAPTERS
+from indexerd.agents.base import Oversize
+from indexerd.agents.json_lines import scan_oversize
+from indexerd.sessions.state import SessionState
+from indexerd.sources.line_buffer import LineBuffer
+
+
+def fed(
+    agent: str,
+    data: bytes,
+    file: str = "",
+    cuts: Iterable[int] = (),
+    state: SessionState | None = None,
+) -> SessionState:
+    """The state of a file whose bytes come in pieces."""
+    state, buffer = state or SessionState(file), LineBuffer()
+    for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
+        for found in buffer.feed(data[start:stop]):
+            if isinstance(found, Oversize):
+                scan_oversize(ADAPTERS[agent], state, found)
+            else:
+                ADAPTERS[agent].scan(state, found.data, found.offset)
+    return state
