@@ -177,7 +177,6 @@ class Daemon:
             writer=self._writer,
             record=record,
             injected=injected,
-            ready=pipeline.scanned.is_set,
             on_history=sidecars.opened,
         )
         reads = ReadMethods(services)

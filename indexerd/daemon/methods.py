@@ -89,7 +89,6 @@ class Services:
     writer: MetaWriter
     record: Callable[[Mapping[str, Any]], Any] = lambda _: None  # writes a row of telemetry
     injected: InjectionCache | None = None  # None: what is injected is not kept
-    ready: Callable[[], bool] = lambda: True  # whether all sessions are known
     on_history: Callable[[str], object] = lambda _: None  # hears whose history was opened
 
 
@@ -196,7 +195,6 @@ class ReadMethods:
             home=services.answers.home,
             settings=services.settings,
             record=services.record,
-            ready=services.ready,
             clock=services.clock,
         )
 

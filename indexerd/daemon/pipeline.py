@@ -33,7 +33,7 @@ from indexerd.errors import (
 )
 from indexerd.events import Turn
 from indexerd.indexing.indexer import Done, Indexer
-from indexerd.indexing.policy import Forced, SessionRuntime, decide
+from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
 from indexerd.indexing.queue import Job, JobQueue, Reminders
 from indexerd.logs import Event
 from indexerd.models.base import Model
@@ -344,7 +344,7 @@ class Pipeline:
             elif known is None:
                 seen = min(info.mtime_ms / 1000, now)
                 self.known[key] = SessionRuntime(
-                    info, update.meta, seen, seen, self.indexer.retry_state(key)
+                    info, update.meta, seen, seen, self.indexer.retries.get(key, NO_FAILURE)
                 )
                 if self.scanned.is_set():  # what was there before us waits until it grows
                     self.on_growth(key)

@@ -120,7 +120,8 @@ class Purge:
         await pipeline.read(library.metas.reread, session_id, None)
         if await pipeline.read(library.store.get, session_id):  # its file was gone
             await pipeline.rewritten(session_id, "")
-        await pipeline.indexer.forget(session_id)
+        pipeline.indexer.outcomes.pop(session_id, None)
+        await pipeline.indexer.note_retry(session_id)
         await self._forget(session_id)
         await self._sidecars.forget(session_id)
         await pipeline.read(library.index.owe_rebuild)  # an excluded one's words, too

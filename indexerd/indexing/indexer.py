@@ -75,36 +75,29 @@ class _Run:
     spent: Spent = field(default_factory=Spent)
 
 
+@dataclass
 class Indexer:
-    """Runs jobs, one call of `run` each; several may be under way."""
+    """Runs jobs, one call of `run` each; several may be under way.
 
-    def __init__(
-        self,
-        library: Library,
-        *,
-        read: Read,
-        budget: Budget,
-        telemetry: Telemetry,
-        writer: MetaWriter,
-        events: Any,
-        clock: Callable[[], float],
-    ) -> None:
-        """`events` is the daemon's `EventBus`, which hears how runs go."""
-        self.outcomes: dict[str, Done | Failure] = {}  # of this process, newest per session
-        self._library = library
-        self._read = read
-        self._budget = budget
-        self._telemetry = telemetry
-        self._writer = writer
-        self._events = events
-        self._clock = clock
-        self._retries: dict[str, RetryState] = {}  # of sessions that failed
+    `events` is the daemon's `EventBus`, which hears how runs go.
+    """
+
+    library: Library
+    read: Read
+    budget: Budget
+    telemetry: Telemetry
+    writer: MetaWriter
+    events: Any
+    clock: Callable[[], float]
+    # Of this process, the newest of each session.
+    outcomes: dict[str, Done | Failure] = field(default_factory=dict)
+    retries: dict[str, RetryState] = field(default_factory=dict)  # of sessions that failed
 
     async def load(self) -> None:
         """Take over the stored retry states."""
-        held = await self._read(self._library.store.notes, TOPIC, _decode)
+        held = await self.read(self.library.store.notes, TOPIC, _decode)
         # A restart reloads, too.
-        self._retries = {key: one for key, one in held.items() if not one.ends_with_reload}
+        self.retries = {key: one for key, one in held.items() if not one.ends_with_reload}
 
     async def run(
         self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
@@ -115,7 +108,7 @@ class Indexer:
         stands. Whoever forced the run is answered in either case.
         """
         session_id = job.session_id
-        self._events.indexing(session, job.why)
+        self.events.indexing(session, job.why)
         try:
             done, updates = await self._index(session, job, settings, models)
         except asyncio.CancelledError:
@@ -125,36 +118,36 @@ class Indexer:
             await self._failed(session, bad)
             return []
         except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
-            self._events.defect(Event.INDEX_FAILED, session_id, bug)
+            self.events.defect(Event.INDEX_FAILED, session_id, bug)
             await self._failed(session, IndexerdError(f"internal error: {type(bug).__name__}"))
             return []
         self.outcomes[session_id] = done
         await self._keep(session, NO_FAILURE)
-        self._events.indexed(session, done)
+        self.events.indexed(session, done)
         session.answer(done)
         return updates
 
     async def _failed(self, session: SessionRuntime, error: IndexerdError) -> None:
         self.outcomes[session.info.session_id] = Failure(error.kind, error.retryable)
-        state = after_failure(session.retry, error, session.info.new_users, self._clock())
+        state = after_failure(session.retry, error, session.info.new_users, self.clock())
         await self._keep(session, state)
-        self._events.failed(session, error, state.retry_at)
+        self.events.failed(session, error, state.retry_at)
         session.answer(error)
 
     async def _index(
         self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
     ) -> tuple[Done, list[Any]]:
         """Read, ask, write, take in; raises an error of the tree."""
-        snapshot = await take_snapshot(self._library, self._read, job.session_id, settings)
+        snapshot = await take_snapshot(self.library, self.read, job.session_id, settings)
         run = _Run(session, snapshot, settings, "user" if job.forced else "daemon")
         found, model = await first_usable(models, partial(self._ask, run))
-        meta = _meta_file(run, found, model.key, self._clock())
+        meta = _meta_file(run, found, model.key, self.clock())
         written = await asyncio.to_thread(  # unless another writer was quicker
-            self._writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
+            self.writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
         )
         adopted, directory = not written, str(snapshot.directory)
         done = Done(job.session_id, directory, run.spent.usd, model.key, adopted)
-        return done, await self._read(self._library.written, job.session_id, directory)
+        return done, await self.read(self.library.written, job.session_id, directory)
 
     async def _ask(self, run: _Run, model: Model) -> Metadata:
         clean, prompt = redactor(run.settings), run.snapshot.prompt
@@ -166,7 +159,7 @@ class Indexer:
         return await ask(
             model,
             prompt,
-            self._budget,
+            self.budget,
             timeout=run.settings.model.timeout_seconds,
             read=read,
             again=lambda reply, error: retry_prompt(prompt, clean(reply.text)[0], error),
@@ -179,7 +172,7 @@ class Indexer:
         row = audit_row(
             INDEX,
             session_id=snapshot.info.session_id,
-            timestamp=iso(self._clock()),
+            timestamp=iso(self.clock()),
             redactions=snapshot.redactions,
             bytes=snapshot.bytes,
             by=run.by,
@@ -187,43 +180,33 @@ class Indexer:
             since=snapshot.since_id,
             **attempt.audit(),
         )
-        self._telemetry.append(row)
+        self.telemetry.append(row)
         if attempt.reply is None or attempt.error == CANCELLED:
             return
         run.spent.add(attempt.reply, attempt.usd)
         which = {"model": attempt.model, "attempt": attempt.number}
-        self._events.attempted(run.session, which | {"cost_usd": attempt.usd, "ms": attempt.ms})
+        self.events.attempted(run.session, which | {"cost_usd": attempt.usd, "ms": attempt.ms})
         if attempt.error is not None and attempt.number < ATTEMPTS:
             why = {"of": ATTEMPTS - 1, "reason": attempt.error}
-            self._events.retry(run.session, which | why)
-
-    def retry_state(self, session_id: str) -> RetryState:
-        """What is waited for after a session's failures."""
-        return self._retries.get(session_id, NO_FAILURE)
+            self.events.retry(run.session, which | why)
 
     async def lift(self, session: SessionRuntime) -> None:
         """The configuration changed: what waited for a model or a price waits no longer."""
         if session.retry.ends_with_reload:
             await self._keep(session, NO_FAILURE)
 
-    async def forget(self, session_id: str) -> None:
-        """Forget how runs of a session went."""
-        self.outcomes.pop(session_id, None)
-        await self._note(session_id, NO_FAILURE)
-
     async def _keep(self, session: SessionRuntime, state: RetryState) -> None:
-        if state != session.retry:
-            session.retry = state
-            await self._note(session.info.session_id, state)
+        session.retry = state
+        await self.note_retry(session.info.session_id, state)
 
-    async def _note(self, session_id: str, state: RetryState) -> None:
-        """Store a retry state, or that there is none."""
-        self._retries.pop(session_id, None)
-        packed = None
-        if state != NO_FAILURE:
-            self._retries[session_id], packed = state, msgspec.msgpack.encode(state)
+    async def note_retry(self, session_id: str, state: RetryState = NO_FAILURE) -> None:
+        """Store what is waited for after a session's failures, or that nothing is."""
+        if state == self.retries.get(session_id, NO_FAILURE):
+            return
+        self.retries[session_id] = state
+        packed = msgspec.msgpack.encode(state) if state != NO_FAILURE else None
         with suppress(StateError):  # without the store, a restart tries again
-            await self._read(self._library.store.note, TOPIC, session_id, packed)
+            await self.read(self.library.store.note, TOPIC, session_id, packed)
 
     async def estimate(
         self, due: Sequence[str], settings: Settings, models: Sequence[Model]
@@ -237,12 +220,12 @@ class Indexer:
         costs: list[float | None] = []
         for session_id in due:
             try:
-                snapshot = await take_snapshot(self._library, self._read, session_id, settings)
+                snapshot = await take_snapshot(self.library, self.read, session_id, settings)
             except IndexerdError:
                 unreadable += 1
                 continue
             tokens += tokens_of(snapshot.prompt)
-            costs.append(self._budget.estimate(model.key, snapshot.prompt) if model else None)
+            costs.append(self.budget.estimate(model.key, snapshot.prompt) if model else None)
         known = [cost for cost in costs if cost is not None]
         return {
             "sessions": len(due),

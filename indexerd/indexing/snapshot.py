@@ -3,8 +3,7 @@
 What arrives while the model thinks counts for the next run. Only the lines that the transcript
 needs are read, from the leaf backwards. What a paid run has described already is not sent again,
 where its description can be carried on: the border is the leaf that it was made for, and a branch
-that was left since has none. What surprised us: where a leaf goes by its turn's name (codex), the
-turn may have gone on since.
+that was left since has none.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from indexerd.errors import (
     SessionEmptyError,
     SessionUnreadableError,
 )
-from indexerd.events import MESSAGE, Facts, Kind, Prompt
+from indexerd.events import Facts, Kind, Prompt
 from indexerd.indexing.prompt import earlier_text, index_prompt
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, Section, Transcript, assemble, size_of
 from indexerd.meta.cache import MetaCache
@@ -48,7 +47,8 @@ from indexerd.sources.session_reader import SessionLines
 from indexerd.store.store import StateStore
 
 EMPTY = "no user/assistant conversation to index"
-_GROWING = frozenset({"opencode"})  # an answer is one row there, and grows while it is made
+# An answer is one row of opencode's that grows, and a leaf of Codex's is named by its turn.
+_GROWING = frozenset({"codex", "opencode"})
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
 Read = Callable[..., Awaitable[Any]]  # does work in the thread that owns the library
@@ -212,13 +212,11 @@ def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None
     row = _indexed_row(state, meta)
     if row is None or meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():
         return None
-    if _went_on(state, row, meta):  # back to the newest row of the turn before
-        others = {one for one in state.marks.values() if one != row}
-        row = next((one for one in state.up(row) if one in others), ROOT)
+    if agent in _GROWING:  # the turn that was described may have gone on: it is sent again
+        turn = (one for one in state.up(row) if state.kind(one) is Kind.USER)
+        row = next((state.parent(one) for one in turn), ROOT)
     elif row == state.leaf:
         return None
-    elif agent in _GROWING and state.kind(row) is Kind.ASSISTANT:
-        row = state.parent(row)  # it may have been half an answer then: it is sent again
     return row if row >= 0 else None
 
 
@@ -226,18 +224,6 @@ def _indexed_row(state: SessionState, meta: MetaFile | None) -> int | None:
     """What was indexed, if it is on the path still: a summary of another branch tells lies."""
     row = state.row(meta.last_indexed_leaf_id) if meta else None
     return row if row is not None and state.on_path(row) else None
-
-
-def _went_on(state: SessionState, row: int, meta: MetaFile) -> bool:
-    """Whether the leaf that was indexed is a turn in which more may have been said since.
-
-    Its name then stands for the newest row of the turn, and not for what was described. All the
-    messages up to there were counted then, if none has come; any other count proves nothing.
-    """
-    name = meta.last_indexed_leaf_id
-    if name in state.index or name not in state.marks:
-        return False
-    return sum(1 for one in state.codes[: row + 1] if one & MESSAGE) != meta.message_count
 
 
 def _newest_first(

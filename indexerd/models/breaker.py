@@ -49,8 +49,8 @@ class Breaker:
             self.until, self.trial = 0.0, False
         return closed
 
-    def failed(self, error: ProviderError, now: float, jitter: float) -> bool:
-        """Record a failed call; True if that opened the breaker (again). `jitter` is in [0, 1)."""
+    def failed(self, error: ProviderError, now: float) -> bool:
+        """Record a failed call; True if that opened the breaker (again)."""
         if self.until > now:
             return False
         self.failures += 1
@@ -61,5 +61,5 @@ class Breaker:
         pause = min(FIRST_PAUSE * 2.0 ** min(self.opened - 1, 8), LONGEST_PAUSE)
         if error.retry_after is not None:
             pause = max(pause if trial else 0.0, error.retry_after)
-        self.until = now + pause * (1.0 + 0.1 * jitter)
+        self.until = now + pause
         return True

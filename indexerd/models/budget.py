@@ -10,7 +10,6 @@ each provider is asked once again.
 from __future__ import annotations
 
 import asyncio
-import random
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -209,7 +208,7 @@ class Budget:
             return True
         if isinstance(error, ProviderError | DeadlineError):
             failure = error if isinstance(error, ProviderError) else ProviderError(str(error))
-            if breaker.failed(failure, self._clock(), random.random()):
+            if breaker.failed(failure, self._clock()):
                 self._notify(Event.MODEL_BREAKER_OPEN, opened)
             return failure.throttled
         if isinstance(error, ModelError):

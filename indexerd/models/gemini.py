@@ -1,13 +1,10 @@
 """`google/*`: Gemini through google-genai, with everything that the SDK would do by itself off.
 
-One HTTP request a call: own HTTP client (see `http`), no retry, no redirect, no continuation, no
-function calling; key, base URL and API version are always given, so no variable in the environment
-can change them. The SDK is imported on the first call (0.9 s, 49 MB), in a thread.
+Key, base URL, API version and service are always given, so no variable in the environment can
+change them. The SDK is imported on the first call (0.9 s, 49 MB), in a thread.
 
-Surprises: the SDK's `.parsed` is silently None for anything odd, its parser raises five
-families of exceptions and warns at unknown finish reasons, and its errors quote the body. So we
-ask it for the raw answer (`should_return_http_response`) and read the JSON ourselves.
-`GOOGLE_GENAI_USE_VERTEXAI` would move the calls to another service: `vertexai=False`.
+Surprises: the SDK's `.parsed` is silently None for anything odd, its parser raises five families
+of exceptions, and its errors quote the body. So we ask it for the raw answer and read that.
 """
 
 from __future__ import annotations

@@ -5,9 +5,8 @@ body, prompt or key into one: texts are composed here, and no foreign exception 
 
 Surprises: a redirect takes the key along, and 307 the transcript too; gzip turns a capped
 megabyte into a gigabyte, so encoded bodies are refused; an answer of status 200 may be an error
-(OpenRouter, LM Studio); `Retry-After` may be anything at all. A body longer than its
-Content-Length would be read as the next call's answer, so no connection is used twice; and
-httpcore2 writes such rests into its log at DEBUG, so that is shut.
+(OpenRouter, LM Studio). A body longer than its Content-Length would be read as the next call's
+answer, so no connection is used twice; and httpcore2 logs such rests at DEBUG, so that is shut.
 """
 
 from __future__ import annotations
@@ -16,10 +15,8 @@ import asyncio
 import json
 import logging
 import re
-import time
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import suppress
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 import httpx2
@@ -205,6 +202,9 @@ def _reason(body: Any) -> str:
     return " ".join(word[:2000] for word in words if isinstance(word, str))
 
 
+_SECONDS = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?s?")
+
+
 def _details(body: Any) -> list[Any]:
     found = dig(body, "error", "details")
     return found[:20] if isinstance(found, list) else []
@@ -212,24 +212,8 @@ def _details(body: Any) -> list[Any]:
 
 def retry_after(headers: Mapping[str, str], body: Any) -> float | None:
     """Read the provider's wish in seconds, 0 to 3600: `Retry-After`, else RetryInfo, else None."""
-    wish = headers.get("retry-after", "").strip()
-    found = _seconds(wish)
-    if found is None and (at := _date(wish)) is not None:
-        found = at - (_date(headers.get("date", "")) or time.time())
-    for one in _details(body):
-        delay = dig(one, "retryDelay")
-        if found is None and isinstance(delay, str):
-            found = _seconds(delay.removesuffix("s"))
-    return None if found is None else min(max(found, 0.0), RETRY_AFTER_MAX)
-
-
-def _seconds(text: str) -> float | None:
-    good = re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", text)
-    return float(text) if good else None
-
-
-def _date(text: str) -> float | None:
-    """Read an HTTP date as seconds since the epoch, or None."""
-    with suppress(ValueError, TypeError, IndexError, OverflowError):
-        return parsedate_to_datetime(text[:64]).timestamp()
+    wishes = [headers.get("retry-after"), *(dig(one, "retryDelay") for one in _details(body))]
+    for wish in wishes:
+        if isinstance(wish, str) and _SECONDS.fullmatch(wish):
+            return min(float(wish.removesuffix("s")), RETRY_AFTER_MAX)
     return None

@@ -86,8 +86,6 @@ def _read(body: bytes, configured: str) -> Reply:
     if not isinstance(choice, dict):
         raise ProviderError(f"{_WHO}: the answer holds no choice")
     content = http.dig(choice, "message", "content")
-    if isinstance(content, list):  # parts, some of which hold text
-        content = "".join(t for part in content if isinstance(t := http.dig(part, "text"), str))
     text = replace_surrogates(content) if isinstance(content, str) else ""
     reason = http.name(choice.get("finish_reason"), "unnamed")
     if reason == "content_filter" or http.dig(choice, "message", "refusal"):

@@ -1,13 +1,11 @@
 """What a call costs in US dollars, and how many tokens a model takes, as far as it is known.
 
-Own prices win; then the list prices that ship with `genai-prices` (offline data, never updated
-over the network; imported on first use, 0.3 s). An unknown cost or window is None, never 0.
-Cached input is charged in full, so a cost errs upwards.
+Own prices win; then the list prices that ship with `genai-prices` (offline data, imported on first
+use, 0.3 s). An unknown cost or window is None, never 0. Cached input is charged in full.
 
 Surprises: a name under `openai/` says nothing of who serves it (`gpt-oss` from Ollama is free),
 so there the library is asked only about a base URL that it knows. Google may route a retired
-name to its successor: `model` must be the one that answered. The library knows prices of many
-more models than windows (none of Google's or of OpenRouter's).
+name to its successor: `model` must be the one that answered.
 """
 
 from __future__ import annotations

@@ -1,12 +1,7 @@
 """Which of the configured models can be used, in the user's order, and where API keys come from.
 
-`google/*` needs a key; `openai/*` a base URL, and a key unless that is on loopback;
-`local/extractive` is always there; `scripted/*` only while `INDEXERD_SCRIPTED` names a script.
-Models are built when first asked for, and their modules imported only then.
-
-A key comes from our own variable (`INDEXERD_GOOGLE_API_KEY`, `INDEXERD_OPENAI_API_KEY`), the
-variable that `api_key_env` names, or `api_key_file`, in this order. A `GEMINI_API_KEY` that happens
-to be in the environment is never used: sending transcripts out is the user's explicit choice.
+Models are built when first asked for, and their modules imported only then. A `GEMINI_API_KEY` that
+happens to be in the environment is never used: sending transcripts out is the user's own choice.
 """
 
 from __future__ import annotations

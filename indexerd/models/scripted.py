@@ -23,6 +23,7 @@ import json
 import os
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ class Scripted:
                 await asyncio.sleep(rule.get("delay", 0.0))
         except TimeoutError:
             raise DeadlineError(f"scripted: no answer within {timeout:g} s") from None
-        if error := _failure(rule):
-            raise error
+        if "error" in rule:
+            raise _FAILURES[rule["error"]](rule.get("retry_after"))
         return Reply(
             text=rule.get("text", made.text),
             model=rule.get("model", made.model),
@@ -96,16 +97,14 @@ def _lines(path: Path) -> list[dict[str, Any]]:
         ) from None
 
 
-def _failure(line: dict[str, Any]) -> ModelError | None:
-    wish = line.get("retry_after")
-    return {
-        "provider": ProviderError("scripted: down", retry_after=wish),
-        "throttled": ProviderError("scripted: slow down", retry_after=wish, throttled=True),
-        "denied": ProviderDeniedError("scripted: denied"),
-        "refused": RefusedError("scripted: refused"),
-        "deadline": DeadlineError("scripted: too late"),
-        "too_large": ContextTooLargeError("scripted: too large"),
-    }.get(line.get("error", ""))
+_FAILURES: dict[str, Callable[[float | None], ModelError]] = {
+    "provider": lambda wish: ProviderError("scripted: down", retry_after=wish),
+    "throttled": lambda wish: ProviderError("slow down", retry_after=wish, throttled=True),
+    "denied": lambda _: ProviderDeniedError("scripted: denied"),
+    "refused": lambda _: RefusedError("scripted: refused"),
+    "deadline": lambda _: DeadlineError("scripted: too late"),
+    "too_large": lambda _: ContextTooLargeError("scripted: too large"),
+}
 
 
 def made_up(prompt: Prompt, key: str) -> Reply:

@@ -1,13 +1,9 @@
 """The block that is put into a prompt about other sessions, within a limit.
 
-In: what meta files and answers say, which is untrusted: a model wrote it of a transcript that
-anybody may have poisoned. Every text is redacted whole, before it is cut to its length and quoted
-(privacy/sanitize.py), so that no half of a secret is left, and none of our own words is taken for
-one. The same input always gives the same bytes.
-
-The layout is the older extension's: a head, and for each session `## n. name (id)`, then
-updatedAt, description, summary and tags. Where all is too long, the longest parts are cut
-first, and the block ends with a note that says so, which is part of the limit.
+What meta files and answers say is untrusted: a model wrote it of a transcript that anybody may have
+poisoned. Every text is redacted whole, before it is cut to its length and quoted
+(privacy/sanitize.py). The same input always gives the same bytes. The layout is the older
+extension's; where all is too long, the longest parts are cut first.
 """
 
 from __future__ import annotations
@@ -31,7 +27,6 @@ TAGS_MAX = 24
 FILES_SHOWN = 10
 LINE_MAX = 1000  # characters of one line of facts
 _LOOKED_AT = 65_536  # characters of one text; far more than is shown of any
-_NAME_LEAST = 12  # characters of a cut heading, number included
 
 
 class Block(NamedTuple):
@@ -125,13 +120,10 @@ def _fitted(head: str, parts: Sequence[str], max_bytes: int) -> Block:
 
 
 def _cut(part: str, most: int) -> str:
-    """A part in `most` bytes: its heading whole, or with a shorter name; "" if not even that."""
+    """A part in `most` bytes, with its heading whole; "" if not even that fits."""
     heading, newline, rest = part.partition("\n")
-    over = _size(heading) - most
-    if over > 0:
-        name, bracket, session_id = heading.rpartition(" (")
-        short = _begin(name, _size(name) - over - _size("…"))
-        return f"{short}…{bracket}{session_id}" if bracket and len(short) > _NAME_LEAST else ""
+    if _size(heading) > most:
+        return ""
     return f"{heading}{newline}{_begin(rest, most - _size(heading) - 1)}".rstrip()
 
 

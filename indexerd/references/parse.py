@@ -10,8 +10,6 @@ No reference stands in a code span or a fenced block (CommonMark's rules), behin
 or in a word like an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). Signs at the end
 belong to the sentence and not to the name. A question ends with its question mark; text that is
 more than one sentence is none, so that a request that mentions a session asks nobody by accident.
-
-Names are cut at REF_MAX characters.
 """
 
 from __future__ import annotations
@@ -24,7 +22,6 @@ from typing import NamedTuple
 from indexerd.privacy.patterns import lazy_pattern
 
 REF_MAX = 200  # characters of a reference
-LONG = 20_000  # characters of a text that is better looked through in a thread
 QUESTION_MAX = 2000  # characters of a question
 FOUND_MAX = 100  # references of one prompt that are looked at
 UP_MAX = 10  # ancestors
@@ -55,13 +52,12 @@ _QUESTION = lazy_pattern(
 _SENTENCE_END = lazy_pattern("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
 _BEFORE_QUESTION = " \t:\"'“„«"
 
-# A fence may stand in quotes and list items; what is before it matters only for its end.
-_FENCE = lazy_pattern(
-    r"(?P<around>(?:[ \t]*(?:>|[-*+][ \t]|[0-9]{1,9}[.)][ \t]))*+)[ \t]*"
-    r"(?P<fence>`{3,}|~{3,})(?P<info>.*)",
-    re.DOTALL,
+# A fence may stand in quotes and list items, and lasts to the end where nothing closes it.
+_FENCED = lazy_pattern(
+    r"^(?:[ \t]*(?:>|[-*+][ \t]|[0-9]{1,9}[.)][ \t]))*+[ \t]*(`{3,}|~{3,})[^`\n]*$"
+    r"[\s\S]*?(?:^[ \t>]*\1[`~]*[ \t]*$|\Z)",
+    re.MULTILINE,
 )
-_FENCE_END = lazy_pattern(r"[ \t>]*(?P<fence>`{3,}|~{3,})\s*")
 _SPAN = lazy_pattern(r"(?<!`)(`{1,20})(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!`)")
 
 
@@ -101,33 +97,7 @@ def _question(text: str, plain: str, end: int) -> str | None:
 
 
 def without_code(text: str) -> str:
-    """The text with spaces where code stands; exactly as long."""
-    return _without_spans(_without_fences(text))
-
-
-def _without_fences(text: str) -> str:
-    """Blank fenced blocks, with their fences; one in a quote ends with the quote, at the latest."""
-    if "```" not in text and "~~~" not in text:
-        return text
-    pieces: list[str] = []
-    fence, quoted = "", False
-    for line in text.split("\n"):
-        if fence and quoted and not line.lstrip(" \t").startswith(">"):
-            fence = ""
-        if fence:
-            end = _FENCE_END.fullmatch(line)
-            if end and end["fence"][0] == fence[0] and len(end["fence"]) >= len(fence):
-                fence = ""
-            pieces.append(" " * len(line))
-            continue
-        begin = _FENCE.fullmatch(line)
-        if begin and not (begin["fence"][0] == "`" and "`" in begin["info"]):
-            fence, quoted = begin["fence"], ">" in begin["around"]
-            line = " " * len(line)  # noqa: PLW2901 - it is code now
-        pieces.append(line)
-    return "\n".join(pieces)
-
-
-def _without_spans(text: str) -> str:
-    """Blank what stands between two equal runs of backticks of one paragraph."""
-    return _SPAN.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text) if "`" in text else text
+    """The text with spaces where code stands: fenced, or in backticks; exactly as long."""
+    for code in (_FENCED, _SPAN):
+        text = code.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    return text

@@ -1,15 +1,11 @@
 """What a model gets to read for a question about one session.
 
-Sections `[entryId] User: …`, `[entryId] Assistant: …` and `[entryId] Summary: …`, split by a
-blank line, within a number of bytes; what was said on the path is read newest first, and only as
-far as needed. Redaction comes before the cut, over the joined text. Where that leaves something
-out, summaries that the agent itself wrote of the earlier part stand in for it, newest first up to
-a quarter of the space: a compaction covers everything before it, a branch summary what comes after
-the place where it stands.
+Sections like `[entryId] User: …` within a number of bytes, read newest first and only as far as
+needed; redaction comes before the cut, over the joined text. For what is left out, summaries that
+the agent itself wrote of it stand in, newest first, up to a quarter of the space.
 
 A section's beginning is what a citation goes by, so nothing else may look like one: lines of a
-text that do are quoted with `> `, and an entry with an odd id goes by another name, as an id is
-whatever a file says.
+text that do are quoted, and an entry with an odd id goes by another name.
 """
 
 from __future__ import annotations
@@ -19,7 +15,6 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 
 from indexerd.events import Kind, Prompt, Question
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_of
@@ -135,10 +130,7 @@ def _summaries(state: SessionState, read: Read) -> Iterator[Section]:
 
 def section_of(entry_id: str, role: str, text: str, age: int) -> Section:
     """An entry as a section: visible text, and no line in it that looks like a beginning."""
-    shown = entry_id
-    if not _PLAIN.fullmatch(entry_id):
-        digest = blake2b(entry_id.encode("utf-8", "replace"), digest_size=6)
-        shown = f"entry-{digest.hexdigest()}"
+    shown = entry_id if _PLAIN.fullmatch(entry_id) else f"entry-{age}"
     return Section(entry_id, shown, role, _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:])), age)
 
 
@@ -163,8 +155,8 @@ def compose(
     for one in summaries:
         if one.age > oldest and (summary := one.text.strip()):
             safe, found = clean(summary)
-            whole = _fitted(replace(one, text=_LIKE_HEADS.sub("> ", safe)), space)
-            if whole is None:
+            whole = replace(one, text=_LIKE_HEADS.sub("> ", safe))
+            if _cost(whole) > space:
                 break
             space -= _cost(whole)
             chosen.append(whole)
@@ -200,16 +192,6 @@ def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
         last, start = at, found.end()
     if last >= 0:
         yield replace(taken[last], text=text[start:])
-
-
-def _fitted(one: Section, space: int) -> Section | None:
-    """A summary within so many bytes, from its beginning; None where there is no room for it."""
-    if _cost(one) <= space:
-        return one
-    room = space - _cost(replace(one, text=CUT))
-    data = one.text.encode("utf-8", "replace")[: max(0, room)]
-    text = data.decode("utf-8", "ignore").rstrip()
-    return replace(one, text=text + CUT) if text else None
 
 
 def _cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:

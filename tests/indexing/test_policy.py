@@ -7,8 +7,6 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from indexerd import errors
 from indexerd.events import Turn
@@ -92,29 +90,6 @@ _LOOP.close()
 def test_the_table(view: dict[str, Any], after: float, when: float, why: str) -> None:
     """S0.1 to S0.6: one row each; times are seconds since T0."""
     assert decide(session(**view), SETTINGS, T0 + after) == (T0 + when, why)
-
-
-@given(
-    st.builds(
-        session,
-        users=st.integers(0, 8),
-        turn=st.sampled_from(Turn),
-        answered=st.booleans(),
-        forced=st.booleans(),
-        since=st.floats(T0 - 2000, T0 + 2000),
-        retry_at=st.just(0.0) | st.floats(T0 - 2000, T0 + 90_000),
-        refused_at=st.none() | st.integers(0, 8),
-    ),
-    st.floats(T0 - 1000, T0 + 3000),
-)
-def test_a_wait_ends(view: SessionRuntime, now: float) -> None:
-    """At its end something else is decided: no spin, no stall."""
-    for _ in range(3):
-        when, _why = decide(view, SETTINGS, now)
-        if when <= now or when == math.inf:
-            return
-        now = when
-    pytest.fail("it waits for ever")
 
 
 BUSY = errors.ProviderError("429", retry_after=37.0, throttled=True)

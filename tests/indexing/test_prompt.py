@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.events import Facts, Prompt
-from indexerd.indexing.prompt import earlier_text, index_prompt, retry_prompt
+from indexerd.indexing.prompt import earlier_text, index_prompt
 
 NONCE = "5f1d0c9a7b3e2468"
 MARKS = st.lists(
@@ -50,13 +50,3 @@ def test_an_earlier_description_is_merged() -> None:
     assert "only what was said since" in made(earlier=earlier, only_new=True).user
     assert "keep its goal and its early decisions" in made(earlier=earlier).user
     assert "previous_summary" not in made().user
-
-
-def test_the_retry_carries_the_reply_and_what_was_wrong() -> None:
-    """S0.22: the base prompt, then the previous reply, then the error."""
-    base = made(earlier="before")
-    again = retry_prompt(base, '{"name": 5}', "name: Input should be a valid string")
-    added = again.user.removeprefix(base.user)
-    assert '<previous_reply>\n{"name": 5}\n</previous_reply>' in added
-    assert "<error>\nname: Input should be a valid string\n</error>" in added
-    assert (again.system, again.schema, again.facts) == (base.system, base.schema, base.facts)

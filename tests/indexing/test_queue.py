@@ -29,9 +29,6 @@ def test_one_job_a_session_forced_first_then_the_newest(offers: list[Job], gone:
     assert len(taken) == len(wanted)
 
 
-# -- reminders ---------------------------------------------------------------------------------
-
-
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50)), max_size=200))
 def test_each_key_is_told_at_its_earliest_moment(wishes: list[tuple[str, int]]) -> None:
     """Whatever is asked, a key is told exactly at the earliest moment asked for."""

@@ -245,7 +245,7 @@ def test_the_fifth_failure_in_a_row_opens(desk: Desk) -> None:
     for number in range(FAILURES):
         desk.ask(DOWN if number % 2 else DeadlineError("late"))
     assert isinstance(refused(desk), ProviderError)
-    desk.now += FIRST_PAUSE * 1.1
+    desk.now += FIRST_PAUSE
 
     async def dropped() -> None:
         ticket = await desk.budget.reserve(Scripted(key=FLASH), PROMPT)

@@ -86,11 +86,6 @@ def test_summaries_stand_in_for_what_was_cut() -> None:
     assert found.notes[1] == (
         "2 summaries of earlier parts, written by the agent, stood in for what was cut."
     )
-    long = read(LONG, 1200, told("c2", "2 " + "s" * 900 + "KEY-1!"), told("c1", "1"))
-    first, second = long.sections[:2]
-    assert (first.entry_id, first.text[:3], first.text[-1]) == ("c2", "2 s", CUT)
-    assert second.role != "summary"
-    assert len((first.head + first.text).encode()) <= 300
 
 
 def test_redaction_comes_before_the_cut_and_over_message_borders() -> None:
@@ -107,7 +102,7 @@ def test_an_odd_id_goes_by_another_name(odd: str) -> None:
     """X8: an id is whatever a file says; the model sees a plain one, which is known again."""
     found = read([section_of(odd, "assistant", "two", 0), *talk("one")])
     shown = found.sections[1].shown
-    assert re.fullmatch(r"entry-[0-9a-f]{12}", shown)
+    assert shown == "entry-0"
     assert f"\n\n[{shown}] Assistant: two" in found.text
     assert judged(citing((shown, "two")), found).citations[0]["entryId"] == odd
 

@@ -75,8 +75,7 @@ def test_what_is_none(text: str) -> None:
 def test_code_ends() -> None:
     """What follows a span, a block or a paragraph with a lone backtick is text again."""
     text = "`x` @@a\n```\n@@no\n```\n@@b ` here\n\n@@c ` there"
-    nested = "- ```\n  @@no\n  ```\n@@d\n> ```\n> @@no\n\n@@e"
-
+    nested = "- ```\n  @@no\n  ```\n@@d\n> ```\n> @@no\n> ```\n\n@@e"
     assert refs(text) == ["a", "b", "c"]
     assert refs(nested) == ["d", "e"]
 
@@ -121,7 +120,6 @@ def test_any_text_is_read(text: str) -> None:
     """What is found stands in the text as it is written, in order, and not in what is blanked."""
     plain = without_code(text)
     found = find(text)
-
     assert len(plain) == len(text)
     assert all(a in (" ", b) for a, b in zip(plain, text, strict=True))
     assert [one.start for one in found] == sorted(one.start for one in found)

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from functools import partial
 from typing import Final
 
 from indexerd.errors import DeadlineError
 from indexerd.events import Prompt
 from indexerd.models.base import LOCAL, Reply, Tokens
-from indexerd.threads import Check, stoppable
 
 
 class Extractive:
@@ -27,18 +25,18 @@ class Extractive:
         """Answer in a thread; DeadlineError where `timeout` seconds are not enough."""
         try:
             async with asyncio.timeout(timeout):
-                text = await stoppable(partial(_answer, prompt))
+                text = await asyncio.to_thread(_answer, prompt)
         except TimeoutError:
             raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
         return Reply(text=text, model=self.key, tokens=Tokens(0, 0))
 
 
-def _answer(prompt: Prompt, check: Check) -> str:
+def _answer(prompt: Prompt) -> str:
     from indexerd.models.extractive import passages, summarize  # noqa: PLC0415 - large word lists
 
     if prompt.question is not None:
-        return json.dumps(passages.answer(prompt.question, check))
+        return json.dumps(passages.answer(prompt.question))
     if prompt.stretch is not None:
-        return summarize.summarize(prompt.stretch, check)
+        return summarize.summarize(prompt.stretch)
     assert prompt.facts is not None  # noqa: S101 - whoever asks says what about
-    return summarize.describe(prompt.facts, check).model_dump_json()
+    return summarize.describe(prompt.facts).model_dump_json()

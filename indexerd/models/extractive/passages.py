@@ -1,18 +1,18 @@
 """The passages of a session that fit a question best: what `local/extractive` answers with.
 
-The answer says that no language model wrote it, and quotes what was found, best first. A passage
-is a paragraph, or a part of a long one, ranked by BM25 over the stems of the question's words;
-words inside identifiers count (`confirmButton`), and scripts without spaces are compared by pairs
-of characters. A reply has half of the words of what it replies to, as it rarely repeats them; a
-user's own questions count less, and later passages a little more, as decisions are revised.
+A passage is a paragraph, or a part of a long one, ranked by the rarity of the question's words in
+it, by their stems; scripts without spaces are compared by pairs of characters. A reply has half of
+the words of what it replies to, as it rarely repeats them; a user's own questions count less, and
+later passages a little more, as decisions are revised.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from math import log
 from typing import Any
 
@@ -26,8 +26,6 @@ NOTHING = (
     "No passage of the session fits the question. (Its words were looked for; no language model "
     "read the session.)"
 )
-_USUAL, _SHORT = 400, 150  # characters of a passage; a shorter one gains nothing by it
-_K, _B = 1.2, 0.4  # of BM25
 _REPLY, _QUESTION = 0.5, 0.6
 _FAR_BELOW = 0.35  # of the best score: what comes below it is left out
 _WORDS = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
@@ -54,9 +52,9 @@ def _terms(text: str) -> Iterator[str]:
             yield stem(word)
 
 
-def answer(question: Question, check: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Return the fields of an answer; `check` may raise to end the work."""
-    ranked = _ranked(question, check)
+def answer(question: Question) -> dict[str, Any]:
+    """Return the fields of an answer."""
+    ranked = _ranked(question)
     best: list[_Passage] = []
     for one in ranked:
         twice = sum(one.entry == other.entry for other in best) > 1
@@ -80,51 +78,42 @@ def answer(question: Question, check: Callable[[], None] = lambda: None) -> dict
 
 def nearest(text: str, wanted: str) -> str:
     """Return the passage of a text that has most of the words; "" where it has none of them."""
-    ranked = _ranked(Question(wanted, (("", "", text),)), lambda: None)
+    ranked = _ranked(Question(wanted, (("", "", text),)))
     return _excerpt(ranked[0], wanted) if ranked else ""
 
 
-def _ranked(question: Question, check: Callable[[], None]) -> list[_Passage]:
+def _ranked(question: Question) -> list[_Passage]:
     """Return the passages in which a term of the question stands, and replies, best first."""
-    said, terms = question.said, list(dict.fromkeys(_terms(question.text)))[:24]
-    found = _matches(question, frozenset(terms), check)
-    total = max(sum(len(text) for _, _, text in said) / _USUAL, len(found)) + 8
+    terms = list(dict.fromkeys(_terms(question.text)))[:24]
+    found = list(islice(_matches(question, frozenset(terms)), MATCHES_MAX))
     often = Counter(term for one in found for term in one.counts)
-    weights = {term: log(1 + (total - often[term] + 0.5) / (often[term] + 0.5)) for term in terms}
+    weights = {term: log(1 + (len(found) + 8) / (often[term] + 0.5)) for term in terms}
     whole = sum(weights.values()) or 1.0
     for one in found:
-        length = _K * (1 - _B + _B * max(len(one.text), _SHORT) / _USUAL)
         one.share = sum(weights[term] * min(1.0, n) for term, n in one.counts.items()) / whole
-        bm25 = sum(weights[term] * n * (_K + 1) / (n + length) for term, n in one.counts.items())
-        one.score = bm25 * (0.5 + one.share / 2) * (1 + 0.2 * one.entry / len(said))
-        if said[one.entry][1] == "user" and one.text.endswith(("?", "？")):  # noqa: RUF001 - wide
+        score = sum(weights[term] * min(2.0, n) for term, n in one.counts.items())
+        later = 1 + 0.2 * one.entry / len(question.said)
+        one.score = score * (0.5 + one.share / 2) * later / (1 + len(one.text) / 1500)
+        if question.said[one.entry][1] == "user" and one.text.endswith(("?", "？")):  # noqa: RUF001 - wide
             one.share *= _QUESTION
             one.score *= _QUESTION
     return sorted(found, key=lambda one: (-one.score, -one.entry))
 
 
-def _matches(
-    question: Question, wanted: frozenset[str], check: Callable[[], None]
-) -> list[_Passage]:
+def _matches(question: Question, wanted: frozenset[str]) -> Iterator[_Passage]:
     def counted(text: str) -> dict[str, float]:
         return {**Counter(term for term in _terms(text) if term in wanted)}
 
-    found: list[_Passage] = []
     for entry in reversed(range(len(question.said))):
         _, role, text = question.said[entry]
         asked: dict[str, float] = {}
         if role == "assistant" and entry and question.said[entry - 1][1] == "user":
-            asked = counted(question.said[entry - 1][2])
+            asked = dict.fromkeys(counted(question.said[entry - 1][2]), _REPLY)
         for number, passage in enumerate(passages(text)):
-            check()
             counts = counted(passage)
-            if number < 3:  # noqa: PLR2004 - that is how a reply begins
-                counts = dict.fromkeys(asked, _REPLY) | counts
+            counts = asked | counts if number < 3 else counts  # noqa: PLR2004 - its beginning
             if counts:
-                found.append(_Passage(entry, passage, counts))
-            if len(found) >= MATCHES_MAX:
-                return found
-    return found
+                yield _Passage(entry, passage, counts)
 
 
 def passages(text: str) -> Iterator[str]:

@@ -30,14 +30,8 @@ _WRAPPERS = words(
 )
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
-_NOISE = re.compile(  # logs, traces, tables, code that was pasted without a fence, slash commands
-    r"""Traceback \(|File "|at [\w$.<>/]{1,200}\s?\(|\^+$|\[?\d{4}-\d\d-\d\d[T ]\d\d:
-    |\[?\d\d:\d\d:\d\d|\[?(?:ERROR|WARN(?:ING)?|INFO|DEBUG|TRACE|FATAL|npm ERR!)\b[\]: |]
-    |(?:\$|>>>)\s|diff --git|(?:[-+]{3}|@@)\s|\|.*\||[-+=|_*~\#.]{3,}$|Caused by:|panic:
-    |[\w.]{0,80}(?:Error|Exception):|\#include|import\s\w+(?:\.|\sas\s|$)|from\s\S+\simport\s
-    |def\s\w+\(|class\s\w+\s?[:({]|(?:const|let|var)\s[\w{}, ]+=|func\w*\s\w*\(
-    |/(?!(?:tmp|etc|var|home|usr|dev|opt)\b)[A-Za-z][\w:-]*(?:\s|$)""".replace("\n    ", "")
-)
+_NOISE = re.compile(r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\(")
+_LONG = re.compile(r"\S{20,}")
 _BULLET = re.compile(r"(?:(?:[-*+•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
 _END = re.compile(r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
 _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
@@ -73,13 +67,19 @@ def tidy(text: str) -> str:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Yield lines of prose; those that an editor wrapped are one again."""
-    held, noisy = "", False
+    """Yield lines of prose; those that an editor wrapped are one again.
+
+    Logs, tables and code that was pasted without a fence have too many signs for prose.
+    """
+    held = ""
     for raw in text.split("\n"):
         line = raw.strip()
-        noisy = bool(line) and (bool(_NOISE.match(line)) or (noisy and raw[0] in " \t+-"))
         bullet = _BULLET.match(line)
-        body = "" if noisy else line[bullet.end() :] if bullet else line
+        body = line[bullet.end() :] if bullet else line
+        short = _LONG.sub("", body)  # ids, paths and addresses say nothing of the rest
+        letters = sum(char.isalpha() or char == " " for char in short)
+        if _NOISE.match(body) or 5 * letters < 3 * len(short):
+            body = ""
         wrapped = 60 < len(held) <= _SENTENCE_MAX  # noqa: PLR2004 - as wide as editors wrap at
         if wrapped and body and not bullet and held[-1] not in ".!?:;。！？":
             held = f"{held} {body}"
@@ -112,9 +112,6 @@ def headline(text: str) -> str:
         while said[2:] and said[-1].lower().strip(",;:") in stop_words():
             said.pop()
         text = " ".join(said)
-    for left, right in ("()", "[]", '""', "“”"):
-        if text.count(left) != text.count(right) or (left == right and text.count(left) % 2):
-            text = text.replace(left, "").replace(right, "")
     text = text.strip(_OUTER)
     first = text.partition(" ")[0]
     return text[:1].upper() + text[1:] if first.islower() and first.isalpha() else text

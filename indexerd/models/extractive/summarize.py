@@ -8,7 +8,6 @@ summary's room: rules, decisions and exact facts keep the oldest, progress keeps
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from indexerd.events import Facts, Stretch
@@ -26,11 +25,10 @@ from indexerd.models.extractive.sentences import (
 )
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MIN
-from indexerd.threads import Check
 
 GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"
 BLOCKED, CHOSEN, NEXT, EXACT = "blocked", "chosen", "next", "exact"
-KINDS = (CHOSEN, RULES, EXACT, GOAL, DONE, ENDED, NEXT, DOING, BLOCKED)  # who has room first
+KINDS = (GOAL, CHOSEN, RULES, EXACT, DONE, ENDED, NEXT, DOING, BLOCKED)  # who has room first
 ITEM_MAX = 240  # characters
 CHECKPOINT_MAX, DESCRIBED_MAX = 16_000, 3600  # characters of any summary, of a session's
 _CHARS = 4  # of a token
@@ -84,12 +82,11 @@ _OF_AGENTS = (
 )
 
 
-def _sort(messages: Sequence[tuple[str, str]], check: Check, focus: str = "") -> Items:
+def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
     """Sort what was said by what a summary would call it, in the order in which it was said."""
     found: Items = {name: [] for name in KINDS}
     wanted = topics(focus[:2000])
     for number, (role, text) in enumerate(messages):
-        check()
         said, user = sentences(text), role == "user"
         recent = len(messages) - number <= _RECENT
         cues = _OF_USERS if user else _OF_AGENTS[0 if recent else 2 :]
@@ -219,13 +216,13 @@ def _taken(items: Iterable[str], room: int) -> list[str]:
     return found
 
 
-def summarize(stretch: Stretch, check: Check = lambda: None) -> str:
+def summarize(stretch: Stretch) -> str:
     """Sum a stretch up in Markdown of the shape of its kind, in at most `max_tokens`.
 
     A checkpoint takes the earlier summary up; for a segment or a turn it is context only.
     """
     kind = stretch.kind if stretch.kind in _LEAST else "segment"
-    new, old = _sort(stretch.messages, check, stretch.instructions), _earlier(stretch.previous)
+    new, old = _sort(stretch.messages, stretch.instructions), _earlier(stretch.previous)
     aim = int(0.3 * sum(len(text) for _, text in stretch.messages))
     if kind in ("checkpoint", "branch"):
         _settle(old, new)
@@ -255,9 +252,9 @@ _COMMIT = re.compile(r"\bgit commit\b[^\n]{0,80}?-\w*m[ =]?[\"']([^\"'\n]{8,160}
 _TYPE = re.compile(r"^\w{2,12}(?:\([^)]{0,40}\))?!?: ")  # feat(parser): …
 
 
-def describe(facts: Facts, check: Check = lambda: None) -> Metadata:
+def describe(facts: Facts) -> Metadata:
     """Describe a session from its facts alone: valid for any, always the same for the same."""
-    new, old = _sort(facts.messages, check), _earlier(facts.previous_summary or "")
+    new, old = _sort(facts.messages), _earlier(facts.previous_summary or "")
     changed = _shown_paths(facts.files_modified, facts.cwd)
     files = changed or _shown_paths(facts.files_read, facts.cwd)
     label = "Changed" if changed else "Read"
@@ -285,18 +282,12 @@ def _titles(facts: Facts, goals: Sequence[str], changed: Sequence[str]) -> Itera
     """Yield what a session may be called, best first.
 
     Titles that somebody gave come first: the agent's own, a plan's, that of a pull request or an
-    issue, the subject of the commit that most was said about. Then the request, and what there is.
+    issue, the subject of the last commit. Then the request, and what there is.
     """
     texts = [text[:60_000] for _, text in facts.messages]
     ran = [*facts.commands, *texts]
-    heard = Counter(word for text in texts for word in topics(text[:4000]))
-
-    def centre(subject: str) -> float:
-        about = topics(subject)
-        return sum(heard[word] for word in about) / max(1, len(about))
-
     given = [facts.title, *_hits(_PLANNED, texts), *_hits(_CREATED, ran)]
-    given += sorted(_hits(_COMMIT, ran), key=centre, reverse=True)
+    given += _hits(_COMMIT, ran)[-1:]
     found = [*(_TYPE.sub("", one) for one in given), *goals]
     found += [one for text in texts[:20] for one in sentences(text) if len(topics(one)) > 1][:1]
     found += [f"Changes to {_base(one)}" for one in changed[:1]]

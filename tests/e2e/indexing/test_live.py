@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
 import pytest
 
 from indexerd.client import Client
 from tests.e2e.references.expanding import add
-from tests.e2e.world import World, hooked, until, wait
+from tests.e2e.world import World, until, wait
 
 
 @pytest.mark.parametrize("mode", ["auto", "poll"])
@@ -120,24 +116,6 @@ def test_events_reach_subscribers(world: World) -> None:
     assert runs == ["index.started", "index.retry", "index.succeeded"]
 
 
-def test_a_migration_in_place_and_a_move_cost_nothing_but_a_reading(world: World) -> None:
-    """S1.11, F11, F14: a file rewritten with new ids or moved keeps its session and meta file."""
-    world.scripted()
-    session = world.session(turns=5)
-    with world.daemon():
-        world.wait_meta(session.id)
-        moved = session.path.with_name("moved.jsonl")
-        session.path.rename(moved)
-        wait(world, session.id, sessionFile=str(moved))
-        moved.rename(session.path)
-        data = session.path.read_bytes().replace(b'"version":3', b'"version": 3, "x":1')
-        session.path.write_bytes(data)
-        wait(world, session.id, sessionFile=str(session.path))
-        assert len(world.call("list", archived=True)["sessions"]) == 1
-        assert world.row(session.id)["userMessageCount"] == 5
-    assert len(world.calls()) == 1
-
-
 def test_meta_files_of_other_hands_are_respected(world: World) -> None:
     """A10, S0.38, S0.39, Q4: a foreign meta file counts; a broken one is missing, written anew."""
     world.scripted()
@@ -155,25 +133,3 @@ def test_meta_files_of_other_hands_are_respected(world: World) -> None:
     log = (world.state / "log.jsonl").read_text()
     assert log.count("meta.invalid") == 1
     assert "Invalid JSON in meta file" in log
-
-
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs Linux's /proc")
-def test_a_forced_run_that_waits_takes_no_processor(world: World) -> None:
-    """S0.2: asked for after a failed turn, it waits for the quiet time without looking again."""
-    world.scripted()
-    world.env["INDEXERD_INDEX__ERROR_QUIET_SECONDS"] = "3600"
-    hooked(world, "import indexerd.daemon.pipeline as one; one.FORCE_PATIENCE = 0.1")
-    with world.daemon() as process:
-        session = world.session(turns=4)
-        session.turn(answer="", stop="error")
-        wait(world, session.id, userMessageCount=5)
-        world.call("index", ref=session.id, force=True)
-        stat = Path(f"/proc/{process.pid}/stat")
-
-        def used() -> float:
-            return sum(map(int, stat.read_text().rpartition(")")[2].split()[11:13]))
-
-        end = time.monotonic() + 2
-        before = used()
-        until(lambda: time.monotonic() > end, "two seconds", patience=5)
-        assert used() - before < 0.1 * os.sysconf("SC_CLK_TCK")

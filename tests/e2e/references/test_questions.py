@@ -187,11 +187,3 @@ def test_summaries_stand_in_for_what_was_cut(place: Answering) -> None:
     assert found["citations"] == [cited | {"role": "summary"}]
     assert found["usage"]["bytes"] <= MAX_BYTES
     assert any("summary" in note for note in found["notes"])
-
-
-def test_summaries_are_not_read_where_nothing_is_cut(place: Answering) -> None:
-    """All that they are about is there itself (S0.62)."""
-    session = place.session()
-    session.entry("compaction", summary="Redundant.", firstKeptEntryId="x", tokensBefore=9)
-    session.turn("Go on.")
-    assert "Redundant." not in asked_model(place, session)[1]

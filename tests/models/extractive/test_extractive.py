@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -44,33 +41,6 @@ def test_the_answer_passes_the_check_of_every_model() -> None:
         assert (reply.tokens.input, reply.tokens.output) == (0, 0)
     with pytest.raises(DeadlineError, match="within 0 s"):
         asyncio.run(Extractive().generate(prompts[1], timeout=0))
-
-
-OFFLINE = """
-import asyncio, sys
-def no_network(event, args):
-    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
-        raise SystemExit("the network was touched")
-sys.addaudithook(no_network)
-from indexerd.events import Facts, Prompt
-from indexerd.models.extractive import Extractive
-said = (("user", "Please move the cache and the index of the parser to SQLite, see ABC-1 and #12."),
-        ("assistant", "We decided on WAL. Moved the cache; the parser and the index are green."))
-known = Facts(said, ("a.py", "b.py"), ("c.py",), {"bash": 1, "edit": 2, "read": 3}, "/srv/x")
-print(asyncio.run(Extractive().generate(Prompt("", "", facts=known), timeout=30)).text)
-print(sorted({"httpx2", "google", "openai"} & set(sys.modules)))
-"""
-
-
-def test_it_says_the_same_in_every_process_and_needs_no_network() -> None:
-    """M21: no socket is connected; hash seeds, and so set orders, do not show."""
-    answers = set()
-    for seed in ("0", "7"):
-        env = {"PATH": os.defpath, "PYTHONHASHSEED": seed, "PYTHONPATH": os.getcwd()}
-        command = [sys.executable, "-c", OFFLINE]
-        answers.add(subprocess.check_output(command, env=env, text=True, timeout=30))
-    (answer,) = answers
-    assert answer.splitlines()[1] == "[]"
 
 
 LINES = [

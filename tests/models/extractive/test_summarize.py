@@ -10,24 +10,14 @@ from hypothesis import strategies as st
 
 from indexerd.events import Facts, Stretch
 from indexerd.models.extractive.summarize import describe, summarize
-from indexerd.privacy.sanitize import clean_line
 
 HEADS = {
-    "segment": ["**Goal**", "**Actions**", "**Decisions and discoveries**", "**End state**"],
-    "checkpoint": [
-        "## Goal",
-        "## Constraints & Preferences",
-        "## Progress",
-        "### Done",
-        "### In Progress",
-        "### Blocked",
-        "## Key Decisions",
-        "## Next Steps",
-        "## Critical Context",
-    ],
-    "turn": ["## Original Request", "## Progress So Far", "## Context Needed to Continue"],
+    "segment": "**Goal** **Decisions and discoveries** **End state**",  # no earlier actions
+    "branch": "## Goal ## Constraints & Preferences ## Progress ### Done ### In Progress "
+    "### Blocked ## Key Decisions ## Next Steps",
+    "turn": "## Original Request ## Progress So Far ## Context Needed to Continue",
 }
-HEADS["branch"] = HEADS["checkpoint"][:-1]
+HEADS["checkpoint"] = HEADS["branch"] + " ## Critical Context"
 SAID = (
     ("user", "Please move the billing exports from cron to the job queue."),
     ("assistant", "Let me look at the crontab first."),
@@ -52,7 +42,7 @@ SAID = (
 
 def told(kind: str, *said: tuple[str, str], **known: object) -> str:
     """What is said of a stretch."""
-    return summarize(Stretch(kind, said or SAID, **known), lambda: None)  # type: ignore[arg-type] # any field
+    return summarize(Stretch(kind, said or SAID, **known))  # type: ignore[arg-type] # any field
 
 
 def section(text: str, head: str) -> list[str]:
@@ -66,10 +56,8 @@ def section(text: str, head: str) -> list[str]:
 def test_each_kind_has_its_shape(kind: str) -> None:
     """S2.9, pi's skeleton: the heads, in their order; what nobody said is "(none)"."""
     heads = [line for line in told(kind).split("\n") if line.startswith(("#", "*"))]
-    assert heads == [head for head in HEADS[kind] if head in heads]
-    if kind != "segment":
-        assert heads == HEADS[kind]
-        assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
+    assert " ".join(heads) == HEADS[kind]
+    assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
 
 
 OPENCODE = """## Goal
@@ -210,11 +198,11 @@ OURS += "needed to continue more"
 @given(stretches)
 def test_any_stretch_is_summed_up_within_its_room(stretch: Stretch) -> None:
     """S2.9: never longer than asked for, twice the same, and no word that was not said."""
-    text = summarize(stretch, lambda: None)
-    assert text == summarize(stretch, lambda: None)
+    text = summarize(stretch)
+    assert text == summarize(stretch)
     assert text
     assert len(text) <= 4 * stretch.max_tokens
-    assert text.isprintable() or text.replace("\n", "").isprintable()
+    assert text.replace("\n", "").isprintable()
     heard = [*(said for _, said in stretch.messages), stretch.previous, *stretch.files_modified]
     letters = re.compile("[a-z]{3,}(?![a-z\u2026])")  # whole words: a first line may be cut
     assert set(letters.findall(text.lower())) <= set(
@@ -222,20 +210,12 @@ def test_any_stretch_is_summed_up_within_its_room(stretch: Stretch) -> None:
     )
 
 
-@pytest.mark.parametrize("piece", ["- x\n", "<file a=b>", "# a\n", "[a](", "```\n", "修正", "a/"])
-def test_a_megabyte_of_one_thing_is_survived(piece: str) -> None:
-    """X8: unclosed tags and fences, in every field; the work stays bounded."""
-    text = piece * (1_000_000 // len(piece))
+def test_a_megabyte_of_unclosed_tags_is_survived() -> None:
+    """In every field; the work stays bounded. A turn always says what it began with (S1.26)."""
+    text = "<file a=b>- # [a](" * 60_000
     said = ("user", text), ("assistant", text)
-    found = told("checkpoint", *said, previous=text, instructions=text, cwd=text)
-    assert len(found) <= 4000
+    assert len(told("checkpoint", *said, previous=text, instructions=text, cwd=text)) <= 4000
     known = Facts(said, (text,), (text,), {text: 1}, text, previous_summary=text)
     assert describe(known).name
-
-
-@pytest.mark.parametrize("asked", ["ok", "go on, please", "\x1b[31mhm?\x1b[0m"])
-def test_a_turn_always_says_what_it_began_with(asked: str) -> None:
-    """S1.26: whatever it is, it is the request of the turn."""
-    said = (("assistant", "Earlier."), ("user", asked), ("assistant", "Reading stats.py."))
-    found = summarize(Stretch(kind="turn", messages=said, max_tokens=8192), lambda: None)
-    assert found.split("\n")[:2] == ["## Original Request", f"- {clean_line(asked, 99)}"]
+    found = told("turn", ("assistant", "Earlier."), ("user", "ok"), max_tokens=8192)
+    assert found.split("\n")[:2] == ["## Original Request", "- ok"]
