@@ -47,20 +47,14 @@ def make_directory(directory: Path) -> None:
     sync_names(directory.parent)
 
 
-def sync_directory(fd: int) -> None:
-    """Bring an open directory's names to the disk; some file systems cannot."""
+def sync_names(directory: Path) -> None:
+    """Bring a directory's names to the disk; some file systems cannot."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     except OSError as bad:
         if bad.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
             raise
-
-
-def sync_names(directory: Path) -> None:
-    """Bring a directory's names to the disk."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        sync_directory(fd)
     finally:
         os.close(fd)
 

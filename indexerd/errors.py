@@ -53,18 +53,16 @@ class IndexerdError(Exception):
 
     upstream: str | None = None
 
-    def __init__(
-        self, message: str, *, hint: str | None = None, upstream: str | None = None
-    ) -> None:
+    def __init__(self, message: str, **more: Any) -> None:
+        """`more` are attributes: a hint of its own, and what the classes declare."""
         super().__init__(message)
-        self.hint = self.hint if hint is None else hint
-        self.upstream = upstream
+        vars(self).update({key: one for key, one in more.items() if one is not None})
 
     def data(self) -> dict[str, Any]:
         """The `data` object of a JSON-RPC error, with what some kinds have besides."""
         data = {"kind": self.kind, "hint": self.hint, "retryable": self.retryable}
-        more = {key: vars(self).get(key) for key in ("upstream", "candidates", "problems")}
-        return data | {key: one for key, one in more.items() if one is not None}
+        more = ("upstream", "candidates", "problems")
+        return data | {key: vars(self)[key] for key in more if key in vars(self)}
 
 
 class AskError(IndexerdError):
@@ -86,9 +84,10 @@ class FileGoneError(NotFoundError, hint="`indexerd show REF` shows what is store
 class AmbiguousError(AskError, kind="ambiguous_reference"):
     """Several sessions fit: `candidates`."""
 
+    candidates: list[dict[str, Any]]
+
     def __init__(self, message: str, candidates: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__(message)
-        self.candidates = [dict(one) for one in candidates]
+        super().__init__(message, candidates=[dict(one) for one in candidates])
 
 
 class SessionEmptyError(AskError, kind="session_empty"):
@@ -147,24 +146,18 @@ class ModelUnavailableError(ModelError, kind="model_unavailable"):
 class ProviderError(ModelError, kind="provider_unavailable"):
     """The provider failed for now; `retry_after` is its own wish in seconds, if it said so."""
 
-    def __init__(
-        self, message: str, *, retry_after: float | None = None, throttled: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
-        self.throttled = throttled
+    retry_after: float | None = None
+    throttled: bool = False
 
 
-class ProviderDeniedError(ModelError, kind="model_unavailable"):
+_CURE = "check the API key and the model's name, then reload the daemon"
+_LATER = "it is asked again once the session has new messages"
+
+
+class ProviderDeniedError(ModelError, kind="model_unavailable", hint=_CURE):
     """The provider denies a key, or with `model_only` one model, until something is changed."""
 
-    def __init__(self, message: str, *, hint: str | None = None, model_only: bool = False) -> None:
-        cure = "check the API key and the model's name, then reload the daemon"
-        super().__init__(message, hint=hint or cure)
-        self.model_only = model_only
-
-
-_LATER = "it is asked again once the session has new messages"
+    model_only: bool = False
 
 
 class RefusedError(ModelError, kind="model_unavailable", hint=_LATER):
@@ -178,11 +171,7 @@ class OutputInvalidError(ModelError, kind="model_output_invalid"):
 class BudgetError(ModelError, kind="budget_exhausted"):
     """A cap of the day is reached, and opens in `retry_after` seconds."""
 
-    def __init__(
-        self, message: str, *, hint: str | None = None, retry_after: float = 3600.0
-    ) -> None:
-        super().__init__(message, hint=hint)
-        self.retry_after = retry_after
+    retry_after: float = 3600.0
 
 
 class CallLimitError(ModelError, kind="call_limit_exceeded"):

@@ -1,7 +1,7 @@
 """The structured log: events with fields, and never text of a session.
 
 `LOG.log(INFO, Event.META_WRITTEN, session=…, ms=…)` writes one JSON object a line to the log file,
-and to stderr JSON, or coloured text on a terminal. Until `configure`, nothing is written.
+and to stderr JSON, or text on a terminal. Until `configure`, nothing is written.
 
 Texts are escaped, redacted and cut; of an error that is not ours only the type is said, as the
 words of libraries may quote a reply or a request. A full disk, a closed stderr or a reader that has
@@ -42,7 +42,6 @@ _STALL_SECONDS = 0.05
 _THROTTLED_MAX = 1024  # keys
 _LEVELS = logging.getLevelNamesMapping()
 _JOURNAL = {"debug": 7, "info": 6, "warning": 4, "error": 3}
-_COLOURS = {"debug": 2, "info": 32, "warning": 33, "error": 31}
 _QUIET = logging.NullHandler()
 
 
@@ -121,7 +120,7 @@ class Logger:
         self._level: float = math.inf
         self._file: RotatingFile | None = None
         self._fd: int | None = None  # of stderr
-        self._console = self._colours = self._in_journal = self._stalled = False
+        self._console = self._in_journal = self._stalled = False
 
     def configure(
         self,
@@ -146,7 +145,6 @@ class Logger:
                 journal = f"{status.st_dev}:{status.st_ino}"
                 self._in_journal = env.get("JOURNAL_STREAM") == journal
         self._console = fmt == "console" or (fmt == "auto" and terminal)
-        self._colours = terminal and not env.get("NO_COLOR") and env.get("TERM") != "dumb"
         # Other libraries' own records would reach stderr as bare text, with whatever they quote.
         if _QUIET not in logging.getLogger().handlers:
             logging.getLogger().addHandler(_QUIET)
@@ -171,10 +169,9 @@ class Logger:
         if self._file is not None:
             self._file.append(line.encode())
         if self._console:
-            ts, shown, *rest = entry.values()
-            shown = f"\x1b[{_COLOURS[name]}m{name:7}\x1b[0m" if self._colours else f"{name:7}"
-            more = zip(list(entry)[3:], rest[1:], strict=True)
-            line = " ".join([ts, shown, f"{event:22}", *(f"{key}={one}" for key, one in more)])
+            ts, _, event, *rest = entry.values()
+            more = (f"{key}={one}" for key, one in zip([*entry][3:], rest, strict=True))
+            line = " ".join([ts, f"{name:7}", f"{event:22}", *more])
         self._print((f"<{_JOURNAL[name]}>" if self._in_journal else "") + line + "\n")
 
     def _print(self, text: str) -> None:

@@ -2,8 +2,7 @@
 
 Texts come from a transcript that anybody may have poisoned: each line of theirs begins with `> `,
 or is one line in a row of facts; so no heading, fence or remark of theirs is one of the document.
-Nothing is redacted here: the caller has done it. What surprised us: quoting makes texts longer, and
-by how much depends on them, so a text is cut until its quotation fits.
+Nothing is redacted here: the caller has done it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NAMES_BYTES = 2_000
 MESSAGE_BYTES = 6_000  # of one message; a longer one loses its middle
 FACT_MAX = 240  # characters of one fact about the session
 _ITEM_MAX = 600  # characters of a decision, a path or a resume command
-_SMALLEST = 80  # characters; what would be cut shorter is left out
+_SMALLEST = 80  # bytes; what would be cut shorter is left out
 
 GUIDE = (
     "This document hands the work of an earlier session over to you. Whatever stands behind `>`"
@@ -120,18 +119,13 @@ def _messages(messages: Sequence[tuple[str, str]], room: int) -> list[str]:
 def _quotation(text: str, most: int) -> str:
     """A text quoted, in at most `most` bytes; a longer one loses its middle. "" if too short."""
     plain = clean_text(text, len(text))
-    keep = max(0, min(len(plain), most))
-    while plain:
-        found = quoted(plain, keep)
-        if gone := len(plain) - keep:
-            head, tail = plain[: keep - keep // 3], plain[len(plain) - keep // 3 :]
-            found = f"{quoted(head, keep)}\n\n({gone} characters left out)\n\n{quoted(tail, keep)}"
-        if _size(found) <= most:
-            return found
-        keep = keep * 3 // 4
-        if keep < _SMALLEST:
-            break
-    return ""
+    data = quoted(plain, len(plain)).encode() if plain else b""
+    if len(data) <= most or most < _SMALLEST:
+        return data.decode() if len(data) <= most else ""
+    room = most - _SMALLEST // 2
+    head = data[: room * 2 // 3].decode("utf-8", "ignore")
+    tail = data[-room // 3 :].decode("utf-8", "ignore").partition("\n")[2]
+    return f"{head}\n\n({len(data) - room} bytes left out)\n\n{tail}".rstrip()
 
 
 def _size(text: str) -> int:

@@ -119,35 +119,34 @@ def _credential(value: str) -> bool:
     return _literal(value) and (_random(value) or _base64(value))
 
 
+# Passwords on command lines: what a flag means depends on the program.
 WORD = r"(?P<v>[^\s\x1b\"'\\]{4,}+)"
-_REACH = 200
-_ARGS = rf"(?:(?!&&|\\n)[^\n|;]){{0,{_REACH}}}?[ \t]"  # between a program and its flag
+_ARGS = r"(?:(?!&&|\\n)[^\n|;]){0,200}?[ \t]"  # between a program and its flag
 _PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"  # a word begins, perhaps after an escaped line end
-_S = r"[ \t]{1,8}"
+_S, _B = r"[ \t]{1,8}", r"[ \t]{0,8}"
 _OPEN = r"\\?[\"']?"  # a quote, perhaps escaped
-
-_LOGIN = r"(?:docker|podman|nerdctl|buildah|skopeo|oras|helm registry|az(?: acr)?) login\b"
-_MYSQL = rf"{_PROGRAM}(?:mysql|mariadb)(?:dump|admin|import|show|sh|check|-[a-z]{{2,9}})?\b"
-_LDAP = rf"{_PROGRAM}ldap(?:search|add|modify|delete|passwd|whoami)\b"
-_MONGO = rf"{_PROGRAM}mongo(?:sh|dump|restore|export|import)?\b"
-
+_FLAGS = (  # keywords, program, flag
+    (" login", r"(?:docker|podman|nerdctl|buildah|skopeo|oras|helm registry) login", "-p[ =]?"),
+    (" login", r"az(?: acr)? login", "-p[ =]?"),
+    ("-cli", "(?:redis|valkey|keydb)-cli", f"-a{_S}"),
+    (
+        "mysql mariadb",
+        r"(?:mysql|mariadb)(?:dump|admin|import|show|sh|check|-[a-z]{2,9})?",
+        "-p|--password=",
+    ),
+    ("mongo", "mongo(?:sh|dump|restore|export|import)?", rf"-p{_B}|--password[= ]"),
+    ("ldap", "ldap(?:search|add|modify|delete|passwd|whoami)", f"-w{_B}"),
+    ("sqlcmd mosquitto_", "(?:sqlcmd|mosquitto_[a-z]{3,5})", f"-P{_B}"),
+    ("zip", "(?:un)?zip", f"-P{_B}"),
+    ("7z", "7za?", "-p"),
+    ("smbclient", "smbclient", rf"(?:-U{_B}|--user[= ]){_OPEN}[^\s%]{{1,99}}%"),
+)
 COMMANDS = (
-    (" login", _LOGIN + rf"{_ARGS}-p[ =]?{_OPEN}{WORD}"),
-    ("-cli", rf"(?:redis|valkey|keydb)-cli\b{_ARGS}-a{_S}{_OPEN}{WORD}"),
-    ("mysql mariadb", rf"{_MYSQL}{_ARGS}(?:-p|--password=){_OPEN}{WORD}"),
-    ("mongo", rf"{_MONGO}{_ARGS}(?:-p[ \t]{{0,8}}|--password[= ]){_OPEN}{WORD}"),
-    ("ldap", rf"{_LDAP}{_ARGS}-w[ \t]{{0,8}}{_OPEN}{WORD}"),
-    (
-        "sqlcmd mosquitto_",
-        rf"{_PROGRAM}(?:sqlcmd|mosquitto_[a-z]{{3,5}})\b{_ARGS}-P[ \t]{{0,8}}{_OPEN}{WORD}",
+    *(
+        (words, rf"{_PROGRAM}{program}\b{_ARGS}(?:{flag}){_OPEN}{WORD}")
+        for words, program, flag in _FLAGS
     ),
-    ("zip", rf"{_PROGRAM}(?:un)?zip\b{_ARGS}-P[ \t]{{0,8}}{_OPEN}{WORD}"),
-    ("7z", rf"{_PROGRAM}7za?\b{_ARGS}-p{_OPEN}{WORD}"),
     ("-pass", rf"-pass(?:in|out|wd)?[ =]{_OPEN}pass:{WORD}"),
-    (
-        "smbclient",
-        rf"{_PROGRAM}smbclient\b{_ARGS}(?:-U[ \t]{{0,8}}|--user[= ]){_OPEN}[^\s%]{{1,99}}%{WORD}",
-    ),
     (
         "htpasswd",
         rf"{_PROGRAM}htpasswd{_S}-\w{{0,9}}b\w{{0,9}}{_S}\S{{1,200}}{_S}\S{{1,99}}{_S}{WORD}",

@@ -21,7 +21,7 @@ from indexerd.digests.compact_pi import (
     find_cut,
     prepare,
 )
-from indexerd.events import Command, Entry, Kind, Tokens, ToolCall
+from indexerd.events import Entry, Kind, Tokens, ToolCall
 from indexerd.sessions.clipped import units
 from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
 from indexerd.sessions.serialize import serialize
@@ -95,33 +95,6 @@ def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
             }, name
         compared.append(name)
     assert len(compared) >= 12
-
-
-def test_a_message_is_a_fourth_of_its_units_rounded_up() -> None:
-    """S1.25, S3.23: texts, thoughts, calls with their arguments' JSON, pictures beside a text."""
-    who = Entry("e", Kind.USER, "message", "user", "")
-    call = ToolCall("read", arguments={"a": 1.0, "é": "😀"})  # {"a":1,"é":"😀"}: 16 units
-    ran = structs.replace(who, ran=Command("ls", "out"))
-    sizes = [
-        (ContextMessage("user", who, ("ab", "😀")), 1),
-        (ContextMessage("user", who, ("abcde",)), 2),
-        (ContextMessage("user", who, images=2), 2400),
-        (ContextMessage("assistant", who, ("a",), ("b",), (call,)), 6),
-        (ContextMessage("toolResult", who, ("",), images=1), 1200),
-        (ContextMessage("bashExecution", ran, ("$ ls\nout",)), 2),
-        (ContextMessage("compactionSummary", who, ("12345",)), 2),
-        (ContextMessage("nobody", who, ("12345",)), 0),
-    ]
-    assert [estimate_tokens(speech) for speech, _ in sizes] == [size for _, size in sizes]
-
-
-def test_the_newest_answers_own_count_wins() -> None:
-    """S1.25: its total, or the sum of its parts; what came after it is estimated."""
-    parts = Tokens(1, 2, 3, 4)
-    talk = [step(0, "user", 9), step(1, "assistant", 9, tokens=parts), step(2, "user", 5)]
-    assert context_tokens(talk) == (15, 10)
-    talk[1] = step(1, "assistant", 9, tokens=structs.replace(parts, total=100))
-    assert context_tokens(talk)[0] == 105
 
 
 def test_a_count_from_before_a_compaction_holds_no_more() -> None:
