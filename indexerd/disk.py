@@ -11,11 +11,11 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from indexerd.errors import AccessError, AlreadyRunningError, WriteError
+from indexerd.errors import AccessError, AlreadyRunningError, UsageError, WriteError
 from indexerd.times import iso
 
 POLL_SECONDS = 0.002
@@ -36,6 +36,37 @@ def write_atomically(path: Path, data: bytes) -> None:
         temp.unlink(missing_ok=True)
         raise
     sync_names(path.parent)
+
+
+def create_file(path: Path, lines: Iterable[bytes]) -> int:
+    """Write a file that its user asked for, durably, 0600; return how many lines it has.
+
+    A failure leaves nothing: UsageError where something has the name, or no file can have it;
+    WriteError otherwise.
+    """
+    flags, count = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0
+    try:
+        with open(os.open(path, flags, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
+            try:
+                for count, line in enumerate(lines, 1):  # noqa: B007 - returned
+                    file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+            except BaseException:
+                with suppress(OSError):
+                    path.unlink()
+                raise
+    except FileExistsError:
+        hint = "name another file; existing files are never overwritten"
+        raise UsageError(f"{path} exists", hint=hint) from None
+    except OSError as bad:
+        no_place = bad.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
+        raise (UsageError if no_place else WriteError)(
+            f"cannot write {path}: {bad.strerror}",
+            hint="name a file in a directory that is there, is yours, and has space left",
+        ) from None
+    sync_names(path.parent)
+    return count
 
 
 def make_directory(directory: Path) -> None:

@@ -26,7 +26,6 @@ MAY_WRITE = {
     "disk.py": "settings of the last good configuration, lock, log and telemetry",
     "models/journal.py": "the budget's journal",
     "sources/quarantine.py": "the path of the file that is being read",
-    "meta/newfile.py": "a branch as a new session file, or an export, at its user's word",
     "store/store.py": "the store, made private before SQLite opens it",
     "web/auth.py": "one-time tokens of the web view",
     "web/server.py": "where the web view listens, and the page that opens it",

@@ -117,7 +117,7 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     """
     # The session is read in this process: a document of megabytes is nothing for a socket.
     from indexerd.daemon.open_session import read_alone
-    from indexerd.meta.newfile import create
+    from indexerd.disk import create_file
     from indexerd.privacy.patterns import compile_patterns
     from indexerd.web.document import Wish
     from indexerd.web.session_page import export as make
@@ -137,7 +137,7 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
         name, text = make(library, stored, form, wish, family)
     data = text.encode("utf-8", "replace")
     if file:
-        create(Path(file), [data])
+        create_file(Path(file), [data])
         if not cli.as_json({"format": form, "file": file, "bytes": len(data)}):
             put([render.exact(file)])
     elif not cli.as_json({"format": form, "fileName": name, "text": text}):

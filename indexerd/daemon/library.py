@@ -82,7 +82,6 @@ class Library:
             self._publish_facts,
             self.reread,
             secrets=self._secrets,
-            show=self._show,
         )
         self.scanned: ScanResult | None = None
         self.changed = 0  # counts up wherever `problems` of files may be others than before
@@ -108,14 +107,12 @@ class Library:
         infos = list(self.files.owners.infos())
         for info in infos:
             self._rows.parents.put(info.session_id, info)
-        self.index.open()
+        self.index.open(self._secrets.mark)
         excluded = self._unfollowed(lambda _: True)
         self._show([*self.files.hidden, *self._gone_and_excluded(), *excluded])
         if not self.store.ids():
             self._show({info.session_id for info in infos} | set(self.metas.ids()))
-        self._show(self.index.behind)
-        self.store.renamed += 1  # rows were stored, and nobody was told
-        self.texts.resume(self._newest_infos())
+        self._resume_words()
         self.changed += 1
         return [Update(info.session_id, info, self.metas.get(info.session_id)) for info in infos]
 
@@ -163,8 +160,12 @@ class Library:
             return stat.directory
         return self.meta_dir(info) if info else None
 
-    def _newest_infos(self) -> list[SessionInfo]:
-        return sorted(self.files.owners.infos(), key=lambda one: -one.modified_ms)
+    def _resume_words(self) -> None:
+        """Find what the index lacks: rows, which are made again, and words, the newest first."""
+        self._show(self.index.behind)
+        self.store.renamed += 1  # rows were stored, and nobody was told
+        infos = self.files.owners.infos()
+        self.texts.resume(sorted(infos, key=lambda one: -one.modified_ms))
 
     # -- what is to be looked at -----------------------------------------------------------
 
@@ -236,10 +237,14 @@ class Library:
     def reconsider(self) -> None:
         """The exclusions may have changed: drop what the user does not want read any more.
 
-        So may the patterns of secrets: what is stored is made anew then, step by step.
+        So may the patterns of secrets: then all rows are made and all words are read again.
         """
         self._note(self.files.reconsider())
-        self.texts.reconsider()
+        self._secrets.renew()
+        if self._secrets.mark != self.index.patterns:
+            self.index.open(self._secrets.mark)
+            self._resume_words()
+            self.store.fold()
         self._changes = dict.fromkeys(self._gone_and_excluded()) | self._changes
 
     def written(self, session_id: str, directory: str) -> list[Update]:

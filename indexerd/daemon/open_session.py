@@ -21,7 +21,7 @@ from typing import Any
 from indexerd.agents.pi.branch_file import VERSION, Line, Origin, branch_lines, file_name
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
-from indexerd.disk import lives
+from indexerd.disk import create_file, lives
 from indexerd.errors import (
     IndexerdError,
     SessionEmptyError,
@@ -29,7 +29,6 @@ from indexerd.errors import (
     UsageError,
 )
 from indexerd.events import Kind
-from indexerd.meta.newfile import create
 from indexerd.meta.reader import read_user
 from indexerd.paths import user_name
 from indexerd.protocol import params
@@ -130,7 +129,7 @@ def make_branch(
             raise SessionUnreadableError(message, hint="pi itself can fork it")
 
         made = branch_lines(origin, map(line, rows), map(line, labels), _entry_id)
-        count = create(target, made)
+        count = create_file(target, made)
     return {"sessionId": origin.session_id, "sessionFile": str(target), "entries": count - 1}
 
 

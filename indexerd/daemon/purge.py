@@ -126,7 +126,7 @@ class Purge:
         await self._sidecars.forget(session_id)
         await pipeline.read(library.index.owe_rebuild)  # an excluded one's words, too
         try:  # where the disk does not let us take its words out, that is still owed
-            while await pipeline.read(library.texts.wipe):
+            while await pipeline.read(library.index.rebuild):
                 pass
             await pipeline.read(library.store.fold)
         except StateError:

@@ -149,27 +149,6 @@ def apply(context: Sets, change: Change) -> Outcome:
     return Outcome(new, text, changed, tuple(warnings))
 
 
-def replace_all(value: Any) -> Outcome:
-    """All sets at once, within the same limits; None clears them."""
-    if value is not None and not isinstance(value, dict):
-        raise UsageError("context is {set: [items]}, or null to clear it")
-    changes = distinct([change_of(name, items) for name, items in (value or {}).items()])
-    new: Context = {}
-    warnings: tuple[str, ...] = ()
-    for change in changes:
-        outcome = apply(new, change)
-        new, warnings = outcome.context, warnings + outcome.warnings
-    return Outcome(new, f"Set context: {sum(map(len, new.values()))} items", warnings=warnings)
-
-
-def distinct(changes: Sequence[Change]) -> Sequence[Change]:
-    """These changes; UsageError where two are of the same set."""
-    names = [one.name for one in changes]
-    if twice := [name for at, name in enumerate(names) if name in names[:at]]:
-        raise UsageError(f"the set {twice[0]!r} is named twice")
-    return changes
-
-
 def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
     """All sets or the one named, and the same as text."""
     found = {key: list(items) for key, items in context.items()}

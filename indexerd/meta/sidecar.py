@@ -115,12 +115,19 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
         labels = {key: one for key, one in held.user.labels.items() if key != entry_id}
         fields["labels"] = labels | ({entry_id: text} if text else {})
     context, names = held.context, list[str]()
-    for whole in (asked.context, UNSET if asked.set_context is not None else None):
-        if whole is not UNSET:
-            outcome = sets.replace_all(whole)
-            names += outcome.context.keys() | context.keys()
-            context, warnings = outcome.context, [*warnings, *outcome.warnings]
-    for change in _changes(asked.set_context):
+    changes: list[sets.Change] = []
+    if asked.context is not UNSET or asked.set_context is None:  # all sets at once
+        context, names = {}, [*context]
+        if asked.context not in (UNSET, None):
+            changes += _changes(asked.context, "context is {set: [items]}, or null to clear it")
+    if asked.set_context not in (UNSET, None):
+        one = asked.set_context
+        if isinstance(one, dict) and "setName" in one:
+            items = [] if one.get("items") is None else one["items"]
+            changes.append(sets.change_of(one["setName"], items, one.get("mode")))
+        else:
+            changes += _changes(one, "setContext is {setName, items, mode?}")
+    for change in changes:
         outcome = sets.apply(context, change)
         names += [change.name] if outcome.changed else []
         context, warnings = outcome.context, [*warnings, *outcome.warnings]
@@ -132,23 +139,14 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
     return Edited(user, tuple(dict.fromkeys(names)), tuple(warnings))
 
 
-def _changes(value: Any) -> Sequence[sets.Change]:
-    """`{setName, items, mode?}`, or `{set: items}` for several; items that are null clear a set."""
-    if value is UNSET or value is None:
-        return []
+def _changes(value: Any, form: str) -> list[sets.Change]:
+    """`{set: items}`; items that are null clear a set."""
     if not isinstance(value, dict):
-        raise UsageError("setContext is {setName, items, mode?}")
-    several = [{"setName": name, "items": items} for name, items in value.items()]
-    return sets.distinct(
-        [
-            sets.change_of(
-                one.get("setName"),
-                [] if one.get("items") is None else one["items"],
-                one.get("mode"),
-            )
-            for one in ([value] if "setName" in value else several)
-        ]
-    )
+        raise UsageError(form)
+    changes = [sets.change_of(name, [] if one is None else one) for name, one in value.items()]
+    if len({one.name for one in changes}) < len(changes):
+        raise UsageError("a set is named twice")
+    return changes
 
 
 def label_of(asked: Update) -> tuple[str, str | None]:

@@ -5,9 +5,9 @@ mark of how far the messages of a session were read. All three come with the sam
 crash leaves the index as of its last commit, and it says itself what it lacks. What is stored is
 the text as it was said; what is indexed is its folded form (`query.indexable`).
 
-Deleting from tantivy leaves the words in its files. Where they must go (a purge, new patterns of
-secrets), `rebuild` copies what stays into a new directory; the store says which one counts. One
-thread writes, any thread may commit, and any thread searches what was last committed.
+Deleting from tantivy leaves the words in its files. Where they must go, `rebuild` copies what
+stays into a new directory; the store says which one counts. One thread writes, any thread may
+commit, and any thread searches what was last committed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from indexerd.search.names import known, without_references
 from indexerd.search.query import indexable, storable
 from indexerd.store.store import Named, StateStore, hashed
 
-VERSION = 3  # of the schema, and of what is indexed of a text
+VERSION = 4  # of the schema, and of what is indexed of a text
 TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
 _WORD_MAX = 100  # bytes
@@ -85,6 +85,7 @@ class TextIndex:
         """`report(path, why)` is called once where the index is damaged."""
         self.store = store
         self.damaged = False
+        self.patterns = ""  # of secrets, under which it was opened
         self._directory = directory
         self._report = report
         self._readonly = readonly
@@ -101,26 +102,35 @@ class TextIndex:
         self.behind: set[str] = set()  # sessions whose own texts it lacks, or has older ones of
         self.lost: set[str] = set()  # sessions whose messages a failed commit lost
 
-    def open(self) -> None:
-        """Open the index that the store names, or begin one."""
+    def open(self, patterns: str = "") -> None:
+        """Open the index that the store names, or begin one.
+
+        Under other `patterns` of secrets than those of its messages it is another one, and all is
+        read again. Only read, it is taken as it is.
+        """
+        kind = f"{VERSION}." if self._readonly else f"{VERSION}.{patterns}."
         name = self.store.noted("index", "name", bytes.decode) or ""
-        found = name.startswith(f"{VERSION}-") and (self._directory / name / "meta.json").is_file()
+        found = name.startswith(kind) and (self._directory / name / "meta.json").is_file()
         if self._readonly:
             self._index = self._make(name) if found else None
             return
         have: dict[int, int] = {}
-        with suppress(DamagedError), self._guard():
-            if found:
-                self._index = self._make(name)
-                have = self.signs("about")
-        if self._index is None or self.damaged:
-            name, self.damaged = f"{VERSION}-{os.urandom(4).hex()}", False
-            with self._guard():
-                self._index = self._make(name)
-            self.store.note("index", "name", name.encode())
-        self._sweep(name)
-        hashes = self.store.text_hashes()
-        self.behind = {one for one, sign in hashes.items() if have.get(number(one)) != sign}
+        with self._lock:
+            if self._writer is not None:
+                self._writer.wait_merging_threads()  # which write into its directory
+            self.close()
+            with suppress(DamagedError), self._guard():
+                if found:
+                    self._index = self._make(name)
+                    have = self.signs("about")
+            if self._index is None or self.damaged:
+                name, self.damaged = kind + os.urandom(4).hex(), False
+                with self._guard():
+                    self._index = self._make(name)
+                self.store.note("index", "name", name.encode())
+            self._sweep(name)
+            self.patterns, hashes = patterns, self.store.text_hashes()
+            self.behind = {one for one, sign in hashes.items() if have.get(number(one)) != sign}
 
     def _make(self, name: str) -> tantivy.Index:
         path = self._directory / name
@@ -265,14 +275,16 @@ class TextIndex:
         """Whether a rebuild is under way: then no messages may be added."""
         return self._copying is not None
 
-    def rebuild(self, redact: Callable[[str], str] = str) -> bool:
-        """Copy what stays into a new index, a session at a time; whether there is more to do.
+    def rebuild(self) -> bool:
+        """Copy what stays into a new index, a session at a time, if that is owed.
 
-        `redact` changes the texts of messages.
+        Says whether there is more to do.
         """
         if self._copying is None:
+            if not self.owes_rebuild:
+                return False
             self.commit()
-            self._copying = self._copied(redact)
+            self._copying = self._copied()
         more = False
         try:
             more = next(self._copying, False)
@@ -281,9 +293,10 @@ class TextIndex:
                 self._copying = None
         return more or self.owes_rebuild
 
-    def _copied(self, redact: Callable[[str], str]) -> Iterator[bool]:
+    def _copied(self) -> Iterator[bool]:
         self.store.note("index", "rebuild", b"begun")
-        name = f"{VERSION}-{os.urandom(4).hex()}"
+        kind = self.store.noted("index", "name", bytes.decode).rpartition(".")[0]
+        name = f"{kind}.{os.urandom(4).hex()}"
         with self._guard():
             new = self._make(name)
             writer = new.writer(_HEAP, 1)
@@ -295,8 +308,7 @@ class TextIndex:
                     sign = int(one.get_first("sign") or 0)
                     writer.add_document(_document(session_id, "mark", _bytes(one), sign))
                 for said in self.messages(session_id):
-                    if (text := redact(said.text)).strip():
-                        writer.add_document(_message_document(session_id, said._replace(text=text)))
+                    writer.add_document(_message_document(session_id, said))
             yield True
             if self.store.noted("index", "rebuild") != b"begun":  # more is to go: once more
                 return

@@ -1,20 +1,15 @@
 """Which session a reference (`@@name`) means: the ids and names of all sessions, in memory.
 
-The order: exact id, unique beginning of an id, exact name, fuzzy name; never a guess.
-Names are compared folded: NFKC, lower case, words joined by a space, so that
-`confirm-button-refactor` is "Confirm button refactor"; "C++" and "C#" are words. Of sessions with
-the same name the only live one (neither gone, archived, nor a sub-agent's) is meant. `@@…` within
-a name, which may be a first message, is no part of it.
-
-With a cwd and the scope "project" a name is looked for in three rings, the next one only where
-nothing fits in the one before: sessions in cwd and below; in directories above it; all others.
-Ids mean the same everywhere, and an exact name anywhere stands before a fuzzy one nearby.
+The order: exact id, unique beginning of an id, exact name, fuzzy name; never a guess. With a cwd
+and the scope "project", sessions in and below it come first, then those above, then all others;
+an exact name anywhere stands before a fuzzy one nearby. Names are compared folded
+(`confirm-button-refactor` is "Confirm button refactor"); `@@…` within one is no part of it.
 
 A fuzzy name is *meant* if its words stand in the name in their order: the same, inflected, begun
-(five letters) or mistyped; numbers are the same. Names that have all words in another order, a
-shorter beginning or another word in one's place are only *like* it, and are offered with the
-error: "Convert PNG to JPG" is not `convert-jpg-to-png`. One letter in another's place is no slip:
-"sprint" and "spring" are both words. Nor is a word that some name has as it was typed.
+(five letters) or mistyped; numbers are the same. Names that have all words in another order or
+only begin so are *like* it, and offered with the error: "Convert PNG to JPG" is not
+`convert-jpg-to-png`. One letter in another's place is no slip ("sprint" and "spring" are both
+words), nor is a word that some name has as it was typed.
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ import re
 import sys
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -44,7 +39,7 @@ _CANDIDATES_MAX = 10
 _COMPARED = 100  # names that are compared in full
 _NEARLY, _CLEARLY = 0.9, 0.1  # of 1: one of several is meant
 _LIKE_BEGIN, _MEANT_BEGIN = 3, 5  # letters that may stand for the word that they begin
-_SLIP_MIN, _MEANT_SLIP_MIN, _ALONE_MIN = 4, 5, 6  # letters of a word that may be mistyped
+_SLIP_MIN = 5  # letters of a word that may be mistyped
 _CONTENT_MIN = 3  # letters of a word that says something
 _BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2  # the rings
 
@@ -299,20 +294,12 @@ class Names:
             each.append(found | self._words.any_of(map("".join, pairs)))
         return sorted(set.intersection(*each)) if each else []
 
-    def _alike(self, word: str) -> set[str]:
+    def _alike(self, word: str) -> Iterator[str]:
         """Find the words of names that may stand for a word that was typed."""
-        found = {word} & self._words.keys()
-        if len(word) >= _LIKE_BEGIN and not word[-1].isdecimal():
-            found.update(self._words.begun(word))
-        if word in self._words or not word.isalpha():
-            return found
-        begins = {word[:n] for n in range(len(word))} & self._words.keys()
-        found |= {one for one in begins if _is_inflected(one, word)}
-        if not found and len(word) >= _SLIP_MIN:
-            some, most = self._words.begun(word[0]), len(word) // _SLIP_MIN
-            near = process.extract(word, some, scorer=OSA.distance, score_cutoff=most, limit=None)
-            found = {one for one, _, _ in near}
-        return found
+        can_go_on = len(word) >= _LIKE_BEGIN and not word[-1].isdecimal()
+        for other in self._words.begun(word[0]):
+            if (can_go_on and other.startswith(word)) or _stands_for(word, other, self._words):
+                yield other
 
     # -- completions -----------------------------------------------------------------------
 
@@ -385,10 +372,9 @@ def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
         return False
     # Numbers side by side are one, as in a date or a version.
     own, others = _IN_NUMBER.sub(".", key).split(), _IN_NUMBER.sub(".", name).split()
-    least = _ALONE_MIN if len(set(own)) == 1 else _MEANT_SLIP_MIN
     at = n = 0
     while at < len(own) and n < len(others):
-        if _stands_for(own[at], others[n], words, least):
+        if _stands_for(own[at], others[n], words):
             at, n = at + 1, n + 1
         elif own[at] == "".join(others[n : n + 2]):  # "login" is "log in"
             at, n = at + 1, n + 2
@@ -401,7 +387,7 @@ def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
     return at >= len(own)
 
 
-def _stands_for(word: str, other: str, words: Mapping[str, Any], least: int) -> bool:
+def _stands_for(word: str, other: str, words: Mapping[str, Any]) -> bool:
     if word == other:
         return True
     if not (word + other).isalpha():  # numbers and versions are the same, or others
@@ -413,7 +399,7 @@ def _stands_for(word: str, other: str, words: Mapping[str, Any], least: int) -> 
     if _is_inflected(other, word):
         return True
     # A letter is missing or one too many, or two are swapped; "rerender" is not "render".
-    if len(word) < least or word[0] != other[0] or word.endswith(other) or other.endswith(word):
+    if len(word) < _SLIP_MIN or word[0] != other[0] or word.endswith(other) or other.endswith(word):
         return False
     is_near = OSA.distance(word, other, score_cutoff=1) == 1
     return is_near and (len(word) != len(other) or sorted(word) == sorted(other))

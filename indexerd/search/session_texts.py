@@ -6,9 +6,7 @@ not what was gathered, with more at its end, they are gathered anew. How far bot
 session's mark in the index. Each step is bounded, in lines and in bytes: redacting is slow, and
 the thread that does it is everybody's.
 
-Secrets are taken out before anything is kept, the user's own kinds, too. Under new patterns all
-rows are made anew, and all that the index has is redacted again as it is copied: the files of
-some sessions may be gone.
+Secrets are taken out before anything is kept, the user's own kinds, too.
 """
 
 from __future__ import annotations
@@ -84,26 +82,18 @@ class Texts:
         reread: Callable[[str], bool],
         *,
         secrets: OwnSecrets,
-        show: Callable[[Iterable[str]], object] = list,
     ) -> None:
-        """`publish` puts a session's facts into its row; `reread` parses all its lines anew.
-
-        `show` makes rows anew.
-        """
+        """`publish` puts a session's facts into its row; `reread` parses all its lines again."""
         self._files = files
         self._index = index
         self._store = index.store
         self._publish = publish
         self._reread = reread
         self._secrets = secrets
-        self._show = show
         self._unread: dict[str, None] = {}  # sessions whose text was not read
         self._pass = 0  # the first so many of them: the others came since it began
         self._ripened = 0.0  # when a commit was due last, on the monotonic clock
         self.ripe = False  # a commit is due now
-        self._compared: str | None = None  # the mark of patterns that were looked at last
-        self._stale: list[str] = []  # rows that were made under other patterns
-        self._redacting: str | None = None  # the mark of patterns, while all is copied under them
 
     # -- what is to be read ----------------------------------------------------------------
 
@@ -112,31 +102,11 @@ class Texts:
         self._unread |= dict.fromkeys(session_ids)
 
     def resume(self, infos: Iterable[SessionInfo]) -> None:
-        """After a start: find what was not all read, or was stored under other patterns."""
+        """Find what the index has not all read."""
         signs = self._index.signs("mark")
         self.want(
             one.session_id for one in infos if signs.get(number(one.session_id)) != _sign(one)
         )
-        self.reconsider()
-
-    def reconsider(self) -> None:
-        """The user's patterns may be others."""
-        self._secrets.renew()
-        if self._compared != self._secrets.mark:
-            self._stale = [] if self._is_redacted else list(self._store.ids())
-            if not self._stale:
-                self._note_redacted(self._secrets.mark)
-            self._compared = self._secrets.mark
-
-    @property
-    def _is_redacted(self) -> bool:
-        """Whether the patterns of now are taken out of all that is stored."""
-        noted = self._store.noted("index", "patterns", bytes.decode) or ""
-        return bool(noted == self._secrets.mark)
-
-    def _note_redacted(self, mark: str) -> None:
-        if not self._is_redacted:
-            self._store.note("index", "patterns", mark.encode())
 
     @property
     def unread(self) -> int:
@@ -147,7 +117,7 @@ class Texts:
     def due(self) -> bool:
         """Whether there is anything to do."""
         waiting = self._unread or self._index.lost or self._index.pending
-        return bool(waiting) or self._index.owes_rebuild or not self._is_redacted
+        return bool(waiting) or self._index.owes_rebuild
 
     # -- steps -----------------------------------------------------------------------------
 
@@ -168,7 +138,10 @@ class Texts:
         self.ripe = False
         self._pass = self._pass or len(self._unread)
         if not self._pass:
-            return self._tidied()
+            self.ripe = self._index.pending and not self._index.rebuilding
+            if not self.ripe:
+                self._index.rebuild()
+            return self.due
         done, now = [], monotonic()
         with self._store.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, _SHARED))):
@@ -184,40 +157,12 @@ class Texts:
         self._ripened = now if self.ripe else self._ripened
         return self._pass > 0
 
-    def _tidied(self) -> bool:
-        """Do one step of what is done when all is read. Says whether there is more to do."""
-        if self._index.pending and not self._index.rebuilding:
-            self.ripe = True
-        elif self._stale:
-            self._show(self._stale[:_SHARED])
-            del self._stale[:_SHARED]
-        else:
-            self.wipe()
-        return self.due
-
-    def wipe(self) -> bool:
-        """Take words out of the index's files, one step; says whether there is more to do.
-
-        Under new patterns secrets go, once no row has them any more.
-        """
-        if self._stale or self._is_redacted:
-            return self._index.owes_rebuild and self._index.rebuild()
-        if self._redacting != self._secrets.mark:
-            self._redacting = self._secrets.mark
-            self._index.owe_rebuild()  # anew, if one is under way
-        if self._index.rebuild(lambda text: self._secrets.message(text, TEXT_MAX)):
-            return True
-        self._note_redacted(self._redacting)
-        self._redacting = None
-        self._store.renamed += 1  # rows were stored, and nobody was told
-        return False
-
     # -- one session -----------------------------------------------------------------------
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; says whether all is read."""
         if self._index.rebuilding:
-            self.wipe()
+            self._index.rebuild()
             return False
         info, state = self._files.info(session_id), self._files.state(session_id)
         if info is None or state is None:

@@ -210,7 +210,7 @@ def test_a_reload_takes_what_is_a_secret_now_out_of_the_index(world: World) -> N
         until(lambda: found(OWN) > 0, "the word")
         world.configure('[redact]\nextra_patterns = ["zq[0-9]+[a-z]+"]\n')
         process.send_signal(signal.SIGHUP)
-        until(lambda: found("badge") > 0 and found(OWN) == 0, "an index without it")
+        until(lambda: found(OWN) == 0 and found("badge") > 0, "an index without it")
         row = world.call("get", ref=session.id)["session"]
         assert OWN not in row["name"] + row["firstUserMessage"]
         world.configure("")
