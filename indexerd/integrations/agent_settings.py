@@ -68,9 +68,6 @@ def change_toml(change: Callable[[Value], None], text: str | None) -> str:
     return str(text) if unchanged else tomlkit.dumps(document)
 
 
-# -- hooks ---------------------------------------------------------------------------------------
-
-
 def _member(value: Value, key: str, kind: type) -> Any:
     """What is under a key, made where there is nothing. ValueError for another type."""
     entry = value.setdefault(key, kind())
@@ -132,9 +129,6 @@ def _is_program(words: Sequence[str]) -> bool:
     return (name == NAME and len(words) == 1) or (
         _PYTHON.fullmatch(name) is not None and [*words[1:]] in (["-m", NAME], ["-P", "-m", NAME])
     )
-
-
-# -- the MCP server ------------------------------------------------------------------------------
 
 
 def put_server(key: str, wanted: Mapping[str, Any], value: Value) -> None:

@@ -126,9 +126,6 @@ def _packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
     }
 
 
-# -- the agents ----------------------------------------------------------------------------------
-
-
 def _pi(host: Host) -> tuple[list[Edit], list[str]]:
     chosen = host.settings.agents.pi.roots or pi.agent_dirs(host.env, host.home)
     edits: list[Edit] = []

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from indexerd.client import absolute
 from indexerd.errors import UsageError
@@ -47,8 +48,7 @@ _SHOWN = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(NamedTuple):
     """What a system command said."""
 
     code: int
@@ -58,8 +58,8 @@ class Ran:
     @property
     def said(self) -> str:
         """Its first line, for a note: the later ones say where to read more."""
-        lines = (self.err.strip() or self.out.strip()).splitlines()
-        return lines[0].strip() if lines else f"exit status {self.code}"
+        lines = (self.err or self.out).split("\n")
+        return lines[0].strip() or f"exit status {self.code}"
 
 
 def run_command(words: Sequence[str]) -> Ran:
@@ -90,7 +90,6 @@ class Host:
     uid: int
     platform: str = sys.platform
     run: Callable[[Sequence[str]], Ran] = run_command
-    pause: Callable[[float], None] = time.sleep
 
     @property
     def service_file(self) -> Path:
@@ -186,9 +185,6 @@ def status(host: Host) -> Outcome:
     return Outcome(path, installed=path.exists(), running=running, details=details)
 
 
-# -- what the service needs ----------------------------------------------------------------------
-
-
 def _carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
     """The variables of this shell that the service needs too, and notes; keys stay out."""
     values: dict[str, str] = {}
@@ -219,9 +215,6 @@ def _opened(path: str, home: str) -> str:
     outside = (one for one in (real, *real.parents) if not within(str(real), home))
     found = next((one for one in outside if os.access(one, os.F_OK)), Path("/"))
     return str(real if found == Path("/") else found)
-
-
-# -- systemd -------------------------------------------------------------------------------------
 
 
 def _install_systemd(host: Host, unit: str, notes: list[str]) -> Outcome:
@@ -265,9 +258,6 @@ def _start(host: Host, *, again: bool) -> Ran:
     return enabled if enabled.code != 0 else host.systemctl("restart" if again else "start", UNIT)
 
 
-# -- launchd -------------------------------------------------------------------------------------
-
-
 def _install_launchd(host: Host, plist: str, notes: list[str]) -> Outcome:
     path, target = host.service_file, f"gui/{host.uid}/{LABEL}"
     changed = _installed(path) != plist
@@ -284,7 +274,7 @@ def _install_launchd(host: Host, plist: str, notes: list[str]) -> Outcome:
             started = host.launchctl("bootstrap", f"gui/{host.uid}", str(path))
             if started.code not in {5, 37}:  # input/output error, operation in progress
                 break
-            host.pause(0.25)
+            time.sleep(0.25)
     if started.code != 0:
         notes.append(
             f"the plist is written, but launchd says: {started.said}; in a login session of the"
@@ -292,9 +282,6 @@ def _install_launchd(host: Host, plist: str, notes: list[str]) -> Outcome:
         )
     found = status(host)
     return replace(found, changed=changed, notes=(*notes, *found.notes))
-
-
-# -- the file ------------------------------------------------------------------------------------
 
 
 def _installed(path: Path) -> str | None:

@@ -38,6 +38,8 @@ class Machine:
         self.env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
         for name in (".claude", ".codex", ".pi/agent/extensions", ".config/opencode/plugins"):
             (self.home / name).mkdir(parents=True)
+        for name in (".claude", ".codex", ".pi/agent", ".config/opencode"):
+            (self.home / name / "skills").mkdir()
         self.settings.write_text(SETTINGS)
         self.state.write_text(STATE)
         self.state.chmod(0o600)

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.errors import WriteError
 from indexerd.integrations import agent_settings as settings
 from indexerd.integrations import changes
 from indexerd.integrations.changes import Edit
@@ -88,22 +87,15 @@ def test_a_command_that_does_more_is_the_users(command: str) -> None:
 
 
 def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
-    """A file that changes before it is replaced is read again; for ever, it is an error."""
+    """A file that changed after the edits were planned is read again."""
     path = tmp_path / "state.json"
     path.write_text('{"a": 0}')
 
     def raced(text: str | None) -> str:
         held = json.loads(text or "")
-        if held["a"] < most:
-            path.write_text(json.dumps({"a": held["a"] + 1}))
+        path.write_text('{"a": 1}')
         return json.dumps(held | {"ours": 1})
 
-    most = 1
     assert [one["did"] for one in changes.apply([Edit(str(path), raced)])] == ["updated"]
     assert json.loads(path.read_text()) == {"a": 1, "ours": 1}
-    path.write_text('{"a": 0}')
-    most = 1_000
-    with pytest.raises(WriteError, match="keeps changing"):
-        changes.apply([Edit(str(path), raced)])
-    assert "ours" not in json.loads(path.read_text())
     assert [one.name for one in tmp_path.iterdir()] == ["state.json"]
