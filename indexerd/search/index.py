@@ -154,7 +154,7 @@ class TextIndex:
         try:
             yield
         except BaseException as bad:  # a panic of tantivy's is no Exception
-            if isinstance(bad, IndexerdError | KeyboardInterrupt | SystemExit):
+            if isinstance(bad, IndexerdError | KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
             error = _OS_ERROR.search(str(bad))
             code = int((error and (error[1] or error[2])) or 0)
@@ -201,7 +201,7 @@ class TextIndex:
             for one in items:
                 if one.text.strip():
                     self._ready().add_document(_message_document(session_id, one))
-            self._ready().add_document(_document(session_id, "mark", mark, sign))
+            self._ready().add_document(_mark_document(session_id, mark, sign))
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session; `wholly`: its words are to be wiped, too, which `rebuild` does."""
@@ -216,8 +216,7 @@ class TextIndex:
         """Say how far a session was read; what is not committed counts."""
         if (mark := self.uncommitted.get(session_id, b"")) != b"":
             return mark
-        found = self._stored(_of(session_id, "mark"), 1)
-        return _bytes(found[0]) if found else None
+        return next(map(_held, self._stored(_of(session_id, "mark"), 1)), None)
 
     def signs(self, kind: str) -> dict[int, int]:
         """Give the sign of every session's document of a kind, by the session's `number`."""
@@ -306,9 +305,9 @@ class TextIndex:
                     writer.add_document(_about_document(session_id, about_in(one)))
                 for one in self._stored(_of(session_id, "mark")):
                     sign = int(one.get_first("sign") or 0)
-                    writer.add_document(_document(session_id, "mark", _bytes(one), sign))
-                for said in self.messages(session_id):
-                    writer.add_document(_message_document(session_id, said))
+                    writer.add_document(_mark_document(session_id, _held(one), sign))
+                for one in self._stored(_of(session_id, "message")):
+                    writer.add_document(_message_document(session_id, message_in(one)))
             yield True
             if self.store.noted("index", "rebuild") != b"begun":  # more is to go: once more
                 return
@@ -336,13 +335,12 @@ class TextIndex:
     def is_there(self) -> bool:
         return self._index is not None
 
-    def _stored(self, query: Query, most: int | None = None, **order: Any) -> list[Document]:
-        def ask(searcher: Searcher) -> list[Document]:
+    def _stored(self, query: Query, most: int | None = None, **order: Any) -> Iterator[Document]:
+        with self._guard():
+            searcher = self._opened().searcher()
             limit = most or max(1, searcher.num_docs)
-            hits = searcher.search(query, limit, count=False, **order).hits
-            return [searcher.doc(at) for _, at in hits]
-
-        return self.ask(ask)
+            for _, at in searcher.search(query, limit, count=False, **order).hits:
+                yield searcher.doc(at)
 
     def messages(
         self, session_id: str, most: int | None = None, *, last: bool = False
@@ -368,10 +366,10 @@ class TextIndex:
         It has the entry's id with pi, Claude Code and Codex; with opencode its place and text.
         """
         own = _of(session_id, "message")
-        if self._stored(both(own, term("copy", copy_of(session_id, message))), 1):
-            return True
+        copies = self._stored(both(own, term("copy", copy_of(session_id, message))), 1)
         there = map(message_in, self._stored(both(own, term("row", row)), 1))
-        return [(one.role, one.text) for one in there] == [(message.role, message.text)]
+        same = ((one.role, one.text) == (message.role, message.text) for one in there)
+        return any(True for _ in copies) or any(same)
 
 
 def _schema() -> tantivy.Schema:
@@ -391,46 +389,48 @@ def _schema() -> tantivy.Schema:
 SCHEMA = _schema()
 
 
-def _document(session_id: str, kind: str, held: bytes, sign: int = 0) -> Document:
+def _document(
+    session_id: str, kind: str, held: bytes, texts: Mapping[str, str], **numbers: int
+) -> Document:
     document, session_id = Document(), replace_surrogates(session_id)
-    document.add_text("session", session_id)
-    document.add_unsigned("owner", number(session_id))
-    document.add_text("kind", kind)
-    document.add_unsigned("sign", sign)
+    for name, text in {"session": session_id, "kind": kind}.items():
+        document.add_text(name, text)
+    for name, text in texts.items():
+        document.add_text(name, indexable(text))
+    for name, value in {"owner": number(session_id), **numbers}.items():
+        document.add_unsigned(name, value)
     document.add_bytes("held", held)
     return document
 
 
-def _about_document(session_id: str, texts: About) -> Document:
-    document = _document(session_id, "about", _encode(texts), _sign(texts))
-    document.add_text("id", indexable(session_id))
-    for name in texts.__struct_fields__:
-        text = getattr(texts, name)
-        document.add_text(name, indexable(without_references(text) if name == "name" else text))
-    return document
+def _mark_document(session_id: str, mark: bytes, sign: int) -> Document:
+    return _document(session_id, "mark", mark, {}, sign=sign)
+
+
+def _about_document(session_id: str, about: About) -> Document:
+    texts = {"id": session_id} | msgspec.structs.asdict(about)
+    texts["name"] = without_references(about.name)
+    return _document(session_id, "about", _encode(about), texts, sign=_sign(about))
 
 
 def _message_document(session_id: str, message: Message) -> Document:
     entry, role, at = map(replace_surrogates, (message.entry, message.role, message.at))
     text = storable(message.text[:TEXT_MAX])
     held = _encode(Message(message.row, entry, role, at, text))
-    document = _document(session_id, "message", held)
-    document.add_unsigned("row", message.row)
-    document.add_unsigned("copy", copy_of(session_id, message))
-    document.add_text("message", indexable(text))
-    return document
+    numbers = {"row": message.row, "copy": copy_of(session_id, message)}
+    return _document(session_id, "message", held, {"message": text}, **numbers)
 
 
-def _bytes(document: Document) -> bytes:
+def _held(document: Document) -> bytes:
     return document.get_first("held")  # type: ignore[return-value]  # the schema says so
 
 
 def about_in(document: Document) -> About:
-    return _about(_bytes(document))
+    return _about(_held(document))
 
 
 def message_in(document: Document) -> Message:
-    return _message(_bytes(document))
+    return _message(_held(document))
 
 
 def number(*texts: str) -> int:

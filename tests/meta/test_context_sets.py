@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.errors import ContextTooLargeError, UsageError
+from indexerd.errors import UsageError
 from indexerd.meta import context_sets as sets
 from indexerd.meta.context_sets import Outcome, apply, change_of, resume_block
 from indexerd.privacy.sanitize import escape_path
@@ -63,28 +63,6 @@ def test_an_item_is_stored_as_it_was_or_not_at_all(item: str) -> None:
         return
     assert kept == item.strip(" \t")
     assert len(kept.splitlines()) == 1
-
-
-@given(st.lists(st.tuples(st.sampled_from("abcdefg"), st.lists(st.text(), max_size=12))))
-def test_no_calls_break_a_limit(calls: list[tuple[str, list[str]]]) -> None:
-    """S4.4, S4.5: whatever is called, sets stay within the limits, and on one line each."""
-    context: dict[str, list[str]] = {}
-    for number, (name, items) in enumerate(calls):
-        mode = "merge" if number % 2 else "replace"
-        try:
-            outcome = put(context, name, items, mode)
-        except (UsageError, ContextTooLargeError):
-            continue
-        kept = set(outcome.context.get(name, ())) | set(", ".join(outcome.warnings).split(", "))
-        assert {one for one in context.get(name, ()) if mode == "merge"} <= kept
-        context = outcome.context
-    assert sum(map(len, context.values())) <= 50
-    for items in context.values():
-        assert 1 <= len(items) <= 10
-        for item in items:
-            bad = {unicodedata.category(char) for char in item} & {"Cc", "Cs", "Zl", "Zp"}
-            assert bad == set(), item
-            assert 1 <= len(item) <= 1000
 
 
 @given(

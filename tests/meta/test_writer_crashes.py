@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -21,7 +19,6 @@ from tests.meta.writer_driver import (
     assert_intact,
     files,
     meta,
-    mounted,
     path_in,
     start,
     traced,
@@ -98,22 +95,6 @@ def test_write_that_failed_half_way_is_no_conflict_with_itself(held: Path) -> No
     assert said == ["WriteError", True]
     assert sum("O_CREAT" in call for call in calls) == 2
     assert_intact(held, 1)
-
-
-def test_full_disk(tmp_path: Path) -> None:
-    """A3: on a full tmpfs the old file stays, the temp goes, the kept content is written later."""
-    if sys.platform != "linux" or os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("mounting a tmpfs needs root on Linux")
-    new = {"size": 60_000, "generation": 1}
-    jobs = [("write", tmp_path, {"size": 60_000}), ("fill", tmp_path, {}), ("write", tmp_path, new)]
-    jobs += [("read", tmp_path, {}), ("empty", tmp_path, {}), ("write", tmp_path, new)]
-    found = mounted('mount -t tmpfs -o size=256k tmpfs "$0"', tmp_path, *jobs)
-    assert found is not None
-    first, _, refused, generation, left, later = found
-    assert first == later == {}
-    assert refused["upstream"] == "ENOSPC"
-    assert left == sorted([path_in(tmp_path).name, "ballast"])
-    assert generation == "0"
 
 
 def test_steps_and_flags_of_a_write(held: Path) -> None:

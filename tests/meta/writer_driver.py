@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,23 +78,6 @@ def insist(directory: Path) -> list[Any]:
         except WriteError:
             said.append("WriteError")
     return said
-
-
-def fill(directory: Path) -> None:
-    """Fill the disk."""
-    with (directory / "ballast").open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
-
-
-def empty(directory: Path) -> list[str]:
-    """Make room again; say what was there."""
-    found = files(directory)
-    (directory / "ballast").unlink()
-    return found
 
 
 def read(directory: Path) -> str | None:
@@ -176,21 +158,3 @@ def traced(inject: str | None, do: str, directory: Path, **job: Any) -> tuple[in
         if "attached" not in said:
             pytest.skip(f"strace cannot trace here: {said.strip()}")
         return status, result, [one for one in log if not one.startswith(("---", "+++"))]
-
-
-def mounted(mount: str, on: Path, *jobs: Sequence[Any]) -> list[Any] | None:
-    """Run (name, directory, arguments) in turn behind a mount; None where it cannot be made."""
-    text = json.dumps([(do, str(directory), more) for do, directory, more in jobs])
-    command = ["unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', str(on)]
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    command += [sys.executable, __file__, text]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
-    found: list[Any] | None = json.loads(done.stdout) if done.stdout else None
-    return found
-
-
-if __name__ == "__main__":
-    wanted = [
-        (globals()[do], Path(directory), more) for do, directory, more in json.loads(sys.argv[1])
-    ]
-    print(json.dumps([do(directory, **more) for do, directory, more in wanted]))

@@ -345,26 +345,6 @@ def test_the_session_that_asks_is_not_what_it_asks_for() -> None:
         names.resolve(asking.session_id[:8], exclude=asking.session_id)
 
 
-def test_a_named_session_among_first_messages_is_never_mistaken() -> None:
-    """S0.49: unnamed sessions share its words: the whole name or an error, no other one."""
-    chatter = [
-        "make the confirm button green",
-        "confirm button refactor, part two please",
-        "why is there a confirm button at all",
-        "can you refactor our button component",
-        "confirm before refactor",
-        "Refactor: button, confirm, cancel",
-        "button refactor",
-    ]
-    rows = [session(30 + n, text, named=False, ago=-n) for n, text in enumerate(chatter)]
-    names = index(BUTTON, *rows)
-    for ref in ("Confirm button refactor", "confirm-button-refactor", "confirm-buton-refactor"):
-        assert names.resolve(ref).session_id == BUTTON.session_id
-    for ref in ("confirm", "button", "refactor", "confirm refactor", "refactor button confirm"):
-        with pytest.raises(AmbiguousError):
-            names.resolve(ref)
-
-
 @pytest.mark.parametrize(
     ("ago", "age"),
     [

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indexerd.search.index import TextIndex
-from indexerd.search.query import SNIPPET_MAX, TERMS_MAX, Finder, Pattern, fold, parse
+from indexerd.search.query import SNIPPET_MAX, TERMS_MAX, Finder, Pattern, parse
 from indexerd.search.ranking import search
 from tests.store.rows import say, scratch
 
@@ -72,25 +70,6 @@ def test_an_unbalanced_quote_is_no_quote() -> None:
     assert parse('oak "elm ash" "fir').terms == ("oak", "elm", "ash", "fir")
 
 
-@settings(max_examples=60, deadline=None)
-@given(TYPED)
-@example('" OR text:x NEAR(')
-@example("*")
-@example("\ud800 x")
-@example("a\0b")
-def test_whatever_is_typed_is_a_query(text: str) -> None:
-    """No text is an error, and a text finds itself as a phrase."""
-    with scratch() as index:
-        say(index, "s1", text)
-        search(index, text)
-
-
-@given(st.text(st.characters(), max_size=80))
-def test_folding_keeps_every_place(text: str) -> None:
-    """Places found in the folded text are places in the text itself."""
-    assert len(fold(text)) == len(text)
-
-
 def test_a_snippet_shows_the_words_where_they_stand_together() -> None:
     """The best place of a long text is shown, not its beginning, with the words marked."""
     text = (
@@ -101,14 +80,6 @@ def test_a_snippet_shows_the_words_where_they_stand_together() -> None:
     assert len(shown) <= SNIPPET_MAX
     assert (shown[0], shown[-1]) == ("…", "…")
     assert Finder(parse("機能").as_terms()).snippet("検索機能を追加") == "検索«機能»を追加"
-
-
-@given(st.text(st.characters(), max_size=600) | st.text("ab\n検 \x1b\u202e", max_size=600), TYPED)
-def test_a_snippet_is_short_and_safe(text: str, query: str) -> None:
-    """A snippet has at most 200 characters and none that would steer a terminal."""
-    snippet = Finder(parse(query).as_terms(widen=True)).snippet(text)
-    assert len(snippet) <= SNIPPET_MAX
-    assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", snippet)
 
 
 def test_too_much_is_cut_and_said() -> None:
