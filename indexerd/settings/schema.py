@@ -23,8 +23,6 @@ class Section(BaseModel):
 
 
 class Index(Section):
-    """When a session is indexed, and how much of it is sent."""
-
     quiet_seconds: Seconds = 2.0
     error_quiet_seconds: Seconds = 15.0
     max_wait_seconds: Annotated[float, Field(ge=1, le=86_400)] = 900.0
@@ -36,16 +34,12 @@ class Index(Section):
 
 
 class Budget(Section):
-    """Caps on models that leave the machine."""
-
     daily_usd: Annotated[float, Field(ge=0, le=10_000, allow_inf_nan=False)] = 1.0
     daily_calls: Annotated[int, Field(ge=0, le=1_000_000)] = 500
     requests_per_minute: Annotated[int, Field(ge=1, le=10_000)] = 30
 
 
 class ModelLimits(Section):
-    """Limits of one provider call."""
-
     timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 60.0
     max_response_bytes: Annotated[int, Field(ge=1024, le=64 * 1024 * 1024)] = 1_048_576
 
@@ -73,8 +67,6 @@ def _loopback(host: str | None) -> bool:
 
 
 class Price(Section):
-    """What a model costs, in USD per million tokens."""
-
     input: Annotated[float, Field(ge=0, le=10_000)]
     output: Annotated[float, Field(ge=0, le=10_000)]
 
@@ -90,37 +82,27 @@ class Provider(Section):
 
 
 class OpenAIProvider(Provider):
-    """Any OpenAI-compatible server; `prices` says what its models cost."""
-
     prices: dict[str, Price] = Field(default_factory=dict)
 
 
 class Providers(Section):
-    """The providers of `model_keys`."""
-
     google: Provider = Provider()
     openai: OpenAIProvider = OpenAIProvider()
 
 
 class References(Section):
-    """What `@@` may inject."""
-
     max_refs_per_prompt: Annotated[int, Field(ge=1, le=20)] = 3
     max_injected_bytes: Annotated[int, Field(ge=500, le=1_000_000)] = 12_000
     scope: Literal["project", "all"] = "project"
 
 
 class Query(Section):
-    """Questions about one session."""
-
     max_bytes: Annotated[int, Field(ge=1024, le=4_000_000)] = 160_000
     timeout_seconds: Annotated[float, Field(ge=1, le=600)] = 30.0
     max_calls_per_turn: Annotated[int, Field(ge=1, le=2)] = 1
 
 
 class Digest(Section):
-    """Automatic digests of long sessions."""
-
     enabled: bool = True
     trigger_threshold: Annotated[int, Field(ge=2, le=100_000)] = 50
     target_compression: Annotated[float, Field(gt=0, lt=1)] = 0.3
@@ -144,8 +126,6 @@ def _compiled(pattern: str) -> str:
 
 
 class Redact(Section):
-    """What is taken out before text leaves or is stored."""
-
     enabled: bool = True
     extra_patterns: list[Annotated[str, Field(max_length=2000), AfterValidator(_compiled)]] = Field(
         default_factory=list, max_length=100
@@ -153,21 +133,15 @@ class Redact(Section):
 
 
 class Privacy(Section):
-    """Sessions that are never read: globs over cwd and session file."""
-
     exclude: list[Glob] = Field(default_factory=list, max_length=1000)
 
 
 class Watch(Section):
-    """How changes are noticed."""
-
     mode: Literal["auto", "inotify", "poll"] = "auto"
     rescan_seconds: Annotated[float, Field(ge=0.1, le=3600)] = 30.0
 
 
 class Log(Section):
-    """The structured log."""
-
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "json", "console"] = "auto"
 
@@ -184,8 +158,6 @@ def listen_address(text: str) -> tuple[str, int]:
 
 
 class Web(Section):
-    """The web view; empty = off."""
-
     listen: Annotated[str, Field(max_length=100)] = ""
 
     @field_validator("listen")
@@ -197,15 +169,11 @@ class Web(Section):
 
 
 class Agent(Section):
-    """Where one agent's sessions are, instead of its defaults."""
-
     roots: list[str] = Field(default_factory=list)
     meta_dir: str = ""
 
 
 class Agents(Section):
-    """The four agents."""
-
     pi: Agent = Agent()
     claude: Agent = Agent()
     codex: Agent = Agent()
@@ -213,8 +181,6 @@ class Agents(Section):
 
 
 class Settings(Section):
-    """Everything."""
-
     command_name: Annotated[str, Field(min_length=1, max_length=64)] = "index-session"
     status_key: Annotated[str, Field(min_length=1, max_length=64)] = "index-session"
     min_new_user_messages: Annotated[int, Field(ge=1, le=10_000)] = 5
