@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,12 @@ from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
 from indexerd.protocol import params
-from indexerd.sessions.clipped import COUNTED, SUMMED
+from indexerd.sessions.clipped import SUMMED
 from indexerd.sessions.context import Read, context_messages, passing_messages
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import OpenSession, reader
+from indexerd.sources.session_reader import OpenSession
 from indexerd.threads import Check
 
 AFTER_REPLY = 0.02  # seconds: who asked for a history has it before others hear of that
@@ -103,25 +103,23 @@ def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manu
     chain = chain_at(state, session.home, session.info.session_id)
     plan = Plan(len(rows), chain, session.home, wanted.target_compression)
     span = next_span(len(rows), covered(chain), wanted.preserve_recent)
-    many = len(rows) - covered(chain) > wanted.trigger_threshold
-    if span is None:
-        plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
-    with session.lines as lines:  # once: they cannot be opened again
-        if not manual and (span is None or not many):
-            large = span is not None and span[1] - span[0] + 1 >= LEAST_BY_TOKENS
-            counted = reader(session, lines, check, COUNTED)
-            if not (wanted.token_trigger and large and outgrown(session, counted, wanted)):
-                below = "no more messages than the threshold are not summed up"
-                return replace(plan, why=plan.why or below)
-        read = reader(session, lines, check, SUMMED)
-        if span is not None:
+    due = manual or len(rows) - covered(chain) > wanted.trigger_threshold
+    large = span is not None and span[1] - span[0] + 1 >= LEAST_BY_TOKENS
+    with session.reading(check, SUMMED) as read:
+        if span is None:
+            plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
+        elif due or (wanted.token_trigger and large and outgrown(session, read, wanted)):
             plan.span = span[0], min(span[1], span[0] + SPAN_MAX - 1)  # the next one goes on there
             _fill(plan, rows, session, read, settings)
+        else:
+            plan.why = "no more messages than the threshold are not summed up"
+        if plan.span is None and not manual:
+            return plan
         start = covered(chain) if plan.span is None else plan.span[1] + 1
         recent = rows_between(state.path(), rows, start, len(rows) - 1)
         messages = passing_messages(state, read, recent)
         verbatim = transcript.tokens_of(messages, state, session.info.agent)
-        plan.tokens_before = sum(one.token_count for one in chain) + plan.tokens + verbatim
+    plan.tokens_before = sum(one.token_count for one in chain) + plan.tokens + verbatim
     return plan
 
 
