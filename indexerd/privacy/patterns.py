@@ -126,9 +126,6 @@ _PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"  # a word begins, perhaps after an es
 _S, _B = r"[ \t]{1,8}", r"[ \t]{0,8}"
 _OPEN = r"\\?[\"']?"  # a quote, perhaps escaped
 _FLAGS = (  # keywords, program, flag
-    (" login", r"(?:docker|podman|nerdctl|buildah|skopeo|oras|helm registry) login", "-p[ =]?"),
-    (" login", r"az(?: acr)? login", "-p[ =]?"),
-    ("-cli", "(?:redis|valkey|keydb)-cli", f"-a{_S}"),
     (
         "mysql mariadb",
         r"(?:mysql|mariadb)(?:dump|admin|import|show|sh|check|-[a-z]{2,9})?",
@@ -146,6 +143,14 @@ COMMANDS = (
         (words, rf"{_PROGRAM}{program}\b{_ARGS}(?:{flag}){_OPEN}{WORD}")
         for words, program, flag in _FLAGS
     ),
+    (
+        " login",
+        (
+            rf"(?:docker|podman|nerdctl|buildah|skopeo|oras|helm registry|az(?: acr)?) login\b{_ARGS}"
+            rf"-p[ =]?{_OPEN}{WORD}"
+        ),
+    ),
+    ("-cli", rf"(?:redis|valkey|keydb)-cli\b{_ARGS}-a{_S}{_OPEN}{WORD}"),
     ("-pass", rf"-pass(?:in|out|wd)?[ =]{_OPEN}pass:{WORD}"),
     (
         "htpasswd",
