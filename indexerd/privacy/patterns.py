@@ -125,6 +125,7 @@ _ARGS = r"(?:(?!&&|\\n)[^\n|;]){0,200}?[ \t]"  # between a program and its flag
 _PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"  # a word begins, perhaps after an escaped line end
 _S, _B = r"[ \t]{1,8}", r"[ \t]{0,8}"
 _OPEN = r"\\?[\"']?"  # a quote, perhaps escaped
+_LOGIN = r"(?:docker|podman|nerdctl|buildah|skopeo|oras|helm registry|az(?: acr)?)"
 _FLAGS = (  # keywords, program, flag
     (
         "mysql mariadb",
@@ -143,13 +144,7 @@ COMMANDS = (
         (words, rf"{_PROGRAM}{program}\b{_ARGS}(?:{flag}){_OPEN}{WORD}")
         for words, program, flag in _FLAGS
     ),
-    (
-        " login",
-        (
-            rf"(?:docker|podman|nerdctl|buildah|skopeo|oras|helm registry|az(?: acr)?) login\b{_ARGS}"
-            rf"-p[ =]?{_OPEN}{WORD}"
-        ),
-    ),
+    (" login", rf"{_LOGIN} login\b{_ARGS}-p[ =]?{_OPEN}{WORD}"),
     ("-cli", rf"(?:redis|valkey|keydb)-cli\b{_ARGS}-a{_S}{_OPEN}{WORD}"),
     ("-pass", rf"-pass(?:in|out|wd)?[ =]{_OPEN}pass:{WORD}"),
     (
