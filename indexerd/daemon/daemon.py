@@ -151,7 +151,7 @@ class Daemon:
         return Pipeline(
             library=self.library,
             indexer=indexer,
-            watch=Watch(mode, self._hint, time.time),
+            watch=Watch(mode, self._hint),
             bus=self.bus,
             read=Reader(),
             loaded=loaded,

@@ -120,11 +120,9 @@ class EventBus:
             self.log(Event.WATCH_ARMED, {"mode": health.mode, "count": health.watched})
         if health.overflows > (old.overflows if old else 0):
             self.log(Event.WATCH_OVERFLOW, {"count": health.overflows})
-        known = {one.code for one in old.problems} if old else set()
-        for one in health.problems:
-            if one.code not in known:
-                event = Event.WATCH_LIMIT if one.code in _LIMITS else Event.WATCH_DEGRADED
-                self.log(event, {"reason": one.cause, "hint": one.cure})
+        for code, cause, cure in set(health.problems).difference(old.problems if old else ()):
+            event = Event.WATCH_LIMIT if code in _LIMITS else Event.WATCH_DEGRADED
+            self.log(event, {"reason": cause, "hint": cure})
 
     # -- runs ----------------------------------------------------------------------------
 

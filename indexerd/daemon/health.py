@@ -80,7 +80,7 @@ class Status:
         for find in (_own, _roots):
             yield from (self._problem(*one) for one in find(pipeline))
         for one in pipeline.watch.health().problems:
-            yield self._problem(one.code, one.cause, one.cure) | {"since": iso(one.since)}
+            yield self._problem(*one)
         if pipeline.library.changed != self._seen:  # it takes a look at every session
             self._of_sessions = [self._problem(*one) for one in _sessions(pipeline)]
             self._seen = pipeline.library.changed

@@ -29,7 +29,7 @@ _DATABASE = re.compile(r"state_(\d{1,9})\.sqlite")
 _COLUMNS = ("name", "title", "first_user_message", "preview")
 _TIMES = {"updated_at_ms": "updated_at_ms", "updated_at": "updated_at * 1000"}
 
-Said = dict[str, tuple[int, str]]  # by thread id: when, in ms, and which name; empty: none
+_Said = dict[str, tuple[int, str]]  # by thread id: when, in ms, and which name; empty: none
 
 
 class Names:
@@ -37,8 +37,7 @@ class Names:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._places: dict[str, tuple[Look | None, Look | None]] = {}  # as they were when read
-        self._said: dict[str, Said] = {}  # by place
+        self._looks: list[Look | None] = []  # at the files when they were read
         self._names: dict[str, str] = {}  # an empty one was taken back
 
     def name(self, thread_id: str) -> str | None:
@@ -46,40 +45,30 @@ class Names:
         return self._names.get(thread_id)
 
     def refresh(self) -> set[str]:
-        """Look again; ids of the threads whose name is another than before."""
+        """Look again; ids of the threads whose name is another than before.
+
+        What cannot be read changes nothing, and is read at the next look.
+        """
         try:
             files = os.listdir(self._root)  # noqa: PTH208 - paths here are text
         except OSError:
             return set()  # moved, or not mounted: nobody took a name back
         numbers = [int(one[1]) for one in map(_DATABASE.fullmatch, files) if one]
-        names = [INDEX, *(f"state_{one}.sqlite" for one in sorted(numbers)[-1:])]
-        paths = [f"{self._root}/{one}" for one in names]
+        index = f"{self._root}/{INDEX}"
+        database = f"{self._root}/state_{max(numbers, default=0)}.sqlite"
         # What is not yet in the database stands in the file beside it.
-        places = {path: (look(path), look(f"{path}-wal")) for path in paths}
-        if places == self._places:
+        looks = [look(one) for one in (index, database, f"{database}-wal")]
+        if looks == self._looks:
             return set()
-        said: dict[str, Said] = {}
-        for path, seen in places.copy().items():
-            said[path] = self._said.get(path, {})
-            if seen != self._places.get(path):
-                try:
-                    said[path] = _read(path)
-                except (SessionUnreadableError, OSError):
-                    del places[path]  # what was known stays known, and the next look tries again
-        self._places, self._said = places, said
-        found: Said = {}
-        for one in said.values():
-            found |= {key: max(held, found.get(key, held)) for key, held in one.items()}
-        old = self._names
+        try:
+            found = dict(_lines_of(index)) if looks[0] else {}
+            rows = reading(database, _rows_of) if looks[1] else {}
+        except (SessionUnreadableError, OSError):
+            return set()
+        found |= {key: max(one, found.get(key, one)) for key, one in rows.items()}
+        old, self._looks = self._names, looks
         self._names = dict.fromkeys(old, "") | {key: name for key, (_, name) in found.items()}
         return {one for one, name in self._names.items() if old.get(one, "") != name}
-
-
-def _read(path: str) -> Said:
-    try:
-        return dict(_lines_of(path)) if path.endswith(INDEX) else reading(path, _rows_of)
-    except FileNotFoundError:
-        return {}
 
 
 def _lines_of(path: str) -> Iterator[tuple[str, tuple[int, str]]]:
@@ -92,7 +81,7 @@ def _lines_of(path: str) -> Iterator[tuple[str, tuple[int, str]]]:
                     yield held["id"], (at, safe_line(string(name)))
 
 
-def _rows_of(database: sqlite3.Connection) -> Said:
+def _rows_of(database: sqlite3.Connection) -> _Said:
     """Every thread's name, where it has one."""
     columns = {str(row[1]) for row in database.execute("PRAGMA table_info(threads)")}
     if "id" not in columns:
@@ -102,7 +91,7 @@ def _rows_of(database: sqlite3.Connection) -> Said:
     rows = database.execute(
         f"SELECT id, {at}, {wanted} FROM threads ORDER BY 2 DESC LIMIT {THREADS_MAX}"  # noqa: S608 - our own words
     )
-    said: Said = {}
+    said: _Said = {}
     for thread_id, ms, name, title, *first in rows:
         called = safe_line(string(name)) or _title(title, first)
         if called and isinstance(thread_id, str):

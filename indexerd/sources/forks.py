@@ -1,12 +1,9 @@
 """Histories that begin in another file: where that file is, and which forks begin in it.
 
 Codex forks without copying: a new file names the thread and the bytes of it that come first. The
-files of a thread carry its id in their names, so one that was archived or compressed since is
-found again, and a base can be read before it was met itself.
-
-Of a thread that was reverted there are several files, and bytes alone do not tell them apart: a
-base is the newest that is no younger than its fork, and has a line of the right ordinal end there.
-A history that the user excluded is not taken in, at no generation.
+files of a thread carry its id in their names. Of a thread that was reverted there are several, and
+bytes alone do not tell them apart: a base is the newest that is no younger than its fork, and has a
+line of the right ordinal end there. A history that the user excluded is not taken in.
 """
 
 from __future__ import annotations

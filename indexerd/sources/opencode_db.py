@@ -1,11 +1,9 @@
 """Sessions in opencode's database, and each of them as lines of JSON.
 
-A session's path is the database's with the session's id below it. A session is rendered anew at
-each change: rows are rewritten in place, deleted, hidden by a revert. A line's offset is its
-message's rowid, which holds as long as the message does.
-
-Version 1 keeps a session in session, message and part. Version 2 keeps it in session_v2 and
-session_message, under the same id: the older copy is then ignored. Columns vary by release.
+A session is rendered anew at each change: rows are rewritten in place, deleted, hidden by a revert.
+A line's offset is its message's rowid, which holds as long as the message does. Version 1 keeps a
+session in session, message and part; version 2 in session_v2 and session_message, under the same
+id: the older copy is then ignored. Columns vary by release.
 
 What surprised us: time_updated of a session says nothing of its messages and parts, and no index
 has theirs; a deletion leaves no trace but a missing row. So all rows are looked at only at a

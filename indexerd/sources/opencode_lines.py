@@ -6,12 +6,8 @@
      "parts": [{"type", "text", "synthetic", "ignored", "tool", "state": {…}, …}]}
 
 The brief form of a message is for a scan: texts are cut, and of a tool's call only its status is
-kept. The full form has every text and every tool's input and output. The roles of version 2
-(`synthetic`, `shell`, `compaction`, `idle`, …) stay as they are; its texts, files and contents
-become parts. A value of another type than it should have is handed on or left out.
-
-What surprised us: the output of an aborted call stands in its metadata alone, and an output that
-was pruned stays where it was, with a time beside it.
+kept. What surprised us: the output of an aborted call stands in its metadata alone, and an output
+that was pruned stays where it was, with a time beside it.
 """
 
 from __future__ import annotations

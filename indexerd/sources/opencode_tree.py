@@ -15,8 +15,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import NamedTuple
 
 from indexerd.agents.json_lines import as_dict, time_ms
 from indexerd.errors import SessionUnreadableError
@@ -26,7 +24,6 @@ from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_lines import (
     Message,
-    Parts,
     Record,
     brief_lines,
     decoded,
@@ -39,26 +36,15 @@ RECORD_MAX = 64 * 1024 * 1024  # bytes of one record
 NEWEST = 3  # messages whose parts are looked at for a change
 
 
-class _File(NamedTuple):
-    """A record's file, by the name that is its id."""
-
-    id: str
-    path: str
-    ino: int
-
-
-def _files(directory: str) -> list[_File]:
-    """The records of a directory by name; none where it cannot be listed."""
-    try:
-        with os.scandir(directory) as entries:
-            files = [
-                _File(one.name.removesuffix(".json"), one.path, one.inode())
-                for one in entries
-                if one.name.endswith(".json") and one.is_file(follow_symlinks=False)
-            ]
-    except OSError:
-        return []
-    return sorted(one for one in files if is_session_id(one.id))
+def _files(directory: str) -> list[tuple[str, str, int]]:
+    """The records of a directory by id: that, path and inode; none where it cannot be listed."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        return sorted(
+            (own, one.path, one.inode())
+            for one in entries
+            if one.name.endswith(".json") and is_session_id(own := one.name.removesuffix(".json"))
+        )
+    return []
 
 
 def _record(path: str) -> Record | None:
@@ -70,48 +56,53 @@ def _record(path: str) -> Record | None:
         return None
 
 
-def _places(path: str) -> tuple[str, str, str]:
-    """A session's id, the directory of its messages, and that of all parts."""
-    project, _, name = path.rpartition("/")
-    storage, own = project.rpartition("/")[0].rpartition("/")[0], name.removesuffix(".json")
-    return own, f"{storage}/message/{own}", f"{storage}/part"
+class _Session:
+    """One session's records."""
 
+    def __init__(self, path: str) -> None:
+        project, _, name = path.rpartition("/")
+        storage, own = project.rpartition("/")[0].rpartition("/")[0], name.removesuffix(".json")
+        self._messages, self._parts = f"{storage}/message/{own}", f"{storage}/part"
+        self._path, self._id = path, own
 
-def _messages(directory: str, place: int = 0) -> Iterator[Message]:
-    """The messages whose records are whole, or the one at a place."""
-    for file in _files(directory):
-        if place in (0, file.ino) and (held := _record(file.path)) is not None:
-            at = time_ms(as_dict(held.get("time")).get("created"))
-            yield Message(file.ino, file.id, at, held)
+    def session(self) -> Record | None:
+        """The session's own record; None where it is gone, or torn."""
+        held = _record(self._path)
+        return None if held is None else session_of(self._id, held)
 
+    def messages(self, place: int = 0) -> Iterator[Message]:
+        """The messages whose records are whole, or the one at a place."""
+        for own, path, inode in _files(self._messages):
+            if place in (0, inode) and (held := _record(path)) is not None:
+                yield Message(inode, own, time_ms(as_dict(held.get("time")).get("created")), held)
 
-def _parts_in(directory: str) -> Parts:
-    def parts(message_id: str) -> Iterator[tuple[str, Record]]:
-        # A record may hold an id that is none.
-        for file in _files(f"{directory}/{message_id}") if is_session_id(message_id) else ():
-            if (held := _record(file.path)) is not None:
-                yield file.id, held
+    def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
+        """The parts of a message; of an id that is none, as a record may hold it, nothing."""
+        directory = f"{self._parts}/{message_id}"
+        for own, path, _ in _files(directory) if is_session_id(message_id) else ():
+            if (held := _record(path)) is not None:
+                yield own, held
 
-    return parts
+    def stamps(self) -> Iterator[tuple[int, int, int]]:
+        """The stats that change when the session does, beside that of its own file."""
+        messages = _files(self._messages)
+        places = [self._messages]
+        for own, path, _ in {*messages[:1], *messages[-NEWEST:]}:  # ids wrap around
+            of_parts = f"{self._parts}/{own}"
+            places += [path, of_parts, *(one for _, one, _ in _files(of_parts))]
+        for path in sorted(places):
+            with suppress(OSError):
+                found = os.stat(path)  # noqa: PTH116 - paths here are text
+                yield found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def look(path: str) -> Look | None:
-    """A session's signature: its file, its messages' directory, the newest messages and parts."""
+    """A session's signature."""
     own = tail.look(path)
     if own is None:
         return None
-    _, directory, parts = _places(path)
-    messages = _files(directory)
-    watched = [path, directory]
-    for file in dict.fromkeys((*messages[:1], *messages[-NEWEST:])):  # ids wrap around
-        of_parts = f"{parts}/{file.id}"
-        watched += [file.path, of_parts, *(one.path for one in _files(of_parts))]
-    seen = []
-    for one in watched:
-        with suppress(OSError):
-            found = os.stat(one)  # noqa: PTH116 - paths here are text
-            seen.append((found.st_mtime_ns, found.st_size, found.st_ino))
-    return Look(own.dev, own.ino, digest(repr(seen)), max(seen, default=(0,))[0])
+    seen = [(own.mtime_ns, own.size, own.ino), *_Session(path).stamps()]
+    return Look(own.dev, own.ino, digest(repr(seen)), max(seen)[0])
 
 
 def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
@@ -121,18 +112,16 @@ def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
         raise FileNotFoundError(path)
     if held is not None and is_same(held, now):
         return now, None
-    own, messages, parts = _places(path)
-    record = _record(path)
-    if record is None:  # torn
-        return now, []
-    return now, brief_lines(session_of(own, record), _messages(messages), _parts_in(parts))
+    found = _Session(path)
+    session = found.session()
+    return now, brief_lines(session, found.messages(), found.parts) if session else []
 
 
 @contextmanager
 def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
     """Open a session to read single messages; SessionUnreadableError when that fails."""
-    own, messages, parts = _places(path)
-    record = _record(path)
-    if record is None:
+    found = _Session(path)
+    session = found.session()
+    if session is None:
         raise SessionUnreadableError("the session is gone, or being written")
-    yield lines_of(session_of(own, record), partial(_messages, messages), _parts_in(parts))
+    yield lines_of(session, found.messages, found.parts)

@@ -1,10 +1,9 @@
 """Session files at which the process ended are set aside until they change.
 
-A file can end the process in ways that nothing in it can catch: memory runs out, a library crashes.
-The next start would read it again, and end again. So its path is noted while it is read, and a
-start that finds a path noted counts one death for it. The note is a write without a sync into a
-small file: it outlives the process, which is enough. The counts are in the store, for each version
-of the program anew. Where nothing can be noted, reading goes on all the same.
+Memory may run out at a file, or a library crash; the next start would read it again, and end again.
+So its path is noted in a small file while it is read (without a sync: that outlives the process),
+and a start that finds a path there counts one death for it, in the store, for each version of the
+program anew. Where nothing can be noted, reading goes on all the same.
 """
 
 from __future__ import annotations

@@ -20,9 +20,9 @@ from indexerd.sessions.state import SessionState
 from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.forks import ForkResolver, take_in
 from indexerd.sources.line_buffer import Block
-from indexerd.sources.source import Tailing, source_of
+from indexerd.sources.source import source_of
 from indexerd.sources.stores import Kind, Store
-from indexerd.sources.tail import Read
+from indexerd.sources.tail import Read, Tail
 from indexerd.times import iso_ms
 
 
@@ -53,7 +53,7 @@ class SessionFile:
     unreadable: str = ""  # why it cannot be read for now
     problem: str = ""  # what is wrong with it until it changes
     aside: Look | None = None  # as it was when it provoked a defect
-    _tail: Tailing | None = None
+    _tail: Tail | None = None
 
     def look(self) -> Look | None:
         """What the file is now."""

@@ -11,29 +11,17 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from indexerd.agents.base import Oversize
 from indexerd.sources import opencode_db, opencode_tree, zst
 from indexerd.sources import tail as plain
 from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.line_buffer import Block
-from indexerd.sources.tail import Read
+from indexerd.sources.tail import Read, Tail
 
 # A session's line by offset and length; SessionUnreadableError, or other bytes, when it is there
 # no more.
 Lines = Callable[[int, int], bytes]
-_Load = Callable[[str, Cursor | None], tuple[Look, list[Block] | Iterator[Block | Oversize] | None]]
-
-
-class Tailing(Protocol):
-    """One session's reading position."""
-
-    cursor: Cursor | None
-
-    def read(self, path: str) -> Read:
-        """Read what is new. FileNotFoundError when it is gone, else SessionUnreadableError."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +29,28 @@ class Source:
     """One kind of storage."""
 
     look: Callable[[str], Look | None]  # what tells a changed session; None where there is none
-    compare: Callable[[str, Cursor], Verdict]
-    tail: Callable[[], Tailing]
+    tail: Callable[[], Tail]
     lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
 
+    def compare(self, path: str, held: Cursor) -> Verdict:
+        """What a session is, compared with a cursor; errors as of `Tail.read`."""
+        if self is PLAIN:
+            return plain.compare(path, held)
+        now = self.look(path)
+        return Verdict.SAME if now and is_same(held, now) else Verdict.CONTINUE
 
-class _Whole:
+
+class _Whole(Tail):
     """The reading position in a session that is read whole whenever its signature is another."""
 
-    def __init__(self, load: _Load) -> None:
+    def __init__(
+        self,
+        load: Callable[
+            [str, Cursor | None], tuple[Look, list[Block] | Iterator[Block | Oversize] | None]
+        ],
+    ) -> None:
+        super().__init__()
         self._load = load
-        self.cursor: Cursor | None = None
 
     def read(self, path: str) -> Read:
         now, lines = self._load(path, self.cursor)
@@ -62,22 +61,10 @@ class _Whole:
         return Read(Verdict.CONTINUE, lines, bytes=size, whole=True)
 
 
-def _whole(
-    look: Callable[[str], Look | None],
-    load: _Load,
-    lines: Callable[[str], AbstractContextManager[Lines]],
-) -> Source:
-    def compare(path: str, held: Cursor) -> Verdict:
-        now = look(path)
-        return Verdict.SAME if now and is_same(held, now) else Verdict.CONTINUE
-
-    return Source(look, compare, partial(_Whole, load), lines)
-
-
-PLAIN = Source(plain.look, plain.compare, plain.Tail, plain.lines)
-ZST = _whole(plain.look, zst.load, zst.lines)
-DATABASE = _whole(opencode_db.look, opencode_db.load, opencode_db.lines)
-TREE = _whole(opencode_tree.look, opencode_tree.load, opencode_tree.lines)
+PLAIN = Source(plain.look, Tail, plain.lines)
+ZST = Source(plain.look, partial(_Whole, zst.load), zst.lines)
+DATABASE = Source(opencode_db.look, partial(_Whole, opencode_db.load), opencode_db.lines)
+TREE = Source(opencode_tree.look, partial(_Whole, opencode_tree.load), opencode_tree.lines)
 
 
 def source_of(agent: str, path: str) -> Source:

@@ -10,16 +10,15 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from indexerd.agents import pi
 from indexerd.paths import places, within
-from indexerd.settings import Agent, Settings
+from indexerd.settings import Settings
 
 SUFFIXES = (".jsonl", ".jsonl.zst")
-DATABASE_FILES = 50  # of one directory; there is one, or one a release channel
 
 
 class Kind(Enum):
@@ -61,15 +60,9 @@ def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store
 
     One that lies inside another is dropped, and so are repeats.
     """
-    agents = settings.agents
-    data = str(places(env, home=home).data_dir)
-    found = [
-        *_pi(_Chosen("pi", agents.pi, env, str(home), data)),
-        *_claude(_Chosen("claude", agents.claude, env, str(home), data)),
-        *_codex(_Chosen("codex", agents.codex, env, str(home), data)),
-        *_opencode(_Chosen("opencode", agents.opencode, env, str(home), data)),
-    ]
     kept: list[Store] = []
+    user = _User(settings, env, home)
+    found = [*_pi(user), *_claude(user), *_codex(user), *_opencode(user)]
     for store in sorted(found, key=lambda one: len(one.sessions)):
         if not any(other.holds(store.sessions) for other in kept):
             kept.append(store)
@@ -84,34 +77,32 @@ def watched(found: Iterable[Store]) -> tuple[list[str], list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
-    """What was set for an agent, and where we are."""
+class _User:
+    """What was set, and where we are."""
 
-    agent: str
-    section: Agent
+    settings: Settings
     env: Mapping[str, str]
-    home: str
-    data: str
+    home: Path
 
     def real(self, path: str) -> str:
         """A path without links; a tilde is home."""
         tilde = path == "~" or path.startswith("~/")
-        return os.path.realpath(self.home + path[1:] if tilde else path)
+        return os.path.realpath(f"{self.home}{path[1:]}" if tilde else path)
 
-    def roots(self, *usual: str) -> list[str]:
-        """The roots that were set, or else these."""
-        return [self.real(one) for one in self.section.roots or usual]
+    def roots(self, agent: str, usual: Iterable[str]) -> list[str]:
+        """The roots that were set for an agent, or else these."""
+        return [self.real(one) for one in getattr(self.settings.agents, agent).roots or usual]
 
-    def variables(self, name: str, value: str, *usual: str) -> str:
+    def variables(self, agent: str, name: str, value: str, usual: Iterable[str]) -> str:
         """The assignment that an agent needs to find what was set here, unless it would anyway."""
-        if not self.section.roots or value in map(self.real, usual):
+        if not getattr(self.settings.agents, agent).roots or value in map(self.real, usual):
             return ""
         return f"{name}={shlex.quote(value)} "
 
-    def meta(self, usual: str = "") -> str:
-        """Where the meta files go."""
-        usual = usual or f"{self.data}/sessions-meta/{self.agent}"
-        return self.real(self.section.meta_dir or usual)
+    def meta(self, agent: str, usual: str = "") -> str:
+        """Where the meta files of an agent go."""
+        own = f"{places(self.env, home=self.home).data_dir}/sessions-meta/{agent}"
+        return self.real(getattr(self.settings.agents, agent).meta_dir or usual or own)
 
     def xdg(self, name: str, usual: str) -> str:
         """A directory of the user's; one that is not absolute does not count."""
@@ -119,55 +110,52 @@ class _Chosen:
         return named if named.startswith("/") else f"{self.home}/{usual}"
 
 
-def _pi(chosen: _Chosen) -> Iterator[Store]:
-    dirs = [
-        chosen.real(one) for one in chosen.section.roots or pi.agent_dirs(chosen.env, chosen.home)
-    ]
-    for root in dirs:
-        yield Store("pi", chosen.real(f"{root}/sessions"), chosen.meta(f"{root}/sessions-meta"))
-    flat = chosen.env.get("PI_CODING_AGENT_SESSION_DIR", "")
-    if flat and not chosen.section.roots:
-        yield Store("pi", chosen.real(flat), chosen.meta(f"{dirs[0]}/sessions-meta"))
+def _pi(user: _User) -> Iterator[Store]:
+    roots = user.roots("pi", pi.agent_dirs(user.env, str(user.home)))
+    places = [(f"{root}/sessions", root) for root in roots]
+    flat = user.env.get("PI_CODING_AGENT_SESSION_DIR", "")
+    if flat and not user.settings.agents.pi.roots:
+        places.append((flat, roots[0]))
+    for place, root in places:
+        yield Store("pi", user.real(place), user.meta("pi", f"{root}/sessions-meta"))
 
 
-def _claude(chosen: _Chosen) -> Iterator[Store]:
-    named = chosen.env.get("CLAUDE_CONFIG_DIR", "")
-    config = chosen.xdg("XDG_CONFIG_HOME", ".config")
+def _claude(user: _User) -> Iterator[Store]:
+    named = user.env.get("CLAUDE_CONFIG_DIR", "")
+    config = user.xdg("XDG_CONFIG_HOME", ".config")
     usual = [named] if named else ["~/.claude", f"{config}/claude"]
-    for root in chosen.roots(*usual):
-        needs = chosen.variables("CLAUDE_CONFIG_DIR", root, *usual)
-        yield Store("claude", chosen.real(f"{root}/projects"), chosen.meta(), variables=needs)
+    for root in user.roots("claude", usual):
+        needs = user.variables("claude", "CLAUDE_CONFIG_DIR", root, usual)
+        yield Store("claude", user.real(f"{root}/projects"), user.meta("claude"), variables=needs)
 
 
-def _codex(chosen: _Chosen) -> Iterator[Store]:
-    usual = chosen.env.get("CODEX_HOME", "") or "~/.codex"
-    for root in chosen.roots(usual):
-        needs = chosen.variables("CODEX_HOME", root, usual)
+def _codex(user: _User) -> Iterator[Store]:
+    usual = [user.env.get("CODEX_HOME", "") or "~/.codex"]
+    for root in user.roots("codex", usual):
+        needs = user.variables("codex", "CODEX_HOME", root, usual)
         for name, archive in (("sessions", False), ("archived_sessions", True)):
-            place = chosen.real(f"{root}/{name}")
-            yield Store("codex", place, chosen.meta(), Kind.FILES, archive, root, needs)
+            place, meta = user.real(f"{root}/{name}"), user.meta("codex")
+            yield Store("codex", place, meta, Kind.FILES, archive, root, needs)
 
 
-def _opencode(chosen: _Chosen) -> Iterator[Store]:
+def _opencode(user: _User) -> Iterator[Store]:
     """Databases, and the older tree beside them; both may be there, and both are read."""
-    data = f"{chosen.xdg('XDG_DATA_HOME', '.local/share')}/opencode"
-    named = "" if chosen.section.roots else chosen.env.get("OPENCODE_DB", "")
-    for root in chosen.roots(data):
-        databases: list[str] = []
+    data = f"{user.xdg('XDG_DATA_HOME', '.local/share')}/opencode"
+    meta, set_ = user.meta("opencode"), user.settings.agents.opencode.roots
+    named = "" if set_ else user.env.get("OPENCODE_DB", "")
+    for root in user.roots("opencode", [data]):
+        databases = [user.real(named if named.startswith(("/", "~/")) else f"{root}/{named}")]
         if os.path.isfile(root):  # noqa: PTH113 - paths here are text with surrogate escapes
             databases = [root]
         elif not named:
             databases = _databases(root)
-        elif named != ":memory:":
-            whole = named.startswith(("/", "~/"))
-            databases = [chosen.real(named if whole else f"{root}/{named}")]
-        for path in databases:
-            needs = chosen.variables("OPENCODE_DB", path, f"{data}/opencode.db")
-            store = Store("opencode", path, chosen.meta(), Kind.DATABASE, variables=needs)
-            yield replace(store, beside=path.rpartition("/")[0])
+        for path in databases if named != ":memory:" else ():
+            needs = user.variables("opencode", "OPENCODE_DB", path, [f"{data}/opencode.db"])
+            place = path.rpartition("/")[0]
+            yield Store("opencode", path, meta, Kind.DATABASE, beside=place, variables=needs)
         if databases != [root]:
-            storage = chosen.real(f"{root}/storage")
-            yield Store("opencode", f"{storage}/session", chosen.meta(), Kind.TREE, beside=storage)
+            storage = user.real(f"{root}/storage")
+            yield Store("opencode", f"{storage}/session", meta, Kind.TREE, beside=storage)
 
 
 def _databases(directory: str) -> list[str]:
@@ -177,4 +165,4 @@ def _databases(directory: str) -> list[str]:
     except OSError:
         names = []
     found = [one for one in names if one.startswith("opencode") and one.endswith(".db")]
-    return [f"{directory}/{one}" for one in found[:DATABASE_FILES] or ["opencode.db"]]
+    return [f"{directory}/{one}" for one in found or ["opencode.db"]]

@@ -45,22 +45,13 @@ if sys.platform == "linux":
     _OPTIONS = In.IN_ONLYDIR | In.IN_DONT_FOLLOW | In.IN_EXCL_UNLINK
 
 
-class Problem(NamedTuple):
-    """What is wrong with the watcher now; `since` in seconds of the clock given to `Watch`."""
-
-    code: str
-    cause: str
-    since: float
-    cure: str
-
-
 class Health(NamedTuple):
     """How the watcher does. `watched` counts directories (only roots, with FSEvents)."""
 
     mode: Literal["inotify", "fsevents", "poll"]
     watched: int
     missing: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[tuple[str, str, str], ...]  # code, cause, cure
     overflows: int
 
 
@@ -68,13 +59,10 @@ class Watch:
     """The watcher. Before each scan `open` and `arm` it, have the scan `add`, then `settle`."""
 
     def __init__(
-        self,
-        mode: Literal["auto", "inotify", "poll"],
-        on_dirty: Callable[[], None],
-        clock: Callable[[], float],
+        self, mode: Literal["auto", "inotify", "poll"], on_dirty: Callable[[], None]
     ) -> None:
         """`on_dirty` is called when there is something to `take`."""
-        self._mode, self._on_dirty, self._clock = mode, on_dirty, clock
+        self._mode, self._on_dirty = mode, on_dirty
         self._fd = -1  # of inotify
         self._observer: Any = None  # of FSEvents
         self._watched: dict[int, str] = {}  # directories, by inotify's number
@@ -85,7 +73,7 @@ class Watch:
         self._paths: set[str] = set()
         self._rescan = False
         self._refused: set[int] = set()  # error numbers, since `arm`
-        self._problems: tuple[Problem, ...] = ()
+        self._problems: tuple[tuple[str, str, str], ...] = ()
         self._overflows = 0
 
     def open(self) -> None:
@@ -138,11 +126,8 @@ class Watch:
 
     def settle(self) -> Health:
         """Say how the watcher does, now that all directories were added."""
-        since, now = {one.code: one.since for one in self._problems}, self._clock()
-        found, self._refused = map(_refusal, sorted(self._refused)), set()
-        self._problems = tuple(
-            Problem(code, why, since.get(code, now), cure) for code, why, cure in found
-        )
+        self._problems = tuple(map(_refusal, sorted(self._refused)))
+        self._refused = set()
         return self.health()
 
     def health(self) -> Health:

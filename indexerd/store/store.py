@@ -85,8 +85,7 @@ class StateStore:
         self.damaged = False
         self.problem: str | None = None  # why a store that is only read is empty
         self.renamed = 0  # counts up where rows were stored, and the names index was not told
-        self._path = path
-        self._report = report
+        self._path, self._report = path, report
         self._writer: sqlite3.Connection | None = None
         self._owner = 0  # the thread that has a transaction open
         self._idle: list[sqlite3.Connection] = []  # readers
@@ -216,9 +215,10 @@ class StateStore:
                 with suppress(sqlite3.Error):  # the first error is the one to tell
                     db.execute("ROLLBACK")
 
-    def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+    def _run(self, sql: str, *given: Any) -> int:
+        """Execute one statement in a transaction; how many rows it changed."""
         with self.batch():
-            return self._read(work)
+            return self._read(lambda db: db.execute(sql, given).rowcount)
 
     def _all(self, columns: str, where: str, values: Sequence[Any] = ()) -> list[Sequence[Any]]:
         """Something of many sessions, in one step of SQLite.
@@ -247,9 +247,8 @@ class StateStore:
 
     def by_file(self, path: str) -> list[dict[str, Any]]:
         """The rows of all sessions in a file: one, but for agents that keep a database."""
-        sql = "SELECT row FROM record JOIN session USING (id) WHERE file = ? ORDER BY id"
-        given = (replace_surrogates(path),)
-        return self._read(lambda db: [json.loads(row) for (row,) in db.execute(sql, given)])
+        found = self._all("id", "file = ? ORDER BY id", [replace_surrogates(path)])
+        return [*self.get_many(one for (one,) in found).values()]
 
     def ids(self) -> list[str]:
         """The sessions that have a row, hidden ones included."""
@@ -330,15 +329,15 @@ class StateStore:
         Each comes with its names and a hash of the texts that it is found by. Returns the sessions
         whose texts are others now.
         """
-        items = list(rows)
-        return self._write(lambda db: [one[1].session_id for one in items if _put(db, *one)])
+        items = list(rows)  # no error of these is the store's
+        with self.batch():
+            return self._read(lambda db: [one[1].session_id for one in items if _put(db, *one)])
 
     def forget(self, session_id: str) -> bool:
         """Drop a session's row; whether there was one."""
         with self.batch():
-            self._write(lambda db: db.execute("DELETE FROM record WHERE id = ?", (session_id,)))
-            sql = "DELETE FROM session WHERE id = ?"
-            return self._write(lambda db: db.execute(sql, (session_id,)).rowcount > 0)
+            self._run("DELETE FROM record WHERE id = ?", session_id)
+            return self._run("DELETE FROM session WHERE id = ?", session_id) > 0
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
         """Which session each of these came from; unknown ones are left out."""
@@ -355,12 +354,8 @@ class StateStore:
             f" WHERE {key} = ?"
         )
         asked = [(replace_surrogates(one),) for one in wanted]
-
-        def ask(db: sqlite3.Connection) -> list[Link]:
-            rows = [row for one in asked for row in db.execute(sql, one)]
-            return [Link(one, above, born, bool(sub)) for one, above, born, sub in rows]
-
-        return self._read(ask)
+        rows = self._read(lambda db: [row for one in asked for row in db.execute(sql, one)])
+        return [Link(one, above, born, bool(sub)) for one, above, born, sub in rows]
 
     def text_hashes(self) -> dict[str, int]:
         """What every session's own texts hash to."""
@@ -380,26 +375,22 @@ class StateStore:
 
     def put_files(self, files: Iterable[tuple[str, Cursor, bytes]]) -> None:
         """Write (path, cursor, packed): what is known and where reading stopped, together."""
-        rows = [(_key(path), _encode(cursor), info) for path, cursor, info in files]
-        sql = "INSERT OR REPLACE INTO file (path, cursor, info) VALUES (?, ?, ?)"
-        if rows:
-            self._write(lambda db: db.executemany(sql, rows))
+        for path, cursor, info in files:
+            sql = "INSERT OR REPLACE INTO file (path, cursor, info) VALUES (?, ?, ?)"
+            self._run(sql, _key(path), _encode(cursor), info)
 
     def forget_files(self, paths: Iterable[str]) -> None:
-        keys = [(_key(path),) for path in paths]
-        if keys:
-            self._write(lambda db: db.executemany("DELETE FROM file WHERE path = ?", keys))
+        for path in paths:
+            self._run("DELETE FROM file WHERE path = ?", _key(path))
 
     # -- notes: retry state, issued references, what is remembered of meta files
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
         """Keep a small value under a topic; None drops it."""
         if value is None:
-            drop = "DELETE FROM note WHERE topic = ? AND key = ?"
-            self._write(lambda db: db.execute(drop, (topic, key)))
+            self._run("DELETE FROM note WHERE topic = ? AND key = ?", topic, key)
         else:
-            keep = "INSERT OR REPLACE INTO note VALUES (?, ?, ?)"
-            self._write(lambda db: db.execute(keep, (topic, key, value)))
+            self._run("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", topic, key, value)
 
     def notes(self, topic: str, read: Callable[[bytes], Any] = bytes) -> dict[str, Any]:
         """All values under a topic, as `read` makes them of what was kept."""
@@ -407,22 +398,16 @@ class StateStore:
         return self._read(lambda db: {key: read(one) for key, one in db.execute(sql, (topic,))})
 
     def noted(self, topic: str, key: str, read: Callable[[bytes], Any] = bytes) -> Any:
-        """Give one value of a topic; None where there is none."""
+        """One value of a topic; None where there is none."""
         sql = "SELECT value FROM note WHERE topic = ? AND key = ?"
-
-        def ask(db: sqlite3.Connection) -> Any:
-            row = db.execute(sql, (topic, key)).fetchone()
-            return read(row[0]) if row else None
-
-        return self._read(ask)
+        found = self._read(lambda db: [read(one) for (one,) in db.execute(sql, (topic, key))])
+        return found[0] if found else None
 
     def trim(self, topic: str, keep: int) -> None:
         """Drop all values of a topic but the `keep` greatest; bytes are compared."""
-        sql = (
-            "DELETE FROM note WHERE topic = :topic AND key IN (SELECT key FROM note"
-            " WHERE topic = :topic ORDER BY value DESC LIMIT -1 OFFSET :keep)"
-        )
-        self._write(lambda db: db.execute(sql, {"topic": topic, "keep": keep}))
+        kept = "SELECT key FROM note WHERE topic = ? ORDER BY value DESC LIMIT ?"
+        sql = f"DELETE FROM note WHERE topic = ? AND key NOT IN ({kept})"  # noqa: S608 - our own words
+        self._run(sql, topic, topic, keep)
 
 
 # -- damage

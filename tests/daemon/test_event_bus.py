@@ -20,7 +20,7 @@ from indexerd.indexing.policy import SessionRuntime
 from indexerd.logs import Event
 from indexerd.sessions.info import SessionInfo
 from indexerd.sources.cursor import Verdict
-from indexerd.sources.watch import Health, Problem
+from indexerd.sources.watch import Health
 from tests.sessions.plain_info import INFO
 
 NOW = 1_700_000_000.0
@@ -108,7 +108,7 @@ def test_bad_lines_are_told_of_once_a_minute_and_file(heard: Heard) -> None:
 
 def health(*problems: str, overflows: int = 0) -> Health:
     """How a watcher does."""
-    told = tuple(Problem(code, f"cause of {code}", NOW, "cure") for code in problems)
+    told = tuple((code, f"cause of {code}", "cure") for code in problems)
     return Health("inotify", 7, (), told, overflows)
 
 

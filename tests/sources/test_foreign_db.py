@@ -10,13 +10,13 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.foreign_db import opened, reading
+from indexerd.sources.foreign_db import reading
 
 OWNER = """
 import sqlite3, sys
@@ -129,19 +129,6 @@ def test_what_is_in_the_log_alone_is_seen(tmp_path: Path) -> None:
             assert before[0] == after[0]
 
 
-def test_an_emptied_log_is_no_reason_to_fail(tmp_path: Path) -> None:
-    """A -wal of no bytes: after a TRUNCATE checkpoint, with its owner there or gone."""
-    path, left, bare = tmp_path / "x.db", tmp_path / "left.db", tmp_path / "bare.db"
-    with owned(path) as owner:
-        owner.do("PRAGMA wal_checkpoint(TRUNCATE)")
-        assert (tmp_path / "x.db-wal").stat().st_size == 0
-        assert reading(str(path), count) == 3
-        copied(path, left)
-        copied(path, bare, ("", "-wal"))
-    assert reading(str(left), count) == 3
-    assert reading(str(bare), count) == 3
-
-
 def test_a_log_without_its_index_is_refused_not_ignored(tmp_path: Path) -> None:
     """Never immutable=1 beside a -wal with content: it would hide all that is new."""
     path = tmp_path / "x.db"
@@ -149,25 +136,6 @@ def test_a_log_without_its_index_is_refused_not_ignored(tmp_path: Path) -> None:
         copied(tmp_path / "live.db", path, ("", "-wal"))
     with pytest.raises(SessionUnreadableError, match="write-ahead log"):
         reading(str(path), count)
-
-
-@pytest.mark.parametrize(
-    "statement", ["DELETE FROM pair", "CREATE TABLE t (a)", "PRAGMA wal_checkpoint(TRUNCATE)"]
-)
-@pytest.mark.parametrize("live", [True, False])
-def test_nothing_can_be_written(tmp_path: Path, statement: str, live: bool) -> None:
-    """S3.9: whatever is asked of the connection, the database stays as it is."""
-    path = tmp_path / "x.db"
-    with ExitStack() as stack:
-        if live:
-            stack.enter_context(owned(path))
-        else:
-            made(path)
-        before = held(tmp_path)
-        with suppress(SessionUnreadableError), opened(str(path)) as db:
-            db.execute(statement).fetchall()
-        assert held(tmp_path) == before
-        assert reading(str(path), count) == 3
 
 
 def test_its_owner_commits_and_checkpoints_at_will(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from indexerd.agents.base import READ_MAX, Oversize
+from indexerd.agents.base import Oversize
 from indexerd.sources import line_buffer as lines_module
 from indexerd.sources.line_buffer import Block, LineBuffer
 
@@ -111,13 +111,6 @@ def test_memory_stays_bounded_whatever_a_lines_length() -> None:
     assert oversize.tail.endswith(b'x"}\n')
     assert len(oversize.tail) == lines_module.END_KEPT
     assert block == Block(b'{"id":1}\n', oversize.length)
-
-
-def test_a_line_may_be_read_up_to_a_bound() -> None:
-    """F8: a row of a line that is not too long to be read has its length, without the newline."""
-    most = READ_MAX
-    assert Oversize(5, most + 1, b"", b"").readable == most
-    assert Oversize(5, most + 2, b"", b"").readable == 0
 
 
 def held(buffer: LineBuffer) -> int:

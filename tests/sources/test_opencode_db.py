@@ -23,7 +23,7 @@ from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_db import Database, look
 from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT
 from indexerd.sources.source import DATABASE
-from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, START, Rows
+from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, Rows
 
 SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
 PICTURE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "Z" * 9000}
@@ -65,28 +65,6 @@ def two(path: Path, schema: str = SCHEMA) -> Rows:
 # -- what is read --------------------------------------------------------------------------------
 
 
-def test_a_session_begins_with_what_it_is(tmp_path: Path) -> None:
-    """S3.9, S3.10: parent, title, directory, times, archive and revert stand in the first line."""
-    rows = Rows(tmp_path / "opencode.db")
-    revert = json.dumps({"messageID": "msg_1", "partID": "prt_1", "diff": "x" * 9000})
-    path = rows.session("ses_a", parent_id="ses_0", time_archived=START, revert=revert)
-    [session] = rendered(path)
-    assert session["time"] == {"created": START + 10, "updated": START + 10, "archived": START}
-    assert session["revert"] == {"messageID": "msg_1", "partID": "prt_1"}
-    said = [session[key] for key in ("id", "parentID", "forkID", "title", "directory", "version")]
-    assert said == ["ses_a", "ses_0", "", "A title", "/work/demo", "1.18.33"]
-
-
-def test_messages_come_in_the_order_of_their_time(tmp_path: Path) -> None:
-    """formats.md 4.2: ids wrap around; time first, id second."""
-    rows = Rows(tmp_path / "opencode.db")
-    path = rows.session("ses_a")
-    for at, name in ((30, "msg_000"), (10, "msg_ffe"), (20, "msg_b"), (20, "msg_a")):
-        rows.message("ses_a", name, "user", at=START + at)
-    assert [one["id"] for one in rendered(path)[1:]] == ["msg_ffe", "msg_a", "msg_b", "msg_000"]
-    assert [one["id"] for one in in_full(path)[1:]] == ["msg_ffe", "msg_a", "msg_b", "msg_000"]
-
-
 def test_a_scan_sees_little_and_a_reader_all(tmp_path: Path) -> None:
     """The brief form is cut, the full one has every text and input; a revert hides in both."""
     rows = Rows(tmp_path / "opencode.db")
@@ -123,31 +101,6 @@ def test_a_scan_sees_little_and_a_reader_all(tmp_path: Path) -> None:
         assert [one["type"] for one in form(path)[2]["parts"]] == ["text"]
     rows.said("ses_a", "msg_3", "user", "and now")  # the answer is an old one then
     assert rendered(path)[2]["parts"] == []
-
-
-def test_an_answer_that_hangs_on_its_question_comes_with_it(tmp_path: Path) -> None:
-    """formats.md 4.6: what a summary keeps is said in the message that asked for it."""
-    rows = Rows(tmp_path / "opencode.db")
-    path = rows.session("ses_a", parent_id="ses_0")
-    rows.message("ses_a", "msg_1", "user")
-    rows.part("ses_a", "msg_1", "prt_1", type="compaction", auto=True, tail_start_id="msg_0")
-    rows.said("ses_a", "msg_2", "assistant", "So far.", parentID="msg_1", summary=True)
-    answer = in_full(path)[2]
-    assert answer["parent"] == [{"type": "compaction", "tail_start_id": "msg_0"}]
-    assert answer["child"] is True
-
-
-def test_a_message_that_is_gone_says_so(tmp_path: Path) -> None:
-    """An offset is a rowid: it names its message, or nothing, or raises."""
-    rows = two(tmp_path / "opencode.db")
-    path = f"{rows.path}/ses_a"
-    _, first, second = offsets(path)
-    rows.run("DELETE FROM message WHERE id = 'msg_ses_a_2'")
-    with DATABASE.lines(path) as held:
-        assert json.loads(held(first, 5))["id"] == "msg_ses_a_1"
-        for gone in (second, offsets(f"{rows.path}/ses_b")[1], 1 << 40):
-            with pytest.raises(SessionUnreadableError, match="gone"):
-                held(gone, 5)
 
 
 def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
@@ -306,18 +259,6 @@ def test_every_change_is_seen_and_no_other_session_is(tmp_path: Path, change: st
     assert position.read(f"{rows.path}/ses_a").verdict is Verdict.CONTINUE
 
 
-def test_a_session_is_as_old_as_its_newest_row(tmp_path: Path) -> None:
-    """formats.md 4.3: its own time_updated says nothing of its messages and parts."""
-    rows = two(tmp_path / "opencode.db")
-    rows.run("UPDATE part SET time_updated = ? WHERE id = 'prt_msg_ses_a_1'", START + 5000)
-    assert sides(Database(str(rows.path)).sessions())["ses_a"].mtime_ns == (START + 5000) * 10**6
-    rows.run("UPDATE message SET time_updated = ? WHERE id = 'msg_ses_a_1'", START + 6000)
-    rows.run("UPDATE session SET time_updated = ? WHERE id = 'ses_b'", START + 7000)
-    found = sides(Database(str(rows.path)).sessions())
-    assert found["ses_a"].mtime_ns == (START + 6000) * 10**6
-    assert found["ses_b"].mtime_ns == (START + 7000) * 10**6
-
-
 def test_what_is_gone_is_gone(tmp_path: Path) -> None:
     """F18: a session, the database; another one in its place is read anew."""
     rows = two(tmp_path / "opencode.db")
@@ -338,29 +279,6 @@ def test_what_is_gone_is_gone(tmp_path: Path) -> None:
     for ask in (base.sessions, base.touched):
         with pytest.raises(FileNotFoundError):
             ask()
-
-
-@pytest.mark.shared
-@pytest.mark.parametrize(
-    ("source", "sessions", "messages"),
-    [("real/opencode", 13, 0), ("public/opencode/synthetic/v1", 0, 19),
-     ("public/opencode/synthetic/v2", 0, 7)],
-)  # fmt: skip
-def test_databases_of_others(tmp_path: Path, source: str, sessions: int, messages: int) -> None:
-    """S3.9: as the client left it, most of it in the -wal; and both schemas as others drew them."""
-    if not (SHARED / source).is_dir():
-        pytest.skip("the shared fixtures are not beside this checkout")
-    for file in (SHARED / source).glob("opencode.db*"):
-        shutil.copy(file, tmp_path)
-    listed = Database(str(tmp_path / "opencode.db")).sessions()
-    said = 0
-    for path, seen in listed.items():
-        assert look(path) == seen
-        lines = rendered(path)
-        assert lines[0]["id"] == path.rpartition("/")[2]
-        assert [line["id"] for line in lines] == [line["id"] for line in in_full(path)]
-        said += len(lines) - 1
-    assert len(listed) == sessions or said == messages
 
 
 # -- where it is not as it should be -------------------------------------------------------------
@@ -389,25 +307,6 @@ def test_columns_that_a_release_does_not_have_are_done_without(tmp_path: Path) -
     first = rendered(f"{path}/ses_a")[0]
     assert (first["directory"], first["title"], first["time"]["created"]) == ("/work/tree", "", 0)
     assert rendered(f"{path}/ses_b")[0]["directory"] == ""
-
-
-def test_ids_that_cannot_be_part_of_a_path_are_not_listed(tmp_path: Path) -> None:
-    """X1: an id is what the form allows, or its session does not exist for us."""
-    rows = two(tmp_path / "opencode.db")
-    for bad in ("../up", "a/b", "", "x" * 200, "a\nb"):
-        rows.session(bad)
-    assert sides(Database(str(rows.path)).sessions()).keys() == {"ses_a", "ses_b"}
-
-
-@pytest.mark.parametrize("half", [b"\xff", b"\\ud83d", b"\xed\xa0\xbd"])
-def test_texts_that_are_no_utf8_are_read(tmp_path: Path, half: bytes) -> None:
-    """F7: what cannot be decoded becomes U+FFFD; the message and its other texts stay."""
-    rows = two(tmp_path / "opencode.db")
-    data = b'{"type": "text", "text": "cut ' + half + b'"}'
-    rows.run("UPDATE part SET data = CAST(? AS TEXT) WHERE id = 'prt_msg_ses_a_1'", data)
-    for form in (rendered, in_full):
-        text = form(f"{rows.path}/ses_a")[1]["parts"][0]["text"]
-        assert text.rstrip("\ufffd") == "cut " != text
 
 
 KEYS = [

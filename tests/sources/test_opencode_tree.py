@@ -107,17 +107,6 @@ def test_ids_are_those_of_the_names(storage: Storage) -> None:
     assert [one.get("child") for one in in_full(path_of(storage))[1:]] == [True, True]
 
 
-def test_what_a_revert_hides_within_a_message_is_left_out(storage: Storage) -> None:
-    """formats.md 4.5: the parts from the named one on, in both forms."""
-    storage.put("part", "msg_2", "prt_x1", {"type": "text", "text": "one"})
-    storage.put("part", "msg_2", "prt_x2", {"type": "text", "text": "two"})
-    storage.session(revert={"messageID": "msg_2", "partID": "prt_x2"})
-    assert rendered(path_of(storage))[0]["revert"]["partID"] == "prt_x2"
-    for form in (rendered, in_full):
-        parts = form(path_of(storage))[2]["parts"]
-        assert [one["text"] for one in parts] == (["hi", "one"])
-
-
 def test_an_answer_that_hangs_on_its_question_comes_with_it(storage: Storage) -> None:
     """formats.md 4.6: what a summary keeps is said in the message that asked for it."""
     storage.put("message", "ses_a", "msg_3", {"role": "user", "time": {"created": START + 3}})
@@ -161,19 +150,6 @@ def test_every_change_is_told_and_no_other_session_is(storage: Storage, change: 
     assert look(other) == before[1]
     assert position.read(path).verdict is Verdict.CONTINUE
     assert position.read(path).verdict is Verdict.SAME
-
-
-def test_a_change_after_ids_wrapped_around_is_told(storage: Storage) -> None:
-    """formats.md 4.2: the newest message may be the first by name."""
-    for number in range(3, 9):
-        storage.said(f"msg_{number}", "assistant", "hi", at=number)
-    storage.said("msg_0", "assistant", "newest", at=99)
-    before = look(path_of(storage))
-    part = storage.put("part", "msg_0", "prt_msg_0", {"type": "text", "text": "more"})
-    now = look(path_of(storage))
-    assert before != now
-    assert now is not None
-    assert now.mtime_ns == part.stat().st_mtime_ns
 
 
 @pytest.mark.parametrize(

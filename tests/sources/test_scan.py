@@ -23,13 +23,6 @@ def paths(result):
     return set(map(Path, result.files))
 
 
-def test_suffixes(tmp_path):
-    """One suffix, or several."""
-    plain, packed = touch(tmp_path / "a.jsonl"), touch(tmp_path / "b.jsonl.zst")
-    assert paths(scan([str(tmp_path)], (".jsonl.zst",))) == {packed}
-    assert paths(scan([str(tmp_path)], (".jsonl", ".jsonl.zst"))) == {plain, packed}
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     st.sets(
@@ -53,12 +46,6 @@ def test_names_of_any_bytes(names):
         }
         for path, look in result.files.items():
             assert os.stat(path).st_ino == look.ino
-
-
-def test_the_longest_name(tmp_path):
-    """255 bytes are a name like any other (W14)."""
-    long = touch(tmp_path / ("n" * 249 + ".jsonl"))
-    assert paths(scan([str(tmp_path)], (".jsonl",))) == {long}
 
 
 def test_numbers_are_bounded(tmp_path, monkeypatch):

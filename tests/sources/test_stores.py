@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.settings import Agent, Agents, Settings
-from indexerd.sources.stores import Kind, Store
+from indexerd.sources.stores import Store
 from indexerd.sources.stores import stores as every_store
 
 
@@ -49,15 +49,6 @@ def test_the_agents_variable_moves_it(home: Path, given: str) -> None:
     assert pairs(stores(Settings(), env, home)) == {
         (f"{home}/elsewhere/sessions", f"{home}/elsewhere/sessions-meta")
     }
-
-
-def test_a_bare_tilde_is_home(home: Path) -> None:
-    """formats.md 1.1: as pi expands it; a name that only begins with a tilde is none."""
-    found = stores(Settings(), {"PI_CODING_AGENT_DIR": "~"}, home)
-    assert pairs(found) == {(f"{home}/sessions", f"{home}/sessions-meta")}
-
-    [odd] = stores(settings(f"{home}/~tilde"), {}, home)
-    assert odd.sessions == f"{home}/~tilde/sessions"
 
 
 def test_roots_are_read_instead_of_the_default(home: Path) -> None:
@@ -106,24 +97,6 @@ def test_a_root_is_taken_by_its_real_path(home: Path) -> None:
     }
 
 
-def test_a_link_that_is_retargeted_is_another_root(home: Path) -> None:
-    """W6: asked again, it is where the link points now."""
-    for name in ("a", "b"):
-        (home / name).mkdir()
-    link = home / "link"
-    link.symlink_to(home / "a")
-    assert pairs(stores(settings("~/link"), {}, home)) == {
-        (f"{home}/a/sessions", f"{home}/a/sessions-meta")
-    }
-
-    link.unlink()
-    link.symlink_to(home / "b")
-
-    assert pairs(stores(settings("~/link"), {}, home)) == {
-        (f"{home}/b/sessions", f"{home}/b/sessions-meta")
-    }
-
-
 @pytest.mark.parametrize(
     "roots",
     [
@@ -145,25 +118,6 @@ def test_nested_and_repeated_roots_are_one(home: Path, roots: list[str]) -> None
     assert pairs(found) == {(f"{home}/a/sessions", f"{home}/a/sessions-meta")}
 
 
-def test_a_flat_directory_within_the_sessions_is_no_store_of_its_own(home: Path) -> None:
-    """C6: its files are found with the others."""
-    env = {"PI_CODING_AGENT_SESSION_DIR": "~/.pi/agent/sessions/--home--"}
-
-    assert len(stores(Settings(), env, home)) == 1
-
-
-def test_neighbours_with_one_beginning_are_two(home: Path) -> None:
-    """C6: `sessions` holds nothing of `sessions-old`."""
-    env = {"PI_CODING_AGENT_SESSION_DIR": "~/.pi/agent/sessions-old"}
-    found = stores(Settings(), env, home)
-    [first] = [store for store in found if store.sessions.endswith("/sessions")]
-
-    assert len(found) == 2
-    assert first.holds(f"{home}/.pi/agent/sessions/--x--/s.jsonl")
-    assert not first.holds(f"{home}/.pi/agent/sessions-old/s.jsonl")
-    assert not first.holds(f"{home}/.pi/agent/s.jsonl")
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -182,14 +136,3 @@ def test_a_path_that_leads_up_again_is_in_no_store(home: Path, words: str) -> No
 
     assert not first.holds(path)
     assert not first.takes(path)
-
-
-@pytest.mark.parametrize("kind", list(Kind))
-@pytest.mark.parametrize("name", ["s.jsonl", "..s.jsonl", "a..b.jsonl", "...jsonl", "\udcff.jsonl"])
-def test_a_name_with_dots_is_a_name(kind: Kind, name: str) -> None:
-    """X12, W14: only whole parts of a path lead elsewhere; no kind of store takes `..`."""
-    store = Store("pi", "/s", "/m", kind)
-    assert store.holds(f"/s/{name}")
-    assert store.holds("/s/")
-    for path in (f"/s/../{name}", "/s/a/../b.json", "/s/..", "/s/a/../../o.jsonl.zst"):
-        assert not store.takes(path)
