@@ -87,5 +87,4 @@ def branch_summary(found: Any) -> Iterator[str]:
 def stats(found: Any) -> Iterator[str]:
     """Show how full a session's context is, and the session's totals."""
     names = "contextTokens estimated window percent usable shouldCompact warnings"
-    yield from render.fields(found, names)
-    yield from render.fields(found["totals"])
+    return render.fields(found | found["totals"], f"{names} {' '.join(found['totals'])}")

@@ -34,7 +34,6 @@ def option(*names: str, **settings: Any) -> Declare:
 
 
 def flag(*names: str, **settings: Any) -> Declare:
-    """A switch, or one that stands for a `flag_value`."""
     return option(*names, **(settings or {"is_flag": True}))
 
 
@@ -43,7 +42,6 @@ def _absolute(path: str | None) -> str | None:
 
 
 def limit(most: int | None, default: int) -> Declare:
-    """The option for a number of rows."""
     kind = click.IntRange(1, most)
     return click.option("--limit", type=kind, default=default, show_default=True)
 

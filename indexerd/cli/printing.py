@@ -70,18 +70,23 @@ def records(columns: Mapping[str, str], found: Iterable[Mapping[str, Any]]) -> I
 
 def fields(found: Mapping[str, Any], names: str = "") -> Iterator[str]:
     """The named fields of an answer, or all, one a line; those that say nothing are left out."""
-    shown = {
-        re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): _text(found[name])
-        for name in names.split() or found
-        if found.get(name) not in (None, "", [], {}, False)
-    }
+    shown = _said({name: found.get(name) for name in names.split() or found})
     width = max(map(len, shown), default=0)
     return (f"{name.ljust(width)}  {exact(text)}" for name, text in shown.items())
 
 
+def _said(found: Mapping[str, Any]) -> dict[str, str]:
+    """Names as words, and texts, of all fields that say something."""
+    return {
+        re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): _text(value)
+        for name, value in found.items()
+        if value not in (None, "", [], {}, False)
+    }
+
+
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_text(one)}" for name, one in value.items())
+        return ", ".join(f"{name} {text}" for name, text in _said(value).items())
     if isinstance(value, list):
         more = f" and {len(value) - _SHOWN} more" if len(value) > _SHOWN else ""
         return ", ".join(map(_text, value[:_SHOWN])) + more
@@ -89,12 +94,10 @@ def _text(value: Any) -> str:
 
 
 def heading(name: str, more: str = "") -> str:
-    """A name that stands out, and what belongs beside it."""
     return styled(safe(name), _BOLD) + more
 
 
 def paragraph(text: str, indent: str = "") -> Iterator[str]:
-    """The lines of somebody else's text."""
     return (indent + line if line else "" for line in exact(text).split("\n"))
 
 

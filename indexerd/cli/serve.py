@@ -46,7 +46,6 @@ def program() -> tuple[str, ...]:
 
 
 def _called(app: App, *words: str) -> list[str]:
-    """A command line of this program, with the configuration that was given."""
     config = ["--config", str(app.places.config_file)] if app.config else []
     return [*program(), *config, *words]
 
@@ -160,7 +159,6 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
 
 
 def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
-    """Print where the view is, and open it."""
     from indexerd.web.auth import login_link, open_page
 
     link = login_link(app.places.state_dir, running.url, path)

@@ -33,7 +33,7 @@ _STATUS = "state sessions textPending queued indexing lastScanAt models budget w
 def _since(text: str | None) -> str | None:
     """A moment: an ISO-8601 date or time, or how long ago (`90m`, `12h`, `7d`, `2w`)."""
     number, unit = (text or "")[:-1], (text or "")[-1:]
-    if number.isdecimal() and unit in _SECONDS:
+    if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
         return iso(max(0.0, time.time() - int(number) * _SECONDS[unit]))
     if text is not None and not iso_ms(text):
         hint = "write 7d, 12h, 2026-11-01 or an ISO-8601 time"

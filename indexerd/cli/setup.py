@@ -45,7 +45,6 @@ def show() -> Iterator[str]:
 
 
 def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted keys and their values."""
     for key, value in tree.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, f"{prefix}{key}.")

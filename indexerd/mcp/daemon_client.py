@@ -111,9 +111,9 @@ class Conversation:
         row = self.ask("get", ref=found["sessionId"])["session"]
         model = (found.get("usage") or {}).get("model")
         head = {"sessionId": row["sessionId"], "name": row["name"]}
-        return self.told(row, head | found, f"{by} by {model}" if by and model else "")
+        return self.attributed(row, head | found, f"{by} by {model}" if by and model else "")
 
-    def told(self, row: Mapping[str, Any], answer: Answer, by: str) -> Answer:
+    def attributed(self, row: Mapping[str, Any], answer: Answer, by: str) -> Answer:
         """The same of an answer whose session's row is known."""
         by = f"; {by}" if by else ""
         whose = f"From session {row['sessionId']}, written by agent {row['agent']}{by}: {DATA}."

@@ -56,7 +56,6 @@ class Renderer:
         return self._text(value, key) if isinstance(value, str) else value
 
     def line(self, text: object, limit: int = LINE_MAX) -> str:
-        """A text as one line of at most so many characters."""
         return inline(self._redacted(clean_line(str(text)[:TEXT_MAX], TEXT_MAX)), limit)
 
     def _text(self, text: str, key: str) -> str:
@@ -87,7 +86,6 @@ def failure(bad: IndexerdError) -> Answer:
 
 
 def compact(value: Any) -> str:
-    """JSON in one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 

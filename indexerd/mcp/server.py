@@ -49,7 +49,6 @@ INSTRUCTIONS = (
 
 
 def session_server(daemon: DaemonAccess) -> Server[Any]:
-    """The server: its tools, and one prompt."""
     return Server(
         "indexerd",
         title="Past sessions of coding agents",
@@ -143,7 +142,6 @@ async def _converse(server: Server[Any]) -> None:
 
 
 def serve(daemon: DaemonAccess) -> None:
-    """Serve stdin and stdout until stdin ends."""
     logging.disable(logging.CRITICAL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:

@@ -189,7 +189,7 @@ def get_session(talk: Conversation, *, session: str) -> Answer:
     if row.get("parentSessionId"):
         answer["forkedFrom"] = _ancestors(talk, row)
     by = f"summarised by {meta['model']}" if meta.get("model") else ""
-    return bounded(talk.told(row, answer, by)) | {"resume": _command(talk, row)[0]}
+    return bounded(talk.attributed(row, answer, by)) | {"resume": _command(talk, row)[0]}
 
 
 @tool("Ask a past session", "session! question! leaf turnId", ASK)

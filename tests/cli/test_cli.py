@@ -1,4 +1,4 @@
-"""The command line against interfaces.md 4, with real processes and one daemon."""
+"""Commands and their errors against interfaces.md 4, with real processes and one daemon."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.home import SECRET, Home, ids
+from tests.cli.home import SECRET, Home, ids, nowhere
 from tests.e2e.world import World, until
 from tests.store.rows import fill, row, texts
 
@@ -92,12 +92,7 @@ def test_list_shows_what_is_gone_only_when_asked(home: Home) -> None:
 
 def test_a_list_is_as_long_as_asked_for(tmp_path: Path) -> None:
     """interfaces.md §4: --limit has no upper bound: the socket's pages of 500 are put together."""
-    world = World(tmp_path)
-    world.state.mkdir(parents=True)
-    index = texts(world.state)
-    fill(index, *(row(f"s{n:04}", n) for n in range(1100)))
-    index.close()
-    index.store.close()
+    world = stored(tmp_path, **{f"s{n:04}": {} for n in range(1100)})
     found = world.run("list", "--all", "--limit", "1050", "--json")
     assert world.stderr.count("no daemon runs") == 1
     assert ids(found["sessions"]) == [f"s{n:04}" for n in range(1099, 49, -1)]
@@ -228,3 +223,156 @@ def test_a_title_of_your_own_wins_until_it_is_taken_back(home: Home) -> None:
     sidecar = json.loads((home.world.metas / f"{home.pet.id}.user.json").read_text())
     assert sidecar["title"] == "Diet"
     assert home.json("rename", home.pet.id, "")["nameSource"] == "first-message"
+
+
+USUAL = {"state": "idle", "userMessageCount": 7, "subagent": False, "parentSessionId": None}
+
+
+def stored(tmp_path: Path, **sessions: dict[str, object]) -> World:
+    world = World(tmp_path)
+    world.state.mkdir(parents=True)
+    index = texts(world.state)
+    rows = enumerate(sessions.items())
+    fill(index, *(row(name, minute, **USUAL | more) for minute, (name, more) in rows))
+    index.close()
+    index.store.close()
+    return world
+
+
+def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
+    """S1.16: each below the one that it came from; without a daemon, which stderr says."""
+    world = stored(
+        tmp_path,
+        a={},
+        d={"parentSessionId": "b", "archived": True, "gone": True},
+        b={"parentSessionId": "a"},
+        c={"parentSessionId": "b", "subagent": True, "name": "\x1b[2JName\tof c"},
+        e={"parentSessionId": "a", "archived": True},
+    )
+    lines = [line.split("\t") for line in world.run("family", "b").splitlines()]
+    assert [(one[0], one[1], one[3], one[4]) for one in lines[:3]] == [
+        ("a", "pi", "7", ""),
+        ("b", "pi", "7", "*"),
+        ("d", "pi", "7", ""),
+    ]
+    assert [one[5] for one in lines] == [
+        "Name of a",
+        "  resumed: Name of b",
+        "    fork: Name of d (gone)",
+        "    sub-agent: Name of c",
+        "  resumed: Name of e (archived)",
+    ]
+    assert world.stderr == "indexerd: no daemon runs; answering from what is stored\n"
+
+
+def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
+    chain = {f"s{n:03}": {"parentSessionId": f"s{n - 1:03}"} for n in range(510)}
+    world = stored(tmp_path, **chain)
+    assert world.run("family", "s509").count("\n") == 500
+    assert "came from is not known\n" in world.stderr
+    assert "10 more" in world.stderr
+
+
+ERROR_KEYS = {"code", "message", "hint", "retryable"}
+
+
+def failed(home: Home, *argv: str, code: int, **options: Any) -> dict[str, Any]:
+    error: dict[str, Any] = home.json(*argv, code=code, **options)["error"]
+    assert error.keys() - {"candidates", "problems"} == ERROR_KEYS
+    plain = home.ix(*argv, **options)
+    assert (plain.returncode, plain.stdout) == (code, ""), "all of an error goes to stderr"
+    assert "Traceback" not in plain.stderr
+    assert error["message"].split(": ")[-1] in plain.stderr
+    return error
+
+
+MISUSED = [
+    ["nonsense"],
+    ["list", "--limit", "0"],
+    ["list", "--since", "yesterday"],
+    ["resolve"],
+    ["resolve", ""],
+    ["index"],
+    ["index", "x", "--all"],
+    ["logs", "--level", "loud"],
+]
+
+
+@pytest.mark.parametrize("argv", MISUSED, ids=" ".join)
+def test_misuse_ends_with_2(home: Home, argv: list[str]) -> None:
+    assert home.json(*argv, code=2)["error"]["code"] == "usage"
+
+
+def test_misuse_is_explained(home: Home) -> None:
+    failed(home, "list", "--limit", "0", code=2)
+    bare = home.ix()
+    assert (bare.returncode, bare.stdout) == (2, "")
+    assert "  resolve " in bare.stderr
+    asked = home.ix("-h")
+    assert (asked.returncode, asked.stderr) == (0, "")
+
+
+def test_what_is_not_there_ends_with_3(home: Home) -> None:
+    for argv in (["show", "zebra"], ["index", "zebra"], ["rename", "zebra", "x"]):
+        assert home.json(*argv, code=3)["error"]["code"] == "not_found"
+    assert failed(home, "resolve", "zebra", code=3)["code"] == "not_found"
+
+
+def test_without_a_daemon_reads_work_and_the_rest_ends_with_69(home: Home) -> None:
+    env = nowhere(home)
+    reads: list[tuple[list[str], str, dict[str, Any]]] = [
+        (["list", "--all"], "list", {}),
+        (["show", "c0ffee02"], "get", {"ref": "c0ffee02"}),
+        (["resolve", "tune"], "resolve", {"ref": "tune"}),
+        (["complete", "tune"], "complete", {"prefix": "tune"}),
+        (["search", "tuned"], "search", {"query": "tuned"}),
+    ]
+    for argv, method, params in reads:
+        alone = home.ix(*argv, "--json", env=env)
+        assert home.world.call(method, **params) == json.loads(alone.stdout), argv
+        assert (alone.returncode, "no daemon runs" in alone.stderr) == (0, True)
+    assert failed(home, "status", code=69, env=env)["code"] == "daemon_down"
+    for argv in (["index", "x"], ["rename", "x", "y"]):
+        assert home.json(*argv, code=69, env=env)["error"]["retryable"] is True
+
+
+def test_a_home_in_which_nothing_happened_yet(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert world.run("list", "--all", "--json") == {"sessions": []}
+    assert "nothing is stored yet" in world.stderr
+    assert world.run("resolve", "zebra", "--json", code=3)["error"]["code"] == "not_found"
+    assert world.run("logs") == ""
+    assert not world.state.exists()
+
+
+def test_a_second_daemon_ends_with_75(home: Home) -> None:
+    """A11, S0.41: the holder is named, and goes on."""
+    pid = home.world.call("hello")["pid"]
+    error = failed(home, "run", code=75)
+    assert error["code"] == "already_running"
+    assert str(pid) in error["message"]
+    assert pid == home.world.call("hello")["pid"]
+
+
+def test_a_place_that_is_denied_ends_with_77(home: Home, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    env = {"INDEXERD_STATE_DIR": str(tmp_path / "file/state")}
+    error = failed(home, "run", "--once", code=77, env=env)
+    assert error["code"] == "permission"
+    assert str(tmp_path / "file") in error["message"]
+
+
+def test_a_bad_configuration_ends_with_78(home: Home, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text('min_new_user_messages = "five"\n[watch]\nmode = "psychic"\nnonsense = 1\n')
+    error = home.json("--config", str(path), "config", "check", code=78)["error"]
+    assert error["code"] == "config_invalid"
+    keys = {"min_new_user_messages", "watch.mode", "watch.nonsense"}
+    assert keys == {one["key"] for one in error["problems"]}
+    told = home.ix("config", "check", env={"INDEXERD_CONFIG": str(path)})
+    assert (told.returncode, told.stdout) == (78, "")
+    assert all(f"{path}: {key}: " in told.stderr for key in keys)
+    assert told.stderr.count("hint: ") >= 3
+    assert home.json("--config", str(path), "resolve", "tune")["sessionId"] == home.retry.id
+    missing = home.json("--config", str(tmp_path / "none"), "config", "check", code=78)
+    assert "no such file" in missing["error"]["message"]

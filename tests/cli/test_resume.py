@@ -1,4 +1,4 @@
-"""cli/resume: a session's own command, printed for a shell or run in the place of the program."""
+"""`resume` and `continue-recent`: a session's own command, printed for a shell or run."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""The MCP server: what it offers, what becomes of foreign text, which session is meant."""
+"""The MCP server: its tools, foreign text, which session is meant, errors, and hosts."""
 
 from __future__ import annotations
 
 import json
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,13 @@ import jsonschema
 import pytest
 from mcp import Client
 
+from indexerd.mcp import hosts
 from indexerd.mcp.rendering import BYTES_MAX, size
 from indexerd.privacy.sanitize import escape_path, harmless
 from indexerd.sessions.tree import FILTERS
 from tests.mcp.mcp_world import (
     ARGUMENTS,
+    HOSTILE,
     ID,
     KEY,
     Daemon,
@@ -238,3 +242,83 @@ def test_a_resume_command_is_exact_or_not_given(daemon: Daemon) -> None:
     assert odd.structured_content["command"] is None
     assert f"indexerd resume {ID}" in odd.structured_content["note"]
     assert gone.structured_content["command"] is None
+
+
+def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
+    """isError, and JSON with code, message, hint, retryable, candidates, upstream (S0.64)."""
+    data = {"kind": "ambiguous_reference", "hint": "use the id", "retryable": False}
+    data |= {"candidates": [{"sessionId": ID, "name": HOSTILE}], "upstream": "ambiguous"}
+    daemon.answers["resolve"] = lambda params: {"code": 1002, "message": HOSTILE, "data": data}
+    with daemon.running():
+        told = error_of(call(desk(daemon), "resolve_session", ref="b"))
+    assert told["code"] == "ambiguous_reference"
+    assert told["hint"] == "use the id"
+    assert told["retryable"] is False
+    assert told["upstream"] == "ambiguous"
+    assert told["candidates"][0]["sessionId"] == ID
+    assert not [one for one in strings(told) if "<system>" in one or "\n" in one]
+
+
+def test_wrong_arguments_are_usage_errors(daemon: Daemon) -> None:
+    for name, secret in (
+        ("limit", {"query": "hush", "limit": 0}),
+        ("query", {"query": {"k": "hush"}}),
+        ("merge", {"query": "hush", "merge": True}),
+    ):
+        told = error_of(call(desk(daemon), "search_sessions", **secret))
+        assert told["code"] == "usage"
+        assert name in told["message"]
+        assert "hush" not in json.dumps(told)
+    assert error_of(call(desk(daemon), "drop_tables"))["code"] == "usage"
+
+
+def test_a_fault_of_our_own_tells_nothing_of_a_session(daemon: Daemon) -> None:
+    daemon.answers["get"] = lambda params: {"session": [HOSTILE]}
+    with daemon.running():
+        told = error_of(call(desk(daemon), "get_session", session=ID))
+    assert told["code"] == "internal"
+    assert told["message"] == "get_session failed"
+
+
+def test_the_daemon_may_come_and_go(daemon: Daemon) -> None:
+    async def scene(client: Client) -> None:
+        for _ in range(2):
+            down = error_of(await client.call_tool("list_sessions", {}))
+            assert down["code"] == "daemon_down"
+            assert "indexerd service install" in down["hint"]
+            assert down["retryable"]
+            with daemon.running():
+                assert not (await client.call_tool("list_sessions", {})).is_error
+
+    talk(desk(daemon), scene)
+
+
+def test_the_prompt_is_the_instruction_text(daemon: Daemon) -> None:
+    """S4.27: agents get the text that says when to note context."""
+
+    async def scene(client: Client) -> tuple[str, str]:
+        listed = (await client.list_prompts()).prompts
+        got = await client.get_prompt(listed[0].name)
+        return listed[0].name, got.messages[0].content.text
+
+    name, text = talk(desk(daemon), scene)
+    assert name == "relevant-context-guide"
+    assert text == (files("indexerd") / "integrations/instructions.md").read_text()
+    assert "set_relevant_context" in text
+
+
+@pytest.mark.parametrize("host", hosts.HOSTS)
+def test_snippets_are_in_the_hosts_shape(host: str) -> None:
+    command, env = ["/opt/my tools/indexerd", "mcp"], {"INDEXERD_SOCKET": '/r/"s'}
+    found = hosts.snippet(host, command, env)
+    held = tomllib.loads(found) if host == "codex" else json.loads(found)
+    table = {"codex": "mcp_servers", "opencode": "mcp", "vscode": "servers"}
+    entry = held[table.get(host, "mcpServers")]["indexerd"]
+    if host == "opencode":
+        assert entry["command"] == command
+        assert entry["environment"] == env
+        assert entry["type"] == "local"
+    else:
+        assert [entry["command"], *entry["args"]] == command
+        assert entry["env"] == env
+    assert host in ("cursor", "codex", "opencode") or entry["type"] == "stdio"

@@ -192,7 +192,7 @@ def test_show_tells_what_a_session_took(world: World) -> None:
     shown = world.run("show", session.id)
     for line in (
         r"models +m-1",
-        r"tokens +input 1200, output 30, cacheRead 40000.*",
+        r"tokens +input 1200, output 30, cache read 40000",
         r"tools used +bash 1",
     ):
         assert re.search(f"^{line}$", shown, re.MULTILINE), (line, shown)
