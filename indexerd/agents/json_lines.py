@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from indexerd.agents.base import Adapter, Oversize, Tree
-from indexerd.events import Tokens
+from indexerd.events import Tokens, ToolCall
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line, without_surrogates
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
@@ -35,6 +35,18 @@ _TIME_MAX = 253_402_300_800_000  # ms since the epoch: the year 10000
 _BEHIND = (
     *("uuid", "timestamp", "cwd", "sessionId", "gitBranch", "requestSessionId", "isMeta"),
     *("isCompactSummary", "isApiErrorMessage", "stop_reason", "stopReason", "id", "parentId"),
+)
+
+_PATHS = ("file_path", "notebook_path", "filePath", "path")
+_ABOUT = (  # what a call was for, in the first of these that is there
+    *("command", "pattern", "url", "query", "file_path", "notebook_path", "path", "filePath"),
+    *("description", "prompt", "skill", "subject"),
+)
+_DETAIL_MAX = 4096  # characters of what a call was for
+_READS = frozenset({"read", "notebookread"})
+_WRITES = frozenset({"write", "edit", "multiedit", "notebookedit"})
+_PATCHED = re.compile(
+    r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$", re.MULTILINE
 )
 
 _decode = msgspec.json.Decoder().decode
@@ -130,6 +142,30 @@ def tokens_of(
     fine = type(cost) in (int, float) and 0 <= cost < _USD_MAX
     whole = number(total) or given + output + read + written
     return Tokens(given, output, read, written, float(cost) if fine else None, answer, whole)
+
+
+def call_of(name: str, arguments: Any, own_id: str = "") -> ToolCall:
+    """A call of a tool, and the file that it reads or writes, by the names that agents use."""
+    given = as_dict(arguments)
+    path = first_of(given, _PATHS)
+    return ToolCall(
+        name=name,
+        detail=first_of(given, _ABOUT)[:_DETAIL_MAX],
+        id=own_id,
+        reads=(path,) if path and name.lower() in _READS else (),
+        writes=(path,) if path and name.lower() in _WRITES else (),
+        arguments=arguments,
+    )
+
+
+def first_of(given: Fields, keys: Iterable[str]) -> str:
+    """The first of these fields that is a text with anything in it."""
+    return next(filter(None, (string(given.get(key)) for key in keys)), "")
+
+
+def patched_files(patch: str) -> tuple[str, ...]:
+    """The files that a patch of `apply_patch` changes."""
+    return tuple(dict.fromkeys(path.strip() for path in _PATCHED.findall(patch)))
 
 
 def close_truncated_json(head: bytes) -> bytes:

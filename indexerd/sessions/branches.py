@@ -1,8 +1,5 @@
 """The branches of a session: their tips, where they part, and what was said on leaving one.
 
-Nothing is invented: what a branch was about is told by the summary that the agent wrote, or that
-was stored under a name of the branch (`names`), or else by what was first asked on it (`asks`).
-
 What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
 leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
 where it is off the summary's own path; else the branch that was left is that of the entry

@@ -1,10 +1,8 @@
 """What an agent would send its model: the messages of one path, compactions and edits applied.
 
-In: a session's state, whose leaf is the path's end, and a way to read a row in full. Rows that a
-compaction has replaced are not read, but for settings, which hold however far back they were made.
-The rules are pi's, and hold for every agent that says the above. What surprised us: an older
-compaction in the range that a newer one keeps is said again where it stands, as pi did up to 0.81
-at least; pi 0.87 leaves it out.
+Rows that a compaction has replaced are not read, but for settings, which hold however far back they
+were made. The rules are pi's. What surprised us: an older compaction in the range that a newer one
+keeps is said again where it stands, as pi did up to 0.81 at least; pi 0.87 leaves it out.
 """
 
 from __future__ import annotations

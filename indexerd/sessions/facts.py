@@ -1,10 +1,8 @@
-"""Facts of a session: what was done on its path, and the tokens and cost of all of it.
+"""Facts of a session: what was done on its path, and the tokens and cost of all its branches.
 
-In: entries read in full, each once: those of the path, root first, for files, tools and models;
-those of every branch for tokens and cost, because what was paid for stays paid when a branch is
-left. A call counts when it is made; what it read or wrote is taken back if its result says that it
-came to nothing. An answer that an agent stored on several lines repeats its token counts on each:
-the largest counts. What a fork or a sub-agent copied was done and paid elsewhere.
+What a call read or wrote is taken back if its result says that it came to nothing. An answer that
+an agent stored on several lines repeats its token counts on each: the largest counts. What a fork
+or a sub-agent copied was done and paid elsewhere.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Positions of messages on a path, and names of rows that outlive a rewritten file.
 
-Positions count the user and assistant messages of a path, from 0. Claude Code writes one answer as
-several lines: a run of them counts once, by its first line; a tool's result between them, or a
-failure, ends the run.
-
-What surprised us: Codex may rewrite a file, so that ids change and only turns keep their names.
-A row in the middle of a turn must not go by the turn before: that stays when this one is taken
-back, and another one in its place would look as if it had been summarized.
+Positions count the user and assistant messages of a path, from 0; Claude Code writes one answer as
+several lines, which count once. What surprised us: Codex may rewrite a file, so that ids change and
+only turns keep their names. A row in the middle of a turn must not go by the turn before: that
+stays when this one is taken back, and another one in its place would look summarized.
 """
 
 from __future__ import annotations

@@ -1,13 +1,9 @@
 """A conversation as plain text, in pi's format, for a model that is to summarize it.
 
-Parts are joined by a blank line, each after its speaker: `[User]: `, `[Assistant thinking]: `,
-`[Assistant]: `, `[Assistant tool calls]: ` and `[Tool result]: `, of which no more than 2,000
-UTF-16 units are kept. What pi's model gets as the user's words (summaries, commands, extensions'
-notes) stands as the user's here, too. Pictures, system messages and a command that the user kept
-from the model are left out; an answer's thoughts and calls stand before and after its words,
-wherever they were among them. Nothing is redacted here.
-
-What surprised us: JavaScript counts a character beyond the basic plane as two.
+What pi's model gets as the user's words (summaries, commands, extensions' notes) stands as the
+user's here, too. Pictures, system messages and a command that the user kept from the model are left
+out. Nothing is redacted here. What surprised us: JavaScript counts a character beyond the basic
+plane as two.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The state of one session: a tree of entries, in arrays, that knows its own leaf.
 
-Adapters fill the tree (agents/base.py); everything here is a question. A row is an entry's number
-in file order; its ordinal counts the file's other JSON objects too, except headers. Texts stay in
-the file: a row knows its offset and length. Where a history begins in another file, its rows come
-first, and `borrowed_files` says which stand where. Counts are those of the path, so they fall as
-well as rise.
+Adapters fill the tree (agents/base.py); everything here is a question. Texts stay in the file: a
+row knows its offset and length. Where a history begins in another file, its rows come first, and
+`borrowed_files` says which stand where. Counts are those of the path, so they fall as well as rise.
 """
 
 from __future__ import annotations

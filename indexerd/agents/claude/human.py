@@ -1,20 +1,15 @@
 """What a line of Claude Code is: typed by a human, an answer, a result, or bookkeeping.
 
-Half of what stands in lines of type `user` was typed by nobody: results of tools, expansions of
-slash commands, notifications, reminders, summaries. What surprised us:
+What surprised us: half of what stands in lines of type `user` was typed by nobody.
 
-- what a machine tells the model, so that it goes to work, is coded as a result (TOOL, no
-  message): the turn is open after it, and no human is counted;
-- the output of a local command, its caveat and the command itself are CUSTOM: the model is not
-  asked, and the turn stays as it was;
-- the line that records an interruption ends the turn as a failed answer does, so it is coded as
-  one (ASSISTANT, FAILED, no message), and its words are nobody's;
-- a prompt typed while the agent works may be a line of type `attachment`;
-- words after a slash command's name are a request, unless the client itself carries the command
-  out. Where `<command-message>` comes first it expands to a prompt, and its name says what is to
-  be done with the words, so it stays: `/review 167`. Where `<command-name>` comes first it is the
-  client's own; but `/goal` and `/plan`, whose words the model gets, look just like `/model`. So
-  the others are listed: a request that is lost is worse than a setting that is counted.
+- What a machine tells the model, so that it goes to work, is coded as a result (TOOL, no message).
+- A local command, its caveat and its output are CUSTOM: the turn stays as it was.
+- An interruption ends the turn as a failed answer does, so it is coded as one that is no message.
+- A prompt typed while the agent works may be a line of type `attachment`.
+- Words after a slash command are a request, unless the client itself carries the command out. Where
+  `<command-message>` comes first it expands to a prompt: `/review 167`. Where `<command-name>`
+  comes first it is the client's own; but `/goal` and `/plan`, whose words the model gets, look
+  just like `/model`. So the others are listed.
 """
 
 from __future__ import annotations

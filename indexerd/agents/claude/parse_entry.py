@@ -18,6 +18,7 @@ from indexerd.agents.json_lines import (
     as_blocks,
     as_dict,
     as_list,
+    call_of,
     number,
     parse_object,
     string,
@@ -26,12 +27,7 @@ from indexerd.agents.json_lines import (
 from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 
 HOOKS = ("hook_additional_context", "hook_success", "hook_blocking_error")
-_DETAIL_MAX = 4096  # characters of what a call was for
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
-_DETAILS = (  # what a call was for, in the first of these that is there
-    *("command", "pattern", "file_path", "notebook_path", "path", "url", "query", "description"),
-    *("prompt", "skill", "subject"),
-)
 _COUNTS = (
     *("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
 )
@@ -112,23 +108,16 @@ def _images(line: Fields, what: Said, content: list[Fields]) -> int:
 
 def _tools(line: Fields, content: list[Fields]) -> tuple[ToolCall, ...]:
     if line.get("type") == "assistant":
-        return tuple([_call(block) for block in content if block.get("type") in _CALLS])
+        return tuple(
+            [
+                call_of(string(one.get("name")), one.get("input"), string(one.get("id")))
+                for one in content
+                if one.get("type") in _CALLS
+            ]
+        )
     held = as_dict(line.get("attachment"))
     named = string(held.get("filename")) if held.get("type") == "file" else ""
     return (ToolCall(name="", reads=(named,)),) if named else ()
-
-
-def _call(block: Fields) -> ToolCall:
-    given, name = as_dict(block.get("input")), string(block.get("name"))
-    path = string(given.get("file_path")) or string(given.get("notebook_path"))
-    return ToolCall(
-        name=name,
-        detail=next(filter(None, (string(given.get(key)) for key in _DETAILS)), "")[:_DETAIL_MAX],
-        id=string(block.get("id")),
-        reads=(path,) if path and name in ("Read", "NotebookRead") else (),
-        writes=(path,) if path and name in ("Write", "Edit", "MultiEdit", "NotebookEdit") else (),
-        arguments=block.get("input"),
-    )
 
 
 def _tokens(line: Fields, message: Fields) -> Tokens | None:

@@ -1,23 +1,20 @@
 """Where a line of Claude Code belongs in the tree, and whether it moves the leaf.
 
-A walk from the newest line by `parentUuid` alone loses half a conversation: one answer is several
+What surprised us: a walk by `parentUuid` alone loses half a conversation. One answer is several
 lines, with parallel tools their results hang off different ones, and whichever sibling the next
-line names, the others fall off. Only a human makes a real branch, by typing another prompt at an
-older place. So:
+line names, the others fall off. Only a human makes a real branch. So:
 
-- an answer, a result or a queued prompt that names a row on the path, but not its end, is put at
-  the end; one that names a row off the path continues that other branch;
+- an answer, a result or a queued prompt that names a row on the path is put at its end; one that
+  names a row off the path continues that other branch;
 - a typed prompt hangs where it says, unless that place lies within the turn that is its end;
-- a parent that was never seen stands for what was the leaf when it was first named (progress
-  lines that went missing); with no parent named in the file at all, lines hang in file order;
+- a parent that was never seen stands for what was the leaf when it was first named; with no parent
+  named in the file at all, lines hang in file order;
 - `compact_boundary` hangs below what it follows; but it is a root where it keeps no messages and
   a prompt was taken back before: what it names may then be on the branch that was left;
 - an id that comes again in the same place is the same line; one that comes again elsewhere (kept
-  messages are logged again, below the summary) gets a name of its own, takes later children, and
-  counts only where the first is not on its path, as does a prompt that was recorded twice;
-- what hooks told the model hangs below the call or the answer that it came after, and beside what
-  follows there: that is put below it, so that it is on the path;
-- system lines, attachments and local commands hang where they say, and never move the leaf.
+  messages are logged again) gets a name of its own, and counts only where the first is not on its
+  path, as does a prompt that was recorded twice;
+- what hooks told the model is on the path below the call or the answer that it came after.
 
 Every parent stands before its child and every id once, so that a walk cannot loop. Walks are
 bounded: a row too far up counts as on the path.

@@ -1,14 +1,12 @@
-"""One codex line in full.
+"""One codex line in full. What a row is, its state knows better than a line alone.
 
-A line alone does not tell whether its session is a sub-agent's, nor which of two copies counts:
-what a row is, its state knows better. A compaction that brings the history it leaves is all of
-that history: the summary is in it, as a message of the user. Where an old one brings none, codex
-itself puts one together: the newest of what humans said, and then the summary.
+A compaction that brings the history it leaves is all of that history: the summary is in it, as a
+message of the user.
 
-Files: a patch that was applied is recorded with absolute paths, in all newer releases. Newest files
-(those whose lines have an `ordinal`) record every one, so there a call's own patch adds nothing;
-in others its headers count, and its output takes them back where it failed. What a shell command
-read or wrote is not guessed; codex's notes on commands that only show a file are taken.
+Files: newest releases (whose lines have an `ordinal`) record every patch that was applied on a line
+of its own, so there a call's own patch adds nothing; in others its headers count, and its output
+takes them back where it failed. What a shell command read or wrote is not guessed; codex's notes on
+commands that only show a file are taken.
 """
 
 from __future__ import annotations
@@ -26,7 +24,16 @@ from indexerd.agents.codex.human import (
     texts_of,
 )
 from indexerd.agents.codex.session_meta import name_of
-from indexerd.agents.json_lines import Fields, as_blocks, as_dict, as_list, parse_object, string
+from indexerd.agents.json_lines import (
+    Fields,
+    as_blocks,
+    as_dict,
+    as_list,
+    first_of,
+    parse_object,
+    patched_files,
+    string,
+)
 from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words
@@ -36,9 +43,6 @@ _FILES_MAX = 500  # of one call
 _NAME_MAX = 200
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
-_PATCHED = re.compile(
-    r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$", re.MULTILINE
-)
 _ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id", "input")
 # The openings of outputs; what follows is another program's, and says nothing.
 _EXIT = re.compile(
@@ -209,11 +213,10 @@ def _call(item: Fields, *, recorded: bool) -> ToolCall:
     given = as_dict(stored) or _given(stored)
     script = _script(given)
     patch = _patch(name, given, script)
-    place = _first(given, "workdir", "working_directory")
+    place = first_of(given, ("workdir", "working_directory"))
     picture = string(given.get("path")) if name == "view_image" else ""
-    paths = dict.fromkeys(path.strip() for path in _PATCHED.findall(patch))
-    writes = tuple(_joined(place, path) for path in list(paths)[:_FILES_MAX])
-    detail = ", ".join(writes) if patch and not script else script or _first(given, *_ABOUT)
+    writes = tuple(_joined(place, path) for path in patched_files(patch)[:_FILES_MAX])
+    detail = ", ".join(writes) if patch and not script else script or first_of(given, _ABOUT)
     return ToolCall(
         name=name,
         detail=detail[:_DETAIL_MAX],
@@ -265,13 +268,9 @@ def _script(given: Fields) -> str:
 def _patch(name: str, given: Fields, script: str) -> str:
     """The patch that a call applies: as its input, or within a shell's command."""
     if name == "apply_patch":
-        return _first(given, "input", "patch", "patchText") or script
+        return first_of(given, ("input", "patch", "patchText")) or script
     applies = "*** Begin Patch" in script and "apply_patch" in script[:400]
     return script if applies else ""
-
-
-def _first(given: Fields, *keys: str) -> str:
-    return next(filter(None, (string(given.get(key)) for key in keys)), "")
 
 
 def _joined(place: str, path: str) -> str:

@@ -1,18 +1,14 @@
-"""The lines of a Codex file as a tree.
+"""The lines of a Codex file as a tree: a linear history, of which what is stored twice counts once.
 
-A codex file is a linear history, so a row hangs from the leaf. Of what is stored twice, one is
-passed over, and so is what tells nothing of the conversation. `turns.py` has roll-backs.
-
-What surprised us. Codex stores what a human said as an item that the model sees, and as an event.
+What surprised us: codex stores what a human said as an item that the model sees, and as an event.
 In a file without such events the items count, less those that only give context; in a file that
-has them an item counts if an event confirms it, whichever comes first, and an event without an
-item counts itself. What is asked in a sub-agent's thread was asked by a program.
+has them an item counts if an event confirms it, and an event without an item counts itself. What
+is asked in a sub-agent's thread was asked by a program.
 
 Older forks, and sub-agents that were given their parent's context, open with a copy of another
-thread's lines: what these did and cost is the parent's. Ids of threads and turns tell when they
-were made: a turn that is older than the thread was copied. Where ids do not tell, times do: a copy
-is written at once, and each of its lines bears that time, or an older one. That counts only where
-a file names what it was forked from, or its second line is another thread's header.
+thread's lines: what these did and cost is the parent's. A turn whose id is older than the thread's
+was copied. Where ids do not tell, times do: a copy is written at once. That counts only where a
+file names what it was forked from, or its second line is another thread's header.
 """
 
 from __future__ import annotations

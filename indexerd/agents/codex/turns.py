@@ -1,10 +1,9 @@
 """Codex's turns: how they begin, how they end, and how a roll-back takes them back.
 
-A turn is known by its id, and its rows are marked with it: whatever codex does to its files, the
-turn's id stays. How a turn ended is said by its last answer. Only where it ended without a word
-after its last question or tool, the line of its end gets a row, as an answer that is empty and
+A turn's rows are marked with its id, which stays whatever codex does to its files. How a turn ended
+is said by its last answer, or else by a row for the line of its end, as an answer that is empty and
 counts as none. Where a file does not say where turns end, an answer ends one if no call waits for
-its output. A roll-back moves the leaf to before the newest turns.
+its output.
 """
 
 from __future__ import annotations

@@ -9,15 +9,18 @@ that opencode itself shows its model no more is still there: `cleared` says so.
 
 from __future__ import annotations
 
-import re
+from msgspec.structs import replace
 
 from indexerd.agents.base import PROMPTED
 from indexerd.agents.json_lines import (
     Fields,
     as_dict,
     as_list,
+    call_of,
+    first_of,
     number,
     parse_object,
+    patched_files,
     string,
     texts_in,
     time_ms,
@@ -28,9 +31,7 @@ from indexerd.agents.opencode.human import parts_of, status_of, words
 from indexerd.events import Compaction, Entry, Kind, Retained, Tokens, ToolCall, ToolResult
 from indexerd.times import iso_of_ms
 
-_HEADERS = re.compile(r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.+)", re.MULTILINE)
 _DONE, _FAILED = ("completed", "success", ""), "error"
-_SAYS = ("command", "pattern", "url", "query", "description")  # what a call is about
 
 
 def read(data: bytes, entry_id: str) -> Entry:
@@ -110,25 +111,15 @@ def _tokens(line: Fields) -> Tokens | None:
 
 def _call(part: Fields) -> ToolCall:
     """A call of a tool. One that failed, or was never run, did nothing to any file."""
-    name, arguments = string(part.get("tool")), as_dict(part.get("state")).get("input")
-    given = as_dict(arguments)
-    path = string(given.get("filePath")) or string(given.get("path"))
-    written: tuple[str, ...] = ()
-    if name in ("apply_patch", "patch"):
-        patch = string(given.get("patchText")) or string(given.get("patch"))
-        written = tuple(dict.fromkeys(map(str.strip, _HEADERS.findall(patch))))
-    elif path and name in ("write", "edit", "multiedit"):
-        written = (path,)
-    done = status_of(part) in _DONE and name != "invalid"
-    says = (string(given.get(key)) for key in _SAYS)
-    return ToolCall(
-        name=name,
-        detail=next(filter(None, says), path) or ", ".join(written),
-        id=string(part.get("callID")),
-        reads=(path,) if done and path and name == "read" else (),
-        writes=written if done else (),
-        arguments=arguments,
-    )
+    given = as_dict(part.get("state")).get("input")
+    call = call_of(string(part.get("tool")), given, string(part.get("callID")))
+    patch = first_of(as_dict(given), ("patchText", "patch"))
+    if patch and call.name in ("apply_patch", "patch"):
+        files = patched_files(patch)
+        call = replace(call, writes=files, detail=call.detail or ", ".join(files))
+    if status_of(part) not in _DONE or call.name == "invalid":
+        call = replace(call, reads=(), writes=())
+    return call
 
 
 def _result(part: Fields) -> ToolResult:

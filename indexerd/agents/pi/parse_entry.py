@@ -9,6 +9,7 @@ from indexerd.agents.json_lines import (
     as_blocks,
     as_dict,
     as_list,
+    call_of,
     number,
     parse_object,
     string,
@@ -159,19 +160,8 @@ def _flag(held: Any) -> bool | None:
 
 
 def _calls(content: list[Fields]) -> tuple[ToolCall, ...]:
-    return tuple([_call(one) for one in content if one.get("type") == "toolCall"])
-
-
-def _call(block: Fields) -> ToolCall:
-    name, given = string(block.get("name")), as_dict(block.get("arguments"))
-    path = string(given.get("path")) or string(given.get("file_path"))
-    return ToolCall(
-        name=name,
-        detail=string(given.get("command")) or string(given.get("pattern")) or path,
-        reads=(path,) if path and name == "read" else (),
-        writes=(path,) if path and name in ("write", "edit") else (),
-        arguments=block.get("arguments"),
-    )
+    calls = [one for one in content if one.get("type") == "toolCall"]
+    return tuple([call_of(string(one.get("name")), one.get("arguments")) for one in calls])
 
 
 def _tokens(usage: Any) -> Tokens | None:
