@@ -29,12 +29,11 @@ TEXT_MAX = 200  # characters of a node's text
 WORD_MAX = 64  # characters of a type, a role, a time
 NODES_MAX = 50_000  # of one answer
 LOOKED_AT = 800  # characters of a text: more never show
-SEARCHED = 65_536  # characters of a text that a search goes through in full
+SEARCHED = 65_536  # characters of a text that a search goes through
 
 _WENT_WELL = ("", "stop", "toolUse", "tool-calls")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
 _BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
-_IN_FULL = frozenset({"branch_summary", "custom_message", "session_info", "label"})
 
 Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
 
@@ -56,23 +55,6 @@ def is_displayed(entry: Entry) -> bool:
 def shown_word(text: str) -> str:
     word = text[:WORD_MAX]
     return word if word.isascii() and word.isprintable() else clean_line(word, WORD_MAX)
-
-
-def _is_found(entry: Entry, plain: str, text: str, label: str | None, tokens: list[str]) -> bool:
-    """Whether all of these words, in lower case, are in what pi searches of an entry."""
-    words = [label or "", shown_word(entry.role or entry.type.replace("_", " "))]
-    words.append(shown_word(entry.custom_type or ""))
-    if entry.kind is Kind.BASH:
-        plain = plain.partition("\n")[0]  # the command; what it printed comes after it
-    elif entry.type not in _IN_FULL or len(entry.texts) != 1:
-        plain = ""
-    if entry.type == "session_info":
-        words.append("title")
-    if len(plain) > TEXT_MAX:
-        words.append(clean_line(plain[:SEARCHED], SEARCHED))
-    words.append("" if entry.type == "compaction" else text)  # pi does not look into these
-    whole = " ".join(words).lower()
-    return all(token in whole for token in tokens)
 
 
 def _without_words(entry: Entry) -> str:
@@ -193,7 +175,10 @@ def nodes(
         text = clean_line((plain or _without_words(entry))[:LOOKED_AT], TEXT_MAX)
         quiet = row != state.leaf and is_quiet(entry, state.turn_of(row), plain)
         shown = _takes(mode, state.kind(row), entry, label, quiet=quiet)
-        shown = shown and _is_found(entry, plain, text, label, tokens)
+        if tokens and shown:
+            said = f"{label or ''} {entry.role or entry.type} {entry.custom_type or ''}"
+            whole = f"{said} {plain[:SEARCHED] or text}".lower()
+            shown = all(token in whole for token in tokens)
         del depths[depth:]
         before = depths[-1] if depths else 0
         depths.append(before + shown)

@@ -25,7 +25,6 @@ from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes
 from indexerd.times import iso_ms, iso_of_ms
 
 GIST_MAX = 1000  # characters
-NESTING_MAX = 64  # of what an extension stored
 TEXT_MAX = 65_536  # characters of one text of a path, where the answer has space for it
 _LIMITS = (TEXT_MAX, 2000, 200)
 ASKS_READ = 8  # messages of a branch that are read for one that says something
@@ -204,7 +203,7 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
         "customType": entry.custom_type,
         "display": entry.display,
         "fromId": entry.from_id,
-        "data": opaque(entry.data) if data else None,
+        "data": entry.data if data else None,
     }
     places = {"id": entry.id, "parentId": None if above == ROOT else session.state.id(above)}
     return places | {key: value for key, value in one.items() if value is not None}
@@ -219,17 +218,6 @@ def _compaction(entry: Entry) -> dict[str, Any]:
         "firstKeptEntryId": held.kept,
         "tokensBefore": held.tokens_before,
         "fromHook": entry.from_hook,
-        "details": opaque(entry.stored),
+        "details": entry.stored,
     }
     return {key: value for key, value in one.items() if value is not None}
-
-
-def opaque(value: Any, depth: int = 0) -> Any:
-    """What somebody else stored, as it is; what is nested beyond reason is left out."""
-    if depth > NESTING_MAX:
-        return None
-    if isinstance(value, list):
-        return [opaque(one, depth + 1) for one in value]
-    if isinstance(value, dict):
-        return {str(key): opaque(one, depth + 1) for key, one in value.items()}
-    return value

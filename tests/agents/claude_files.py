@@ -17,12 +17,10 @@ MISSING = "(the key is not written)"
 
 
 def state_of(data: bytes, *, file: str = FILE, cuts: Iterable[int] = ()) -> SessionState:
-    """Feed a file's bytes in pieces."""
     return fed("claude", data, file, cuts)
 
 
 def entries(data: bytes, state: SessionState, *kinds: Kind) -> list[Entry]:
-    """The entries on the path, of these kinds or all, read in full."""
     return [
         read(data[state.offsets[row] : state.offsets[row] + state.lengths[row]], state.id(row))
         for row in state.path()
@@ -31,12 +29,10 @@ def entries(data: bytes, state: SessionState, *kinds: Kind) -> list[Entry]:
 
 
 def prompts(data: bytes, state: SessionState) -> list[str]:
-    """The human messages on the path."""
     return [entry.text for entry in entries(data, state, Kind.USER)]
 
 
 def answers(data: bytes, state: SessionState) -> list[str]:
-    """The texts of the assistant on the path."""
     found = [entry.text for entry in entries(data, state, Kind.ASSISTANT)]
     return [text for text in found if text]
 
@@ -45,7 +41,6 @@ _clock = itertools.count()
 
 
 def line(kind: str, uuid: str | None, parent: str | None, **more: Any) -> bytes:
-    """One line of a conversation; a `parent` of MISSING leaves the key out."""
     at = next(_clock)
     held: dict[str, Any] = {} if parent == MISSING else {"parentUuid": parent}
     held |= {
@@ -63,17 +58,14 @@ def line(kind: str, uuid: str | None, parent: str | None, **more: Any) -> bytes:
 
 
 def bare(**fields: Any) -> bytes:
-    """One line with these fields only."""
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
 def user(uuid: str, parent: str | None, content: Any, **more: Any) -> bytes:
-    """A line of type user: a string, or blocks."""
     return line("user", uuid, parent, message={"role": "user", "content": content}, **more)
 
 
 def result(uuid: str, parent: str | None, call: str, *, error: bool = False) -> bytes:
-    """What a tool gave."""
     block = {"type": "tool_result", "tool_use_id": call, "content": "r", "is_error": error}
     return user(uuid, parent, [block], toolUseResult={"stdout": "r"})
 
@@ -87,7 +79,6 @@ def answer(
     message: str = "",
     **more: Any,
 ) -> bytes:
-    """A line of an answer: a text, or blocks."""
     content = [{"type": "text", "text": said}] if isinstance(said, str) else said
     held = {
         "id": message or f"msg_{uuid}",
@@ -104,23 +95,19 @@ def answer(
 def call(
     uuid: str, parent: str | None, tool: str, *, message: str = "", name: str = "Bash", **given: Any
 ) -> bytes:
-    """A line of an answer that calls a tool."""
     block = {"type": "tool_use", "id": tool, "name": name, "input": given}
     return answer(uuid, parent, [block], stop="tool_use", message=message)
 
 
 def attachment(uuid: str | None, parent: str | None, kind: str, **held: Any) -> bytes:
-    """A line of type attachment."""
     return line("attachment", uuid, parent, attachment={"type": kind, **held})
 
 
 def queued(uuid: str | None, parent: str | None, prompt: Any, **held: Any) -> bytes:
-    """A prompt that was typed while the agent worked."""
     return attachment(uuid, parent, "queued_command", prompt=prompt, **held)
 
 
 def boundary(uuid: str, logical: str | None, **metadata: Any) -> bytes:
-    """The line that a compaction begins with."""
     meta = {"trigger": "auto", "preTokens": 9, **metadata}
     return line(
         "system",
@@ -134,6 +121,5 @@ def boundary(uuid: str, logical: str | None, **metadata: Any) -> bytes:
 
 
 def summary(uuid: str, parent: str | None, text: str = "It was about X.") -> bytes:
-    """A compaction's summary."""
     said = f"This session is being continued from a previous conversation. {text}"
     return user(uuid, parent, said, isCompactSummary=True, isVisibleInTranscriptOnly=True)

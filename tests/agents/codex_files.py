@@ -19,78 +19,64 @@ STAMP = "2026-03-01T09:00:00.000Z"
 
 
 def line(kind: str | None = None, payload: Any = None, **more: Any) -> bytes:
-    """One line as codex writes it; without a kind, what the oldest releases wrote."""
     held = more if kind is None else {"timestamp": STAMP, "type": kind, "payload": payload} | more
     text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
     return text.encode("utf-8", "backslashreplace") + b"\n"  # half a pair stays an escape
 
 
 def meta(thread: str = THREAD, **more: Any) -> bytes:
-    """A session_meta."""
     return line("session_meta", {"id": thread, "timestamp": STAMP, "cwd": "/w"} | more)
 
 
 def item(kind: str, **fields: Any) -> bytes:
-    """A response item."""
     return line("response_item", {"type": kind} | fields)
 
 
 def event(kind: str, **fields: Any) -> bytes:
-    """An event."""
     return line("event_msg", {"type": kind} | fields)
 
 
 def done(kind: str, **fields: Any) -> bytes:
-    """An item of the newest dialect."""
     return event("item_completed", thread_id=THREAD, turn_id="t", item={"type": kind} | fields)
 
 
 def user(*texts: str, **more: Any) -> bytes:
-    """A user message as the model sees it."""
     blocks = [{"type": "input_text", "text": text} for text in texts]
     return item("message", role="user", content=blocks, **more)
 
 
 def said(text: str) -> bytes:
-    """The event of a user message."""
     return event("user_message", message=text, images=[], local_images=[])
 
 
 def answer(text: str, **more: Any) -> bytes:
-    """An assistant message."""
     return item(
         "message", role="assistant", content=[{"type": "output_text", "text": text}], **more
     )
 
 
 def call(call_id: str = "c1", name: str = "exec_command", **arguments: Any) -> bytes:
-    """A call of a function."""
     return item("function_call", name=name, arguments=json.dumps(arguments), call_id=call_id)
 
 
 def output(text: Any, call_id: str = "c1") -> bytes:
-    """What a call gave."""
     return item("function_call_output", call_id=call_id, output=text)
 
 
 def turn(name: str, *inside: bytes, end: str = "task_complete") -> bytes:
-    """A whole turn."""
     around = event("task_started", turn_id=name), line("turn_context", {"turn_id": name})
     return b"".join((*around, *inside, event(end, turn_id=name)))
 
 
 def talk(name: str, question: str) -> bytes:
-    """A turn of one question and one answer, as the older dialect stores it."""
     return turn(name, user(question), said(question), answer(f"{question}!"))
 
 
 def state_of(*lines: bytes, cuts: Iterable[int] = (), file: str = FILE) -> SessionState:
-    """Feed a file's bytes in pieces."""
     return fed("codex", b"".join(lines), file, cuts)
 
 
 def entries(state: SessionState, data: bytes = b"") -> list[Entry]:
-    """The path's entries, read in full: from `data`, or from the files."""
     found = []
     for row in state.path():
         start, stop = state.offsets[row], state.offsets[row] + state.lengths[row]
@@ -100,6 +86,5 @@ def entries(state: SessionState, data: bytes = b"") -> list[Entry]:
 
 
 def texts(state: SessionState, data: bytes = b"", kind: Kind = Kind.USER) -> list[str]:
-    """What a human (or the agent) said on the path."""
     read = zip(state.path(), entries(state, data), strict=True)
     return [one.text for row, one in read if state.kind(row) is kind]

@@ -19,7 +19,6 @@ def fed(
     cuts: Iterable[int] = (),
     state: SessionState | None = None,
 ) -> SessionState:
-    """The state of a file whose bytes come in pieces."""
     state, buffer = state or SessionState(file), LineBuffer()
     for start, stop in itertools.pairwise([0, *sorted(cuts), len(data)]):
         for found in buffer.feed(data[start:stop]):

@@ -27,7 +27,6 @@ from tests.agents.claude_files import (
 
 
 def path(state: SessionState) -> list[str]:
-    """The ids on the path."""
     return [state.id(row) for row in state.path()]
 
 

@@ -24,7 +24,6 @@ from tests.agents.codex_files import (
 
 
 def turns(*lines: bytes) -> list[Turn]:
-    """How the turn stands after each line."""
     data = b"".join(lines)
     ends = [n + 1 for n, byte in enumerate(data) if byte == ord("\n")]
     return [state_of(data[:end]).turn for end in ends]

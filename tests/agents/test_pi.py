@@ -15,7 +15,6 @@ from tests.agents.feeding import fed
 
 
 def line(**fields: Any) -> bytes:
-    """One line as pi writes it."""
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
@@ -24,13 +23,11 @@ _STAMP = "2026-01-01T00:00:01.000Z"
 
 
 def message(entry_id: str, parent: str | None, role: str, text: str = "hi", **more: Any) -> bytes:
-    """A message entry."""
     said = {"role": role, "content": [{"type": "text", "text": text}], **more}
     return line(type="message", id=entry_id, parentId=parent, timestamp=_STAMP, message=said)
 
 
 def small_session() -> bytes:
-    """Two turns, the first with a tool, the second failed."""
     return (
         HEADER
         + message("00000001", None, "user", "first ünï")

@@ -18,7 +18,6 @@ NOW = "2026-02-03T04:05:06.789Z"
 
 
 def counter() -> Callable[[], str]:
-    """Words for ids, one after the other."""
     numbers = itertools.count()
     return lambda: f"ffff{next(numbers):04x}"
 
@@ -26,7 +25,6 @@ def counter() -> Callable[[], str]:
 def branch(
     data: bytes, leaf: str | None = None, *, fresh: Callable[[], str] | None = None
 ) -> bytes:
-    """The new file of a path."""
     state = state_of(data)
     assert state.header is not None
     origin = Origin("new", NOW, state.header.cwd, "/old.jsonl", state.header.version)
@@ -42,7 +40,6 @@ def branch(
 
 
 def parsed(data: bytes) -> list[dict[str, Any]]:
-    """The records of a file."""
     return [json.loads(one) for one in data.splitlines()]
 
 

@@ -16,7 +16,6 @@ REAL = Path(__file__).parent.parent / "fixtures" / "real"
 
 
 def oracle_files() -> list[Any]:
-    """What pi itself says of each file."""
     return [
         pytest.param(path, id=path.name[:60])
         for path in sorted((REAL / "pi-oracle").glob("*.json"))

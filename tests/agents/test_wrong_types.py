@@ -24,7 +24,6 @@ LINES_MAX = 60  # of an agent, each of another shape
 
 
 def shapes(agent: str) -> list[dict[str, Any]]:
-    """The first line of a session, and one line for each shape."""
     files = [*sorted((REAL / agent).rglob("*.jsonl")), *corpus(agent)]
     found: dict[str, dict[str, Any]] = {}
     for line in (line for file in files for line in file.read_bytes().splitlines()):
@@ -39,7 +38,6 @@ def shapes(agent: str) -> list[dict[str, Any]]:
 
 
 def changed(held: Any, depth: int = 6) -> Iterator[Any]:
-    """The value with one field in turn of every wrong type, and without it."""
     if isinstance(held, dict) and depth:
         for key in list(held)[:40]:
             yield {name: one for name, one in held.items() if name != key}

@@ -9,13 +9,11 @@ WORD = "Xq7Rk2Vn9"  # what every canary below holds, and no marker does
 
 
 def noise(name: str, length: int) -> str:
-    """Letters and digits that look random and are the same in every run, with WORD inside."""
     text = hashlib.sha512(name.encode()).hexdigest()
     return (text[: length // 2] + WORD + text)[:length]
 
 
 def pem(kind: str = "RSA ") -> str:
-    """A private key of 20 lines, WORD in each; no real one."""
     data = [(WORD + base64.b64encode(bytes([n] * 48)).decode())[:64] for n in range(20)]
     first, last = f"-----BEGIN {kind}PRIVATE KEY-----", f"-----END {kind}PRIVATE KEY-----"
     return "\n".join([first, *data, last])

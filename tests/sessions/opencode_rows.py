@@ -38,8 +38,6 @@ START = 1_795_000_000_000  # ms
 
 
 class Rows:
-    """The client's side of a database. Each change is a commit of its own."""
-
     def __init__(self, path: Path, schema: str = SCHEMA) -> None:
         self.path = path
         self._now = START
@@ -59,7 +57,6 @@ class Rows:
             db.execute(statement, given)
 
     def tick(self, step: int = 10) -> int:
-        """The client's clock, a little later."""
         self._now += step
         return self._now
 
@@ -77,7 +74,6 @@ class Rows:
         return f"{self.path}/{session_id}"
 
     def message(self, session_id: str, message_id: str, role: str, **data: Any) -> int:
-        """Insert a message; returns its time."""
         at: int = data.pop("at", None) or self.tick()
         held = {"role": role, "time": {"created": at}} | data
         self._dated("message", at, held, id=message_id, session_id=session_id)

@@ -12,41 +12,34 @@ _KINDS = {"user": Kind.USER, "assistant": Kind.ASSISTANT, "toolResult": Kind.TOO
 
 
 def entry(kind: Kind, name: str = "e", **more: Any) -> Entry:
-    """An entry of a kind."""
     return Entry(id=name, kind=kind, type="message", role=None, timestamp="", **more)
 
 
 def said(role: str, text: str = "", *, name: str = "e", kind: Kind | None = None) -> ContextMessage:
-    """A speech of a role, and an entry of the kind that has it, or of another."""
     kind = _KINDS.get(role, Kind.OTHER) if kind is None else kind
     return ContextMessage(role, entry(kind, name), (text,) if text else ())
 
 
 def calls(*ids: str, tool: str = "bash") -> ContextMessage:
-    """An answer that calls tools."""
     made = tuple(ToolCall(tool, id=one) for one in ids)
     return ContextMessage("assistant", entry(Kind.ASSISTANT), calls=made)
 
 
 def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -> ContextMessage:
-    """What a call gave."""
     at = entry(Kind.TOOL, failed=(call,) if failed else ())
     result = ToolResult(call, text=text, cleared=cleared)
     return ContextMessage("toolResult", at, (CLEARED if cleared else text,), result=result)
 
 
 def counting(total: int, **fields: Any) -> Entry:
-    """An answer that tells how many tokens the context had."""
     return entry(Kind.ASSISTANT, tokens=Tokens(total=total), **fields)
 
 
 def steps(*speeches: ContextMessage) -> list[ContextEntry]:
-    """A step of each speech, as they would stand on a path."""
     return [ContextEntry(at, one.entry, (one,), at) for at, one in enumerate(speeches)]
 
 
 def state_of(rows: int, **facts: Any) -> SessionState:
-    """A session of as many rows, each below the one before."""
     state = SessionState("/s.jsonl")
     for row in range(rows):
         above = f"r{row - 1}" if row else None

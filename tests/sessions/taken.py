@@ -16,7 +16,6 @@ from tests.sources.lines_held import Lines
 def taken(
     data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | None = None
 ) -> OpenSession:
-    """A session as it is handed to a view; of row `lost` the line was too long."""
     state = state_of(data)
     if lost is not None:
         state.lengths[lost] = 0
@@ -27,6 +26,5 @@ def taken(
 
 
 def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:
-    """The result of a method for a session that was taken."""
     given = asked(method, {"ref": "s1", **(params or {})})
     return open_session.show(method, cast("Any", given), held)

@@ -11,7 +11,6 @@ from tests.sessions.tree_sessions import entry, line, reader, said, session, sta
 
 
 def seen(*lines: bytes, leaf: str | None = None, version: int = 3) -> Context:
-    """The context of a small session."""
     data = session(*lines, version=version)
     state = state_of(data)
     view = state.still(state.row(leaf)) if leaf else state
@@ -19,7 +18,6 @@ def seen(*lines: bytes, leaf: str | None = None, version: int = 3) -> Context:
 
 
 def view(context: Context) -> list[str]:
-    """Messages as `role text`."""
     return [f"{one.role} {one.text}".strip() for one in context.messages]
 
 
@@ -32,7 +30,6 @@ TALK = [
 
 
 def short(entry_id: str, above: str, kept: str | None, text: str = "S", **more: Any) -> bytes:
-    """A compaction."""
     fields = {"summary": text, "tokensBefore": 5, **more}
     if kept:
         fields["firstKeptEntryId"] = kept
@@ -47,7 +44,6 @@ def test_a_compaction_that_keeps_nothing_known_keeps_nothing(kept: str | None) -
 
 
 def edit(entry_id: str, above: str, target: str, **more: Any) -> bytes:
-    """A context edit."""
     return entry("context_edit", entry_id, above, targetId=target, **more)
 
 

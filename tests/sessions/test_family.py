@@ -14,12 +14,10 @@ EARLY, LATE = "2026-01-01T10:00:00.000Z", "2026-01-01T11:00:00.000Z"
 
 
 def link(session_id: str, parent: str = "", created: int = 0) -> Link:
-    """A session that came from another one."""
     return Link(session_id, parent, created, subagent=False)
 
 
 def outline(places: list[Place]) -> str:
-    """Ids in their order, each with its depth."""
     return " ".join(f"{one.session_id}{one.depth}" for one in places)
 
 
@@ -47,7 +45,6 @@ def test_any_links_at_all_have_an_order(held: dict[str, tuple[str, int]], root: 
 
 
 def row(created: str = LATE, modified: str = EARLY, **more: Any) -> dict[str, Any]:
-    """What relations are told by."""
     return {"createdAt": created, "modifiedAt": modified, **more}
 
 

@@ -15,7 +15,6 @@ TOOL, SETTING = code(Kind.TOOL, message=True), code(Kind.SETTING)
 
 
 def straight(*codes: int) -> SessionState:
-    """A session without branches: rows x0, x1, ..."""
     state = SessionState()
     for n, packed in enumerate(codes):
         state.add(f"x{n}", f"x{n - 1}" if n else None, packed, 0, 1)
@@ -23,14 +22,12 @@ def straight(*codes: int) -> SessionState:
 
 
 def segment(first: int, last: int, *, leaf: str | None = None, **more: Any) -> Segment:
-    """A segment whose last message is the row of that number."""
     name = f"x{last}" if leaf is None else leaf
     about = {"id": f"s{first}-{last}", "content": "did it", "leaf_id": name, **more}
     return Segment(covering=(first, last), token_count=3, model="m", **about)
 
 
 def ranges(found: list[Segment]) -> list[tuple[int, int]]:
-    """What they cover."""
     return [one.covering for one in found]
 
 

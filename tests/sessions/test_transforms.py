@@ -15,7 +15,6 @@ from indexerd.sessions.transforms import rules_of, transformed
 
 
 def said(role: str, text: str, name: str) -> ContextMessage:
-    """A message, and the entry it comes from."""
     entry = Entry(id=name, kind=Kind.OTHER, type="message", role=None, timestamp="")
     return ContextMessage(role, entry, (text,))
 
@@ -45,12 +44,10 @@ any_rules = st.lists(prunes | truncates | summaries, max_size=4)
 
 
 def applied(messages: list[ContextMessage], *rules: dict[str, Any]) -> list[ContextMessage]:
-    """The messages that come out."""
     return transformed(messages, rules_of(list(rules)))
 
 
 def conversation(*spoken: tuple[str, str]) -> list[ContextMessage]:
-    """Messages by role and text."""
     return [said(role, text, f"e{at}") for at, (role, text) in enumerate(spoken)]
 
 

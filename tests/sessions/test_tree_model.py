@@ -20,7 +20,6 @@ Record = tuple[str, str | None, int]
 
 
 def built(records: list[Record]) -> SessionState:
-    """A state of such entries."""
     state = SessionState()
     for at, (one, above, _) in enumerate(records):
         parent = above or None
@@ -29,7 +28,6 @@ def built(records: list[Record]) -> SessionState:
 
 
 def naive(records: list[Record]) -> list[tuple[str, int]]:
-    """What pi's getTree does, word by word; nothing is shown below itself."""
     last = {one: at for at, (one, _, _) in enumerate(records)}
     below: dict[str | None, list[str]] = {None: []}
     for one, above, _ in records:

@@ -20,7 +20,6 @@ CUT = 400  # characters of a text that the oracle keeps
 
 
 def cut(text: str) -> str:
-    """A text as the oracle shortens it: by UTF-16 units."""
     units = text.encode("utf-16-le")
     if len(units) <= 2 * CUT:
         return text
@@ -29,7 +28,6 @@ def cut(text: str) -> str:
 
 
 def flat(roots: list[dict[str, Any]]) -> list[tuple[str | None, int, str | None]]:
-    """Pi's nested tree, depth first: id, depth, label."""
     found: list[tuple[str | None, int, str | None]] = []
     stack = [(root, 0) for root in reversed(roots)]
     while stack:
@@ -40,7 +38,6 @@ def flat(roots: list[dict[str, Any]]) -> list[tuple[str | None, int, str | None]
 
 
 def names(state: SessionState, said: dict[str, Any]) -> dict[str, str]:
-    """Pi's ids in ours: those that pi made for version 1 are chance, but their places are not."""
     if said["versionOnDisk"] >= 2:
         return {one: one for one in (state.id(row) for row in range(len(state)))}
     leaves = {leaf["id"]: leaf["ordinal"] for leaf in said["leaves"]}
@@ -49,14 +46,12 @@ def names(state: SessionState, said: dict[str, Any]) -> dict[str, str]:
 
 
 def needs(said: dict[str, Any], key: str) -> Any:
-    """A part of pi's answer that is not in the checkout."""
     if key not in said:
         pytest.skip("the shared fixtures are not beside this checkout")
     return said[key]
 
 
 def view(context: Context) -> list[list[str]]:
-    """Messages as the oracle shows them."""
     return [[one.role, cut(one.text)] for one in context.messages]
 
 

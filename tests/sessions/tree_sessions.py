@@ -19,14 +19,12 @@ STAMP = "2026-01-01T00:00:00.000Z"
 
 
 def state_of(data: bytes) -> SessionState:
-    """The state of a whole file."""
     state = SessionState("/s.jsonl")
     pi.scan(state, data if data.endswith(b"\n") else data + b"\n", 0)
     return state
 
 
 def reader(state: SessionState, data: bytes) -> Read:
-    """A way to read its rows."""
 
     def read(row: int) -> Any:
         start = state.offsets[row]
@@ -36,7 +34,6 @@ def reader(state: SessionState, data: bytes) -> Read:
 
 
 def all_nodes(state: SessionState, data: bytes) -> list[dict[str, Any]]:
-    """The nodes of a file's tree."""
     return list(nodes(state, reader(state, data), state.labels))
 
 
@@ -53,24 +50,20 @@ def answers() -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def line(**fields: Any) -> bytes:
-    """One line as pi writes it."""
     return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
 def session(*entries: bytes, version: int = 3) -> bytes:
-    """A file: a header, and these lines."""
     head = {"type": "session", "version": version, "id": "s1", "timestamp": STAMP, "cwd": "/w"}
     return line(**head) + b"".join(entries)
 
 
 def entry(kind: str, entry_id: str, parent: str | None, at: int = 0, /, **more: Any) -> bytes:
-    """An entry of any type, `at` seconds after the session's beginning."""
     stamp = f"2026-01-01T00:{at // 60:02}:{at % 60:02}.000Z"
     return line(type=kind, id=entry_id, parentId=parent, timestamp=stamp, **more)
 
 
 def said(entry_id: str, parent: str | None, role: str, text: str = "", **more: Any) -> bytes:
-    """A message; without a text it has no text block."""
     at = more.pop("at", 0)
     content = [{"type": "text", "text": text}] if text else []
     message = {"role": role, "content": content, **more}
@@ -78,7 +71,6 @@ def said(entry_id: str, parent: str | None, role: str, text: str = "", **more: A
 
 
 def chain(ids: Iterable[str]) -> Iterator[bytes]:
-    """User messages, one below the other."""
     above = None
     for one in ids:
         yield said(one, above, "user", one)
