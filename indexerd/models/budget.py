@@ -13,6 +13,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -71,31 +72,31 @@ def tokens_of(prompt: Prompt) -> int:
     return int(size / BYTES_PER_TOKEN) + OVERHEAD_TOKENS
 
 
+@dataclass
 class Budget:
-    """The books, the breakers and the denials of one daemon. For the event loop's thread."""
+    """The books, the breakers and the denials of one daemon. For the event loop's thread.
 
-    def __init__(
-        self,
-        path: Path,
-        settings: Callable[[], Settings],
-        clock: Callable[[], float],
-        notify: Callable[[Event, dict[str, Any]], None],
-    ) -> None:
-        """`path` is the journal's; `notify(event, fields)` logs events of budget and breakers."""
-        self._journal = Journal(path, Reserved | Settled)
-        self._settings = settings
-        self._clock = clock
-        self._notify = notify
-        self._calls: dict[str, Reserved] = {}  # of the last two days
-        self.breakers: dict[str, Breaker] = {}
-        self.denied: dict[str, str] = {}  # providers and single models -> why they refuse us
-        self._booking = asyncio.Lock()
-        self._exhausted = Throttle(3600.0)  # not a line for each session that waits
+    `path` is the journal's; `notify(event, fields)` logs events of budget and breakers.
+    """
+
+    path: Path
+    settings: Callable[[], Settings]
+    clock: Callable[[], float]
+    notify: Callable[[Event, dict[str, Any]], None]
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    denied: dict[str, str] = field(default_factory=dict)  # providers, models -> why they refuse us
+    _calls: dict[str, Reserved] = field(default_factory=dict)  # of the last two days
+    _booking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # Not a line for each session that waits.
+    _exhausted: Throttle = field(default_factory=lambda: Throttle(3600.0))
+
+    def __post_init__(self) -> None:
+        self._journal = Journal(self.path, Reserved | Settled)
 
     def load(self) -> None:
         """Rebuild the books from the journal."""
         rows = list(self._journal.rows())
-        kept = [row for row in rows if row.t > self._clock() - 2 * DAY]
+        kept = [row for row in rows if row.t > self.clock() - 2 * DAY]
         for row in kept:
             self._book(row)
         if len(rows) > LONG:
@@ -112,11 +113,11 @@ class Budget:
         """Ask whoever refused us again: the configuration was reloaded."""
         lifted, self.denied = self.denied, {}
         for model in lifted:
-            self._notify(Event.MODEL_BREAKER_CLOSED, {"model": model})
+            self.notify(Event.MODEL_BREAKER_CLOSED, {"model": model})
 
     def estimate(self, key: str, prompt: Prompt) -> float | None:
         """Return the most that a call may cost, in USD; None where no price is known."""
-        own = self._settings().providers.openai
+        own = self.settings().providers.openai
         return upper_bound_usd(key, tokens_of(prompt), prompt.max_output_tokens, own)
 
     async def reserve(self, model: Model, prompt: Prompt) -> Reserved | None:
@@ -132,7 +133,7 @@ class Budget:
         async with self._booking:
             await asyncio.sleep(self._full_for())
             self._check(model.key, usd or 0.0)
-            now = self._clock()
+            now = self.clock()
             call = Reserved(uuid.uuid4().hex, now, usd, model.key)
             try:
                 await asyncio.to_thread(self._journal.append, call)
@@ -143,33 +144,33 @@ class Budget:
             self._calls = {key: one for key, one in self._calls.items() if one.t > now - 2 * DAY}
             self._book(call)
             self.breakers.setdefault(provider, Breaker()).begin()
-        self._notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
+        self.notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
         return call
 
     def _full_for(self) -> float:
         """Seconds until one more request is allowed in a minute."""
-        now, most = self._clock(), self._settings().budget.requests_per_minute
+        now, most = self.clock(), self.settings().budget.requests_per_minute
         recent = [one.t for one in self._calls.values() if 0 <= now - one.t < MINUTE]
         return MINUTE - (now - recent[-most]) if len(recent) >= most else 0.0
 
     def _check(self, key: str, usd: float) -> None:
-        provider, now = _provider(key), self._clock()
+        provider, now = _provider(key), self.clock()
         if why := self.denied.get(key) or self.denied.get(provider):
             raise ModelUnavailableError(f"the provider refuses us: {why}")
         if why := self._spent(usd):
             if self._exhausted.admit(key, now):
-                self._notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
+                self.notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
             raise BudgetError(why, retry_after=max(60.0, DAY - now % DAY))
         if provider in self.breakers and (paused := self.breakers[provider].refusal(now)):
             raise paused
 
     def _today(self) -> list[Reserved]:
-        day = self._clock() // DAY
+        day = self.clock() // DAY
         return [one for one in self._calls.values() if one.t // DAY == day]
 
     def _spent(self, usd: float) -> str:
         """Say which cap of the day one more call of at most `usd` would pass; "" for none."""
-        caps, today = self._settings().budget, self._today()
+        caps, today = self.settings().budget, self._today()
         booked = sum(one.usd or 0.0 for one in today)
         if len(today) >= caps.daily_calls:
             return f"{len(today)} of {caps.daily_calls} calls are used today"
@@ -184,16 +185,16 @@ class Budget:
             return 0.0
         provider, tokens = _provider(call.model), reply.tokens
         if self.breakers[provider].succeeded():
-            self._notify(Event.MODEL_BREAKER_CLOSED, {"model": call.model})
-        own = self._settings().providers.openai
+            self.notify(Event.MODEL_BREAKER_CLOSED, {"model": call.model})
+        own = self.settings().providers.openai
         usd = await asyncio.to_thread(cost_usd, provider, reply.model, tokens, own)
-        await self._write(Settled(call.id, self._clock(), usd, tokens.input, tokens.output))
+        await self._write(Settled(call.id, self.clock(), usd, tokens.input, tokens.output))
         return usd
 
     async def failed(self, call: Reserved | None, error: BaseException) -> None:
         """Record a failed call; what it certainly did not cost is given back."""
         if call is not None and self._was_free(call.model, error):
-            await self._write(Settled(call.id, self._clock(), 0.0))
+            await self._write(Settled(call.id, self.clock(), 0.0))
 
     def _was_free(self, key: str, error: BaseException) -> bool:
         """Tell a provider's breaker of a failure; True if the call cost nothing for certain."""
@@ -203,13 +204,13 @@ class Budget:
             breaker.succeeded()  # it answered, about its key or one of its models
             denied = key if error.model_only else provider
             if denied not in self.denied:
-                self._notify(Event.MODEL_BREAKER_OPEN, opened)
+                self.notify(Event.MODEL_BREAKER_OPEN, opened)
             self.denied[denied] = str(error)
             return True
         if isinstance(error, ProviderError | DeadlineError):
             failure = error if isinstance(error, ProviderError) else ProviderError(str(error))
-            if breaker.failed(failure, self._clock()):
-                self._notify(Event.MODEL_BREAKER_OPEN, opened)
+            if breaker.failed(failure, self.clock()):
+                self.notify(Event.MODEL_BREAKER_OPEN, opened)
             return failure.throttled
         if isinstance(error, ModelError):
             breaker.succeeded()  # it answered; it only declined, or found the request too large
@@ -222,11 +223,11 @@ class Budget:
         try:
             await asyncio.to_thread(self._journal.append, row)
         except OSError as bad:  # the reservation stands: more is booked than was spent
-            self._notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
+            self.notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
 
     def troubles(self) -> dict[str, tuple[str, str]]:
         """Return what keeps remote models from being asked: code -> cause, cure."""
-        now, found = self._clock(), {}
+        now, found = self.clock(), {}
         if self.denied:
             cure = "correct the key or the model's name, then reload (SIGHUP) or restart"
             refusing = "; ".join(f"{name}: {why}" for name, why in self.denied.items())
@@ -240,11 +241,11 @@ class Budget:
 
     def summary(self) -> dict[str, Any]:
         """Return the budget as `status` shows it."""
-        caps, today = self._settings().budget, self._today()
+        caps, today = self.settings().budget, self._today()
         states = {name: "open" if one.until else "closed" for name, one in self.breakers.items()}
         denied = {_provider(name): "denied" for name in self.denied if "/" not in name}
         return {
-            "day": datetime.fromtimestamp(self._clock(), UTC).date().isoformat(),
+            "day": datetime.fromtimestamp(self.clock(), UTC).date().isoformat(),
             "usd": round(sum(one.usd or 0.0 for one in today), 6),
             "dailyUsd": caps.daily_usd,
             "calls": len(today),

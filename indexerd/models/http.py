@@ -151,46 +151,29 @@ _TOO_LONG = re.compile(
     r"|payload size exceeds|string_above_max_length",
     re.IGNORECASE,
 )
-_FILTERED = re.compile("content_filter|content_policy_violation|moderation_blocked")
-_BAD_KEY = "API_KEY_INVALID"
-_REGION = "FAILED_PRECONDITION"  # of Google: not served where we are, whatever is asked
+_OF_US = re.compile("API_KEY_INVALID|FAILED_PRECONDITION")  # Google's 400 for a key, a region
 _PASSING = frozenset({408, 409, 421, 425, 429})  # these 4xx may go by themselves
 _THIS_REQUEST = frozenset({400, 422})  # they say nothing of other requests
 _THROTTLED, _NO_MODEL, _TOO_LARGE = 429, 404, 413
-_WHY = {
-    400: "the request's form is not accepted",
-    401: "the key is not accepted",
-    402: "the account has no credit",
-    403: "the key has no right to this, or the region is not served",
-    404: "there is no such model or address",
-}
 
 
 def failure(who: str, status: int, headers: Mapping[str, str], body: Any) -> ModelError:
     """Turn an answer that is an error into ours; `body` is parsed JSON, or None."""
     if isinstance(body, list):  # Google wraps an error in a list now and then
         body = dig(body, 0)
+    message, reason = f"{who}: the server answered {status}", _reason(body)
     if 300 <= status < 400:  # noqa: PLR2004 - the class of redirects
-        message = f"{who}: the server answered with a redirect, which is never followed"
         hint = "check the provider's base_url, then reload the daemon"
-        return ProviderDeniedError(message, hint=hint)
-    reason = _reason(body)
-    final = 400 <= status < 500 and status not in _PASSING  # noqa: PLR2004 - HTTP
-    if final and (_FILTERED.search(reason) or dig(body, "error", "metadata", "flagged_input")):
-        return RefusedError(f"{who}: the content was refused ({status})")
+        return ProviderDeniedError(f"{message}, a redirect, which is never followed", hint=hint)
     if status == _TOO_LARGE or (status != _THROTTLED and _TOO_LONG.search(reason)):
         return ContextTooLargeError(f"{who}: the request is larger than the model takes")
-    if final:
-        bad_key = _BAD_KEY in reason
-        why = "the key is not valid" if bad_key else _WHY.get(status, "denied")
-        if status in _THIS_REQUEST and not bad_key and _REGION not in reason:
-            return RefusedError(f"{who}: {why} ({status})")
-        return ProviderDeniedError(f"{who}: {why} ({status})", model_only=status == _NO_MODEL)
-    return ProviderError(
-        f"{who}: the server answered {status}",
-        retry_after=retry_after(headers, body),
-        throttled=status == _THROTTLED,
-    )
+    if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004 - HTTP
+        flagged = dig(body, "error", "metadata", "flagged_input") is not None
+        if flagged or (status in _THIS_REQUEST and not _OF_US.search(reason)):
+            return RefusedError(f"{message}: it declines this request")
+        return ProviderDeniedError(message, model_only=status == _NO_MODEL)
+    wish = retry_after(headers, body)
+    return ProviderError(message, retry_after=wish, throttled=status == _THROTTLED)
 
 
 def _reason(body: Any) -> str:

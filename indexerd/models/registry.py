@@ -51,9 +51,8 @@ class Models:
         if key not in self._found:
             try:
                 self._found[key] = self._build(key)
-            except ConfigError as bad:
-                said = (f"{one['file']} {one['message']}" for one in bad.problems)
-                self._found[key] = "; ".join(said)
+            except (ConfigError, ModelUnavailableError) as bad:
+                self._found[key] = str(bad)
         return self._found[key]
 
     def _build(self, key: str) -> Model | str:
@@ -91,10 +90,10 @@ class Models:
         if google:
             from indexerd.models.gemini import Gemini  # noqa: PLC0415 - httpx2, when first used
 
-            return Gemini(name, secret or "", own.base_url, limits)
+            return Gemini(name, secret, own.base_url, limits)
         from indexerd.models.openai import OpenAICompat  # noqa: PLC0415 - as above
 
-        return OpenAICompat(name, secret or "", own.base_url, limits)
+        return OpenAICompat(name, secret, own.base_url, limits)
 
 
 def variable(provider: str) -> str:
@@ -102,26 +101,25 @@ def variable(provider: str) -> str:
     return f"INDEXERD_{provider.upper()}_API_KEY"
 
 
-def find_key(provider: str, settings: Provider, env: Mapping[str, str]) -> str | None:
-    """Find the provider's key; ConfigError, without the key, where one is named and unusable."""
-    place, key, secret, message = settings.api_key_file, "api_key_file", "", ""
-    for name in filter(None, (variable(provider), settings.api_key_env)):
-        if secret := env.get(name, "").strip():
-            place, key = name, "api_key_env"
+def find_key(provider: str, settings: Provider, env: Mapping[str, str]) -> str:
+    """Find the provider's key, "" for none; ModelUnavailableError where the one named is no key.
+
+    It comes from our own variable, the one that `api_key_env` names, or `api_key_file`.
+    """
+    for place in filter(None, (variable(provider), settings.api_key_env)):
+        if secret := env.get(place, "").strip():
             break
     else:
+        place = settings.api_key_file
         if not place:
-            return None
+            return ""
         try:
             secret = _read(Path(place), env)
         except OSError as bad:
-            message = bad.strerror or str(bad)
-    if _KEY.fullmatch(secret):
-        return secret
-    message = message or "does not hold a key: one word of plain ASCII"
-    hint = "name a private file (chmod 600) or a variable that holds the key alone"
-    where = {"file": place, "key": f"providers.{provider}.{key}", "message": message}
-    raise ConfigError([where | {"hint": hint}])
+            raise ModelUnavailableError(f"{place} {bad.strerror or bad}") from None
+    if not _KEY.fullmatch(secret):
+        raise ModelUnavailableError(f"{place} does not hold a key: one word of plain ASCII")
+    return secret
 
 
 def _read(path: Path, env: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from indexerd.indexing.check import json_of, reason_of
@@ -54,13 +54,9 @@ class _Citation(_Said):
     excerpt: str
 
 
-def _lowered(value: Any) -> Any:
-    return value.strip().lower() if isinstance(value, str) else value
-
-
 class _Answer(_Said):
     answer_markdown: Annotated[str, Field(min_length=1)]
-    confidence: Annotated[Literal["high", "medium", "low"], BeforeValidator(_lowered)]
+    confidence: Literal["high", "medium", "low"]
     citations: list[_Citation]
 
 

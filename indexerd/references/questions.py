@@ -44,7 +44,6 @@ from indexerd.times import iso
 QUESTION_MAX = 4000  # characters
 LOCAL_BYTES = 4_000_000  # that the built-in model looks at
 SMALLEST_BYTES = 2048  # a text that is too large for a model is halved, but not below this
-TURN_ID_MAX = 1000  # characters
 TURNS_MAX = 1000  # whose questions are counted; those asked in longest ago are forgotten
 
 
@@ -143,15 +142,14 @@ class Questions:
         """Count a question in its turn; CallLimitError where there were too many."""
         if turn_id is None:
             return
-        if not 0 < len(turn_id) <= TURN_ID_MAX:
-            raise UsageError(f"turnId is a string of 1 to {TURN_ID_MAX} characters")
-        count = self._turns.pop(turn_id, 0)
-        self._turns[turn_id] = min(count + 1, max(count, limit))
+        if (count := self._turns.pop(turn_id, 0)) >= limit:
+            self._turns[turn_id] = count
+            raise CallLimitError(
+                f"as many questions as are allowed in a turn ({limit}) came before"
+            )
+        self._turns[turn_id] = count + 1
         if len(self._turns) > TURNS_MAX:
             del self._turns[next(iter(self._turns))]
-        if count >= limit:
-            asked = "1 question" if limit == 1 else f"{limit} questions"
-            raise CallLimitError(f"{asked} of this turn, as many as are allowed, came before")
 
     async def _answered(self, run: _Run) -> tuple[Cited, Model]:
         seconds = run.settings.query.timeout_seconds

@@ -71,7 +71,6 @@ texts = st.one_of(
     st.text(alphabet=st.sampled_from("ab \n\n\r\u00e9\u4e2d\U0001f600\u2028\x85"), max_size=80),
     st.text(max_size=60),
 )
-some = texts.filter(bool)
 
 
 @settings(max_examples=400, deadline=None)
@@ -93,9 +92,6 @@ def test_the_cut_is_pis_own(text: str, max_bytes: int, max_lines: int) -> None:
     assert text.endswith(kept)
 
 
-# -- laziness ---------------------------------------------------------------------------------
-
-
 def million(text: str) -> Iterator[Section]:
     """A session that nobody should read to its end."""
     for n in range(1_000_000):
@@ -108,26 +104,6 @@ def test_a_million_messages_are_read_as_far_as_needed(text: str) -> None:
     """S0.14: the cost follows the cap, not the session; the cap counts what is sent."""
     sent = assemble(million(text), CAPS, toy).text.removesuffix(f"\n\n{MARKER}")
     assert len(sent.encode()) > CAPS.max_bytes * 0.9 or sent.count("\n") >= CAPS.max_lines - 3
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(
-        st.builds(Section, st.sampled_from(["user", "assistant"]), some, st.just(value=False)),
-        max_size=20,
-    ),
-    st.sampled_from([SMALL, Caps(40, 100), Caps(1000, 3), CAPS]),
-)
-def test_lazily_read_is_the_same_as_read_whole(said: list[Section], caps: Caps) -> None:
-    """S0.14: stopping early changes no byte of what is sent; its sections are the same text."""
-    made = assemble(reversed(said), caps, as_it_is)
-    text, truncated = pi_truncate_tail(render(said), *caps)
-    assert made.truncated == truncated
-    assert made.text == (f"{text}\n\n{MARKER}" if truncated else text)
-    assert render(said).endswith(render(made.sections))
-
-
-# -- redaction --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("visible", range(1, 40))
@@ -146,9 +122,6 @@ def test_a_secret_spread_over_two_messages_is_found() -> None:
     made = assemble([agent("second half! rest"), user("note KEY-first half")], CAPS, toy)
     assert made.text == "User: note [redacted:toy] rest"
     assert made.redactions == {"toy": 1}
-
-
-# -- where an earlier summary tells the old part ---------------------------------------------------
 
 
 def since(old: list[str], new: list[str], caps: Caps = SMALL) -> Transcript:

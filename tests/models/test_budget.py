@@ -113,9 +113,6 @@ def refused(desk: Desk, key: str = FLASH) -> IndexerdError:
     return bad
 
 
-# -- the caps ------------------------------------------------------------------------------------
-
-
 def test_the_caps_of_a_day(desk: Desk) -> None:
     """M15, M20: dollars at their most and calls, also without a price, until midnight, UTC."""
     desk.ask(COUNTED, Reply("{}", "x"), "said", key="openai/of-no-known-price")
@@ -154,9 +151,6 @@ def test_a_full_minute_is_waited_out(desk: Desk, monkeypatch: pytest.MonkeyPatch
     assert slept == [0.0, 0.0, 50.0]
 
 
-# -- the journal ---------------------------------------------------------------------------------
-
-
 def test_a_torn_journal_is_never_a_dollar_less(desk: Desk) -> None:
     """M15, A2: wherever it is cut, and whatever a crash leaves there, what was sent is booked."""
     desk.ask(COUNTED, Reply("{}", "gemini-3.5-flash-lite"), throttled(0.0))
@@ -189,20 +183,6 @@ def test_rows_of_older_builds_and_odd_ones_are_passed_over(desk: Desk) -> None:
     assert desk.budget.breakers == {}
 
 
-def test_a_long_journal_is_shortened_and_says_the_same(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """M15: today's calls are kept; rows of last week go."""
-    desk.ask(*[COUNTED] * 3)
-    desk.now += 7 * DAY
-    desk.ask(COUNTED)
-    before, day = desk.path.stat().st_size, desk.day
-    monkeypatch.setattr(budget, "LONG", 4)
-    desk.restart()
-    assert desk.restart() == day
-    assert desk.path.stat().st_size < before
-
-
 def test_what_cannot_be_booked_is_not_called_and_not_counted(desk: Desk) -> None:
     """A3: a full disk uses up no day's calls; once there is room, models are asked again."""
     desk.path.mkdir()
@@ -213,9 +193,6 @@ def test_what_cannot_be_booked_is_not_called_and_not_counted(desk: Desk) -> None
     assert desk.day == (0, 0.0)
     desk.path.rmdir()
     assert desk.ask("said") == [None]
-
-
-# -- providers that fail -------------------------------------------------------------------------
 
 
 def test_a_pause_that_was_asked_for_holds_for_every_model_of_the_provider(desk: Desk) -> None:

@@ -61,7 +61,6 @@ def test_what_a_retry_cannot_mend_is_denied(server: GeminiServer) -> None:
     wanted = dict.fromkeys([*denied, "limited_account"], "ProviderDeniedError")
     wanted |= dict.fromkeys(large, "ContextTooLargeError") | dict.fromkeys(refused, "RefusedError")
     assert kinds(found) == wanted
-    assert "the key is not valid" in str(found["400_bad_key"])
 
 
 def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:

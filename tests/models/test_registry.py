@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import ConfigError
+from indexerd.errors import ModelUnavailableError
 from indexerd.models.registry import Models, find_key
 from indexerd.settings import Provider, Settings
 
@@ -47,21 +47,12 @@ def test_every_unusable_key_has_its_reason() -> None:
     assert SECRET not in str(found.missing)
 
 
-@pytest.mark.parametrize(
-    ("url", "usable"),
-    [
-        ("http://127.0.0.1:8080/v1", True),
-        ("http://[::1]:8080/v1", True),
-        ("https://openrouter.ai/api/v1", False),
-        ("https://localhost.example.org/v1", False),
-    ],
-)
-def test_only_loopback_servers_need_no_key(url: str, usable: bool) -> None:
+def test_only_loopback_servers_need_no_key() -> None:
     """A key is asked for wherever text leaves the machine."""
-    assert bool(models("openai/a", openai={"base_url": url}).available()) is usable
-
-
-# -- keys ------------------------------------------------------------------------------------------
+    for url in ("http://127.0.0.1:8080/v1", "http://[::1]:8080/v1"):
+        assert models("openai/a", openai={"base_url": url}).available()
+    for url in ("https://openrouter.ai/api/v1", "https://localhost.example.org/v1"):
+        assert not models("openai/a", openai={"base_url": url}).available()
 
 
 def key_file(directory: Path, content: bytes = SECRET.encode(), mode: int = 0o600) -> Path:
@@ -79,7 +70,7 @@ def test_the_order_is_ours_then_named_then_file(tmp_path: Path) -> None:
     envs = ({ours: "a", "MY_KEY": "b"}, {ours: " ", "MY_KEY": "b"}, {"MY_KEY": ""})
     assert [find_key("google", named, env) for env in envs] == ["a", "b", "from-file"]
     env = {"GEMINI_API_KEY": SECRET, "GOOGLE_API_KEY": SECRET, "OPENAI_API_KEY": SECRET}
-    assert find_key("google", Provider(), env) is find_key("openai", Provider(), env) is None
+    assert find_key("google", Provider(), env) == find_key("openai", Provider(), env) == ""
 
 
 def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
@@ -93,7 +84,6 @@ def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
         Path("relative"): "absolute path",
     }
     for path, message in wanted.items():
-        with pytest.raises(ConfigError, match=message) as caught:
+        with pytest.raises(ModelUnavailableError, match=message) as caught:
             find_key("google", Provider(api_key_file=str(path)), {})
-        (problem,) = caught.value.problems
-        assert (problem["file"], problem["key"]) == (str(path), "providers.google.api_key_file")
+        assert str(path) in str(caught.value)

@@ -111,19 +111,15 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
 
 
 def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """Return the items that say something that no other one says."""
-    keys = [_words(one) for one in known]
-    kept: list[str] = []
+    """Return the items that are not known in the same words, each once, short enough to list."""
+    found = {_words(one): "" for one in known}
     for one in items:
-        key = _words(one)
-        if not any(key <= other for other in keys):
-            keys.append(key)
-            kept.append(clip(one.rstrip(":：") or one, ITEM_MAX))  # noqa: RUF001 - wide
-    return kept
+        found.setdefault(_words(one), clip(one.rstrip(":：") or one, ITEM_MAX))  # noqa: RUF001 - wide
+    return [one for one in found.values() if one]
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(re.findall(r"\w[\w./-]*\w|\w", text.lower())) or frozenset([text])
+def _words(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower())) or text
 
 
 _HEADINGS = (  # what a heading announces; the first that fits counts

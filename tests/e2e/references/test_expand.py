@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from indexerd.agents.json_lines import INJECTED_END
 from indexerd.errors import UsageError
 from tests.e2e.references.expanding import CANARY, add, expand, statuses
-from tests.e2e.world import World, hit_by, until, wait
+from tests.e2e.world import World, until, wait
 
 HEAD = "Referenced session summaries:"
 GUIDE = (
@@ -194,23 +193,6 @@ def test_the_command(world: World) -> None:
         odd = b"\xff\xfe no references \xc3(" + b"x" * 3_000_000
         for given in (odd, f"@@{valve} \xff".encode("latin-1"), b"@@a " + odd):
             assert expanded("expand", "--inline", stdin=given).stdout.endswith(given)
-
-
-def test_option_a_is_not_taken_for_the_users_words(world: World) -> None:
-    """S0.54: a session whose messages hold a block is named, summarised and found by its own."""
-    valve = add(world, "Purple valve design")
-    with world.daemon():
-        asking = world.session()
-        for turn in range(5):
-            prompt = f"Step {turn}: mend the zinc gutter like @@{valve}"
-            block = expand(world, prompt)["message"]["content"]
-            asking.turn(block + INJECTED_END + prompt)
-        meta = world.wait_meta(asking.id)
-        row = world.row(asking.id)
-        assert CANARY not in world.call("as_sent", ref=asking.id)["user"]
-        assert hit_by(world, '"lighthouse keeper"') == {valve}
-    assert row["firstUserMessage"].startswith("Step 0: mend the zinc gutter")
-    assert "zinc gutter" in meta["name"].lower()
 
 
 def test_secrets_and_meta_files_of_another_hand(world: World) -> None:

@@ -45,13 +45,6 @@ def told(kind: str, *said: tuple[str, str], **known: object) -> str:
     return summarize(Stretch(kind, said or SAID, **known))  # type: ignore[arg-type] # any field
 
 
-def section(text: str, head: str) -> list[str]:
-    """The bullets below one head."""
-    lines = text.partition(f"{head}\n")[2].split("\n")
-    end = next((at for at, line in enumerate(lines) if line.startswith(("#", "*"))), len(lines))
-    return [line.removeprefix("- ") for line in lines[:end] if line and line != "(none)"]
-
-
 @pytest.mark.parametrize("kind", HEADS)
 def test_each_kind_has_its_shape(kind: str) -> None:
     """S2.9, pi's skeleton: the heads, in their order; what nobody said is "(none)"."""
@@ -66,16 +59,9 @@ Port the **importer** to Rust.
 ## Instructions
 - Never touch the public API.
 
-## Discoveries
-- The parser fails on `\\r\\n` (ParseError at line 12).
-
 ## Accomplished
 - [x] Lexer ported
 - [ ] Port the tokenizer of quoted fields
-
-## Relevant files / directories
-- src/lexer.rs
-  - the state machine is here
 
 <read-files>
 src/old.py
@@ -90,16 +76,10 @@ def test_another_hands_summary_is_merged() -> None:
         ("assistant", "Implemented the tokenizer of quoted fields; 12 tests pass."),
         previous=OPENCODE,
     )
-    assert section(text, "## Goal")[0] == "Port the importer to Rust."
-    assert "Never touch the public API." in section(text, "## Constraints & Preferences")
-    done = section(text, "### Done")
-    assert done[0] == "Lexer ported"
-    assert any("tokenizer of quoted fields" in one for one in done)
-    assert "Port the tokenizer" not in " ".join(section(text, "### In Progress"))
-    assert section(text, "## Critical Context") == [
-        "The parser fails on `\\r\\n` (ParseError at line 12).",
-        "src/lexer.rs the state machine is here",
-    ]
+    assert text.startswith("## Goal\n- Port the importer to Rust.")
+    assert "## Constraints & Preferences\n- Never touch the public API." in text
+    done = text.partition("### Done\n")[2].partition("### In Progress")[0]
+    assert done.startswith("- Lexer ported\n- Port the tokenizer of quoted fields\n- Implemented")
     assert "src/old.py" not in text
 
 
