@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from indexerd.errors import IndexerdError
 
 TIMEOUT = 10.0
+_REQUEST_MAX = 1024 * 1024
 _RETRY_SECONDS = 0.01
 
 
@@ -205,13 +206,17 @@ class Client:
 
 
 def _request(number: int, method: str, params: dict[str, Any]) -> bytes:
+    wrong = f"a request is at most {_REQUEST_MAX} bytes"
     try:
         request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        return dumps(request).encode("ascii") + b"\n"
+        line = dumps(request).encode("ascii") + b"\n"
+        if len(line) <= _REQUEST_MAX + 1:
+            return line
     except (TypeError, ValueError, RecursionError):
-        from indexerd.errors import UsageError  # noqa: PLC0415 - see the head
+        wrong = "the params are not JSON"
+    from indexerd.errors import UsageError  # noqa: PLC0415 - see the head
 
-        raise UsageError("the params are not JSON") from None
+    raise UsageError(wrong)
 
 
 def _error(answer: Mapping[str, Any]) -> IndexerdError:

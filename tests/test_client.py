@@ -228,7 +228,7 @@ def test_what_cannot_be_sent_is_said_here(directory: Path) -> None:
         Client(directory / ("x" * 200))
     assert "INDEXERD_SOCKET" in raised.value.hint
     with process(directory) as server, Client(server.path, SECONDS) as daemon:
-        for odd in (object(), float("nan"), {1, 2}):
+        for odd in (object(), float("nan"), {1, 2}, "x" * (1024 * 1024)):
             with pytest.raises(errors.UsageError):
                 daemon.call("echo", {"odd": odd})
         assert daemon.call("echo", {"still": "here"}) == {"still": "here"}

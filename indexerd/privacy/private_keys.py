@@ -19,7 +19,7 @@ _EDGE = lazy_pattern(
     r"|PuTTY-User-Key-File-\d(?:: ?[\w-]{1,40}+)?)"
     r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
 )
-_LINE = r"[A-Za-z0-9+/]{40,}+={0,2}"
+_LINE = r"(?=[a-z0-9+/]{0,39}[A-Z])[A-Za-z0-9+/]{40,}+={0,2}"  # no path, and no hash
 _LAST = (  # padded, behind what a log puts there; or behind line ends, quotes, tags, a number
     r"(?:\n|\\{1,8}n)[^\n\\]{0,60}? [A-Za-z0-9+/]{1,76}+={1,2}|"
     r"(?:</?[a-z]{1,10} ?/?>|&#?\w{1,5};|%0[ADad]|[^A-Za-z0-9+/\\]|\\{1,8}[nrt]?){1,20}"
