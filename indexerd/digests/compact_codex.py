@@ -8,44 +8,30 @@ from typing import Any
 
 from indexerd.agents.codex.parse_entry import NO_SUMMARY
 from indexerd.digests.transcript import speaker
-from indexerd.sessions.clipped import Clipped
 from indexerd.sessions.context import ContextMessage
 
-USERS_TOKENS = 20_000  # of the humans' messages that a compaction keeps; 4 bytes are a token
+USERS_TOKENS = 20_000  # of the humans' messages that a compaction keeps
 _TOKEN = 4  # bytes
 
 
 def users_of(said: Iterable[ContextMessage]) -> list[ContextMessage]:
-    """What humans said that stays, oldest first, of the messages that are summarized."""
-    return newest_within_budget([one for one in said if speaker(one) == "user"])
+    """What humans said that stays, of the messages that are summarized, oldest first.
 
-
-def newest_within_budget(messages: list[ContextMessage]) -> list[ContextMessage]:
-    """The newest messages within USERS_TOKENS; of the first that is too long both ends."""
-    found: list[ContextMessage] = []
-    left = USERS_TOKENS
-    for one in reversed(messages):
+    The newest within USERS_TOKENS; of the first that is too long both ends.
+    """
+    found, left = list[ContextMessage](), USERS_TOKENS
+    for one in reversed([one for one in said if speaker(one) == "user"]):
+        data, size = one.text.encode("utf-8", "replace"), left * _TOKEN
         if left <= 0:
             break
-        tokens = -(-_bytes(one.text) // _TOKEN)
-        found.append(one if tokens <= left else replace(one, texts=(_ends(one.text, left),)))
-        left -= tokens
+        if len(data) > size:
+            head = data[: size // 2].decode("utf-8", "ignore")
+            tail = data[len(data) - size + size // 2 :].decode("utf-8", "ignore")
+            gone = -(-(len(data) - size) // _TOKEN)
+            one = replace(one, texts=(f"{head}…{gone} tokens truncated…{tail}",))  # noqa: PLW2901
+        found.append(one)
+        left -= -(-len(data) // _TOKEN)
     return found[::-1]
-
-
-def _ends(text: str, tokens: int) -> str:
-    """A text cut in its middle to so many tokens, with no character torn."""
-    data, size = text.encode("utf-8", "replace"), tokens * _TOKEN
-    first = size // 2
-    head = data[:first].decode("utf-8", "ignore")
-    tail = data[len(data) - (size - first) :].decode("utf-8", "ignore")
-    left_out = -(-(_bytes(text) - size) // _TOKEN)
-    return f"{head}…{left_out} tokens truncated…{tail}"
-
-
-def _bytes(text: str) -> int:
-    lost = text.lost if isinstance(text, Clipped) else 0
-    return lost + (len(text) if text.isascii() else len(text.encode("utf-8", "replace")))
 
 
 def replacement_history(users: Iterable[ContextMessage], summary: str) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ may have been written by any hand.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -110,7 +109,7 @@ def parse(stored: object) -> Segment | None:
 
 def encode(segment: Segment) -> dict[str, Any]:
     """The line that `parse` reads, as a JSON object."""
-    line: dict[str, Any] = json.loads(msgspec.json.encode(segment))
+    line: dict[str, Any] = msgspec.to_builtins(segment)
     if segment.kind == "segment":
         del line["kind"]
     return line
