@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ANCESTORS_MAX = 8  # generations that sets are looked for in
 MEMBERS_MAX = 500  # sessions of a family
-WALK_MAX = 50_000  # sessions that are walked over; of a larger family `more` says too little
 RELATIVES_MAX = 200  # ids of each kind
 
 Row = dict[str, Any]
@@ -48,14 +47,14 @@ class Answers:
     ) -> None:
         """`hidden(row)` says what is not to be shown: without a daemon, the exclusions.
 
-        `home(session_id)`: the directory of its meta file, NotFoundError where that is no root any
-        more. `behind()`: how many sessions have text that cannot be found yet.
+        `home(session_id)`: the directory of its meta file, if there is a place for it. `behind()`:
+        how many sessions have text that cannot be found yet.
         """
         self.home = home
         self._behind = behind
         self._texts = texts
         self._store = texts.store
-        self._hidden = hidden
+        self._hidden = hidden or (lambda _: False)
         self._clock = clock
         self.index = NameIndex(texts.store, lambda one: bool(hidden) and self._row(one) is None)
 
@@ -65,32 +64,20 @@ class Answers:
         return self.index.now()
 
     def _row(self, session_id: str) -> Row | None:
-        """A session's row, if it is to be shown."""
         row = self._store.get(session_id)
-        return None if row is None or self._hides(row) else row
-
-    def _hides(self, row: Row) -> bool:
-        return self._hidden is not None and self._hidden(row)
-
-    def row_changed(self, session_id: str, row: Row | None) -> None:
-        """Keep the names in step with the store."""
-        self.index.changed(session_id, row)
-
-    def certain(self, ref: str, *, cwd: str | None = None) -> Row:
-        """The row of what is about to be changed, or used up: never that of a name nearly given.
-
-        Such a name is an AmbiguousError that offers the session.
-        """
-        return self.row(ref, cwd=cwd, fuzzy=False)
+        return None if row is None or self._hidden(row) else row
 
     def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> Row:
-        """The row that a reference means; the store knows a new session before its name."""
+        """The row that a reference means; the store knows a new session before its name.
+
+        What changes something is not for a name nearly given (`fuzzy`): that is an AmbiguousError
+        that offers the session.
+        """
         scope: Scope = "project" if cwd else "all"
         row = self._row(ref)
         return row or self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope, fuzzy=fuzzy)[0])
 
     def by_id(self, session_id: str) -> Row:
-        """The row of a session."""
         row = self._row(session_id)
         if row is None:
             raise NotFoundError(f"no session {session_id}")
@@ -105,32 +92,21 @@ class Answers:
         return found if match.score is None else found | {"score": round(match.score, 3)}
 
     def complete(self, asked: params.Complete) -> Row:
-        """Candidates for `@@`."""
         where: dict[str, Any] = {"cwd": asked.cwd, "exclude": asked.exclude, "limit": asked.limit}
         return {"items": self.names.complete(asked.prefix or "", **where, now=self._clock())}
 
     def list(self, asked: params.List) -> Row:
-        """One page of rows, newest first; those of the daemon as they stand in the store.
-
-        To read and write them anew takes ten times as long, and the daemon's loop with it: 20 ms
-        for 500 rows with a hundred paths each.
-        """
         texts, cursor = self._store.page(**msgspec.structs.asdict(asked))
-        rows: Sequence[Any] = [_spliced(text) for text in texts]
-        if self._hidden is not None:
-            rows = [row for row in map(json.loads, texts) if not self._hides(row)]
+        rows = [row for row in map(json.loads, texts) if not self._hidden(row)]
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
 
     def search(self, asked: params.Search) -> Row:
         """Hits, best first; with `rows`, what is known of their sessions, by id."""
         where: dict[str, Any] = {"agent": asked.agent, "cwd": asked.cwd, "since": asked.since}
         result = search(self._texts, asked.query, **where, limit=asked.limit)
-        hits = [*result.hits]
-        if asked.rows or self._hidden is not None:
-            ids = dict.fromkeys(one["sessionId"] for one in hits)
-            rows = {one: row for one in ids if (row := self._row(one))}
-            hits = [one for one in hits if one["sessionId"] in rows]
-        found: Row = {"hits": hits} | ({"rows": rows} if asked.rows else {})
+        rows = self._shown(one["sessionId"] for one in result.hits)
+        found: Row = {"hits": [one for one in result.hits if one["sessionId"] in rows]}
+        found |= {"rows": rows} if asked.rows else {}
         warnings = [*result.warnings]
         if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")
@@ -155,12 +131,6 @@ class Answers:
 
         return read_sidecar(self.sidecars(row))
 
-    def home_of(self, session_id: str) -> str | None:
-        """The directory of a session's sidecar, if there is a place for it."""
-        with suppress(NotFoundError):  # its directory may be no root any more
-            return self.home(session_id)
-        return None
-
     def sidecars(self, row: Row) -> Sequence[Path]:
         """The paths of a session's sidecar, and of those of the sessions that it was forked from.
 
@@ -169,28 +139,25 @@ class Answers:
         home = self.home(row["sessionId"])
         if home is None:
             raise NotFoundError("there is no place for this session's sidecar")
-        paths, seen = [Path(home) / user_name(row["sessionId"])], {row["sessionId"]}
+        paths = [Path(home) / user_name(row["sessionId"])]
         with suppress(NotFoundError):
-            while is_fork(row) and len(seen) <= ANCESTORS_MAX:
-                row = self.by_id(row["parentSessionId"])
-                if (own := row["sessionId"]) in seen:
+            for _ in range(ANCESTORS_MAX):
+                if not is_fork(row):
                     break
-                seen.add(own)
-                if home := self.home_of(own):
-                    paths.append(Path(home) / user_name(own))
+                row = self.by_id(row["parentSessionId"])
+                if home := self.home(row["sessionId"]):
+                    paths.append(Path(home) / user_name(row["sessionId"]))
         return paths
 
     # -- families ------------------------------------------------------------------------
 
-    # Who came from whom, as far as it is to be shown. The cost is that of the family, never of
-    # the store. A session that is hidden, or that nobody has met, is no member; whatever names it
-    # as its parent begins a family: all that came from it together, below `missingParent`.
+    # Who came from whom, as far as it is to be shown. A session that is hidden, or that nobody has
+    # met, is no member; whatever names it as its parent begins a family: all that came from it
+    # together, below `missingParent`.
 
     def forks(self, session_id: str) -> Sequence[Row]:
-        """The rows of the sessions that go on from this one."""
         below = self._store.children([session_id])
-        rows = self._store.get_many(one.session_id for one in below if not one.subagent)
-        return [row for row in rows.values() if not self._hides(row)]
+        return [*self._shown(one.session_id for one in below if not one.subagent).values()]
 
     def family_of(self, row: Row) -> Row:
         """The sessions that one came from, and all that came from the same; for any thread."""
@@ -203,53 +170,54 @@ class Answers:
 
     def relatives(self, row: Row) -> Row:
         """The ids of a session's parent, forks and sub-agents, oldest first; absent where none."""
-        below = by_age(self._shown(self._store.children([row["sessionId"]])))
+        below = by_age(self._children([row["sessionId"]]))
         forks = [one.session_id for one in below if not one.subagent]
         agents = [one.session_id for one in below if one.subagent]
         found = {"forks": forks[:RELATIVES_MAX], "subagents": agents[:RELATIVES_MAX]}
         named = {**found, "parent": row.get("parentSessionId")}
         return {key: one for key, one in named.items() if one}
 
-    def _shown(self, links: Sequence[Link]) -> Sequence[Link]:
-        if self._hidden is None:
-            return links
-        rows = self._store.get_many(one.session_id for one in links)
-        return [one for one in links if (row := rows.get(one.session_id)) and not self._hides(row)]
+    def _shown(self, session_ids: Iterable[str]) -> dict[str, Row]:
+        rows = self._store.get_many(session_ids)
+        return {key: row for key, row in rows.items() if not self._hidden(row)}
+
+    def _children(self, parents: Iterable[str]) -> Sequence[Link]:
+        links = self._store.children(parents)
+        shown = self._shown(one.session_id for one in links)
+        return [one for one in links if one.session_id in shown]
 
     def _roots(self, own: str) -> tuple[Sequence[Link], str]:
         """Climb as far as sessions are known; the parent that these name, if nobody knows it."""
         above: dict[str, Link] = {}
-        link = self._known(own)
+        link = self._link(own)
         if link is None:
             raise NotFoundError(f"no session {own}")
-        while True:
+        while link.parent:
             above[link.session_id] = link
-            if not link.parent or len(above) >= WALK_MAX:
-                return [link], ""
             if link.parent in above:  # a circle
                 ring = [*above.values()][[*above].index(link.parent) :]
                 return by_age(ring)[:1], ""
-            parent = self._known(link.parent)
+            parent = self._link(link.parent)
             if parent is None:
-                beside = self._shown(self._store.children([link.parent]))
-                roots = {one.session_id: one for one in [link, *beside]}
+                roots = {one.session_id: one for one in [link, *self._children([link.parent])]}
                 return [*roots.values()], link.parent
             link = parent
+        return [link], ""
 
-    def _known(self, session_id: str) -> Link | None:
-        return next(iter(self._shown(self._store.links([session_id]))), None)
+    def _link(self, session_id: str) -> Link | None:
+        return next(iter(self._store.links([session_id])), None) if self._row(session_id) else None
 
     def _below(self, roots: Iterable[Link]) -> Iterable[Link]:
         """All that came from these, a generation at a time."""
         level = found = {one.session_id: one for one in roots}
-        while level and len(found) < WALK_MAX:
-            children = self._shown(self._store.children([*level]))
+        while level:
+            children = self._children([*level])
             level = {one.session_id: one for one in children if one.session_id not in found}
             found = found | level
         return found.values()
 
     def _members(self, places: Sequence[Place], *, missing: bool) -> Sequence[Row]:
-        """What is told of these; `missing`: the roots name a parent that is not known."""
+        """The rows of these; `missing`: the roots name a parent that is not known."""
         ids = dict.fromkeys(one for place in places for one in (place.session_id, place.parent))
         rows = self._store.get_many(one for one in ids if one)
         found = []
@@ -265,10 +233,3 @@ class Answers:
 def is_fork(row: Mapping[str, Any]) -> bool:
     """Whether a session goes on from another one; a sub-agent does not."""
     return bool(row.get("parentSessionId")) and not row.get("subagent")
-
-
-def _spliced(text: str) -> Any:
-    """A row as it stands; read, where its text is not fit for a line of the protocol."""
-    if "\\ud" in text or "\n" in text:  # perhaps half a character; no text of ours at all
-        return json.loads(text)
-    return msgspec.Raw(text)

@@ -1,12 +1,11 @@
 """The life of the daemon: lock, parts, socket, signals, ready, watchdog, end.
 
 The order matters. The lock comes first, so that nothing of a running daemon is touched; the
-socket answers before systemd is told READY; the watchdog is fed only after the event loop and
-the reader thread have both just done something; and on shutdown the session under way is dropped,
-the store brought up to date, and the socket removed, within a deadline.
+socket answers before systemd is told READY; the watchdog is fed by the event loop, and only while
+the reader thread gets on.
 
-A damaged cache ends a daemon with RESTART: the next one in the same process starts with a new
-cache.
+A damaged cache, or a state directory that was removed, ends a daemon with RESTART: the next one in
+the same process starts with a new cache.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
@@ -30,13 +29,8 @@ from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Api, ReadMethods, Services
 from indexerd.daemon.once import Report, run_once
-from indexerd.daemon.pipeline import Pipeline, Reader
-from indexerd.daemon.process import (
-    Footprint,
-    claim_directory,
-    make_private,
-    raise_file_limit,
-)
+from indexerd.daemon.pipeline import Pipeline
+from indexerd.daemon.process import Footprint, claim_directory, make_private, raise_file_limit
 from indexerd.daemon.purge import Purge
 from indexerd.daemon.sdnotify import Notifier
 from indexerd.daemon.sidecars import Sidecars
@@ -61,8 +55,8 @@ from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
 
-RESTART = -1  # of `serve`: to be begun anew in this process, once
-TICK_SECONDS = 4.0  # between looks at socket file, watcher and watchdog
+RESTART = -1  # of `serve`: start again in this process, once
+TICK_SECONDS = 4.0  # between two looks at the socket's file and the watchdog
 SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
 _FORMER = ("ledger.sqlite", "catalog.sqlite")  # what earlier versions kept instead of the store
 
@@ -84,10 +78,10 @@ class Daemon:
 
     def __init__(self, start: Start, *, watching: bool = True) -> None:
         places, self._start = start.places, start
+        self._loaded = start.loaded
         make_private(places.state_dir)
-        self._use(start.loaded)
+        self._remember_settings()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._started = time.time()
         self._lock = hold(places.lock)
         self.bus = bus = EventBus(LOG, time.time)
         self._drop_former(places.state_dir)
@@ -96,16 +90,17 @@ class Daemon:
         self.budget = Budget(places.budget, self._settings, time.time, bus.log)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
-        self._writer = MetaWriter(self._forgotten)
+        self._writer = MetaWriter(self._forgotten.agents)
         self.telemetry = Telemetry(places.telemetry)
-        self.library = self._library()
-        found = self.library.find_stores()
+        self.library = library = self._library()
+        found = library.find_stores()
         metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
         self._claims = [claim_directory(Path(meta)) for meta in metas]
-        self.pipeline = self._pipeline(watching=watching)
-        home, behind = self.library.home, self._unread
-        self.answers = Answers(self._texts, time.time, home=home, behind=behind)
-        self.pipeline.on_row = self.answers.row_changed
+        self.pipeline = self._pipeline("auto" if watching else "poll")
+        self.answers = Answers(
+            self._texts, time.time, home=library.home, behind=lambda: library.texts.unread
+        )
+        self.pipeline.on_row = self.answers.index.changed
         self.web = WebSupervisor(
             start.view,
             listen=lambda: self._settings().web.listen if start.view else "",
@@ -113,7 +108,7 @@ class Daemon:
             bus=bus,
             clock=time.time,
         )
-        self.status = Status(self.pipeline, self.budget, self._started, self._problems)
+        self.status = Status(self.pipeline, self.budget, time.time(), lambda: self.web.problems)
         self.api = self._api()
 
     # -- parts ---------------------------------------------------------------------------
@@ -131,13 +126,12 @@ class Daemon:
             defect=lambda path, bug: bus.defect(Event.SESSION_QUARANTINED, "", bug, path=path),
             patterns=lambda: self._settings().redact.extra_patterns,
         )
-        library.files.exclusions.forgotten = self._forgotten
+        library.files.exclusions.forgotten = self._forgotten.agents
         reading = start.places.state_dir / "reading"
         library.files.quarantine = Quarantine(reading, self._store, __version__)
         return library
 
-    def _pipeline(self, *, watching: bool) -> Pipeline:
-        loaded = self._start.loaded
+    def _pipeline(self, mode: Literal["auto", "poll"]) -> Pipeline:
         indexer = Indexer(
             self.library,
             read=lambda work, *args: self.pipeline.read(work, *args),  # noqa: PLW0108 - made later
@@ -147,15 +141,13 @@ class Daemon:
             events=self.bus,
             clock=time.time,
         )
-        mode = loaded.settings.watch.mode if watching else "poll"
         return Pipeline(
             library=self.library,
             indexer=indexer,
-            watch=Watch(mode, self._hint),
+            watch=Watch(self._settings().watch.mode if mode == "auto" else mode, self._hint),
             bus=self.bus,
-            read=Reader(),
-            loaded=loaded,
-            models=Models(loaded.settings, self._start.env),
+            loaded=self._loaded,
+            models=Models(self._settings(), self._start.env),
             clock=time.time,
         )
 
@@ -213,15 +205,11 @@ class Daemon:
         return [] if self.pipeline.indexing_off and model.remote else [model]
 
     def _settings(self) -> Settings:
-        pipeline: Pipeline | None = getattr(self, "pipeline", None)
-        return pipeline.settings if pipeline else self._start.loaded.settings
+        return self._loaded.settings
 
     def _at_home(self, globs: list[str]) -> list[str]:
         home = str(self._start.home)
         return [home + one[1:] if one.startswith("~/") else one for one in globs]
-
-    def _unread(self) -> int:
-        return self.library.texts.unread
 
     def _hint(self) -> None:
         """Have the loop look; called in any thread."""
@@ -229,7 +217,9 @@ class Daemon:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self.pipeline.hint)
 
-    # -- caches --------------------------------------------------------------------------
+    def _damaged(self, path: Path, why: str) -> None:
+        self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
+        self._hint()
 
     def _drop_former(self, directory: Path) -> None:
         for name in _FORMER:
@@ -240,13 +230,13 @@ class Daemon:
             if found:
                 self.bus.log(Event.CACHE_REPLACED, {"path": str(directory / name)})
 
-    def _damaged(self, path: Path, why: str) -> None:
-        self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
-        self._hint()
-
-    def _problems(self) -> Iterator[dict[str, Any]]:
-        """Problems of the process itself, for `status`."""
-        yield from self.web.problems
+    def _sweep(self) -> None:
+        for store in self.library.stores():
+            try:
+                if Path(store.meta).is_dir():
+                    self._writer.sweep(Path(store.meta))
+            except WriteError as bad:  # it cannot be written now; reading goes on
+                self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
     # -- life ----------------------------------------------------------------------------
 
@@ -263,32 +253,45 @@ class Daemon:
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
-        self._footprint = Footprint()
+        footprint, bus, path = Footprint(), self.bus, self._start.places.socket
         notifier, stopping = Notifier(self._start.env), asyncio.Event()
-        self._signals(stopping)
-        socket = self._start.places.socket
-        server = UnixServer(socket, self.api.handle, self._rejected, self._defect)
+        self._handle_signals(stopping)
+        server = UnixServer(
+            path,
+            self.api.handle,
+            lambda why: bus.log(Event.SOCKET_REJECTED, {"reason": why}),
+            lambda method, error: bus.defect(Event.SOCKET_REJECTED, method, error),
+        )
         try:
             self._sweep()
-            self.bus.log(Event.DAEMON_STARTED, {"pid": os.getpid()})
-            self._warn()
+            bus.log(Event.DAEMON_STARTED, {"pid": os.getpid()})
+            self._log_problems(self._loaded)
+            if not self.pipeline.models.available():
+                reason = f"Missing configured model(s): {self.pipeline.missing_models}"
+                bus.log(Event.CONFIG_INVALID, {"reason": reason})
             await server.start()
             notifier.ready()
-            self.bus.log(Event.DAEMON_READY, {"path": str(socket)})
-            return await self._run(server, notifier, stopping)
+            bus.log(Event.DAEMON_READY, {"path": str(path)})
+            return await self._run(server, notifier, footprint, stopping)
         finally:
             await server.close()
             await self._end()
-            self._stopped()
+            bus.log(Event.DAEMON_STOPPED, {})
 
-    async def _run(self, server: UnixServer, notifier: Notifier, stopping: asyncio.Event) -> int:
+    async def _run(
+        self,
+        server: UnixServer,
+        notifier: Notifier,
+        footprint: Footprint,
+        stopping: asyncio.Event,
+    ) -> int:
         """Run all parts until one of them ends; 1 where it should not have."""
         parts = (
-            self.pipeline.run(),
-            self.pipeline.keep_time(),
+            self.pipeline.follow(),
+            self.pipeline.index_texts(),
             self.auto_digests.run(),
             self.web.run(),
-            self._tend(server, notifier),
+            self._tend(server, notifier, footprint),
             stopping.wait(),
         )
         tasks: list[asyncio.Task[Any]] = [asyncio.ensure_future(one) for one in parts]
@@ -309,58 +312,41 @@ class Daemon:
         return code
 
     async def _end(self) -> None:
-        self.pipeline.watch.close()
+        await self.pipeline.stop()
         await self.pipeline.reader(self.library.close)
-        self.pipeline.reader.close()
         for give_back in self._claims:
             give_back()
         self._lock.release()
 
-    def _sweep(self) -> None:
-        """Remove what dead writers left."""
-        for store in self.library.find_stores():
-            try:
-                if Path(store.meta).is_dir():
-                    self._writer.sweep(Path(store.meta))
-            except WriteError as bad:  # it cannot be written now; reading goes on
-                self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
+    async def _tend(self, server: UnixServer, notifier: Notifier, footprint: Footprint) -> None:
+        """Every few seconds: the reader gets on, the socket file is there.
 
-    async def _tend(self, server: UnixServer, notifier: Notifier) -> None:
-        """Every few seconds: the reader answers, the socket file is there.
-
-        Returns when the daemon is to end.
+        Returns when the daemon is to start again.
         """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
-        pipeline, reason, blocked, state = self.pipeline, "", "", ""
-        while not reason:
-            await pipeline.reader(int)  # returns only if the reader thread gets on
-            if not pipeline.stalled():
+        pipeline, blocked, state = self.pipeline, "", ""
+        while self._lock.stands():
+            if not pipeline.reader.stalled():
                 notifier.watchdog()
             if pipeline.scanned.is_set():
-                self._footprint.tend()
+                footprint.tend()
             before, state = state, self.status.state()
             if before not in ("", state):
                 self.bus.publish("status.changed", None, {"state": state, "previous": before})
             notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
-            blocked = await self._check_socket(server, blocked)
-            if not self._lock.stands():
-                reason = "the state directory was removed: beginning again"
-            await asyncio.sleep(0 if reason else pause)
-        self.bus.log(Event.WATCH_DEGRADED, {"reason": reason})
-
-    async def _check_socket(self, server: UnixServer, blocked: str) -> str:
-        """Make the socket again if it is gone; what stands in its place, logged once."""
-        try:
-            await server.check()
-        except IndexerdError as bad:
-            if str(bad) != blocked:
-                self._rejected(str(bad))
-            return str(bad)
-        return ""
+            try:
+                await server.check()
+                blocked = ""
+            except IndexerdError as bad:  # something stands in our place: tried again later
+                if str(bad) != blocked:
+                    server.reject(str(bad))
+                blocked = str(bad)
+            await asyncio.sleep(pause)
+        self.bus.log(Event.WATCH_DEGRADED, {"reason": "the state directory was removed"})
 
     # -- signals and configuration -----------------------------------------------------------
 
-    def _signals(self, stopping: asyncio.Event) -> None:
+    def _handle_signals(self, stopping: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
@@ -378,38 +364,19 @@ class Daemon:
         if loaded.problems:
             self._log_problems(loaded)
             return
+        self._loaded = loaded
+        self._remember_settings()
         self.budget.reset_denials()
-        self._use(loaded)
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
         self.web.reload()
         self.bus.log(Event.DAEMON_CONFIG_RELOADED, {})
 
-    def _use(self, loaded: Loaded) -> None:
+    def _remember_settings(self) -> None:
         with suppress(OSError):  # a full disk keeps nobody from looking things up
-            remember(loaded, self._start.places.state_dir)
-
-    # -- the log -------------------------------------------------------------------------
+            remember(self._loaded, self._start.places.state_dir)
 
     def _log_problems(self, loaded: Loaded) -> None:
         for bad in loaded.problems:
             reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
             self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
-
-    def _warn(self) -> None:
-        """Log each fault of the configuration, and that no model can be used."""
-        self._log_problems(self._start.loaded)
-        models = self.pipeline.models
-        if not models.available():
-            reason = f"Missing configured model(s): {self.pipeline.missing_models}"
-            self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
-
-    def _stopped(self, **fields: str) -> None:
-        self.bus.log(Event.DAEMON_STOPPED, fields)
-
-    def _rejected(self, why: str) -> None:
-        self.bus.log(Event.SOCKET_REJECTED, {"reason": why})
-
-    def _defect(self, method: str, error: BaseException) -> None:
-        if isinstance(error, Exception):
-            self.bus.defect(Event.SOCKET_REJECTED, method, error)

@@ -70,7 +70,7 @@ class EventBus:
         """To the log alone."""
         self._log.log(_LEVELS.get(event, INFO), event, **fields)
 
-    def defect(self, event: Event, session_id: str, bug: Exception, *, path: str = "") -> None:
+    def defect(self, event: Event, session_id: str, bug: BaseException, *, path: str = "") -> None:
         """Something is wrong with this program."""
         where = {"session": session_id} | ({"path": path} if path else {})
         self._log.log(ERROR, event, **where, reason="defect", exc_info=bug)
@@ -93,7 +93,6 @@ class EventBus:
     # -- files ---------------------------------------------------------------------------
 
     def session(self, update: Update, *, was_known: bool) -> None:
-        """A session changed on disk."""
         change, info, session_id = update.change, update.info, update.session_id
         was = change.was if change else None
         if info is None:
@@ -127,17 +126,14 @@ class EventBus:
     # -- runs ----------------------------------------------------------------------------
 
     def indexing(self, known: SessionRuntime, why: str) -> None:
-        """A run begins."""
         self._status(known, "indexing", "⏳ indexing...")
         self.log(Event.INDEX_STARTED, {"session": known.info.session_id, "reason": why})
         self.publish("index.started", known.info.session_id, {"reason": why})
 
     def attempted(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
-        """A model answered."""
         self.log(Event.INDEX_ATTEMPT, {"session": known.info.session_id, **fields})
 
     def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
-        """A malformed answer is asked for again."""
         session_id = known.info.session_id
         text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
         self._status(known, "indexing", text)
@@ -162,7 +158,8 @@ class EventBus:
         session_id = known.info.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}
-        if error.kind in _OUTAGES and not self._waiting.admit(error.kind, self._clock()):
+        outage = error.kind in _OUTAGES
+        if outage and not self._waiting.admit(error.kind, self._clock()):
             self.log(Event.INDEX_SKIPPED, fields)
         else:
             self.log(Event.INDEX_FAILED, fields | {"kind": error.kind})
@@ -176,7 +173,6 @@ class EventBus:
 def _session_events(
     change: Change | None, info: SessionInfo, *, was_known: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What a changed file means to a subscriber."""
     was, state = change.was if change else None, state_of(info)
     changed = change is not None and change.verdict is not Verdict.SAME
     if not was_known:

@@ -1,8 +1,7 @@
 """Every session file: what is known of each, and which of several represents a session.
 
-In: paths to look at. Out: `Change` values, one for each session that is another than before. One
-thread uses this; nobody else touches a tree. Trees are kept in memory for the sessions used
-lately: what lives in memory follows what is active, not what exists.
+In: paths to look at. Out: `Change` values, one for each session that is different now. One thread
+uses this; nobody else touches a tree. Trees are kept in memory for the sessions used lately.
 
 Nothing a file is called or holds may end the daemon: a defect that a file provokes sets that
 file aside until it changes. A file that the user excluded is not followed, and nothing of it
@@ -12,7 +11,7 @@ is kept.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from indexerd.errors import IndexerdError, SessionUnreadableError
@@ -26,12 +25,11 @@ from indexerd.sources.quarantine import WHY, Quarantine
 from indexerd.sources.session_file import Change, SessionFile, is_blank, rank
 from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.source import source_of
-from indexerd.sources.stores import SUFFIXES, Kind, Store
+from indexerd.sources.stores import Kind, Store
 from indexerd.sources.tail import Read
 
-TREES_KEPT = 512  # sessions whose tree stays in memory: 4 KB each, but for long ones
-ROWS_KEPT = 400_000  # and entries of all these together
-FOLDERS_KEPT = 20_000
+TREES_MAX = 400_000  # rows of all trees in memory
+TREE_ROWS = 800  # that a tree counts for, however small: 4 KB
 
 
 class Files:
@@ -50,34 +48,31 @@ class Files:
         self._title = title
         self._defect = defect
         self._forks = ForkResolver(self._excluded)
-        self._stores: list[Store] = []
-        self._folders: dict[str, list[Store]] = {}
         self._files: dict[str, SessionFile] = {}
-        self._awake: OrderedDict[str, int] = OrderedDict()  # paths, and entries of their trees
+        self._trees: OrderedDict[str, int] = OrderedDict()  # paths, and rows of their trees
+        self.stores: list[Store] = []
         self.owners: DuplicateResolver[SessionFile] = DuplicateResolver()
         self.exclusions = Exclusions(exclude)
         self.hidden: set[str] = set()  # sessions that the user excluded
         self.quarantine: Quarantine | None = None
+        self.queue: dict[str, None] = {}  # paths to look at
         self.unstored: dict[str, None] = {}  # paths of which the store does not know all
-        self.due: dict[str, None] = {}  # paths to be read anew: what they begin with is another
-        self.woken: list[Change] = []  # what was found when a tree was read for somebody
+        self.found: list[Change] = []  # when a tree was read for an answer
 
     # -- questions -----------------------------------------------------------------------
 
     def info(self, session_id: str) -> SessionInfo | None:
-        """What is known of a session."""
         owner = self.owners.get(session_id)
         return owner.info if owner else None
 
     def problems(self) -> dict[str, str]:
-        """Files that could not be read, and why."""
         files = list(self._files.values())  # another thread may ask while this one reads
         missing = self._forks.missing
         problems = ((one.path, one.unreadable or one.problem or missing(one.info)) for one in files)
         return {path: problem for path, problem in problems if problem}
 
     def state(self, session_id: str) -> SessionState | None:
-        """The tree of a session; its file is read anew where it was let go."""
+        """The tree of a session; its file is read again if it is not in memory."""
         owner = self.owners.get(session_id)
         if owner is None:
             return None
@@ -86,9 +81,9 @@ class Files:
                 self._read(owner, wake=True)
         except (SessionUnreadableError, FileNotFoundError):
             return None
-        if owner.verdict is not Verdict.SAME:  # it changed, and nobody has looked yet
-            self.woken += self._deal(owner)
-        self._keep(owner)
+        if owner.verdict is not Verdict.SAME:
+            self.found += self._update(owner)
+        self._keep_tree(owner)
         return owner.state
 
     def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
@@ -99,17 +94,7 @@ class Files:
         return SessionLines(owner.agent, state, self._forks.where)
 
     def store_of(self, path: str) -> Store | None:
-        """The store that takes a path, remembered by directory: it is asked of every file."""
-        folder = path[: path.rfind("/") + 1]
-        held = self._folders.get(folder)
-        if held is None:
-            held = [one for one in self._stores if one.holds(f"{folder}x")]
-            if len(self._folders) < FOLDERS_KEPT:
-                self._folders[folder] = held
-        for store in held:
-            if path.endswith(SUFFIXES) if store.kind is Kind.FILES else store.takes(path):
-                return store
-        return None
+        return next((one for one in self.stores if one.takes(path)), None)
 
     def is_there(self, path: str) -> bool:
         """Whether there is something to read. A database is looked at only to be read."""
@@ -118,13 +103,29 @@ class Files:
             return False
         return store.kind is Kind.DATABASE or source_of(store.agent, path).look(path) is not None
 
-    # -- taking changes in ---------------------------------------------------------------
+    def new_in_archive(self, path: str) -> list[str]:
+        """Where a known file is now if its agent moved it to an archive that is not watched yet."""
+        store, name = self.store_of(path), path.rpartition("/")[2]
+        if store is None or path not in self._files:
+            return []
+        archives = [one for one in self.stores if one.archive and one.agent == store.agent]
+        found = [f"{one.sessions}/{name}" for one in archives]
+        return [one for one in found if one not in self._files and self.is_there(one)]
 
-    def use(self, stores: list[Store]) -> None:
-        """The stores are these now."""
-        if stores != self._stores:
-            self._stores = stores
-            self._folders.clear()
+    def hides(self, session_id: str, path: str = "", cwd: str = "") -> bool:
+        """Whether the user excluded a session, or had it purged."""
+        known = session_id in self.hidden or session_id in self.exclusions.forgotten
+        return known or self.exclusions.match(path, cwd)
+
+    def _excluded(self, path: str, cwd: str) -> bool:
+        """Whether the user excluded a file that another's history may begin in."""
+        file = self._files.get(path)
+        hidden = file is not None and file.excluded
+        if hidden and any(one in path for one in self.exclusions.forgotten):
+            hidden = False  # the forks of a purged session stay
+        return hidden or self.exclusions.match(path, cwd)
+
+    # -- the store -----------------------------------------------------------------------
 
     def load(self, known: Iterable[tuple[str, Cursor, SessionInfo | None]]) -> None:
         """Take over what the store knows; nothing is read."""
@@ -133,7 +134,8 @@ class Files:
             store = self.store_of(path)
             if store is None:
                 continue
-            if self._barred(path, info):
+            who = (info.cwd, info.session_id) if info else ("", "")
+            if self.exclusions.match(path, *who):
                 self.hidden |= {info.session_id} if info else set()
                 self.unstored[path] = None
                 continue
@@ -151,84 +153,50 @@ class Files:
             return None
         return cursor, pack(file.info) if file.info else b""
 
-    def reconsider(self) -> list[Change]:
-        """The exclusions may have changed: drop what is excluded now, follow what is not."""
-        if not self.exclusions.renew():
-            return []
-        changes: list[Change] = []
-        for file in list(self._files.values()):
-            if file.excluded:
-                del self._files[file.path]  # met anew by the scan that follows
-            elif self._barred(file.path, file.info):
-                changes += self._hide(file)
-            elif file.info is not None and file.info.is_heir:
-                self._renew([file.path])
-        return changes
+    # -- what to look at -----------------------------------------------------------------
 
-    def hides(self, session_id: str, path: str = "", cwd: str = "") -> bool:
-        """Whether the user excluded a session, or had it purged."""
-        known = session_id in self.hidden or session_id in self.exclusions.forgotten
-        return known or self.exclusions.match(path, cwd)
-
-    def _barred(self, path: str, info: SessionInfo | None) -> bool:
-        """Whether the user excluded a file of which so much is known."""
-        cwd, session_id = (info.cwd, info.session_id) if info else ("", "")
-        return self.exclusions.match(path, cwd, session_id)
-
-    def _excluded(self, path: str, cwd: str) -> bool:
-        """Whether the user excluded a file that another's history may begin in."""
-        file = self._files.get(path)
-        hidden = file is not None and file.excluded
-        if hidden and any(one in path for one in self.exclusions.forgotten):
-            hidden = False  # one that was purged is forgotten for itself; its forks stay
-        return hidden or self.exclusions.match(path, cwd)
-
-    def differing(self, found: Mapping[str, Look]) -> list[str]:
-        """Of a scan, the paths that are not as they were read; all are noted as being there."""
-        paths = []
+    def compare(self, found: Mapping[str, Look], unseen: Callable[[str], bool]) -> None:
+        """Queue what a scan found to be different, newest first, and what is gone."""
+        differing = []
         for path, look in found.items():
             file = self._files.get(path)
             if file is None:
-                self.acquaint(path)
+                self.note_there(path)
             if file is None or file.differs(look):
-                paths.append(path)
-        return paths
+                differing.append(path)
+        differing.sort(key=lambda path: -found[path].mtime_ns)
+        gone = [path for path in self._files if path not in found and not unseen(path)]
+        self.queue |= dict.fromkeys([*differing, *gone])
 
-    def acquaint(self, path: str) -> None:
+    def note_there(self, path: str) -> None:
         """A file is there: it may hold what another's history begins with."""
         store = self.store_of(path)
         if store is not None:
-            self._renew(self._forks.met(store.agent, path))
+            self._read_again(self._forks.met(store.agent, path))
 
-    def missing(self, found: Mapping[str, Look], unseen: Callable[[str], bool]) -> list[str]:
-        """Known paths that a scan did not find, although it could have."""
-        return [path for path in self._files if path not in found and not unseen(path)]
-
-    def elsewhere(self, path: str) -> Iterator[str]:
-        """Where a file that is gone would be, had its agent archived or compressed it, or both.
-
-        The archive may have been made for the first of them, and not be watched yet.
-        """
-        own = self.store_of(path)
-        if own is None or own.kind is not Kind.FILES or path not in self._files:
-            return
-        folder, _, name = path.rpartition("/")
-        other = name.removesuffix(".zst") if name.endswith(".zst") else f"{name}.zst"
-        yield f"{folder}/{other}"
-        for store in self._stores:
-            if store.archive and store.agent == own.agent and store is not own:
-                yield from (f"{store.sessions}/{one}" for one in (name, other))
-
-    def _renew(self, forks: Iterable[str]) -> None:
-        """Have files read anew, with what they begin with."""
+    def _read_again(self, forks: Iterable[str]) -> None:
         for path in forks:
             file = self._files.get(path)
             if file is not None and not file.excluded:
                 file.begin_anew()
-                self.due[path] = None
+                self.queue[path] = None
+
+    def renew_exclusions(self) -> list[Change]:
+        """The exclusions changed: drop what is excluded now, follow what is not."""
+        changes: list[Change] = []
+        for file in list(self._files.values()):
+            info = file.info
+            who = (info.cwd, info.session_id) if info else ("", "")
+            if file.excluded:
+                del self._files[file.path]  # a scan follows, and finds it again
+            elif self.exclusions.match(file.path, *who):
+                changes += self._hide(file)
+            elif info is not None and info.is_heir:
+                self._read_again([file.path])
+        return changes
 
     def recount(self, session_id: str) -> Change | None:
-        """Make a session's info anew, where its meta file or its agent's name for it changed."""
+        """Make a session's info again, if its meta file or its agent's name for it changed."""
         owner = self.owners.get(session_id)
         info = owner.info if owner else None
         if owner is None or info is None:
@@ -237,8 +205,7 @@ class Files:
         same = title is None or (info.agent_title or "") == title
         if (same and info.since == self._since(session_id)) or self.state(session_id) is None:
             return None
-        owner.verdict = Verdict.SAME
-        return next(iter(self._deal(owner)), None)
+        return next(iter(self._update(owner)), None)
 
     # -- one file ------------------------------------------------------------------------
 
@@ -248,7 +215,7 @@ class Files:
         if file is None:
             if store is None:
                 return [], 0, False
-            self.acquaint(path)
+            self.note_there(path)
             file = self._files[path] = SessionFile(path, store.agent)
             file.excluded = self.exclusions.match(path, "")
         if file.excluded or (file.aside and file.aside == file.look()):
@@ -259,7 +226,7 @@ class Files:
                 return [], read.bytes, True
             file.unreadable, file.aside = "", None
             if read.verdict is not Verdict.SAME:
-                return self._deal(file), read.bytes, False
+                return self._update(file), read.bytes, False
         except FileNotFoundError:
             return self.vanish(path), 0, False
         except IndexerdError as bad:
@@ -272,7 +239,6 @@ class Files:
         return [], 0, False
 
     def _read(self, file: SessionFile, *, wake: bool = False) -> Read:
-        """Read what is new, noted as long as that lasts."""
         guard, path = self.quarantine, file.path
         if guard is not None and guard.bars(path, file.look):
             if file.unreadable != WHY:
@@ -283,17 +249,18 @@ class Files:
         if guard is not None and not read.more:
             guard.cleared(path)
         if read.verdict is not Verdict.SAME:
-            self._keep(file)
-            self._renew(self._forks.met(file.agent, path, anew=file.verdict.restart))
+            self._keep_tree(file)
+            restart = file.verdict.restart
+            self._read_again(self._forks.met(file.agent, path, anew=restart))
         return read
 
-    def _deal(self, file: SessionFile) -> list[Change]:
+    def _update(self, file: SessionFile) -> list[Change]:
         """Make the file's new info; say what it changes, for its session and a former one."""
         state, was, verdict = file.state, file.info, file.verdict
         file.verdict = Verdict.SAME
         if state is None or file.cursor is None:
             return []
-        if is_blank(state):  # emptied, to be written anew: said once there is something in it
+        if is_blank(state):  # emptied, to be written again: announced once it has something in it
             file.verdict, verdict = verdict, Verdict.SAME
         header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
@@ -302,14 +269,13 @@ class Files:
         self.unstored[file.path] = None
         changes = []
         if was is not None and (info is None or info.session_id != was.session_id):
-            self.owners.disown(file, was.session_id)
-            changes.append(self._lost(was))
+            changes.append(self._disown(file, was))
             was = None
         if info is not None and info != was:
-            changes.append(self._own(file, info, verdict, was))
+            changes.append(self._claim(file, info, verdict, was))
         return changes
 
-    def _own(
+    def _claim(
         self, file: SessionFile, info: SessionInfo, verdict: Verdict, was: SessionInfo | None
     ) -> Change:
         """Have a file claim its session; it may take it over from another (a revert in Codex)."""
@@ -328,46 +294,41 @@ class Files:
         was, header = file.info, file.state.header if file.state else None
         file.excluded, file.info = True, None
         file.begin_anew()
-        self._awake.pop(file.path, None)
+        self._trees.pop(file.path, None)
         self.unstored[file.path] = None
         if header is not None:
             self.hidden.add(header.session_id)
         if was is None:
             return []
         self.hidden.add(was.session_id)
-        self.owners.disown(file, was.session_id)
-        return [self._lost(was)]
+        return [self._disown(file, was)]
 
     def vanish(self, path: str) -> list[Change]:
-        """A file is gone."""
         file = self._files.pop(path, None)
         if file is None:
             return []
-        self._awake.pop(path, None)
+        self._trees.pop(path, None)
         self.unstored[path] = None
         self._forks.drop(path)
-        if file.info is None:
-            return []
-        self.owners.disown(file, file.info.session_id)
-        return [self._lost(file.info)]
+        return [self._disown(file, file.info)] if file.info else []
 
-    def _lost(self, was: SessionInfo) -> Change:
+    def _disown(self, file: SessionFile, was: SessionInfo) -> Change:
+        self.owners.disown(file, was.session_id)
         return Change(was.session_id, self.info(was.session_id), Verdict.SAME, was)
 
-    def _keep(self, file: SessionFile) -> None:
+    def _keep_tree(self, file: SessionFile) -> None:
         """A tree is used now: let go of those that were not for longest."""
-        rows, awake = sum(self._awake.values()), self._awake
-        rows += len(file.state) if file.state is not None else 0
-        rows -= awake.pop(file.path, 0)
-        while awake and (len(awake) >= TREES_KEPT or rows > ROWS_KEPT):
-            path, count = awake.popitem(last=False)
+        trees = self._trees
+        trees.pop(file.path, None)
+        trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)
+        rows = sum(trees.values())
+        while rows > TREES_MAX and len(trees) > 1:
+            path, count = trees.popitem(last=False)
             rows -= count
             old = self._files.get(path)
             if old is not None and not old.underway:  # else a long line would be read twice
                 old.doze()
-        awake[file.path] = len(file.state) if file.state is not None else 0
 
 
 def known_file(packed: bytes, path: str) -> SessionInfo | None:
-    """What the store knows of a file."""
     return unpack(packed, path) if packed else None

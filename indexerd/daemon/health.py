@@ -38,13 +38,11 @@ class Status:
         self._of_sessions: list[dict[str, Any]] = []
 
     def state(self) -> str:
-        """The daemon's state in a word."""
         if self._pipeline.indexing_off or not self._pipeline.models.available():
             return "indexing-off"
         return "degraded" if self._budget.troubles() or any(self._problems()) else "ok"
 
     def report(self) -> dict[str, Any]:
-        """The result of the `status` method."""
         pipeline, problems = self._pipeline, [*self._problems()]
         for code, (cause, cure) in self._budget.troubles().items():
             retries = [known.retry for known in pipeline.known.values()]
@@ -101,13 +99,13 @@ def _own(pipeline: Pipeline) -> Found:
     if pipeline.trouble:
         cure = "free some space, or find out what locks the file; it is retried continually"
         yield "state_unwritable", pipeline.trouble, cure
-    if pipeline.stalled():
+    if pipeline.reader.stalled():
         cause = "following the files has stopped, perhaps because a file system hangs"
         yield "scan_stalled", cause, "find out which mount does not answer, then restart the daemon"
 
 
 def _roots(pipeline: Pipeline) -> Found:
-    scan, databases = pipeline.library.scanned, pipeline.library.discovery.troubles
+    scan, databases = pipeline.library.last_scan, pipeline.library.discovery.troubles
     for path, bad in islice(databases.items(), SHOWN):
         yield "unreadable", f"{escape_path(path)}: {bad}", vars(bad).get("hint", _LATER)
     unread = [path for path in (scan.unreadable if scan else ()) if path not in databases]

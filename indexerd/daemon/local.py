@@ -18,8 +18,8 @@ from typing import Any
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
-from indexerd.daemon.methods import LATE, ReadMethods, Services
-from indexerd.daemon.open_session import VIEWS, read_alone
+from indexerd.daemon.methods import READ_FILE, ReadMethods, Services
+from indexerd.daemon.open_session import read_alone
 from indexerd.errors import DaemonDownError, UsageError
 from indexerd.indexing.snapshot import take_snapshot
 from indexerd.meta.writer import MetaWriter
@@ -35,8 +35,6 @@ from indexerd.search.index import TextIndex
 from indexerd.settings import Settings, read_config
 from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
-
-_OPENING = {"as_sent", *VIEWS, *LATE} - {"expand"}  # methods that read a session's file
 
 
 class LocalBackend:
@@ -61,7 +59,14 @@ class LocalBackend:
             warn("nothing is stored yet: `indexerd run --once` reads your sessions")
         elif store.problem:
             warn(store.problem)
-        self.answers = Answers(texts, time.time, self._hidden(), home=self._meta_dir)
+        exclude = [
+            str(home) + one[1:] if one.startswith("~/") else one
+            for one in self.settings.privacy.exclude
+        ]
+        self._exclusions = Exclusions(lambda: exclude)
+        self._exclusions.forgotten = Forgotten(places.state_dir).agents
+        self._exclusions.renew()
+        self.answers = Answers(texts, time.time, self._hides, home=self._meta_dir)
 
     def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """The method's result; DaemonDownError where only a daemon has one."""
@@ -75,8 +80,7 @@ class LocalBackend:
     async def _answer(self, method: str, asked: Params) -> Any:
         with ExitStack() as stack:
             library: Library | None = None
-            if method in _OPENING:
-                assert isinstance(asked, RefParams | SessionParams)  # noqa: S101 - the table says so
+            if method in READ_FILE and isinstance(asked, RefParams | SessionParams):
                 ref = asked.ref if isinstance(asked, RefParams) else asked.session
                 row = self.answers.row(ref, cwd=asked.cwd)
                 alone = read_alone(row, self.settings, self._env, self._user_home)
@@ -96,41 +100,30 @@ class LocalBackend:
             models=_built_in,
             summarizers=_built_in,
             budget=Budget(self._places.budget, lambda: self.settings, time.time, lambda *_: None),
-            events=_Silence(),
+            events=_NoEvents(),
             excluded=lambda: self.settings.digest.exclude,
             clock=time.time,
             writer=MetaWriter(),
         )
 
-    def _hidden(self) -> Callable[[dict[str, Any]], bool]:
-        """What the user excluded, should no daemon have taken it out since."""
-        globs, home = self.settings.privacy.exclude, str(self._user_home)
-        exclusions = Exclusions(
-            lambda: [home + one[1:] if one.startswith("~/") else one for one in globs]
-        )
-        exclusions.forgotten = Forgotten(self._places.state_dir)
-        exclusions.renew()
-        return lambda row: exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
+    def _hides(self, row: dict[str, Any]) -> bool:
+        """Whether the user excluded a session that no daemon has taken out since."""
+        return self._exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
 
     def _meta_dir(self, session_id: str) -> str | None:
-        """Where the session's meta file is, by the configuration."""
         file = self.answers.by_id(session_id)["sessionFile"]
         found = stores(self.settings, self._env, self._user_home)
-        store = next((one for one in found if one.holds(file)), None)
-        return store.meta if store else None
+        return next((one.meta for one in found if one.holds(file)), None)
 
 
-class _Silence:
-    """An event bus that nobody listens to."""
-
+class _NoEvents:
     def log(self, *_: object) -> None:
-        """Write nothing."""
+        """Nobody listens here."""
 
     publish = defect = log
 
 
 async def _here(work: Callable[..., Any], *args: Any) -> Any:
-    """The library's thread is this one."""
     return work(*args)
 
 

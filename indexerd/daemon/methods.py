@@ -1,12 +1,11 @@
 """The method table: what answers each method of the socket.
 
-`read_methods` look at sessions; `daemon/local.py` answers with them in any other process, too:
-`Services` is the only difference. `Api` is the daemon's whole table, and dispatches requests.
-A handler takes the params that `protocol/params.py` declares, and gives a result, or
-an awaitable of one. Reads never wait for indexing, and only shortly for the first scan.
+`ReadMethods` look at sessions; `daemon/local.py` answers with them in any other process, too, where
+only `Services` differ. `Api` is the daemon's whole table, and dispatches requests. A handler
+takes the params that `protocol/params.py` declares, and gives a result, or an awaitable of one.
 
-Questions, references and digests are imported when somebody asks for them first, by a thread:
-they are half of all code to load, and often not needed.
+Questions, references and digests are imported when they are first asked for: they are half of all
+code to load, and often not needed.
 """
 
 from __future__ import annotations
@@ -17,8 +16,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from importlib import import_module
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -58,18 +55,9 @@ Row = dict[str, Any]
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
+_DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
+READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # a session's own file
 _AT_ONCE = frozenset({"hello", "status", "subscribe"})
-
-# Methods whose handler is imported when it is first asked for: module, attribute, its method.
-_DIGEST = "indexerd.digests.digest"
-LATE = {
-    "query_session": ("indexerd.references.questions", "questions", "query"),
-    "expand": ("indexerd.references.expand", "references", "expand"),
-    **{
-        method: (_DIGEST, "digests", method)
-        for method in ("digest", "history", "compact", "branch_summary", "stats")
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +90,6 @@ class ReadMethods:
             self.pool = SessionReaderPool(opener, services.read)
 
     def table(self) -> dict[str, Handler]:
-        """Every handler, by its method."""
         answers = self._services.answers
         return {
             "list": answers.list,
@@ -114,60 +101,64 @@ class ReadMethods:
             "get_relevant_context": self._context,
             "footer": self._footer,
             "branch": self._branch,
-            **{method: partial(self._look, partial(show, method)) for method in VIEWS},
-            **{method: partial(self._late, *where) for method, where in LATE.items()},
+            "query_session": self._query,
+            "expand": self._expand,
+            **{method: partial(self._digest, method) for method in _DIGESTS},
+            **{method: partial(self._view, method) for method in VIEWS},
         }
 
     async def _search(self, asked: params.Search) -> Row:
         return await asyncio.to_thread(self._services.answers.search, asked)
 
+    def _row(self, ref: str, cwd: str | None) -> Row:
+        return self._services.answers.row(ref, cwd=cwd)
+
     async def _family(self, asked: RefParams) -> Row:
-        answers = self._services.answers
-        row = answers.row(asked.ref, cwd=asked.cwd)  # names belong to the loop
-        return await asyncio.to_thread(answers.family_of, row)
+        row = self._row(asked.ref, asked.cwd)  # names belong to the loop
+        return await asyncio.to_thread(self._services.answers.family_of, row)
 
     async def _context(self, asked: params.GetContext) -> Row:
-        row = self._services.answers.row(asked.session, cwd=asked.cwd)
+        row = self._row(asked.session, asked.cwd)
         held = await asyncio.to_thread(self._services.answers.held, row)
         text, context = sets.listed(held.context, asked.set_name)
         where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
         return {"text": text, "context": context, **where}
 
     async def _footer(self, asked: RefParams) -> Row:
-        row = self._services.answers.row(asked.ref, cwd=asked.cwd)
+        row = self._row(asked.ref, asked.cwd)
         held = await asyncio.to_thread(self._services.answers.held, row)
         return {"sessionId": row["sessionId"], **sets.footer(held.context, row["cwd"])}
 
-    async def _look(self, work: Callable[..., Any], asked: Any) -> Any:
-        """Do work with a session that is open at a leaf."""
-        row = self._services.answers.row(asked.ref, cwd=asked.cwd)
-        return await self.pool.read(row["sessionId"], asked.leaf, partial(work, asked))
+    async def _view(self, method: str, asked: Any) -> Row:
+        session_id = self._row(asked.ref, asked.cwd)["sessionId"]
+        return await self.pool.read(session_id, asked.leaf, partial(show, method, asked))
 
-    async def _branch(self, asked: params.Branch) -> Any:
-        return await self._look(partial(make_branch, self._services.clock()), asked)
+    async def _branch(self, asked: params.Branch) -> Row:
+        session_id = self._row(asked.ref, asked.cwd)["sessionId"]
+        make = partial(make_branch, self._services.clock(), asked)
+        return await self.pool.read(session_id, asked.leaf, make)
+
+    def _query(self, asked: params.QuerySession) -> Awaitable[Row]:
+        return self.questions.query(asked)
+
+    def _expand(self, asked: params.Expand) -> Awaitable[Row]:
+        return self.references.expand(asked)
+
+    def _digest(self, method: str, asked: Any) -> Any:
+        return getattr(self.digests, method)(asked)
 
     # -- imported late -------------------------------------------------------------------
 
-    async def _late(self, module: str, part: str, method: str, asked: Any) -> Any:
-        await asyncio.to_thread(import_module, module)
-        found = getattr(getattr(self, part), method)(asked)
-        return await found if isawaitable(found) else found
-
     async def make_digest(self, session_id: str) -> Row:
-        """Make a digest that fell due by itself."""
-        await asyncio.to_thread(import_module, _DIGEST)
         return await self.digests.make(session_id, manual=False)
 
     async def ask(self, session_id: str, question: str, **more: Any) -> Row:
-        """Answer a question that stands in a prompt."""
         if self._services.library is None:
             raise DaemonDownError("questions need the daemon")
-        await asyncio.to_thread(import_module, LATE["query_session"][0])
         return await self.questions.answer(session_id, question, **more)
 
     @cached_property
     def questions(self) -> Questions:
-        """Questions about one session."""
         from indexerd.references.questions import Questions  # noqa: PLC0415 - see the head
 
         services = self._services
@@ -184,7 +175,6 @@ class ReadMethods:
 
     @cached_property
     def references(self) -> References:
-        """What `@@` stands for."""
         from indexerd.references.expand import References  # noqa: PLC0415 - see the head
 
         services = self._services
@@ -200,7 +190,6 @@ class ReadMethods:
 
     @cached_property
     def digests(self) -> Digests:
-        """Digests of long sessions."""
         from indexerd.digests.digest import Digests  # noqa: PLC0415 - see the head
         from indexerd.digests.summarize import Services  # noqa: PLC0415 - see the head
 
@@ -263,9 +252,9 @@ class Api:
             return self._subscribe(asked, peer)
         if method in _AT_ONCE or self._pipeline.scanned.is_set():
             return self._answer(method, asked)
-        return self._soon(method, asked)
+        return self._answer_soon(method, asked)
 
-    async def _soon(self, method: str, asked: Params) -> Any:
+    async def _answer_soon(self, method: str, asked: Params) -> Any:
         """Wait a little for the first scan, then answer with what is known."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_SCAN_PATIENCE):
@@ -275,7 +264,7 @@ class Api:
 
     def _answer(self, method: str, asked: Params) -> Any:
         if methods.METHODS[method].exact and isinstance(asked, RefParams):
-            row = self._answers.certain(asked.ref, cwd=asked.cwd)
+            row = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
             asked = msgspec.structs.replace(asked, ref=row["sessionId"])
         return self._table[method](asked)
 
@@ -353,7 +342,6 @@ class Api:
         return snapshot.as_sent(pipeline.models.available())
 
     async def _label(self, asked: params.Label) -> Row:
-        """Set or clear the user's label of one entry."""
         label = {"entryId": asked.entry_id, "text": asked.text or None}
         await self._sidecars.update(params.Update(ref=asked.ref, label=label))
         shown = clean_line(asked.text, NAME_MAX) if asked.text else None

@@ -22,7 +22,6 @@ class Report(NamedTuple):
 
     @property
     def skipped(self) -> int:
-        """Sessions that were not due."""
         tried = {done.session_id for done in self.indexed} | {key for key, _, _ in self.failed}
         return self.sessions - len(tried.union(self.digested))
 
@@ -34,7 +33,6 @@ class Report(NamedTuple):
         return 75 if all(retryable for _, _, retryable in self.failed) else 1
 
     def to_json(self) -> dict[str, Any]:
-        """The `--json` form of docs/PROTOCOL.md."""
         return {
             "sessions": self.sessions,
             "indexed": [done.session_id for done in self.indexed],
@@ -48,14 +46,11 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
     """One pass over everything; a back-off is not waited for."""
     outcomes = pipeline.indexer.outcomes
     await pipeline.start()
-    try:
-        await pipeline.scan()
-        while await pipeline.read(pipeline.library.texts.step):
-            pass
-        waiting = await _run_due(pipeline)
-        await digests.settle()
-    finally:
-        await pipeline.stop()
+    await pipeline.scan()
+    while await pipeline.read(pipeline.library.texts.step):
+        pass
+    waiting = await _run_due(pipeline)
+    await digests.settle()
     failed = [
         (key, one.kind, one.retryable) for key, one in outcomes.items() if isinstance(one, Failure)
     ]

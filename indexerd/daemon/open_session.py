@@ -1,8 +1,7 @@
 """One session opened for an answer: its tree, a branch made of it, and reading without a daemon.
 
 `branch` makes a new session file of one path, when its user asks for it, and never over another
-file: nothing else makes a session file. A file whose name is no UTF-8 is not
-found: a row is JSON.
+file: nothing else makes a session file.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import secrets
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,26 +59,23 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
     if info is None or state is None:
         return None
     row = None if leaf is None else row_of(state, leaf)
-    home, labels = None, dict(state.labels)
-    try:
-        if directory := library.home(session_id):
-            home = Path(directory)
-            user = read_user(home / user_name(session_id))
-            for key, text in user.labels.items() if user else ():
-                if (one := state.row(key)) is not None:
-                    labels[state.id(one)] = text
-    except IndexerdError:  # no root any more; or an invalid sidecar, which is told of elsewhere
-        pass
+    directory, labels = library.home(session_id), dict(state.labels)
+    home = Path(directory) if directory else None
+    with suppress(IndexerdError):  # an invalid sidecar, which `get` reports
+        user = read_user(home / user_name(session_id)) if home else None
+        for key, text in user.labels.items() if user else ():
+            if (one := state.row(key)) is not None:
+                labels[state.id(one)] = text
     return OpenSession(info, state.still(row), library.files.lines(session_id), labels, home)
 
 
 def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
     """`branches`, with our own summaries of them."""
-    try:
-        held = read_segments(session.home, session.info.session_id, "branch")
-    except IndexerdError:  # not readable, or no id that has a sidecar: as for labels
-        held = []
-    return views.branches(session, read, {one.leaf_id: one.content for one in held})
+    summaries: dict[str, str] = {}
+    with suppress(IndexerdError):  # as for labels
+        found = read_segments(session.home, session.info.session_id, "branch")
+        summaries = {one.leaf_id: one.content for one in found}
+    return views.branches(session, read, summaries)
 
 
 VIEWS: dict[str, Callable[[OpenSession, Read, Any], dict[str, Any]]] = {
@@ -128,21 +124,16 @@ def make_branch(
             message = "an entry on this path is too long to be copied"
             raise SessionUnreadableError(message, hint="pi itself can fork it")
 
-        made = branch_lines(origin, map(line, rows), map(line, labels), _entry_id)
+        new_entry_id = partial(secrets.token_hex, 4)
+        made = branch_lines(origin, map(line, rows), map(line, labels), new_entry_id)
         count = create_file(target, made)
     return {"sessionId": origin.session_id, "sessionFile": str(target), "entries": count - 1}
-
-
-_entry_id = partial(secrets.token_hex, 4)
 
 
 def new_id(now: float) -> str:
     """A UUID of version 7, as pi makes them: `now` in seconds, then chance."""
     high = (int(now * 1000) & (1 << 48) - 1) << 80 | 7 << 76 | secrets.randbits(12) << 64
     return str(uuid.UUID(int=high | 2 << 62 | secrets.randbits(62)))
-
-
-# -- without the daemon's store -------------------------------------------------------------------
 
 
 @contextmanager
@@ -155,9 +146,12 @@ def read_alone(
 ) -> Iterator[Library]:
     """A library that knows the session of a row, read now, and no other; nothing of it is kept.
 
-    It is the daemon's own code, so that a command, an export or a page shows what the daemon would.
     Its caches are in a directory of their own `within` one, or where temporary files go.
     """
+
+    def refuse(_path: str, bug: Exception) -> None:
+        raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")
+
     with TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as folder:
         store = StateStore(Path(folder) / "store.sqlite")
         index = TextIndex(Path(folder) / "search", store)
@@ -168,7 +162,7 @@ def read_alone(
             stores=lambda: stores(settings, env, home),
             exclude=lambda: settings.privacy.exclude,
             report=lambda _session, _why: None,
-            defect=_unreadable,
+            defect=refuse,
             patterns=lambda: settings.redact.extra_patterns,
         )
         try:
@@ -176,10 +170,6 @@ def read_alone(
             yield library
         finally:
             library.close()
-
-
-def _unreadable(_path: str, bug: Exception) -> None:
-    raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")
 
 
 def sweep(folder: Path) -> None:

@@ -4,16 +4,16 @@
             -> _learn -> bus -> unix server
     index:  policy -> queue -> indexer (transcript, model, check, meta file) -> library -> bus
 
-One loop follows the files and reads words for the search index, another makes decisions when they
-are due. Blocking work on files is done by one reader thread, in bounded steps. Nothing here is
-stored: after a restart the same decisions are made again.
+One loop follows the files, another reads texts for the search index. Blocking work on files is done
+by one reader thread, in bounded steps. Nothing here is stored: after a restart the same decisions
+are made again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from time import monotonic
@@ -34,7 +34,7 @@ from indexerd.errors import (
 from indexerd.events import Turn
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
-from indexerd.indexing.queue import Job, JobQueue, Reminders
+from indexerd.indexing.queue import Job, JobQueue
 from indexerd.logs import Event
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
@@ -46,12 +46,10 @@ from indexerd.sources.watch import Watch
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 DAY = 86_400
 AT_ONCE = 200  # sessions that are taken in, or decided on, before the loop gets its turn
-LONGEST_PAUSE = 30.0  # seconds between two looks at the clock
+LONGEST_PAUSE = 300.0  # seconds between two decisions: a laptop may sleep, a clock may be set
 RESCAN_GAP = 1.0  # between two scans
-REST_MAX = 0.05  # after a look at hints, which rests as long as it took: the next sees more
 RETRY_SECONDS = 2.0  # until what our own disk did not take is tried again
-GATHER, GATHER_MAX = 2.0, 1.0  # until words are read again: times as long as it took; seconds
-HINTS_FIRST = 0.25  # seconds that words wait while there is always something to look at
+GATHER, GATHER_MAX = 2.0, 1.0  # until texts are read again: times as long as it took; seconds
 STALL_SECONDS = 60.0  # that one step of the reader may take
 
 _T = TypeVar("_T")
@@ -62,18 +60,26 @@ class Reader:
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reader")
+        self._stalled_at = math.inf  # of the work under way, by `monotonic`
 
     async def __call__(self, work: Callable[..., _T], *args: Any) -> _T:
         """Do one piece of work in order; it should be bounded, others wait."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *args)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work, *args)
 
-    def close(self) -> None:
-        """Wait for what is under way, and end the thread."""
-        self._thread.shutdown()
+    def _do(self, work: Callable[..., _T], *args: Any) -> _T:
+        self._stalled_at = monotonic() + STALL_SECONDS
+        try:
+            return work(*args)
+        finally:
+            self._stalled_at = math.inf
+
+    def stalled(self) -> bool:
+        """Whether the work under way hangs, as on a mount that does not answer."""
+        return monotonic() > self._stalled_at
 
 
 class Pipeline:
-    """The flow."""
+    """Follows the files, indexes their texts, and runs the sessions that are due."""
 
     def __init__(
         self,
@@ -82,12 +88,11 @@ class Pipeline:
         indexer: Indexer,
         watch: Watch,
         bus: EventBus,
-        read: Reader,
         loaded: Loaded,
         models: Models,
         clock: Callable[[], float],
     ) -> None:
-        self.reader = read
+        self.reader = Reader()
         self.library = library
         self.indexer = indexer
         self.watch = watch
@@ -96,41 +101,34 @@ class Pipeline:
         self.models = models
         self.known: dict[str, SessionRuntime] = {}
         self.jobs = JobQueue()
+        self.running: dict[str, asyncio.Task[None]] = {}
         self.scanned = asyncio.Event()
         self.last_scan_at = 0.0  # when the last scan ended, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
         self.now = clock  # seconds since the epoch
         self._started = clock()
-        self._dirty = asyncio.Event()  # something is to be looked at
-        self._scan_at = self._hints_at = self._words_at = self._retry_at = 0.0  # monotonic
-        self._busy_until = math.inf  # of the step under way
+        self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
-        self._words_due = True
-        self._commit: asyncio.Task[None] | None = None  # has words be found, beside all else
-        self._words_trouble = ""
-        self._wake = asyncio.Event()  # a decision is to be made sooner
-        self._reminders = Reminders()
-        self.running: dict[str, asyncio.Task[None]] = {}
+        self._dirty = asyncio.Event()  # files are to be looked at
+        self._unread = asyncio.Event()  # texts are to be read, or to be committed
+        self._timers: dict[str, asyncio.TimerHandle] = {}  # of decisions, by session
+        self._troubles: dict[Callable[[], Awaitable[None]], str] = {}
 
     @property
     def settings(self) -> Settings:
-        """The settings in force."""
         return self.loaded.settings
 
     @property
     def indexing_off(self) -> bool:
-        """Whether a bad configuration keeps us from indexing."""
         return bool(self.loaded.problems)
 
     @property
     def trouble(self) -> str:
-        """What is wrong with our own disk."""
-        return str(self.library.trouble or self._words_trouble)
+        return next(iter(self._troubles.values()), "")
 
     @property
     def missing_models(self) -> str:
-        """Why each configured model cannot be used."""
         return "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
 
     async def read(self, work: Callable[..., _T], *args: Any) -> _T:
@@ -138,43 +136,53 @@ class Pipeline:
         try:
             return await self.reader(work, *args)
         finally:
-            if self.library.index.pending:  # words, which are to be found
-                self._owe_words()
-            if self.library.busy or self._words_due:
+            if self.library.index.pending:
+                self._unread.set()
+            if self.library.busy:
                 self._dirty.set()
 
     # -- following the files -----------------------------------------------------------------
-
-    async def run(self) -> None:
-        """Run until cancelled; ends by itself where a cache is damaged."""
-        await self.start()
-        try:
-            await self._follow()
-        finally:
-            await self.stop()
 
     async def start(self) -> None:
         """Take over what store and index know."""
         await self.indexer.load()
         updates = await self.read(self.library.load)
-        for at in range(0, len(updates), AT_ONCE):
-            self._learn([one for one in updates[at : at + AT_ONCE] if self._is_new(one)])
-            await asyncio.sleep(0)
-
-    def _is_new(self, update: Update) -> bool:
-        """Whether nobody changed or dropped a session while others were taken in."""
-        key = update.session_id
-        return key not in self.known and self.library.files.info(key) is not None
+        for number, one in enumerate(updates):
+            if one.session_id not in self.known and self.library.files.info(one.session_id):
+                self._learn([one])
+            if number % AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """Let go of what is under way; an interrupted run writes nothing."""
-        running = [*self.running.values(), *([self._commit] if self._commit else [])]
-        for task in running:
+        """Take no more hints, and cancel the runs under way; an interrupted run writes nothing."""
+        self.watch.close()
+        for task in self.running.values():
             task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.gather(*self.running.values(), return_exceptions=True)
+
+    async def follow(self) -> None:
+        """Follow the files until cancelled; ends by itself where a cache is damaged."""
+        await self.start()
+        await self._repeat(self._look)
+
+    async def index_texts(self) -> None:
+        """Read texts for the search index until cancelled; ends as `follow` does."""
+        await self.scanned.wait()
+        await self._repeat(self._read_texts)
+
+    async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do work again and again; a full or locked disk of ours does not end it."""
+        while not self.library.damaged:
+            try:
+                await work()
+                self._troubles.pop(work, None)
+            except StateError as bad:
+                if work not in self._troubles:
+                    self.bus.log(Event.WATCH_DEGRADED, {"reason": str(bad)})
+                self._troubles[work] = str(bad)
+                await asyncio.sleep(RETRY_SECONDS)
 
     def hint(self) -> None:
-        """Something may have changed."""
         self._dirty.set()
 
     def rescan(self) -> None:
@@ -182,152 +190,71 @@ class Pipeline:
         self._scan_at = min(self._scan_at, monotonic() + RESCAN_GAP)
         self._dirty.set()
 
-    def stalled(self) -> bool:
-        """Whether following the files has come to a halt: then the watchdog is not fed."""
-        return monotonic() > self._busy_until
+    def index_soon(self) -> None:
+        """Texts are to be read, or to be taken out of our files."""
+        self._unread.set()
 
-    def owe(self) -> None:
-        """Words are still to be read, or to be taken out of our files."""
-        self._owe_words()
-        self._dirty.set()
-
-    def _owe_words(self) -> None:
-        if not self._words_due:
-            self._words_due, self._words_at = True, max(self._words_at, monotonic())
-
-    async def _follow(self) -> None:
-        while not self.library.damaged:
-            try:
-                await self._do_next()
-            except StateError as bad:  # our own disk must not end it
-                self._note_trouble(bad)
-                await asyncio.sleep(RETRY_SECONDS)
-
-    async def _do_next(self) -> None:
-        """Look at what was hinted first, then at what a scan queued, then read words."""
-        library, now = self.library, monotonic()
+    async def _look(self) -> None:
+        """Look at what was hinted first, then at what is queued, or wait for more."""
+        library = self.library
         self._dirty.clear()
-        if now >= self._scan_at and not self._scanning:
+        if monotonic() >= self._scan_at and not self._scanning:
             await self._begin_scan()
-            self._scanning = True
-        if self._commit is not None and self._commit.done():
-            self._commit.result()  # raises a defect
-            self._commit = None
-        words = self._may_read_words and now >= self._words_at
-        if words and now >= self._words_at + HINTS_FIRST:
-            await self._read_words()
-        elif now >= self._hints_at and await self._take_hints():
-            self._hints_at = monotonic() + min(monotonic() - now, REST_MAX)
-        elif library.busy or (library.trouble and now >= self._retry_at):
-            await self._turn(library.step)
-        elif self._scanning and not library.scanning:
-            self._scanning = False
+        paths, rescan = self.watch.take()
+        if rescan:
+            self.rescan()
+        if paths or monotonic() >= library.look_again_at:
+            self._learn(await self.read(library.hinted, paths))
+        elif library.busy:
+            self._learn(await self.read(library.step))
+        elif self._scanning:
             await self._end_scan()
-        elif words:
-            await self._read_words()
         else:
-            await self._pause()
-
-    async def _pause(self) -> None:
-        """Wait for a hint, or the next moment at which there is something to do."""
-        times = [math.inf if self._scanning else self._scan_at, self.library.late]
-        times += [self._hints_at] if self._hints_at > monotonic() else []
-        times += [self._retry_at] if self.library.trouble else []
-        times += [self._words_at] if self._may_read_words else []
-        with suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, min(times) - monotonic())):
-                await self._dirty.wait()
-
-    @property
-    def _may_read_words(self) -> bool:
-        return self._words_due and self._commit is None and self.scanned.is_set()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(self._scan_at, library.look_again_at) - monotonic()):
+                    await self._dirty.wait()
 
     async def scan(self) -> None:
         """One reconciling scan, to its end."""
         await self._begin_scan()
-        while self.library.busy or self.library.scanning:
-            await self._turn(self.library.step)
+        while self.library.busy:
+            self._learn(await self.read(self.library.step))
         await self._end_scan()
 
     async def _begin_scan(self) -> None:
         """Watch first, list second."""
-        began, self._scan_at = monotonic(), 0.0  # where our own disk fails: again, and soon
-        stores = await self._step(self.library.find_stores)
+        began = monotonic()
+        stores = await self.read(self.library.find_stores)
         self.watch.open()
         self.watch.take()  # what it hinted so far, the scan sees
-        await self._step(self.watch.arm, *watched(stores))
-        await self._step(self.library.scan, self.watch.add)
+        await self.read(self.watch.arm, *watched(stores))
+        await self.read(self.library.scan, self.watch.add)
         self.bus.watching(self.watch.settle())
         self._scan_at = began + self.settings.watch.rescan_seconds
+        self._scanning = True
 
     async def _end_scan(self) -> None:
+        if not self.scanned.is_set():
+            self._learn(await self.read(self.library.end_first_scan))
+        self._scanning = False
         self.last_scan_at = self.now()
-        self._owe_words()  # a file that was away may be back, as it was
+        self._unread.set()
         self.bus.log(Event.WATCH_RESCAN, {"count": len(self.known)})
         if not self.scanned.is_set():
             self.scanned.set()
-            for number, session_id in enumerate(list(self.known)):
-                self.consider(session_id)
-                if number % AT_ONCE == 0:
-                    await asyncio.sleep(0)
+            await self._consider_all()
 
-    async def _take_hints(self) -> bool:
-        """Look at what was hinted; whether there was anything."""
-        paths, rescan = self.watch.take()
-        if rescan:
-            self.rescan()
-        if not paths and self.library.late > monotonic():
-            return False
-        await self._turn(self.library.hinted, paths)
-        return True
-
-    async def _turn(self, work: Callable[..., list[Update]], *args: Any) -> None:
-        """Read and store a part of what is queued, and tell of it."""
-        before = self.library.trouble
-        self._learn(await self._step(work, *args))
-        if bad := self.library.trouble:
-            self._retry_at = monotonic() + RETRY_SECONDS
-            if not before:
-                self.bus.log(Event.WATCH_DEGRADED, {"reason": str(bad)})
-
-    async def _read_words(self) -> None:
-        """Read words for the search index, for a bounded time; then let appends gather."""
-        began, pause = monotonic(), RETRY_SECONDS
-        try:
-            more, self._words_due = await self._step(self.library.read_words)
-            pause = 0.0 if more else min(GATHER * (monotonic() - began), GATHER_MAX)
-            if self.library.texts.ripe:
-                self._commit = asyncio.create_task(self._commit_words(began))
-            else:
-                self._words_trouble = ""
-        except StateError as bad:
-            self._note_trouble(bad)
-        self._words_at = monotonic() + pause
-
-    async def _commit_words(self, began: float) -> None:
-        """Have what was read be found, while the reader's thread does other work."""
-        pause = RETRY_SECONDS
-        try:
+    async def _read_texts(self) -> None:
+        """Read some texts, have them be found, and rest, so that appends gather."""
+        began, texts = monotonic(), self.library.texts
+        self._unread.clear()
+        more = await self.read(texts.some)
+        if texts.ripe:
             await asyncio.to_thread(self.library.index.commit)
-            self._words_due = self._words_due or self.library.texts.due
-            self._words_trouble, pause = "", min(GATHER * (monotonic() - began), GATHER_MAX)
-        except StateError as bad:
-            self._note_trouble(bad)
-        self._words_at = monotonic() + pause
-        self._dirty.set()
-
-    def _note_trouble(self, bad: StateError) -> None:
-        if not self._words_trouble:
-            self.bus.log(Event.WATCH_DEGRADED, {"reason": str(bad)})
-        self._words_trouble, self._words_due = str(bad), True
-
-    async def _step(self, work: Callable[..., _T], *args: Any) -> _T:
-        """One bounded step of the reader; the watchdog is not fed while it hangs."""
-        self._busy_until = monotonic() + STALL_SECONDS
-        try:
-            return await self.reader(work, *args)
-        finally:
-            self._busy_until = math.inf
+        if not more:
+            await asyncio.sleep(min(GATHER * (monotonic() - began), GATHER_MAX))
+            if not await self.read(lambda: texts.due):
+                await self._unread.wait()
 
     # -- decisions -----------------------------------------------------------------------
 
@@ -335,12 +262,14 @@ class Pipeline:
         """Take in what the library found, tell whoever listens, and decide again."""
         now = self.now()
         if updates:
-            self._owe_words()
+            self._unread.set()
         for update in updates:
             info, key = update.info, update.session_id
             known = self.known.get(key)
             if info is None:
-                self._forget(key)
+                self.jobs.withdraw(key)
+                if self.known.pop(key, None) and known and key not in self.running:
+                    known.answer(NotFoundError("the session's file is gone"))
             elif known is None:
                 seen = min(info.mtime_ms / 1000, now)
                 self.known[key] = SessionRuntime(
@@ -356,15 +285,6 @@ class Pipeline:
                 self.bus.session(update, was_known=known is not None)
             self.consider(key)
 
-    def _forget(self, session_id: str) -> None:
-        """A session's file is gone; should it come back, what failed has not been forgotten."""
-        self.jobs.withdraw(session_id)
-        known = self.known.pop(session_id, None)
-        if known is None:
-            return
-        if session_id not in self.running:
-            known.answer(NotFoundError("the session's file is gone"))
-
     def _grow(self, known: SessionRuntime, update: Update, now: float) -> None:
         below = known.info.new_users < self.settings.min_new_user_messages
         known.meta = update.meta
@@ -377,7 +297,9 @@ class Pipeline:
             self.on_growth(update.session_id)
 
     def consider(self, session_id: str) -> None:
-        """Decide on one session, and see to it that the decision is kept."""
+        """Decide on one session: queue it, look again later, or leave it until it changes."""
+        if timer := self._timers.pop(session_id, None):
+            timer.cancel()
         known = self.known.get(session_id)
         if known is None or session_id in self.running or self.indexing_off:
             return
@@ -389,20 +311,26 @@ class Pipeline:
             self._offer(known, why)
             return
         self.jobs.withdraw(session_id)
-        if when < math.inf:
-            self._wait(known, when)
-        else:
+        if when == math.inf:
             known.answer(SessionEmptyError(f"there is no answer in it yet ({why})"))
+            return
+        if known.forced and known.info.turn_state is Turn.OPEN:
+            if now >= known.forced.until:
+                known.answer(DeadlineError("the session is still in the middle of a turn"))
+            else:
+                when = min(when, known.forced.until)
+        pause = min(when - now, LONGEST_PAUSE)
+        loop = asyncio.get_running_loop()
+        self._timers[session_id] = loop.call_later(pause, self.consider, session_id)
 
     def _offer(self, known: SessionRuntime, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
-        session_id, forced = known.info.session_id, known.forced is not None
-        exclusions, info = self.library.files.exclusions, known.info
-        if exclusions.forbid(info.path, info.cwd, session_id):
+        info, forced = known.info, known.forced is not None
+        if self.library.files.exclusions.forbid(info.path, info.cwd, info.session_id):
             return
         if forced or self._takers(known):
-            self.bus.log(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
-            self.jobs.offer(Job(session_id, why, known.info.modified_ms, forced))
+            self.bus.log(Event.INDEX_QUEUED, {"session": info.session_id, "reason": why})
+            self.jobs.offer(Job(info.session_id, why, info.modified_ms, forced))
             self._pump()
 
     def _takers(self, known: SessionRuntime) -> list[Model]:
@@ -410,31 +338,6 @@ class Pipeline:
         age = self._started - known.info.modified_ms / 1000
         old = age > self.settings.index.backfill_days * DAY
         return [one for one in self.models.available() if not (old and one.remote)]
-
-    def _wait(self, known: SessionRuntime, until: float) -> None:
-        """Look again later; whoever forced a run is not kept waiting for ever."""
-        if known.forced and known.info.turn_state is Turn.OPEN:
-            if self.now() >= known.forced.until:
-                known.answer(DeadlineError("the session is still in the middle of a turn"))
-                self.consider(known.info.session_id)
-                return
-            until = min(until, known.forced.until)
-        if self._reminders.remind(known.info.session_id, until):
-            self._wake.set()
-
-    async def keep_time(self) -> None:
-        """Decide again on every session whose moment has come."""
-        while True:
-            now = self.now()
-            for session_id in self._reminders.due(now):
-                self.consider(session_id)
-            self._wake.clear()
-            # Never long: the clock may be set, and a laptop may sleep.
-            next_at = self._reminders.next_at
-            pause = LONGEST_PAUSE if next_at is None else min(next_at - now, LONGEST_PAUSE)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(pause, 0.001)):
-                    await self._wake.wait()
 
     # -- jobs ----------------------------------------------------------------------------
 
@@ -496,33 +399,33 @@ class Pipeline:
             raise ModelUnavailableError(f"Missing configured model(s): {self.missing_models}")
 
     def due(self) -> list[str]:
-        """Return the sessions that have enough new messages."""
         least = self.settings.min_new_user_messages
         infos = ((session_id, known.info) for session_id, known in self.known.items())
         return [one for one, info in infos if info.answered and info.new_users >= least]
 
     async def rewritten(self, session_id: str, directory: str) -> None:
-        """A sidecar was written by us."""
         self._learn(await self.read(self.library.written, session_id, directory))
 
     async def reconsider(self) -> None:
-        """What is not to be read is another now: drop that, and look for what may be read.
+        """Drop what is not to be read any more, and look for what may be read now.
 
         Raises StateError where it could not be dropped yet; that is tried again.
         """
         await self.read(self.library.reconsider)
-        self._learn(await self.read(self.library.step, 0))
-        self.rescan()  # roots and exclusions may be others
-        if self.library.trouble is not None:
-            raise self.library.trouble
+        self.rescan()  # roots and exclusions may have changed
+        self._learn(await self.read(self.library.flush))
 
     async def reload(self, loaded: Loaded, models: Models) -> None:
         """Take new settings; what waited for a model or a price waits no longer."""
         self.loaded, self.models = loaded, models
         with suppress(StateError):
             await self.reconsider()  # before anything is sent
-        for number, (session_id, known) in enumerate(list(self.known.items())):
+        for known in list(self.known.values()):
             await self.indexer.lift(known)
+        await self._consider_all()
+
+    async def _consider_all(self) -> None:
+        for number, session_id in enumerate(list(self.known)):
             self.consider(session_id)
             if number % AT_ONCE == 0:
                 await asyncio.sleep(0)

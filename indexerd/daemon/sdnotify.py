@@ -36,7 +36,6 @@ class Notifier:
         self._send("READY=1", wait=_WAIT_SECONDS)  # systemd acts on it once
 
     def status(self, text: str) -> None:
-        """Show one line in `systemctl status`."""
         flat = "".join(one if one.isprintable() else " " for one in text)
         self._send(f"STATUS={flat[:STATUS_MAX]}")
 
@@ -45,7 +44,6 @@ class Notifier:
         self._send("WATCHDOG=1")
 
     def stopping(self) -> None:
-        """Say that the end has begun."""
         self._send("STOPPING=1", wait=_WAIT_SECONDS)
 
     def _send(self, message: str, *, wait: float = 0) -> None:

@@ -1,25 +1,24 @@
 """The user's own file beside a session: changed by one writer at a time, returned at a resume.
 
-Title, labels, environment hint and context sets are in one file, so that all that changes any of
-them comes through here. A change that was started is completed even if its client disconnects:
-otherwise another one could read the file before this one is written, and one of them would be lost.
-Before a session's sets are changed, every fork of it that has none of its own gets a copy.
+Title, labels, environment hint and context sets are in one file, so every change of any of them
+comes through here. Before a session's sets are changed, every fork of it that has none of its own
+gets a copy.
 
 A resume block is given out once for each `resumeId`, over restarts too: the store remembers, which
 is a cache, and one block more does no harm. Without a `resumeId` it is once for each start of the
-daemon. Each change of a set is a row of telemetry, whichever method made it.
+daemon.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import UNSET
 
@@ -48,32 +47,12 @@ from indexerd.sources.session_reader import row_of
 from indexerd.times import iso
 
 Row = dict[str, Any]
-_T = TypeVar("_T")
 
 SET = "relevant-context:set"  # the `customType` of telemetry
 TOPIC = "resume"  # of the store's notes
 RESUMES_MAX = 5000  # resumes that are remembered; the oldest go
 NEW_SESSION_PATIENCE, POLL = 2.0, 0.05  # seconds
 _WHOLE_ID = 16  # characters; a shorter word may be the beginning of an id
-
-
-class OneAtATime:
-    """Carries work out to its end, one piece after the other, whoever hangs up meanwhile."""
-
-    def __init__(self) -> None:
-        self._lock = asyncio.Lock()
-        self._under_way: set[asyncio.Task[Any]] = set()
-
-    async def __call__(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Wait for the work, which goes on if this is cancelled."""
-        doing = asyncio.create_task(self._alone(work))
-        self._under_way.add(doing)
-        doing.add_done_callback(self._under_way.discard)
-        return await asyncio.shield(doing)
-
-    async def _alone(self, work: Coroutine[Any, Any, _T]) -> _T:
-        async with self._lock:
-            return await work
 
 
 class Sidecars:
@@ -91,12 +70,11 @@ class Sidecars:
         self._answers = answers
         self._writer = writer
         self._record = record
-        self.one_at_a_time = OneAtATime()
+        self._lock = asyncio.Lock()  # of all changes: each reads a file before it writes it
         self._resumed: set[str] = set()  # by this process
-        self._telling: set[asyncio.Task[None]] = set()
+        self._announcing: set[asyncio.Task[None]] = set()
 
     async def set(self, asked: params.SetContext) -> Row:
-        """Set or clear one set of a session."""
         change = sets.change_of(asked.set_name, asked.items, asked.mode)
         row = await self._row_soon(asked)
         outcomes = list[sets.Outcome]()
@@ -107,7 +85,7 @@ class Sidecars:
                 return Edited(None)
             return Edited(with_sets(held.user, outcome.context, fork=is_fork(row)), (change.name,))
 
-        await self.one_at_a_time(self._change(row, work, change.name))
+        await self._change(row, work, change.name)
         return {
             "sessionId": row["sessionId"],
             "text": outcomes[0].text,
@@ -122,40 +100,38 @@ class Sidecars:
         if asked.label is not UNSET and label_of(asked)[1]:
             await self._pipeline.read(self._check_entry, row["sessionId"], label_of(asked)[0])
         work = partial(edit, asked=asked, fork=is_fork(row))
-        one, several = asked.set_context, asked.context is not UNSET
-        name = one.get("setName") if isinstance(one, dict) and not several else None
-        told = name.strip() if isinstance(name, str) else None
-        edited = await self.one_at_a_time(self._change(row, work, told))
+        one = asked.set_context if asked.context is UNSET else None
+        name = one.get("setName") if isinstance(one, dict) else None
+        edited = await self._change(row, work, name.strip() if isinstance(name, str) else None)
         new = self._answers.by_id(row["sessionId"])
         if asked.title is not UNSET:
             renamed = {"name": new["name"], "previous": row["name"]}
             self._pipeline.bus.publish("session.renamed", row["sessionId"], renamed)
         return new | {"warnings": list(edited.warnings)} if edited.warnings else new
 
-    async def part(self, row: Row) -> None:
+    async def give_to_forks(self, row: Row) -> None:
         """A session's sets are about to go: each fork that reads them gets its copy."""
-        await self.one_at_a_time(self._part(row))
-
-    async def _part(self, row: Row) -> None:
         with suppress(InvalidMetaError, AccessError, NotFoundError):  # nothing can be read of it
             held = await asyncio.to_thread(self._answers.held, row)
-            await self._bequeath(row["sessionId"], held.context)
+            async with self._lock:
+                await self._copy_to_forks(row["sessionId"], held.context)
 
     async def _change(self, row: Row, work: Callable[[Held], Edited], name: str | None) -> Edited:
-        """Carry out one change; events and telemetry are of what was written alone."""
+        """Make one change; events and telemetry are of what was written."""
         session_id, bus = row["sessionId"], self._pipeline.bus
         path = self._answers.sidecars(row)[0]
-        held = await asyncio.to_thread(self._answers.held, row)
-        edited = await asyncio.to_thread(work, held)
-        if edited.user is None:
-            return edited
-        if edited.names:
-            await self._bequeath(session_id, held.context)
-        await self._write(path.parent, session_id, edited.user)
+        async with self._lock:
+            held = await asyncio.to_thread(self._answers.held, row)
+            edited = await asyncio.to_thread(work, held)
+            if edited.user is None:
+                return edited
+            if edited.names:
+                await self._copy_to_forks(session_id, held.context)
+            await self._write(path.parent, session_id, edited.user)
         for one in edited.names:
-            told = {"customType": SET, "success": True, "sessionId": session_id, "setName": one}
-            told |= {"contextChanged": True, "timestamp": iso(self._pipeline.now())}
-            await asyncio.to_thread(self._record, told)
+            fields = {"customType": SET, "success": True, "sessionId": session_id, "setName": one}
+            fields |= {"contextChanged": True, "timestamp": iso(self._pipeline.now())}
+            await asyncio.to_thread(self._record, fields)
             if one not in sets.KNOWN:
                 bus.log(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
         if edited.names:
@@ -166,24 +142,14 @@ class Sidecars:
         await asyncio.to_thread(self._writer.write_user, directory, session_id, user)
         await self._pipeline.rewritten(session_id, str(directory))
 
-    async def _bequeath(self, session_id: str, context: Context) -> None:
-        """Write the copies that forks have of sets; of theirs, where a fork has no place for it."""
-        known, waiting = {session_id}, [session_id]
-        while waiting and context:
-            for row in self._answers.forks(waiting.pop()):
-                heir = row["sessionId"]
-                if heir in known:
-                    continue
-                known.add(heir)
-                home = self._answers.home_of(heir)
-                if home is None:
-                    waiting.append(heir)
-                    continue
-                with suppress(InvalidMetaError, AccessError):  # never written over
-                    path = self._answers.sidecars(row)[0]
-                    user = await asyncio.to_thread(read_user, path) or UserFile()
-                    if not has_own_sets(user):
-                        await self._write(Path(home), heir, with_sets(user, context, fork=True))
+    async def _copy_to_forks(self, session_id: str, context: Context) -> None:
+        for fork in self._answers.forks(session_id) if context else ():
+            with suppress(InvalidMetaError, AccessError, NotFoundError):  # never written over
+                path = self._answers.sidecars(fork)[0]
+                user = await asyncio.to_thread(read_user, path) or UserFile()
+                if not has_own_sets(user):
+                    copied = with_sets(user, context, fork=True)
+                    await self._write(path.parent, fork["sessionId"], copied)
 
     def _check_entry(self, session_id: str, entry_id: str) -> None:
         """Raise where a session has no such entry; in the thread that owns its state."""
@@ -200,7 +166,7 @@ class Sidecars:
         until, ref = monotonic() + NEW_SESSION_PATIENCE, asked.session
         while True:
             try:
-                return self._answers.certain(ref, cwd=asked.cwd)
+                return self._answers.row(ref, cwd=asked.cwd, fuzzy=False)
             except (NotFoundError, AmbiguousError):  # another may have a name that is like this id
                 if len(ref) < _WHOLE_ID or not is_session_id(ref) or monotonic() > until:
                     raise
@@ -210,31 +176,25 @@ class Sidecars:
 
     async def resume(self, asked: params.ResumeContext) -> Row:
         """The block for the first message after a resume, once."""
-        row = self._answers.certain(asked.session, cwd=asked.cwd)
+        row = self._answers.row(asked.session, cwd=asked.cwd, fuzzy=False)
         session_id, cwd = row["sessionId"], row["cwd"]
-        key = _key(session_id, asked.resume_id or "")
-        if key in self._resumed:
+        digest = hashlib.blake2b((asked.resume_id or "").encode("utf-8", "replace"), digest_size=12)
+        key = f"{session_id}/{digest.hexdigest() if asked.resume_id else ''}"
+        if key in self._resumed or await self._pipeline.read(self._was_given, key):
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
+        user, context = await asyncio.to_thread(self._answers.held, row)
+        make = partial(sets.resume_block, cwd, user.env_hint, context, partial(is_there, cwd))
+        text, missing = await asyncio.to_thread(make)
         self._resumed.add(key)
-        try:
-            if await self._was_given(key):
-                return {"sessionId": session_id, "text": None, "missingFiles": 0}
-            user, context = await asyncio.to_thread(self._answers.held, row)
-            make = partial(sets.resume_block, cwd, user.env_hint, context, partial(is_there, cwd))
-            text, missing = await asyncio.to_thread(make)
-        except BaseException:  # nobody has got it
-            self._resumed.discard(key)
-            raise
         if asked.resume_id:
             with suppress(StateError):
                 await self._pipeline.read(self._remember, key)
         self._pipeline.bus.context("resume", session_id, context)
         return {"sessionId": session_id, "text": text, "missingFiles": missing}
 
-    async def _was_given(self, key: str) -> bool:
+    def _was_given(self, key: str) -> bool:
         with suppress(StateError):
-            store = self._pipeline.library.store
-            return await self._pipeline.read(store.noted, TOPIC, key) is not None
+            return self._pipeline.library.store.noted(TOPIC, key) is not None
         return False
 
     def _remember(self, key: str) -> None:
@@ -244,7 +204,6 @@ class Sidecars:
         store.trim(TOPIC, RESUMES_MAX)
 
     async def forget(self, session_id: str) -> None:
-        """Forget every resume of a session."""
         read, store, own = self._pipeline.read, self._pipeline.library.store, f"{session_id}/"
         self._resumed = {key for key in self._resumed if not key.startswith(own)}
         with suppress(StateError):
@@ -253,28 +212,20 @@ class Sidecars:
                     await read(store.note, TOPIC, key, None)
 
     def opened(self, session_id: str) -> None:
-        """Somebody has opened a session's history: who listens hears its sets."""
-        telling = asyncio.get_running_loop().create_task(self._load(session_id))
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
+        """Somebody opened a session's history: publish its sets, after the answer."""
+        task = asyncio.get_running_loop().create_task(self._announce(session_id))
+        self._announcing.add(task)
+        task.add_done_callback(self._announcing.discard)
 
-    async def _load(self, session_id: str) -> None:
+    async def _announce(self, session_id: str) -> None:
         with suppress(IndexerdError):  # gone meanwhile, or a bad file: that is reported elsewhere
             held = await asyncio.to_thread(self._answers.held, self._answers.by_id(session_id))
             if held.context:
                 self._pipeline.bus.context("load", session_id, held.context)
 
 
-def _key(session_id: str, resume_id: str) -> str:
-    """A short word for a resume, whatever its id is made of; "" stands for no id."""
-    if not resume_id:
-        return f"{session_id}/"
-    digest = hashlib.blake2b(resume_id.encode("utf-8", "backslashreplace"), digest_size=12)
-    return f"{session_id}/{digest.hexdigest()}"
-
-
 def is_there(cwd: str, item: str) -> bool:
-    """Whether a file exists; what cannot be known, for want of a right or a place, is taken so."""
+    """Whether a file exists; what cannot be known, for want of a right, is taken to exist."""
     try:
         path = Path(sets.absolute(cwd, item)).expanduser()
         if path.is_absolute():
@@ -282,5 +233,5 @@ def is_there(cwd: str, item: str) -> bool:
     except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in it
         return False
     except (OSError, RuntimeError):
-        return True
+        pass
     return True

@@ -165,7 +165,10 @@ class Peer:
         try:
             await self._answer_all()
         except asyncio.LimitOverrunError:
-            await self._refuse("too_long", wire.too_long().to_line())
+            self._server.reject("too_long")
+            with suppress(ConnectionError, TimeoutError):
+                await self._write(wire.too_long().to_line())
+                await self._discard()
         except (ConnectionError, TimeoutError):
             pass
         finally:
@@ -173,18 +176,12 @@ class Peer:
             self.on_close()
 
     async def _answer_all(self) -> None:
-        junk = 0
         while not self._server.closing and (line := await self._read_line()):
             request = wire.parse(line)
             if isinstance(request, wire.Request):
-                junk = 0
                 await self._write(await self._answer(request))
             else:
-                junk = junk + 1 if request.fault is wire.Fault.PARSE else 0
                 await self._write(request.to_line())
-                if junk >= self._limits.junk_lines:
-                    await self._refuse("junk")
-                    return
             await asyncio.sleep(0)  # the next line may be here already, and others wait
 
     async def _read_line(self) -> bytes:
@@ -226,6 +223,7 @@ class Peer:
     async def _write(self, data: bytes) -> None:
         """Write, and wait until the peer has taken it, as long as it takes some."""
         self._writer.write(data)
+        del data  # the transport has what is unsent
         unsent: float = math.inf
         while (left := self._writer.transport.get_write_buffer_size()) < unsent:
             unsent = left
@@ -235,15 +233,12 @@ class Peer:
         self._server.reject("not_reading")
         raise TimeoutError
 
-    async def _refuse(self, why: str, last: bytes = b"") -> None:
-        """End the connection; what the peer still sends is discarded until it has read why."""
-        self._server.reject(why)
-        with suppress(ConnectionError, TimeoutError):
-            await self._write(last)
-            self._writer.write_eof()
-            async with asyncio.timeout(self._limits.half_line_seconds):
-                while await self._reader.read(_CHUNK):
-                    pass
+    async def _discard(self) -> None:
+        """Read what the peer still sends, or its pipe breaks before it has read the answer."""
+        self._writer.write_eof()
+        async with asyncio.timeout(self._limits.half_line_seconds):
+            while await self._reader.read(_CHUNK):
+                pass
 
 
 def _peer_uid(sock: socket.socket) -> int | None:

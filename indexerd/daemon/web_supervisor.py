@@ -1,14 +1,14 @@
 """The web view of `[web] listen`: a separate process, started and stopped with the daemon.
 
-It ends when its standard input closes, so a killed daemon leaves no child behind. On its standard
-output it says where it listens; the last line of its standard error is the reason why it ended.
-Then it is started again, with pauses that grow to five minutes.
+It ends when its standard input closes, so a killed daemon leaves no child behind. It prints where
+it listens; the last line it prints is the reason why it ended. Then it is started again, with
+pauses that grow to five minutes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -21,7 +21,6 @@ from indexerd.times import iso
 PAUSE_MAX = 300.0  # seconds between two attempts
 END_SECONDS = 5.0  # that a child has to end by itself
 REASON_MAX = 300  # characters
-_KEPT = 8192  # bytes of what a child says at its end
 _OURS = ("NOTIFY_SOCKET", "WATCHDOG_PID", "WATCHDOG_USEC")  # of the environment: not the child's
 _CURE = "see `indexerd logs`; `indexerd web` can use another address; it is retried"
 
@@ -48,7 +47,6 @@ class WebSupervisor:
         self._reloaded = asyncio.Event()
 
     def reload(self) -> None:
-        """The configuration may name another address."""
         self._reloaded.set()
 
     async def run(self) -> None:
@@ -76,14 +74,12 @@ class WebSupervisor:
         """Run a child until it ends, and say why; "" where another address is wanted."""
         try:
             child = await asyncio.create_subprocess_exec(
-                *self._command, address, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self._env
+                *self._command, address, stdin=PIPE, stdout=PIPE, stderr=STDOUT, env=self._env
             )
         except OSError as bad:
             return f"it cannot be started: {bad.strerror}"
-        ended, moved = (
-            asyncio.create_task(self._watch(child)),
-            asyncio.create_task(self._moved(address)),
-        )
+        ended = asyncio.create_task(self._listen_to(child))
+        moved = asyncio.create_task(self._moved(address))
         try:
             await asyncio.wait({ended, moved}, return_when=asyncio.FIRST_COMPLETED)
             return ended.result() if ended.done() else ""
@@ -92,22 +88,18 @@ class WebSupervisor:
             moved.cancel()
             await _end(child)
 
-    async def _watch(self, child: Process) -> str:
-        """Read what a child says; its last words once it has ended."""
+    async def _listen_to(self, child: Process) -> str:
+        """Read where a child listens, and later its last words."""
         assert child.stdout is not None  # noqa: S101 - it was asked for
-        assert child.stderr is not None  # noqa: S101 - likewise
-        if url := clean_line(
-            (await child.stdout.readline()).decode("utf-8", "replace"), REASON_MAX
-        ):
-            self.problems = []
-            self._bus.log(Event.WEB_STARTED, {"pid": child.pid, "url": url})
-        kept = b""
-        while data := await child.stderr.read(_KEPT):
-            kept = (kept + data)[-_KEPT:]
-        lines = kept.decode("utf-8", "replace").strip().splitlines()
-        reasons = [one.removeprefix("indexerd: ") for one in lines if not one.startswith("hint: ")]
-        code = await child.wait()
-        return clean_line(reasons[-1], REASON_MAX) if reasons else f"it ended with exit code {code}"
+        reason = ""
+        while line := await child.stdout.readline():
+            text = clean_line(line.decode("utf-8", "replace"), REASON_MAX)
+            if text.startswith("http"):
+                self.problems = []
+                self._bus.log(Event.WEB_STARTED, {"pid": child.pid, "url": text})
+            elif text and not text.startswith("hint: "):
+                reason = text.removeprefix("indexerd: ")
+        return reason or f"it ended with exit code {await child.wait()}"
 
     async def _moved(self, address: str) -> None:
         while self._listen() == address:
@@ -119,10 +111,8 @@ async def _end(child: Process) -> None:
     """End a child: by the end of its input, or else by force."""
     if child.stdin is not None:
         child.stdin.close()
-    for force in (child.terminate, child.kill):
-        try:
-            await asyncio.wait_for(child.wait(), END_SECONDS)
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                force()
+    with suppress(TimeoutError):
+        await asyncio.wait_for(child.wait(), END_SECONDS)
+    with suppress(ProcessLookupError):
+        child.kill()
     await child.wait()

@@ -179,7 +179,6 @@ class Limits:
     line_bytes: int = LINE_MAX
     half_line_seconds: float = 5.0
     connections: int = 768  # leaves files to work with under the usual limit of 1,024
-    junk_lines: int = 8  # in a row
     unsent_bytes: int = 256 * 1024  # above it a subscriber lags
     stall_seconds: float = 10.0  # without a byte taken by the peer
     lag_events: int = 1000  # events written while above unsent_bytes

@@ -69,7 +69,7 @@ class FilesMachine(RuleBasedStateMachine):
         files = Files(
             since=lambda _id: None, title=lambda *_: None, exclude=list, defect=self.no_defect
         )
-        files.use([Store("pi", self.place.name, f"{self.place.name}/meta")])
+        files.stores = [Store("pi", self.place.name, f"{self.place.name}/meta")]
         return files
 
     def no_defect(self, path: str, bug: Exception) -> None:

@@ -20,7 +20,7 @@ from indexerd.paths import places
 from indexerd.settings import Settings
 from tests.integrations import probes, user_manager
 from tests.integrations.probes import PROMISES, SESSIONS
-from tests.integrations.user_manager import UID, Manager, a_python, until
+from tests.integrations.user_manager import UID, Manager, a_python
 
 KEY, LIMITS = "canary-key-0123456789", ("MemoryHigh", "MemoryMax", "TasksMax")
 ODD = """odd %h 100% "q" \\ 'é'"""  # a directory name made of what systemd might read into it
@@ -36,14 +36,10 @@ with open(HOME + "/probed.json", "w") as file:
     json.dump(found(), file)
 sys.path.insert(0, HOME + "/lib"); from sdnotify import Notifier
 notify, asked = Notifier(os.environ), set()
-for name in ("SIGUSR1", "SIGHUP", "SIGTERM"):
-    signal.signal(getattr(signal, name), lambda *_, name=name: asked.add(name))
-notify.ready("ready for work")
+signal.signal(signal.SIGTERM, lambda *_: asked.add("SIGTERM"))
+notify.ready()
 while "SIGTERM" not in asked:
-    if "SIGHUP" in asked:
-        asked.remove("SIGHUP"); notify.status("reloaded")
-    if "SIGUSR1" not in asked:  # told so, it lives on and pings no more
-        notify.watchdog()
+    notify.watchdog()
     signal.sigtimedwait([], 0.1)
 notify.stopping()
 """
@@ -142,32 +138,6 @@ def test_what_the_daemon_needs_arrives(rig: Rig) -> None:
     assert [inside[name] for name in ("runtime", "tmpdir")] == ["0o700"] * 2
 
 
-def test_status_and_reload(broken: Rig) -> None:
-    """V5: running means that READY was said; `reload` is a SIGHUP to the daemon (V1)."""
-    assert units.status(broken.host).running
-    assert broken.systemctl("reload", units.UNIT).code == 0
-
-    until(lambda: broken.show("StatusText")["StatusText"] == "reloaded")
-
-
-def test_killed_is_started_again(rig: Rig) -> None:
-    """V2: after kill -9 another process is READY, by the unit as it is shipped."""
-    before = rig.show("MainPID")["MainPID"]
-    assert rig.run(["kill", "-KILL", before]).code == 0
-
-    until(lambda: rig.replaced(before))
-
-
-def test_wedged_is_started_again(broken: Rig) -> None:
-    """V2: a daemon that lives and no longer pings is killed and started again."""
-    broken.drop_in("WatchdogSec=1\nRestartSec=100ms")
-    broken.systemctl("restart", units.UNIT)
-    before = broken.show("MainPID")["MainPID"]
-    assert broken.run(["kill", "-USR1", before]).code == 0
-
-    until(lambda: broken.replaced(before))
-
-
 @pytest.mark.parametrize(("code", "state"), [(75, "failed"), (78, "failed"), (1, "auto-restart")])
 def test_no_restart_where_it_cannot_help(broken: Rig, code: int, state: str) -> None:
     """V3: a second daemon (75) and a wrong configuration (78) end it; other failures do not."""
@@ -175,19 +145,6 @@ def test_no_restart_where_it_cannot_help(broken: Rig, code: int, state: str) -> 
     broken.systemctl("restart", units.UNIT)
 
     assert list(broken.show("SubState", "ExecMainStatus").values()) == [str(code), state]
-
-
-def test_install_and_uninstall_twice(broken: Rig) -> None:
-    """A second installation changes nothing; removal leaves neither file, link nor process."""
-    before = broken.show("MainPID")["MainPID"]
-    again = broken.install()
-    assert (again.changed, again.running, broken.replaced(before)) == (False, True, False)
-    assert units.uninstall(broken.host).changed
-    assert not units.uninstall(broken.host).changed
-    assert broken.show("LoadState")["LoadState"] == "not-found"
-    assert [one for one in broken.service_file.parent.rglob("*") if not one.is_dir()] == []
-    assert broken.run(["ls", f"/run/user/{UID}/indexerd"]).code != 0
-    assert broken.run(["kill", "-0", before]).code != 0
 
 
 def test_refused_user_namespaces_are_done_without() -> None:

@@ -111,21 +111,6 @@ def test_a_line_of_junk_gets_one_error(serve: Callable[..., Served], junk: bytes
         assert "result" in one.ask("echo")
 
 
-def test_a_stream_of_junk_is_ended(serve: Callable[..., Served]) -> None:
-    """S7: after some lines in a row nobody listens; lines between which are good start it anew."""
-    served = serve(junk_lines=4)
-    with Asking(served.path) as one:
-        for _ in range(3):
-            one.sock.sendall(b"junk\n" * 3 + line("q", "echo", {}))
-            told = [one.receive() for _ in range(4)]
-            assert "result" in told[-1]
-        one.sock.sendall(b"junk\n" * 1000)
-        told = [one.receive() for _ in range(5)]
-        assert told[-1] is None
-        assert [code(each) for each in told[:4]] == [-32700] * 4
-    assert served.refused == ["junk"]
-
-
 def test_a_complete_line_that_is_too_long_is_refused(serve: Callable[..., Served]) -> None:
     """The bound holds with the newline in sight, and requests before it are answered (S7)."""
     served = serve(line_bytes=100)

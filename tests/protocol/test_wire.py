@@ -182,7 +182,6 @@ def test_every_limit_is_in_the_protocol_document() -> None:
         "1 MiB",
         f"{limits.half_line_seconds:g} s",
         f"{limits.connections} connections",
-        f"{limits.junk_lines} lines",
         f"{limits.stall_seconds:g} s",
         f"{limits.lag_events} events",
     ):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import IndexerdError
-from tests.e2e.world import World, hit_by, logged, problems, scanned, until, wait
+from tests.e2e.world import World, hit_by, logged, problems, until, wait
 
 pytestmark = pytest.mark.faults
 
@@ -57,7 +57,6 @@ def test_a_full_state_directory(world: World) -> None:
         old.talk(5)
         small = world.session(turns=2)  # nothing is to be done with it, but to show it
         until(lambda: "state_unwritable" in problems(world), "the problem in the status")
-        scanned(world)
         status = world.call("status")
         assert status["state"] == "degraded"
         assert all(one["cause"] and one["cure"] for one in status["problems"])

@@ -168,7 +168,7 @@ ID = "4f6c0a52-6f0e-4c0e-9d54-2d5f3f0a0001"
 LEFT = (f".{ID}.{DEAD}.1.tmp", f"{ID}.meta.json.{DEAD}.1767225600000.tmp", f".s1.{DEAD}.77.tmp")
 FOREIGN = (
     *("notes.tmp", f".{ID}.tmp", f".{ID}.{DEAD}.tmp", f".{ID}.x.1.tmp", f".{ID}.{DEAD}.1.tmp~"),
-    *(f"{ID}.meta.json.bak", f"{ID}.user.json.{DEAD}.1767225600000.tmp", f"..{DEAD}.1.tmp"),
+    *(f"{ID}.meta.json.bak", f"..{DEAD}.1.tmp"),
 )
 
 
@@ -184,8 +184,7 @@ def test_what_dead_writers_left_is_swept_at_the_start(world: World, argv: tuple[
     alive = f".{ID}.1.5.tmp"
     for name in (*LEFT, *FOREIGN, alive):
         (world.metas / name).write_bytes(b'{"half":')
-    (world.metas / f".dir.{DEAD}.1.tmp").mkdir()
-    stays = {*FOREIGN, alive, f".dir.{DEAD}.1.tmp"}
+    stays = {*FOREIGN, alive}
     if argv == ("run",):
         with world.daemon():
             until(lambda: names(world.metas) == stays, "the sweep")
