@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from indexerd.paths import Places
     from indexerd.settings import Loaded
 
-SECONDS = 600.0  # for an answer, which may take several calls of a model
+SECONDS = 30.0  # for an answer
+MODEL_SECONDS = 600.0  # for one that may take several calls of a model
 QUICK = 10.0  # for one that an agent waits for
 INTERRUPTED = 130
+_ASK_MODELS = ("index", "digest", "compact", "branch_summary", "query_session")
 
 
 class App:
@@ -59,9 +61,10 @@ class App:
             self._local = LocalBackend(self.places, os.environ, Path.home(), aside)
         return self._local
 
-    def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
+    def call(self, method: str, params: Mapping[str, Any], seconds: float = 0.0) -> Any:
         """The daemon's answer, or, with a note on stderr, this process's."""
         given = {key: value for key, value in params.items() if value is not None}
+        seconds = seconds or (MODEL_SECONDS if method in _ASK_MODELS else SECONDS)
         try:
             if method == "expand":
                 seconds = question_seconds(given["text"], seconds)

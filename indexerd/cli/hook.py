@@ -33,8 +33,8 @@ _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
     "expand": ("text", {"--session": "sessionId", "--cwd": "cwd"}),
     "resume-context": ("session", {"--resume-id": "resumeId"}),
 }
-_CANDIDATES = 4  # that are named
-_WHY = {"over_limit": "one reference too many", "invalid_meta": "its meta file is invalid"}
+_WHY = {"over_limit": ": one reference too many", "invalid_meta": ": its meta file is invalid"}
+_WHY |= {"ambiguous": " is ambiguous: "}
 _NOTHING: dict[str, Any] = {"references": [], "messages": [], "message": None, "injectedBytes": 0}
 _NOTHING["truncated"] = False
 
@@ -110,13 +110,13 @@ def failures(found: dict[str, Any]) -> list[str]:
     """Which references did not resolve, and why, as lines for people."""
     problems: list[str] = []
     for one in found["references"]:
-        raw, status = safe(one["raw"], 100), one["status"]
-        if status == "ambiguous":
-            near = one.get("candidates", ())[:_CANDIDATES]
+        raw = safe(one["raw"], 100)
+        if one["status"] != "resolved":
+            near = one.get("candidates", ())[:4]
             named = (f"{safe(each['name'], 60)} (@@{safe(each['sessionId'])})" for each in near)
-            problems.append(f"{raw} is ambiguous: {'; '.join(named)}")
-        elif status != "resolved":
-            problems.append(f"{raw}: {_WHY.get(status, 'no such session')}")
+            problems.append(
+                f"{raw}{_WHY.get(one['status'], ': no such session')}{'; '.join(named)}"
+            )
         problems += [f"{raw}: {safe(note)}" for note in one.get("notes", ())]
         asked = [each for each in one.get("questions", ()) if each["status"] != "answered"]
         problems += [f"{raw}: {safe(each['message'])}" for each in asked]
