@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 from msgspec import field
@@ -28,6 +29,19 @@ KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
 PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)  # said by a machine, to the model, so that it goes to work
 ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
+
+
+class Said(NamedTuple):
+    """What a line is."""
+
+    code: int  # packed (events.py)
+    text: str = ""  # a human's
+    queued: bool = False  # typed while the agent was at work
+    settled: bool = True  # its parts do not change any more
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.code & KIND_MASK]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +218,6 @@ class Adapter:
 
     scan: Callable[[Tree, bytes, int], None]  # whole lines that stand at this offset of the file
     read: Callable[[bytes, str], Entry]  # one line in full; ValueError where it is no object
-    preview: Callable[[str], str]  # a user message as one line of at most 200 characters
     # The shell command that opens a session again, of its id, directory, file, and the shell's
     # assignments that tell the agent where its sessions are.
     resume_command: Callable[[str, str, str, str], str]

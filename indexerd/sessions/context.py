@@ -193,17 +193,14 @@ def _below(state: SessionState, path: list[int]) -> list[int]:
 
 
 def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
-    return sorted(said, key=_order) if any(part.entry.ahead for part in said) else said
+    """An answer, results of tools, what goes ahead, and all else; as it was, if nothing does."""
 
+    def order(part: ContextEntry) -> int:
+        result = part.entry.kind is Kind.TOOL and part.entry.sent_as is None
+        first = 0 if part.entry.kind is Kind.ASSISTANT else 2 if part.entry.ahead else 3
+        return 1 if result else first
 
-def _order(part: ContextEntry) -> int:
-    """Answers, results of tools, what goes ahead, and all else."""
-    entry = part.entry
-    if entry.kind is Kind.ASSISTANT:
-        return 0
-    if entry.kind is Kind.TOOL and entry.sent_as is None:
-        return 1
-    return 2 if entry.ahead else 3
+    return sorted(said, key=order) if any(part.entry.ahead for part in said) else said
 
 
 def role_of(entry: Entry) -> str | None:

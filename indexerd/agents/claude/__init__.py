@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from indexerd.agents.base import Adapter
-from indexerd.agents.claude.human import preview
 from indexerd.agents.claude.parse_entry import read
 from indexerd.agents.claude.parse_tree import parent_of, scan
 from indexerd.agents.json_lines import in_directory
@@ -16,4 +15,4 @@ def resume_command(session_id: str, cwd: str, session_file: str, variables: str 
     return in_directory(cwd, f"{variables}claude --resume", wanted)
 
 
-ADAPTER = Adapter(scan, read, preview, resume_command)
+ADAPTER = Adapter(scan, read, resume_command)

@@ -15,11 +15,11 @@ What surprised us: half of what stands in lines of type `user` was typed by nobo
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
-from indexerd.agents.base import ANSWERS, KINDS, PROMPT, PROMPTED
+from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, Said
 from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, safe_line, string
-from indexerd.events import KIND_MASK, Kind, Turn, code
+from indexerd.events import Kind, Turn, code
 
 RESULT = code(Kind.TOOL, message=True)
 FAILED_RESULT = code(Kind.TOOL, turn=Turn.FAILED, message=True)
@@ -54,18 +54,6 @@ _OWN = frozenset(
     " reset resume rewind sandbox scroll-speed settings share skills stats status stop tag tasks"
     " teleport theme tui usage vim voice".split()
 )
-
-
-class Said(NamedTuple):
-    """What a line is. `text` is a human's; `queued`: typed while the agent was at work."""
-
-    code: int
-    text: str = ""
-    queued: bool = False
-
-    @property
-    def kind(self) -> Kind:
-        return KINDS[self.code & KIND_MASK]
 
 
 def content_of(line: Fields) -> list[Fields]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
-from indexerd.agents.base import PROMPTED
-from indexerd.agents.claude.human import INTERRUPTED, Said, content_of, prompt_words, said, words
+from indexerd.agents.base import PROMPTED, Said
+from indexerd.agents.claude.human import INTERRUPTED, content_of, prompt_words, said, words
 from indexerd.agents.json_lines import (
     Fields,
     as_blocks,

@@ -26,8 +26,8 @@ from zlib import crc32
 
 import msgspec
 
-from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, ROOT, Tree
-from indexerd.agents.claude.human import FAILED_RESULT, RESULT, Said
+from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, ROOT, Said, Tree
+from indexerd.agents.claude.human import FAILED_RESULT, RESULT
 from indexerd.agents.claude.parse_entry import HOOKS
 from indexerd.agents.json_lines import Fields, as_dict, as_list, string
 from indexerd.events import KIND_MASK, TURN_MASK, Kind, Turn
@@ -36,8 +36,6 @@ TALK = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.COMPACTION})  # wha
 Place = tuple[int, int]  # of a line in the file: its offset and its length
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
-_LOST_MAX = 10_000
-_KEPT_MAX = 1_000  # ids of kept messages that are looked at
 
 
 class Prompt(msgspec.Struct, array_like=True):
@@ -147,9 +145,7 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: Said) -> int:
     memory.chained = True
     found = tree.index.get(memory.again.get(named, named))
     if found is None:
-        found = memory.lost.get(named, leaf)
-        if len(memory.lost) < _LOST_MAX:
-            memory.lost[named] = found
+        found = memory.lost.setdefault(named, leaf)
     if what.kind not in TALK or what.code == Kind.COMPACTION or leaf < 0:
         return found
     return _placed(tree, memory, found, what)
@@ -186,7 +182,7 @@ def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
     if rewound and not keeps:
         return ROOT
     ids = [line.get("logicalParentUuid")]
-    ids += reversed(as_list(as_dict(messages).get("uuids"))[-_KEPT_MAX:])
+    ids += reversed(as_list(as_dict(messages).get("uuids")))
     ids += [as_dict(segment).get("tailUuid"), as_dict(segment).get("headUuid")]
     leaf = tree.leaf
     for row in map(tree.index.get, map(string, ids)):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 
 from indexerd.agents.base import Adapter
-from indexerd.agents.codex.human import preview
 from indexerd.agents.codex.parse_entry import read
 from indexerd.agents.codex.parse_tree import scan
 from indexerd.agents.codex.session_meta import base
@@ -25,4 +24,4 @@ def resume_command(session_id: str, cwd: str, session_file: str, variables: str 
     return in_directory(cwd, command, session_id)
 
 
-ADAPTER = Adapter(scan, read, preview, resume_command, base=base)
+ADAPTER = Adapter(scan, read, resume_command, base=base)

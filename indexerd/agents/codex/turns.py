@@ -18,7 +18,6 @@ from indexerd.agents.json_lines import Fields, number
 from indexerd.events import MESSAGE, Kind, Turn, code
 
 BY_TIME, BY_TURN = 1, 2  # how it is known that what is read now was copied
-_ORDINAL_MAX = 1 << 32
 _TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
 _TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
 _ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # a human, or another agent
@@ -70,8 +69,7 @@ class TurnTracker:
         tree, ordinal = self.tree, self.line.get("ordinal")
         name = name_of(own_id)
         if not name or name in tree.index:
-            known = type(ordinal) is int and 0 <= ordinal < _ORDINAL_MAX
-            name = f"L{ordinal if known else tree.seen}"
+            name = f"L{ordinal if type(ordinal) is int else tree.seen}"
             name = name if name not in tree.index else f"{name}.{len(tree)}"
         tree.leaf = row = tree.add_below(tree.leaf, name, kind, *self.place)
         if self.memory.turn:

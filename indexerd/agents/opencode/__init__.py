@@ -6,7 +6,7 @@ A fork holds a copy of all its history.
 from __future__ import annotations
 
 from indexerd.agents.base import Adapter
-from indexerd.agents.json_lines import in_directory, safe_line
+from indexerd.agents.json_lines import in_directory
 from indexerd.agents.opencode.parse_entry import read
 from indexerd.agents.opencode.parse_tree import scan
 
@@ -17,4 +17,4 @@ def resume_command(session_id: str, cwd: str, _session_file: str, variables: str
     return in_directory(cwd, f"{variables}opencode --session", session_id)
 
 
-ADAPTER = Adapter(scan, read, safe_line, resume_command)
+ADAPTER = Adapter(scan, read, resume_command)

@@ -11,11 +11,9 @@ Half of the messages of role user were typed by nobody:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from indexerd.agents.base import ANSWERS, KINDS, PROMPT, PROMPTED
+from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, Said
 from indexerd.agents.json_lines import Fields, as_dict, as_list, string
-from indexerd.events import KIND_MASK, Kind, Turn, code
+from indexerd.events import Kind, Turn, code
 
 SUMMARY = code(Kind.COMPACTION, paid=True)
 _UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is not there yet, or never will be
@@ -28,18 +26,6 @@ _OF_ROLE = {
 }
 _SHELL_NOTE = "The following tool was executed by the user"
 _UNDONE = frozenset({"pending", "running", "streaming"})
-
-
-class Said(NamedTuple):
-    """What a message is. `settled`: its parts do not change any more."""
-
-    code: int
-    text: str = ""  # a human's
-    settled: bool = True
-
-    @property
-    def kind(self) -> Kind:
-        return KINDS[self.code & KIND_MASK]
 
 
 def parts_of(line: Fields, key: str = "parts") -> list[Fields]:
@@ -101,8 +87,6 @@ def words(parts: list[Fields]) -> list[str]:
 
 def is_shell_note(parts: list[Fields]) -> bool:
     return bool(parts) and all(
-        one.get("type") == "text"
-        and one.get("synthetic") is True
-        and string(one.get("text")).startswith(_SHELL_NOTE)
+        one.get("synthetic") is True and string(one.get("text")).startswith(_SHELL_NOTE)
         for one in parts
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from indexerd.agents.base import Adapter
 from indexerd.agents.json_lines import in_directory
 from indexerd.agents.pi.parse_entry import read
-from indexerd.agents.pi.parse_tree import preview, scan
+from indexerd.agents.pi.parse_tree import scan
 
 __all__ = ["ADAPTER", "agent_dirs", "read", "resume_command", "scan"]
 
@@ -24,4 +24,4 @@ def agent_dirs(env: Mapping[str, str], home: str) -> list[str]:
     return [f"{home}/.pi/agent"]
 
 
-ADAPTER = Adapter(scan, read, preview, resume_command)
+ADAPTER = Adapter(scan, read, resume_command)
