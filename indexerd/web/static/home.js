@@ -4,16 +4,13 @@
 // same page, fetched again from its own address; the parts #filters and #results take the place of
 // the old ones, as nodes, so that no text ever becomes markup here. What has the focus keeps it,
 // by data-key, and what is looked at stays where it is. While somebody types, points or selects,
-// news wait. A search is one step of the browser's history, however long it is typed at; to clear
-// it is to go back. Whoever comes back, to a list or from a session, is where he was.
+// news wait.
 "use strict";
 (() => {
   const TYPING = 150; // milliseconds
   const CALM = 1200; // without a hand on anything
   const GAP = 1000; // between two looks at what is new
   const SEARCH_GAP = 5000; // the same while hits are shown
-  const BACK = 1000; // until a step back has been made
-  const PLACES = "indexerd places", PLACES_MAX = 20;
   const { $, copy } = indexerd.words;
   const form = $("find"), box = $("q"), said = $("said"), live = $("live"), keys = $("key-list");
 
@@ -26,34 +23,9 @@
     said.textContent = said.textContent === text ? `${text}\u00a0` : text;
   }
 
-  // -- where one was --------------------------------------------------------------------------
-
   let last = ""; // the line that had the focus
-  const address = () => location.pathname + location.search;
-  let shown = address(); // of what is in the page, or is asked for
   const top = (one) => one.getBoundingClientRect().top;
   const focusOn = (line) => line.querySelector("a.title").focus({ preventScroll: true });
-
-  function places() { // of this tab: address -> line, and how far the page was scrolled
-    try { return new Map(JSON.parse(sessionStorage.getItem(PLACES))); } catch { return new Map(); }
-  }
-
-  function leave() {
-    const held = places(), line = ownLine() || withKey(last), key = line?.dataset.key, y = scrollY;
-    held.delete(shown);
-    held.set(shown, key ? { key, y, at: lines().indexOf(line), top: top(line) } : { y });
-    const kept = JSON.stringify([...held].slice(-PLACES_MAX));
-    try { sessionStorage.setItem(PLACES, kept); } catch { /* a browser that keeps nothing */ }
-  }
-
-  function comeBack() {
-    const place = places().get(shown) || {}, active = document.activeElement;
-    const line = place.key && (withKey(place.key) || lines()[Math.min(place.at, lines().length - 1)]);
-    if (!line) return scrollTo(0, place.y ?? scrollY);
-    last = line.dataset.key;
-    if (active === document.body || $("results").contains(active)) focusOn(line);
-    return scrollBy(0, top(line) - place.top);
-  }
 
   // -- the page anew --------------------------------------------------------------------------
 
@@ -61,11 +33,10 @@
   let searching = 0; // a search about to begin
   let barred = false; // this browser is not let in
 
-  // `why`: "typed", "back" (through the browser's history), or "news".
-  function load(why) {
-    drop();
-    const mine = under = new XMLHttpRequest();
-    mine.open("GET", address());
+  function load(typed) {
+    const older = under, mine = under = new XMLHttpRequest();
+    older?.abort(); // its end is passed over
+    mine.open("GET", location.pathname + location.search);
     mine.responseType = "document";
     mine.timeout = 30000;
     mine.onloadend = () => { // without a response where it failed
@@ -75,17 +46,11 @@
       const whole = mine.response?.getElementById("results");
       if (mine.status === 403) bar(true);
       else if (whole && barred) bar(false);
-      if (whole) swap(mine.response, why);
-      else if (why !== "news" && !barred) say("The server did not answer.");
+      if (whole) swap(mine.response, typed);
+      else if (typed && !barred) say("The server did not answer.");
     };
-    if (why !== "news") $("results").setAttribute("aria-busy", "true");
+    if (typed) $("results").setAttribute("aria-busy", "true");
     mine.send();
-  }
-
-  function drop() {
-    const older = under;
-    under = null; // so that its end says nothing
-    older?.abort();
   }
 
   function bar(now) {
@@ -97,8 +62,8 @@
     say($("out").textContent);
   }
 
-  function swap(page, why) {
-    const before = why === "news" ? seen() : [];
+  function swap(page, typed) {
+    const before = typed ? [] : seen();
     const focus = focused();
     for (const id of ["filters", "results"]) {
       const fresh = page.getElementById(id);
@@ -108,9 +73,8 @@
     refocus(focus);
     const kept = before.find(([key]) => withKey(key));
     if (kept) scrollBy(0, top(withKey(kept[0])) - kept[1]);
-    if (why === "news") return;
-    if (why === "back") comeBack();
-    else scrollTo(0, 0);
+    if (!typed) return;
+    scrollTo(0, 0);
     const head = $("results").querySelector("h2");
     say(box.value.trim() && head ? head.textContent : "All sessions");
   }
@@ -137,50 +101,14 @@
 
   // -- search ---------------------------------------------------------------------------------
 
-  let left = -BACK; // when a step back was asked for, which takes a moment
-  const steppingBack = () => performance.now() - left < BACK;
-
   function search() {
     clearTimeout(searching);
-    searching = steppingBack() ? setTimeout(search, TYPING) : 0;
-    if (searching) return;
-    const asked = new URLSearchParams(), now = new URLSearchParams(location.search);
+    searching = 0;
+    const asked = new URLSearchParams();
     for (const [name, value] of new FormData(form)) if (value.trim()) asked.append(name, value);
     const query = asked.toString();
-    if (query === now.toString() || step(query ? `/?${query}` : "/", now.has("q"))) load("typed");
-  }
-
-  // One step of the history for a search. `found`: the page shows another search already.
-  function step(there, found) {
-    const state = history.state || {}, sought = Boolean(box.value.trim());
-    leave();
-    if (!sought && state.fromList) {
-      drop();
-      left = performance.now();
-      history.back(); // to the list where the search began
-      return false;
-    }
-    if (sought && state.search) history.replaceState(state, "", there);
-    else history.pushState({ search: sought, fromList: sought && !found }, "", there);
-    shown = address();
-    return true;
-  }
-
-  addEventListener("popstate", () => {
-    if (address() === shown) return; // a step to a fragment
-    const goesOn = steppingBack() && box.value; // whoever cleared a search types another one
-    left = -BACK;
-    leave();
-    shown = address();
-    if (goesOn) return;
-    clearTimeout(searching);
-    searching = 0;
-    fill();
-    load("back");
-  });
-
-  function fill() { // the search is what the address says
-    box.value = new URLSearchParams(location.search).get("q") || "";
+    history.replaceState(null, "", query ? `/?${query}` : "/");
+    load(true);
   }
 
   function typed(event) {
@@ -235,7 +163,7 @@
     }
     wanted = false;
     looked = performance.now();
-    load("news");
+    load(false);
   }
 
   const on = (names, work) => names.forEach((name) => addEventListener(name, work, { passive: true }));
@@ -244,15 +172,7 @@
   });
   on(["pointerdown"], () => { held = true; });
   on(["pointerup", "pointercancel", "blur"], () => { held = false; });
-  addEventListener("pagehide", leave);
-  addEventListener("pageshow", ({ persisted }) => {
-    const [way] = performance.getEntriesByType("navigation");
-    if (!persisted && (!way || way.type !== "back_forward")) return;
-    if (!searching) fill();
-    comeBack();
-    requestAnimationFrame(comeBack); // the browser has put back its own idea of the place by then
-    if (persisted) load("news");
-  });
+  addEventListener("pageshow", ({ persisted }) => { if (persisted) load(false); });
   setInterval(soon, 60000); // "3 min ago" grows old as well
 
   // -- copying, keys --------------------------------------------------------------------------
@@ -326,6 +246,6 @@
       show("off");
       if (refused) soon();
     },
-    seen: () => (barred ? load("news") : soon()),
+    seen: () => (barred ? load(false) : soon()),
   });
 })();

@@ -64,10 +64,8 @@
     const before = session.names();
     const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length, seen = tree.follows();
     story.take(change);
-    talk.steady(() => {
-      session.renew(before, follow, seen);
-      tell();
-    });
+    session.renew(before, follow, seen);
+    tell();
     const grew = story.nodes.length > length && follow;
     if (grew && bottom) talk.end();
     else if (grew) below.hidden = false;
@@ -102,10 +100,8 @@
 
   function put(one, text) {
     if (one.textContent === text) return;
-    talk.steady(() => {
-      one.textContent = text;
-      down.classList.toggle("unseen", !down.textContent.trim());
-    });
+    one.textContent = text;
+    down.classList.toggle("unseen", !down.textContent.trim());
   }
 
   // -- events ---------------------------------------------------------------------------------

@@ -3,9 +3,9 @@
 // while it is open. Also: how far the summary is behind, indexing again, exports, the family.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, count, when, dollars, pieces, say, solid, sync, idle } = indexerd.words;
+  const { $, el, button, digits, count, when, dollars, pieces, say, solid, sync } = indexerd.words;
   const { pre } = indexerd.prose;
-  const { story, talk } = indexerd;
+  const { story } = indexerd;
   const { id, get, post, trouble, address } = indexerd.acts;
   const PATIENCE = 60_000; // ms that the daemon waits for the end of a turn (daemon/pipeline.py)
   const KIN_PAUSE = 3000; // ms between two looks at the family
@@ -102,7 +102,7 @@
       wanted = false;
       try {
         const found = await get("sent");
-        talk.steady(() => draw(found));
+        draw(found);
         fetched = true;
       } catch (error) {
         if (!fetched) held.replaceChildren(el("p", "bad", trouble(error)));
@@ -160,10 +160,8 @@
         : open ? "Queued: it is indexed when the agent's turn has ended, if that is within a minute."
           : "Queued: it is indexed in a moment.";
     if (queued.textContent === words) return;
-    talk.steady(() => {
-      queued.textContent = words;
-      queued.classList.toggle("unseen", !words);
-    });
+    queued.textContent = words;
+    queued.classList.toggle("unseen", !words);
   }
 
   // -- behind, exports, family ----------------------------------------------------------------
@@ -196,7 +194,7 @@
     if (!found || mine !== asked) return; // the page is whole without it
     relatives.clear();
     for (const one of [id, ...found.members.map((one) => one.sessionId)]) relatives.add(one);
-    talk.steady(() => indexerd.family(family, found, id));
+    indexerd.family(family, found, id);
   }
 
   problem.setAttribute("role", "alert");
@@ -216,7 +214,7 @@
   }
   $("facts").before(behind, queued);
   $("about").append(panel, family, exports);
-  idle(kin);
+  kin();
 
   indexerd.panel = { tell, kin: kinSoon, related: (one) => relatives.has(one), ran: () => panel.open && fetchSent() };
 })((window.indexerd ||= {}));

@@ -105,7 +105,7 @@
   // -- the frame ------------------------------------------------------------------------------
 
   function side(open) {
-    talk.steady(() => cols.classList.toggle("closed", !open)); // its lines have another width then
+    cols.classList.toggle("closed", !open);
     $("toggle").setAttribute("aria-expanded", String(open));
   }
 

@@ -5,18 +5,16 @@
 // reader opened stays open, and nothing above the change is laid out again.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, when, sync, settle, Parts, Place } = indexerd.words;
+  const { $, el, digits, count, when, sync, settle, Parts } = indexerd.words;
   const { prose, pre } = indexerd.prose;
   const { story } = indexerd;
   const { BOOKS, who, line, tally, amount, bar } = indexerd.rows;
   const CHUNK = 12; // items that are filled in at once
-  const MOST = 1200; // items up to which all are filled in in the end
+  const MOST = 600; // items up to which all are drawn at once
   const LISTED = 20; // decisions, and files, of a digest
   const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
   const box = $("path");
-  const standing = new Place(inSight, document.scrollingElement, edge);
-  const keep = (work) => standing.keep(work);
-  const parts = new Parts(null, MOST, keep);
+  const parts = new Parts(null, MOST);
   let groups = []; // {digest, items, chunks, box, covered}
   let items = new Map(); // by their first node
   let spots = new Map(); // place -> {item, chunk}
@@ -94,7 +92,7 @@
     if (active && document.activeElement !== active && box.contains(active)) {
       active.focus({ preventScroll: true });
     }
-    parts.fill(items.size);
+    parts.fill(items.size, groups.flatMap((group) => group.chunks.map((chunk) => chunk.part)));
   }
 
   function laid(group, old) { // a group's boxes; those of the old one in its place, where they fit
@@ -125,7 +123,6 @@
       old.items = slice;
       if (drawn && changed) {
         sync(old.part.box, slice.map(itemBox));
-        parts.settle(old.part);
       }
       return old;
     }
@@ -281,50 +278,12 @@
 
   function foldAll() { // open all work of the path, or close it
     unfolded = !unfolded;
-    keep(() => {
-      for (const item of items.values()) {
-        if (!item.places || !item.box) continue;
-        item.box.open = unfolded;
-        if (unfolded) unfold(item, item.box); // now, not when the browser tells of it
-        parts.settle(spots.get(item.places[0]).chunk.part);
-      }
-    });
+    for (const item of items.values()) {
+      if (!item.places || !item.box) continue;
+      item.box.open = unfolded;
+      if (unfolded) unfold(item, item.box); // now, not when the browser tells of it
+    }
     return unfolded;
-  }
-
-  // -- keeping the place ----------------------------------------------------------------------
-
-  function edge() { // below this height on the screen one reads
-    return document.querySelector(".top").getBoundingClientRect().bottom + 8;
-  }
-
-  function inSight() { // what is read, in what it stands: the first that reaches below the edge
-    const from = edge(), found = [];
-    if (scrollY < 1) return found; // at the very top, what is new may come in above
-    let one = $("main");
-    while (one && !one.matches("article, details, form, p, h1, h2")) {
-      const within = first(one.children, from);
-      if (!within) break;
-      found.unshift(within);
-      one = within;
-    }
-    return found;
-  }
-
-  function first(all, from) { // chunks may be many, and each stands below the one before
-    let low = 0, high = all.length;
-    const bottom = (at) => all[at].getBoundingClientRect().bottom;
-    if (all.length > 50) {
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (bottom(middle) > from) high = middle;
-        else low = middle + 1;
-      }
-    }
-    for (; low < all.length; low++) {
-      if (!all[low].matches(".empty, .digest, .unseen, noscript") && bottom(low) > from) return all[low];
-    }
-    return null;
   }
 
   function end() { // go to the end of the path
@@ -334,5 +293,5 @@
     settle(() => scrollTo(0, document.documentElement.scrollHeight));
   }
 
-  indexerd.talk = { draw, spot, placeOf, atTop, foldAll, steady: keep, end };
+  indexerd.talk = { draw, spot, placeOf, atTop, foldAll, end };
 })((window.indexerd ||= {}));

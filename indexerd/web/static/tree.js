@@ -4,17 +4,14 @@
 // a branch, or reads while a session grows, has the rows between redrawn and no others.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, sync, Parts, Place } = indexerd.words;
+  const { $, el, digits, count, Parts } = indexerd.words;
   const { story } = indexerd;
   const { opened, who, key, words, rowsOf, done, bar, same } = indexerd.rows;
   const BLOCK = 40; // rows that a browser lays out at once
-  const MOST = 2000; // rows up to which all are drawn in the end
+  const MOST = 600; // rows up to which all are drawn at once
   const DEPTH = 12; // levels that are moved in
-  const SEEN = 40; // rows in sight, at most, that are looked at so as to keep the place
   const box = $("tree");
-  const standing = new Place(inSight, box, edge);
-  const hold = (work) => standing.keep(work);
-  const parts = new Parts(box, MOST, hold);
+  const parts = new Parts(box, MOST);
   let rows = [];
   let blocks = []; // {rows, part}
   let current = -1; // the row that has the keyboard
@@ -68,24 +65,6 @@
     return row.box;
   }
 
-  // -- keeping the place ----------------------------------------------------------------------
-
-  function edge() {
-    return box.getBoundingClientRect().top;
-  }
-
-  function inSight() { // rows that are in sight, as what is kept where it stands
-    if (box.scrollTop < 1) return [];
-    const { top, bottom } = box.getBoundingClientRect();
-    const reaches = (one, height) => one.getBoundingClientRect().bottom > height;
-    const found = [];
-    for (const { part } of blocks.slice(blocks.findIndex((one) => reaches(one.part.box, top)))) {
-      if (part.box.getBoundingClientRect().top > bottom || found.length) break;
-      if (!part.work) found.push(...[...part.box.children].filter((one) => reaches(one, top)));
-    }
-    return found.slice(0, SEEN);
-  }
-
   function atEnd() { // and nobody has a hand on it
     const left = box.scrollHeight - box.clientHeight - box.scrollTop;
     return left < 2 && !box.matches(":hover, :focus-within");
@@ -98,56 +77,33 @@
 
   function draw() {
     const held = rows[current], focused = box.contains(document.activeElement);
-    const again = held && key(held);
-    const fresh = rowsOf(mode(), sought());
-    const least = Math.min(rows.length, fresh.length);
-    let head = 0, tail = 0;
-    while (head < least && same(rows[head], fresh[head])) keep(fresh, head, rows[head++]);
-    while (tail < least - head && same(rows[rows.length - 1 - tail], fresh[fresh.length - 1 - tail])) {
-      tail++;
-      keep(fresh, fresh.length - tail, rows[rows.length - tail]);
-    }
-    const before = current >= 0 && current < head ? current
-      : current >= rows.length - tail ? current + fresh.length - rows.length : -1;
-    rows = fresh;
-    rows.forEach((row, at) => { row.at = at; });
-    layBlocks(head, tail);
-    tell();
-    current = -1;
-    choose();
-    carry(before >= 0 ? before : again ? rows.findIndex((row) => key(row) === again) : -1);
-    if (focused && !box.contains(document.activeElement) && rows[current]) {
-      boxOf(rows[current]).focus({ preventScroll: true });
-    }
-    parts.fill(rows.length);
-  }
-
-  function keep(fresh, at, row) { // the old row, told what is new of it
-    row.place = fresh[at].place;
-    row.from = fresh[at].from;
-    row.beat = fresh[at].beat;
-    fresh[at] = row;
-  }
-
-  function layBlocks(head, tail) { // blocks of rows that all were there stay as they are
-    let from = 0, to = rows.length, first = 0, last = blocks.length;
-    while (first < last && from + blocks[first].rows.length <= head) from += blocks[first++].rows.length;
-    while (last > first && to - blocks[last - 1].rows.length >= rows.length - tail) {
-      to -= blocks[--last].rows.length;
-    }
-    const made = [];
-    for (let start = from; start < to; start += BLOCK) {
-      const block = { rows: rows.slice(start, Math.min(start + BLOCK, to)) };
+    const top = box.scrollTop, again = held && key(held), old = new Map(rows.map((row) => [key(row), row]));
+    rows = rowsOf(mode(), sought());
+    rows.forEach((row, at) => {
+      const before = old.get(key(row));
+      row.at = at;
+      if (!before || !before.box || !same(before, row)) return;
+      row.box = before.box;
+      row.box.row = row;
+    });
+    for (const block of blocks) parts.drop(block.part);
+    blocks = [];
+    for (let start = 0; start < rows.length; start += BLOCK) {
+      const block = { rows: rows.slice(start, start + BLOCK) };
       block.part = parts.add("block", block.rows.length, () => block.rows.map(rowBox));
       block.part.box.setAttribute("role", "none");
       for (const row of block.rows) row.block = block;
-      made.push(block);
+      if (!start || block.rows.some((row) => row.box)) parts.draw(block.part);
+      blocks.push(block);
     }
-    const gone = blocks.splice(first, last - first, ...made);
-    for (const block of gone) parts.drop(block.part);
-    const drawn = gone.length ? gone.some((block) => !block.part.work) : true;
-    if (drawn && made.length) parts.draw(made[0].part); // what was in sight, or the first of all
-    sync(box, blocks.map((block) => block.part.box));
+    box.replaceChildren(...blocks.map((block) => block.part.box));
+    parts.fill(rows.length, blocks.map((block) => block.part));
+    box.scrollTop = top;
+    tell();
+    current = -1;
+    choose();
+    carry(again ? rows.findIndex((row) => key(row) === again) : -1);
+    if (focused && rows[current]) boxOf(rows[current]).focus({ preventScroll: true });
   }
 
   function tell() {
@@ -267,8 +223,7 @@
   });
 
   indexerd.tree = {
-    show, focus,
-    draw: () => hold(draw),
+    show, focus, draw,
     mark: put,
     refocus: () => focus(current),
     search: () => {

@@ -8,9 +8,7 @@
   "use strict";
 
   const FRAMES = 12;
-  const AFTER = 300; // ms after which lists are filled in that nobody scrolled through
   const $ = (id) => document.getElementById(id);
-  const idle = window.requestIdleCallback || ((work) => setTimeout(() => work(), 30));
 
   function el(tag, name, ...held) {
     const one = document.createElement(tag);
@@ -122,58 +120,14 @@
     }
   }
 
-  // Keep something where it stands on the screen while `work` is done. What it would be off by, as
-  // a browser scrolls by whole pixels, is made good the next time. `find` says what to keep: elements,
-  // the first of which that is still to be seen afterwards counts. Measured and mended in one task:
-  // were it left to the browser's own anchoring, scrolling for another reason would undo that.
-  class Place {
-    constructor(find, scroller, edge) {
-      Object.assign(this, { find, scroller, edge, owed: 0, busy: false });
-    }
-
-    keep(work) {
-      if (this.busy) return work();
-      this.busy = true;
-      const before = this.find().map((one) => [one, one.getBoundingClientRect().top]);
-      try {
-        return work();
-      } finally {
-        this.busy = false;
-        const [one, top] = before.find(([one]) => one.isConnected && one.getClientRects().length) || [];
-        if (one) this.mend(one, top);
-      }
-    }
-
-    mend(one, before) {
-      const { top, bottom } = one.getBoundingClientRect(), edge = this.edge();
-      const gone = before < edge && bottom - top + before < edge; // it became so short
-      const by = (gone ? top - edge : top - before) + this.owed;
-      if (Math.abs(by) < 0.5) {
-        this.owed = by;
-        return;
-      }
-      const from = this.scroller.scrollTop;
-      this.scroller.scrollTop = from + by;
-      const left = by - (this.scroller.scrollTop - from);
-      this.owed = Math.abs(left) < 1 ? left : 0; // more than that: here is an end
-    }
-  }
-
-  // Parts of a long list: each drawn when it is asked for, or comes into sight. Short lists are
-  // filled in while nobody waits, so that a browser's own search finds all of them. What is drawn
-  // unasked is drawn by `keep`, so that nothing that is read moves. A part is `fresh` until the
-  // browser remembers how large it is: as long as it is laid out although nobody sees it.
+  // Parts of a long list: all are drawn at once where there are at most `most` things; else each when
+  // it is asked for, or comes near to being seen.
   class Parts {
-    constructor(root, most, keep) {
-      this.keep = keep;
-      this.waiting = new Set();
-      this.of = new WeakMap(); // box -> part
+    constructor(root, most) {
       this.most = most;
-      this.busy = false;
-      this.fresh = []; // boxes
+      this.of = new WeakMap(); // box -> part
       this.sight = new IntersectionObserver((seen) => {
-        const parts = seen.filter((one) => one.isIntersecting).map((one) => this.of.get(one.target));
-        if (parts.some((part) => part.work)) this.keep(() => parts.forEach((part) => this.draw(part)));
+        for (const one of seen) if (one.isIntersecting) this.draw(this.of.get(one.target));
       }, { root, rootMargin: "800px" });
     }
 
@@ -181,50 +135,30 @@
       const part = { box: el("div", `${name} empty`), work };
       part.box.style.setProperty("--size", size);
       this.of.set(part.box, part);
-      this.waiting.add(part);
       this.sight.observe(part.box);
       return part;
     }
 
     drop(part) {
-      this.waiting.delete(part);
       this.sight.unobserve(part.box);
     }
 
     draw(part) {
-      if (!part || !part.work) return;
+      if (!part.work) return;
       const { work } = part;
       part.work = null;
       this.drop(part);
       part.box.replaceChildren(...work());
       part.box.classList.remove("empty");
-      this.settle(part);
     }
 
-    settle(part) { // what is in it changed, and with it its size
-      part.box.classList.add("fresh");
-      if (this.fresh.push(part.box) > 1) return;
-      requestAnimationFrame(() => { // all until now are laid out in this frame
-        const boxes = this.fresh.splice(0);
-        requestAnimationFrame(() => { for (const box of boxes) box.classList.remove("fresh"); });
-      });
-    }
-
-    fill(total) { // the rest of a list of so many things, later
-      if (this.busy || total > this.most) return;
-      this.busy = true;
-      const go = () => {
-        const [part] = this.waiting;
-        if (part) this.keep(() => this.draw(part));
-        this.busy = this.waiting.size > 0;
-        if (this.busy) idle(go);
-      };
-      setTimeout(idle, AFTER, go);
+    fill(total, parts) {
+      if (total <= this.most) for (const part of parts) this.draw(part);
     }
   }
 
   indexerd.words = {
     $, el, button, digits, count, when, moment, zone, dollars, base, solid, pieces, say, copy, sync,
-    settle, idle, Parts, Place,
+    settle, Parts,
   };
 })((window.indexerd ||= {}));
