@@ -223,7 +223,7 @@ def test_a_family_is_as_it_is_now(home: Served, tabs: Tabs) -> None:
     fork = home.put(parent=str(origin.path), name="The fork")
     page = home.open(tabs, f"/s/{fork.id}")
     family = page.locator("#family")
-    expect(family.get_by_role("treeitem")).to_have_count(2)
+    expect(family.get_by_role("link")).to_have_count(2)
     expect(page.locator("#about .facts")).to_contain_text(origin.id)
     home.world.call("update", ref=origin.id, title="The spring")
     expect(family).to_contain_text("The spring")

@@ -59,13 +59,23 @@
       "open the link that it gives, and load this page anew.");
   }
 
+  function steady(work) { // what is read stays where it is, also where a digest cuts the path into other parts
+    const top = (one) => one.getBoundingClientRect().top;
+    const items = scrollY > 0 ? [...document.querySelectorAll("#path article, #path .fold")] : [];
+    const one = items.find((item) => item.getBoundingClientRect().bottom > 60), before = one && top(one);
+    work();
+    if (one?.isConnected) scrollBy(0, top(one) - before);
+  }
+
   function take(change) {
     if (!change.nodes) return; // nothing is new
     const before = session.names();
     const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length, seen = tree.follows();
     story.take(change);
-    session.renew(before, follow, seen);
-    tell();
+    steady(() => {
+      session.renew(before, follow, seen);
+      tell();
+    });
     const grew = story.nodes.length > length && follow;
     if (grew && bottom) talk.end();
     else if (grew) below.hidden = false;

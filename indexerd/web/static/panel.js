@@ -3,11 +3,10 @@
 // while it is open. Also: how far the summary is behind, indexing again, exports, the family.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, count, when, dollars, pieces, say, solid, sync } = indexerd.words;
+  const { $, el, button, digits, count, when, dollars, say, sync } = indexerd.words;
   const { pre } = indexerd.prose;
   const { story } = indexerd;
   const { id, get, post, trouble, address } = indexerd.acts;
-  const PATIENCE = 60_000; // ms that the daemon waits for the end of a turn (daemon/pipeline.py)
   const KIN_PAUSE = 3000; // ms between two looks at the family
   const WHAT = {
     "session-index:index": "name and summary", "session-reference:inject": "a reference",
@@ -19,7 +18,7 @@
   const queued = el("p", "notice");
   const again = button("", "Index now", index);
   const asking = el("p", "", again);
-  const texts = new Map(); // by name: {box, body}
+  const texts = new Map(); // details by name
   const panel = el("details", "", el("summary", "", "What is sent"), held);
   const family = el("section");
   let fetched = false, busy = false, wanted = false;
@@ -43,20 +42,15 @@
     return [facts, exact("System text", sent.system, false), exact("User text", sent.user, true)];
   }
 
-  function exact(name, text, open) { // whoever reads in it goes on reading when it is fetched anew
-    const old = texts.get(name);
-    const one = old || { box: el("details", "", el("summary")), body: pre("") };
-    one.box.firstChild.textContent = `${name} (${count(text.length, "character")})`;
-    one.body.className = solid(text);
-    one.body.replaceChildren(...pieces(text));
-    if (old) return one.box;
-    one.body.tabIndex = 0; // it scrolls
-    one.body.setAttribute("role", "region");
-    one.body.setAttribute("aria-label", name);
-    one.box.append(one.body);
-    one.box.open = open;
+  function exact(name, text, open) {
+    const body = pre(text);
+    body.tabIndex = 0; // it scrolls
+    body.setAttribute("role", "region");
+    body.setAttribute("aria-label", name);
+    const one = el("details", "", el("summary", "", `${name} (${count(text.length, "character")})`), body);
+    one.open = texts.get(name)?.open ?? open;
     texts.set(name, one);
-    return one.box;
+    return one;
   }
 
   // -- what was sent before -------------------------------------------------------------------
@@ -96,19 +90,17 @@
 
   async function fetchSent() { // asked for while an answer is under way: that may be too old
     wanted = true;
-    if (busy) return;
-    busy = true;
-    while (wanted) {
+    while (wanted && !busy) {
       wanted = false;
+      busy = true;
       try {
-        const found = await get("sent");
-        draw(found);
+        draw(await get("sent"));
         fetched = true;
       } catch (error) {
         if (!fetched) held.replaceChildren(el("p", "bad", trouble(error)));
       }
+      busy = false;
     }
-    busy = false;
   }
 
   function draw(found) {
@@ -126,9 +118,10 @@
     one.disabled = true;
     problem.textContent = "";
     try {
-      const before = runAt();
+      const known = runAt();
       await post("index", {});
-      wait(before);
+      before = known;
+      queue();
       indexerd.live.refresh();
     } catch (error) {
       if (error.code === "already_running") return say("It is queued, or being indexed, already.");
@@ -139,29 +132,17 @@
     }
   }
 
-  // -- until it is indexed --------------------------------------------------------------------
+  let before = null; // the run that was known when indexing was asked for; null: it was not
 
-  let waiting = null; // {before: the run that was known when it was asked for, until}
+  const runAt = () => story.doc.live?.indexing?.at ?? "";
 
-  const runAt = () => story.doc.live?.indexing?.at;
-
-  function wait(before) {
-    waiting = { before, until: performance.now() + PATIENCE };
-    setTimeout(queue, PATIENCE + 1000);
-    queue();
-  }
-
-  function queue() { // what is true of the request: the daemon waits for the end of the agent's turn
+  function queue() { // until the run begins, or fails: the daemon waits for the end of the agent's turn
+    if (before !== runAt()) before = null;
     const open = story.doc.session.state === "active";
-    if (waiting && runAt() !== waiting.before) waiting = null; // it began, or failed: that is told elsewhere
-    const lapsed = waiting && open && performance.now() > waiting.until;
-    const words = !waiting ? ""
-      : lapsed ? "Not indexed: the agent's turn went on for more than a minute. Ask again when it has ended."
-        : open ? "Queued: it is indexed when the agent's turn has ended, if that is within a minute."
-          : "Queued: it is indexed in a moment.";
-    if (queued.textContent === words) return;
-    queued.textContent = words;
-    queued.classList.toggle("unseen", !words);
+    queued.textContent = before === null ? ""
+      : open ? "Queued: it is indexed when the agent's turn has ended, if that is within a minute."
+        : "Queued: it is indexed in a moment.";
+    queued.classList.toggle("unseen", !queued.textContent);
   }
 
   // -- behind, exports, family ----------------------------------------------------------------
