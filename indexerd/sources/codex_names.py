@@ -82,7 +82,6 @@ def _lines_of(path: str) -> Iterator[tuple[str, tuple[int, str]]]:
 
 
 def _rows_of(database: sqlite3.Connection) -> _Said:
-    """Every thread's name, where it has one."""
     columns = {str(row[1]) for row in database.execute("PRAGMA table_info(threads)")}
     if "id" not in columns:
         return {}

@@ -59,7 +59,6 @@ class ForkResolver:
         return forks
 
     def drop(self, path: str) -> None:
-        """A file is gone."""
         for forks in self._forks.values():
             forks.pop(path, None)
         for thread in _threads(path):
@@ -126,7 +125,6 @@ class ForkResolver:
 
 
 def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize]) -> None:
-    """Take in what was read."""
     adapter = ADAPTERS[agent]
     for piece in pieces:
         if isinstance(piece, Oversize):

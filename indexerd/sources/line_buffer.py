@@ -67,7 +67,6 @@ class LineBuffer:
             self._head, self._tail, self._parts = line[:END_KEPT], line[-END_KEPT:], []
 
     def _finish(self) -> Block | Oversize:
-        """Hand out what is kept: it ends with a newline."""
         if self._head is not None:
             line: Block | Oversize = Oversize(self.offset, self.pending, self._head, self._tail)
         else:

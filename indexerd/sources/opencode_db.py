@@ -26,12 +26,11 @@ from indexerd.sources.foreign_db import Files, files_of, opened, reading
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_lines import (
     Message,
-    Parts,
     Record,
     brief_lines,
     decoded,
     digest,
-    lines_of,
+    full_line,
     session_of,
 )
 
@@ -122,7 +121,6 @@ class _Tables:
         return found
 
     def recent(self) -> _Listed:
-        """The sessions whose own rows were written last."""
         ids = set[str]()
         for version in self._versions:
             newest = f"{self._select(_TABLES[version][0])} ORDER BY 8 DESC LIMIT {RECENT}"
@@ -162,37 +160,41 @@ class _Tables:
         return Look(self._main.dev, ino, size, min(written, _MS_MAX) * 1_000_000)
 
 
-def _messages(db: sqlite3.Connection, session: Record, place: int = 0) -> Iterator[Message]:
-    """A session's messages in their order, or the one at a place."""
-    second = session["schema"] > 1
-    table, kind, order = ("session_message", "type", "seq") if second else ("message", "''", "id")
-    where = "rowid = ?" if place else "rowid > ?"
-    rows = db.execute(
-        f"SELECT rowid, id, time_created, CAST(data AS BLOB), {kind} FROM {table}"  # noqa: S608 - our names
-        f" WHERE {where} AND session_id = ? ORDER BY {order} LIMIT {ROWS_MAX}",
-        (place, session["id"]),
-    )
-    for rowid, message_id, at, data, role in rows:
-        held = decoded(data or b"") or {}
-        if role:
-            held["role"] = role
-        yield Message(rowid, str(message_id), at if isinstance(at, int) else 0, held)
+class _Session:
+    """The records of one session."""
 
+    def __init__(self, db: sqlite3.Connection, session: Record) -> None:
+        self._db, self.session = db, session
 
-def _parts_of(db: sqlite3.Connection, session: Record) -> Parts:
-    """Asks for the parts of a message; version 2 keeps them within it."""
+    def messages(self, place: int = 0) -> Iterator[Message]:
+        """All messages in their order, or the one at a place."""
+        table, kind, order = "message", "''", "id"
+        if self.session["schema"] > 1:
+            table, kind, order = "session_message", "type", "seq"
+        rows = self._db.execute(
+            f"SELECT rowid, id, time_created, CAST(data AS BLOB), {kind} FROM {table}"  # noqa: S608 - our names
+            f" WHERE rowid {'=' if place else '>'} ? AND session_id = ? ORDER BY {order}"
+            f" LIMIT {ROWS_MAX}",
+            (place, self.session["id"]),
+        )
+        for rowid, message_id, at, data, role in rows:
+            held = decoded(data or b"") or {}
+            if role:
+                held["role"] = role
+            yield Message(rowid, str(message_id), at if isinstance(at, int) else 0, held)
 
-    def parts(message_id: str) -> Iterator[tuple[str, Record]]:
-        rows = db.execute(
+    def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
+        """The parts of a message; version 2 keeps them within it."""
+        if self.session["schema"] > 1:
+            return
+        rows = self._db.execute(
             "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? AND session_id = ?"
             " ORDER BY id LIMIT ?",
-            (message_id, session["id"], ROWS_MAX),
+            (message_id, self.session["id"], ROWS_MAX),
         )
         for part_id, data in rows:
             if (held := decoded(data or b"")) is not None:
                 yield part_id, held
-
-    return parts if session["schema"] == 1 else lambda _: ()
 
 
 def look(path: str) -> Look | None:
@@ -214,7 +216,7 @@ def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
         session, now = _Tables(db, files).one(session_id)
         if held is not None and is_same(held, now):
             return now, None
-        return now, brief_lines(session, _messages(db, session), _parts_of(db, session))
+        return now, brief_lines(_Session(db, session))
 
     return reading(place, ask)
 
@@ -227,6 +229,6 @@ def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
         with opened(place) as db:
             session, _ = _Tables(db, files_of(place)).one(session_id)
             db.execute("COMMIT")  # each line is read by itself: no long transaction
-            yield lines_of(session, partial(_messages, db, session), _parts_of(db, session))
+            yield partial(full_line, _Session(db, session))
     except FileNotFoundError:
         raise SessionUnreadableError("the session is gone") from None

@@ -13,9 +13,9 @@ that was pruned stays where it was, with a time beside it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -38,7 +38,6 @@ _OF_PART = {  # what is kept of a part, by its type; of one that we do not know,
 }
 
 Record = dict[str, Any]
-Parts = Callable[[str], Iterable[tuple[str, Record]]]  # by a message's id: ids, and what they hold
 
 _encode = msgspec.json.Encoder().encode
 
@@ -52,20 +51,16 @@ class Message(NamedTuple):
     held: Record
 
 
-def lines_of(
-    session: Record, find: Callable[[int], Iterator[Message]], parts: Parts
-) -> Callable[[int, int], bytes]:
-    """A way to read a session's lines in full, by their places."""
+class Records(Protocol):
+    """The records of one session, wherever they are kept."""
 
-    def at(offset: int, _length: int) -> bytes:
-        if not offset:
-            return _line(session)
-        message = next(find(offset), None)
-        if message is None:
-            raise SessionUnreadableError("the message is gone")
-        return _full_line(session, message, parts)
+    session: Record  # as `session_of` makes it
 
-    return at
+    def messages(self, place: int = 0) -> Iterator[Message]:
+        """All messages, or the one at a place."""
+
+    def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
+        """The parts of a message: their ids, and what they hold."""
 
 
 def digest(text: str) -> int:
@@ -95,39 +90,44 @@ def session_of(session_id: str, held: Record, schema: int = 1) -> Record:
     }
 
 
-def brief_lines(session: Record, messages: Iterable[Message], parts: Parts) -> list[Block]:
+def brief_lines(records: Records) -> list[Block]:
     """A session's lines for a scan.
 
     Of an answer the parts matter only while its turn may still be open: those of older ones,
     most of what is stored, are not even read.
     """
-    rows = [(one.place, _fields(one, full=False)) for one in messages]
-    if session["schema"] == 1:  # ids wrap around: time first
+    rows = [(one.place, _fields(one, full=False)) for one in records.messages()]
+    if records.session["schema"] == 1:  # ids wrap around: time first
         rows.sort(key=lambda row: (row[1]["at"], row[1]["id"]))
     newest = max((n for n, (_, line) in enumerate(rows) if line.get("role") == "user"), default=0)
-    found = [Block(_line(session), 0)]
+    found = [Block(_line(records.session), 0)]
     for n, (place, line) in enumerate(rows):
         if n >= newest or line.get("role") == "user":
-            line["parts"] += _visible(session, line["id"], parts, full=False)
+            line["parts"] += _visible(records, line["id"], full=False)
         else:
             line["parts"] = []
         found.append(Block(_line(line), place))
     return found
 
 
-def _full_line(session: Record, message: Message, parts: Parts) -> bytes:
+def full_line(records: Records, offset: int, _length: int) -> bytes:
     """A message with all it says.
 
     An answer whose meaning hangs on the message that it answers, as a summary's, has the parts of
     that as `parent`.
     """
+    if not offset:
+        return _line(records.session)
+    message = next(records.messages(offset), None)
+    if message is None:
+        raise SessionUnreadableError("the message is gone")
     line = _fields(message, full=True)
-    line["parts"] += _visible(session, message.id, parts, full=True)
-    if session["parentID"]:
+    line["parts"] += _visible(records, message.id, full=True)
+    if records.session["parentID"]:
         line["child"] = True
     parent = string(line.get("parentID"))
     if parent and (line.get("summary") or not (line.get("finish") or line.get("error"))):
-        before = list(_visible(session, parent, parts, full=False))
+        before = list(_visible(records, parent, full=False))
         line |= {"parent": before} if before else {}
     return _line(line)
 
@@ -177,10 +177,10 @@ def _inline(held: Record) -> Iterator[Record]:
     yield from map(as_dict, as_list(held.get("content")))
 
 
-def _visible(session: Record, message_id: str, parts: Parts, *, full: bool) -> Iterator[Record]:
+def _visible(records: Records, message_id: str, *, full: bool) -> Iterator[Record]:
     """A message's parts, without those that were reverted."""
-    for part_id, held in parts(message_id):
-        if {"messageID": message_id, "partID": part_id} == session["revert"]:
+    for part_id, held in records.parts(message_id):
+        if {"messageID": message_id, "partID": part_id} == records.session["revert"]:
             return
         yield _part(held, full=full)
 

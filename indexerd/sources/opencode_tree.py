@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 from indexerd.agents.json_lines import as_dict, time_ms
 from indexerd.errors import SessionUnreadableError
@@ -28,7 +29,7 @@ from indexerd.sources.opencode_lines import (
     brief_lines,
     decoded,
     digest,
-    lines_of,
+    full_line,
     session_of,
 )
 
@@ -56,19 +57,22 @@ def _record(path: str) -> Record | None:
         return None
 
 
+def _places(path: str) -> tuple[str, str, str]:
+    """A session's id, the directory of its messages, and that of all parts."""
+    project, _, name = path.rpartition("/")
+    storage, own = project.rpartition("/")[0].rpartition("/")[0], name.removesuffix(".json")
+    return own, f"{storage}/message/{own}", f"{storage}/part"
+
+
 class _Session:
-    """One session's records."""
+    """The records of one session; SessionUnreadableError where its own is gone, or torn."""
 
     def __init__(self, path: str) -> None:
-        project, _, name = path.rpartition("/")
-        storage, own = project.rpartition("/")[0].rpartition("/")[0], name.removesuffix(".json")
-        self._messages, self._parts = f"{storage}/message/{own}", f"{storage}/part"
-        self._path, self._id = path, own
-
-    def session(self) -> Record | None:
-        """The session's own record; None where it is gone, or torn."""
-        held = _record(self._path)
-        return None if held is None else session_of(self._id, held)
+        own, self._messages, self._parts = _places(path)
+        held = _record(path)
+        if held is None:
+            raise SessionUnreadableError("the session is gone, or being written")
+        self.session = session_of(own, held)
 
     def messages(self, place: int = 0) -> Iterator[Message]:
         """The messages whose records are whole, or the one at a place."""
@@ -83,25 +87,22 @@ class _Session:
             if (held := _record(path)) is not None:
                 yield own, held
 
-    def stamps(self) -> Iterator[tuple[int, int, int]]:
-        """The stats that change when the session does, beside that of its own file."""
-        messages = _files(self._messages)
-        places = [self._messages]
-        for own, path, _ in {*messages[:1], *messages[-NEWEST:]}:  # ids wrap around
-            of_parts = f"{self._parts}/{own}"
-            places += [path, of_parts, *(one for _, one, _ in _files(of_parts))]
-        for path in sorted(places):
-            with suppress(OSError):
-                found = os.stat(path)  # noqa: PTH116 - paths here are text
-                yield found.st_mtime_ns, found.st_size, found.st_ino
-
 
 def look(path: str) -> Look | None:
-    """A session's signature."""
+    """A session's signature: the stats that change when it does."""
     own = tail.look(path)
     if own is None:
         return None
-    seen = [(own.mtime_ns, own.size, own.ino), *_Session(path).stamps()]
+    _, directory, parts = _places(path)
+    messages, places = _files(directory), [directory]
+    for message_id, file, _ in {*messages[:1], *messages[-NEWEST:]}:  # ids wrap around
+        of_parts = f"{parts}/{message_id}"
+        places += [file, of_parts, *(one for _, one, _ in _files(of_parts))]
+    seen = [(own.mtime_ns, own.size, own.ino)]
+    for one in sorted(places):
+        with suppress(OSError):
+            found = os.stat(one)  # noqa: PTH116 - paths here are text
+            seen.append((found.st_mtime_ns, found.st_size, found.st_ino))
     return Look(own.dev, own.ino, digest(repr(seen)), max(seen)[0])
 
 
@@ -112,16 +113,12 @@ def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
         raise FileNotFoundError(path)
     if held is not None and is_same(held, now):
         return now, None
-    found = _Session(path)
-    session = found.session()
-    return now, brief_lines(session, found.messages(), found.parts) if session else []
+    with suppress(SessionUnreadableError):
+        return now, brief_lines(_Session(path))
+    return now, []
 
 
 @contextmanager
 def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
     """Open a session to read single messages; SessionUnreadableError when that fails."""
-    found = _Session(path)
-    session = found.session()
-    if session is None:
-        raise SessionUnreadableError("the session is gone, or being written")
-    yield lines_of(session, found.messages, found.parts)
+    yield partial(full_line, _Session(path))

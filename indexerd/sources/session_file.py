@@ -56,7 +56,6 @@ class SessionFile:
     _tail: Tail | None = None
 
     def look(self) -> Look | None:
-        """What the file is now."""
         return source_of(self.agent, self.path).look(self.path)
 
     def differs(self, found: Look) -> bool:
@@ -88,35 +87,22 @@ class SessionFile:
                 return Read(Verdict.SAME)
             self._tail = None
         tail = self._tail = self._tail or source.tail()
-        try:
-            read = tail.read(self.path)
-            if read.verdict is Verdict.SAME:
-                return read
-            not_dealt_with = self.underway or self.verdict.restart
-            if not asleep and (read.verdict.restart or not not_dealt_with):
-                self.verdict = read.verdict
-            self._take_in(read, forks)
-        except BaseException:
-            if asleep:
-                self.doze()
-            raise
-        self.cursor, self.underway = tail.cursor, read.more
-        return read
-
-    def _take_in(self, read: Read, forks: ForkResolver) -> None:
+        read = tail.read(self.path)
+        if read.verdict is Verdict.SAME:
+            return read
+        not_dealt_with = self.underway or self.verdict.restart
+        if not asleep and (read.verdict.restart or not not_dealt_with):
+            self.verdict = read.verdict
         pieces, state = iter(read.lines), self.state
         if read.verdict.restart or read.whole or state is None or is_blank(state):
             first = next(pieces, None)
             line = first.data.partition(b"\n")[0] if isinstance(first, Block) else b""
             state = forks.begin(self.agent, self.path, line)
             pieces = chain([first] if first else [], pieces)
-        self.state = None  # should this raise, what was taken in is no whole
-        try:
-            take_in(self.agent, state, pieces)
-        except BaseException:
-            self.begin_anew()
-            raise
-        self.state = state
+        self.state, self.underway = None, False  # should this raise, it is read from its start
+        take_in(self.agent, state, pieces)
+        self.state, self.cursor, self.underway = state, tail.cursor, read.more
+        return read
 
     def make_info(
         self,

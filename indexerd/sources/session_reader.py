@@ -122,11 +122,9 @@ class SessionRows(Protocol):
 
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
         """The row that a reference means."""
-        ...
 
     def by_id(self, session_id: str) -> dict[str, Any]:
         """The row of a session; NotFoundError where there is none."""
-        ...
 
 
 def row_of(state: SessionState, entry_id: str) -> int:

@@ -68,7 +68,6 @@ TREE = Source(opencode_tree.look, partial(_Whole, opencode_tree.load), opencode_
 
 
 def source_of(agent: str, path: str) -> Source:
-    """What reads this session."""
     if agent == "opencode":
         return TREE if path.endswith(".json") else DATABASE
     return ZST if path.endswith(".zst") else PLAIN

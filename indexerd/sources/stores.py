@@ -47,7 +47,6 @@ class Store:
         return within(path, self.sessions) and os.path.normpath(plain) == plain
 
     def takes(self, path: str) -> bool:
-        """Whether a path can be a session's of this store."""
         if not self.holds(path):
             return False
         if self.kind is Kind.DATABASE:
@@ -100,7 +99,6 @@ class _User:
         return f"{name}={shlex.quote(value)} "
 
     def meta(self, agent: str, usual: str = "") -> str:
-        """Where the meta files of an agent go."""
         own = f"{places(self.env, home=self.home).data_dir}/sessions-meta/{agent}"
         return self.real(getattr(self.settings.agents, agent).meta_dir or usual or own)
 

@@ -112,7 +112,6 @@ class Tail:
 
 
 def compare(path: str, held: Cursor) -> Verdict:
-    """What a file is, compared with a cursor; errors as of `opened`."""
     with opened(path) as fd:
         return _compare(fd, held, look_of(os.fstat(fd)))
 

@@ -112,7 +112,6 @@ class Watch:
                 self._observer.schedule(self, path, recursive=path in trees)
 
     def add(self, path: str) -> None:
-        """Watch a directory for its own files."""
         if sys.platform == "linux":
             self._add(path, _EVENTS)
 
@@ -143,7 +142,6 @@ class Watch:
         return hints
 
     def _read(self) -> None:
-        """Take in what inotify has to say."""
         data, at = os.read(self._fd, _BUFFER), 0
         while at < len(data):
             number, mask, _, size = struct.unpack_from("iIII", data, at)
@@ -186,7 +184,6 @@ class Watch:
         self._on_dirty()
 
     def close(self) -> None:
-        """Take no more events."""
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)

@@ -195,7 +195,6 @@ class StateStore:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """One transaction around many calls."""
         db = self._writer
         if db is None:
             raise StateError("the store is open for reading only")
@@ -264,7 +263,6 @@ class StateStore:
         ]
 
     def shown(self) -> list[Sequence[str]]:
-        """The id, file and directory of every session whose file was there last."""
         return self._all("id, file, cwd", "NOT gone")
 
     def matching(
@@ -281,7 +279,6 @@ class StateStore:
         return [one for one in found if session_ids is None or one in session_ids]
 
     def some(self, columns: str, session_ids: Iterable[str]) -> list[Sequence[Any]]:
-        """Something of these sessions."""
         where = "id IN (SELECT value FROM json_each(?))"
         return self._all(columns, where, [json.dumps([*session_ids])])
 
@@ -358,7 +355,6 @@ class StateStore:
         return [Link(one, above, born, bool(sub)) for one, above, born, sub in rows]
 
     def text_hashes(self) -> dict[str, int]:
-        """What every session's own texts hash to."""
         return dict(self._all("id, text_hash", "true"))  # type: ignore[arg-type] # pairs
 
     # -- session files: cursors, and what is known of each
