@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.json_lines import own_words
@@ -28,7 +28,6 @@ from indexerd.errors import (
 from indexerd.events import Facts, Kind, Prompt
 from indexerd.indexing.prompt import earlier_text, index_prompt
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, Section, Transcript, assemble, size_of
-from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import Metadata, MetaFile
 from indexerd.meta.reader import Stamp, read_meta, stamp
 from indexerd.models.base import LOCAL, Model
@@ -36,7 +35,6 @@ from indexerd.paths import meta_name
 from indexerd.privacy.redact import Redactor, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MAX
-from indexerd.search.session_texts import SessionFiles, Texts
 from indexerd.sessions.facts import Facts as RowFacts
 from indexerd.sessions.facts import facts_of
 from indexerd.sessions.info import SessionInfo
@@ -44,33 +42,14 @@ from indexerd.sessions.positions import name_at
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionLines
-from indexerd.store.store import StateStore
 
 EMPTY = "no user/assistant conversation to index"
 # An answer is one row of opencode's that grows, and a leaf of Codex's is named by its turn.
 _GROWING = frozenset({"codex", "opencode"})
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
+Library = Any  # of a higher floor: all that is known of sessions, for the reader's thread
 Read = Callable[..., Awaitable[Any]]  # does work in the thread that owns the library
-
-
-class Library(Protocol):
-    """All that is known of sessions, as the daemon keeps it; for the reader's thread."""
-
-    @property
-    def files(self) -> SessionFiles: ...
-    @property
-    def texts(self) -> Texts: ...
-    @property
-    def metas(self) -> MetaCache: ...
-    @property
-    def store(self) -> StateStore: ...
-    def meta_dir(self, info: SessionInfo) -> str: ...
-    def reread(self, session_id: str) -> bool:
-        """Read a session anew, line by line; False where that does not help."""
-
-    def written(self, session_id: str, directory: str) -> list[Any]:
-        """Take a new meta file in; what changed by it."""
 
 
 @dataclass(frozen=True, slots=True)
