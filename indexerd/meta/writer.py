@@ -39,18 +39,17 @@ FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale a
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Ours, and upstream's extension's: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
 _TEMP = re.compile(rf"\.?({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
-_SPACE = "free some space on that disk; it is tried again"
-_RIGHTS = "check the owner and mode of the directory, or set meta_dir to another one"
-_IN_THE_WAY = "something is in the way; move it"
 _HINTS = {
-    errno.ENOSPC: _SPACE,
-    errno.EDQUOT: _SPACE,
-    errno.EROFS: _RIGHTS,
-    errno.EACCES: _RIGHTS,
-    errno.EPERM: _RIGHTS,
-    errno.EEXIST: _IN_THE_WAY,
-    errno.ENOTDIR: _IN_THE_WAY,
-    errno.EISDIR: _IN_THE_WAY,
+    **dict.fromkeys(
+        (errno.ENOSPC, errno.EDQUOT), "free some space on that disk; it is tried again"
+    ),
+    **dict.fromkeys(
+        (errno.EROFS, errno.EACCES, errno.EPERM),
+        "check the owner and mode of the directory, or set meta_dir to another one",
+    ),
+    **dict.fromkeys(
+        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "something is in the way; move it"
+    ),
 }
 
 Expected = Stamp | EllipsisType | None  # `...`: whatever is there; None: nothing
@@ -74,19 +73,23 @@ class MetaWriter:
         A file that holds this very content is as good as the one expected, so that a write that
         failed half-way may simply be repeated.
         """
-        data = _encoded(meta)
-        return self._put(directory / meta_name(meta.session_id), meta.session_id, data, expect)
+        path = directory / meta_name(meta.session_id)
+        return self._put(path, meta.session_id, meta.to_json(), expect)
 
     def write_user(self, directory: Path, session_id: str, user: UserFile) -> None:
         """Write `<id>.user.json`. Read it first: what is not in `user` is gone afterwards."""
-        self._put(directory / user_name(session_id), session_id, _encoded(user))
+        self._put(directory / user_name(session_id), session_id, user.to_json())
 
     def write_digest(
         self, directory: Path, session_id: str, segments: Iterable[Mapping[str, Any] | bytes]
     ) -> None:
         """Write `<id>.digest.jsonl` with all its lines; bytes are lines as they stood."""
         data = b"".join(
-            (one if isinstance(one, bytes) else json.dumps(one, ensure_ascii=False).encode())
+            (
+                one
+                if isinstance(one, bytes)
+                else json.dumps(one, ensure_ascii=False).encode("utf-8", "replace")
+            )
             + b"\n"
             for one in segments
         )
@@ -119,28 +122,15 @@ class MetaWriter:
 
     def _put(self, path: Path, session_id: str, data: bytes, expect: Expected = ...) -> bool:
         if len(data) > META_BYTES_MAX:
-            hint = f"at most {META_BYTES_MAX:,} bytes; leave out what is not needed"
-            raise _unwritable(f"{path} would have {len(data):,} bytes, too many to be read", hint)
+            error = WriteError(f"{path} would be longer than {META_BYTES_MAX:,} bytes")
+            error.retryable = False
+            raise error
         with _reported(path, "written"):
             make_directory(path.parent)
             with hold_directory(path.parent, LOCK_WAIT_SECONDS):
                 if session_id in self._forgotten:
                     raise NotFoundError("the session was purged")
                 return _replaced(path, session_id, data, expect)
-
-
-def _encoded(file: MetaFile | UserFile) -> bytes:
-    try:
-        return file.to_json()
-    except (ValueError, TypeError, RecursionError) as bad:
-        hint = "numbers must be finite, and nesting shallow"
-        raise _unwritable("the content cannot be put into JSON", hint) from bad
-
-
-def _unwritable(text: str, hint: str) -> WriteError:
-    error = WriteError(text, hint=hint)
-    error.retryable = False
-    return error
 
 
 def _replaced(path: Path, session_id: str, data: bytes, expect: Expected) -> bool:

@@ -27,6 +27,7 @@ from rapidfuzz.distance import OSA
 
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.privacy.patterns import lazy_pattern
+from indexerd.privacy.sanitize import clean_line
 from indexerd.search.query import indexable, is_filler
 from indexerd.store.store import Named, StateStore
 from indexerd.times import iso_ms, iso_of_ms
@@ -44,7 +45,6 @@ _CONTENT_MIN = 3  # letters of a word that says something
 _BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2  # the rings
 
 _BAD = lazy_pattern("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-_BLANKS = lazy_pattern(r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+")
 # A quoted name ends with its quote, or where the name as a whole was cut.
 _REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 # Ids as the agents make them. Those that a user of pi chose look like names; a commit is no id.
@@ -318,8 +318,10 @@ class Names:
         """
         rows: Iterable[Named] = self._rows.values()
         if prefix := prefix.strip():
-            ids = self._begun_ids(prefix) | self._names.any_of(self._begun(folded(prefix)))
-            rows = map(self._rows.__getitem__, ids)
+            key = folded(prefix)  # of which the last word may go on
+            names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
+            begun = self._names.any_of(one for one in names if f" {key}" in f" {one}")
+            rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
         found: dict[int, list[Named]] = {ring: [] for ring in (_BELOW, _ABOVE, _ELSEWHERE)}
         for row in sorted(rows, key=attrgetter("modified"), reverse=True):
             if row.live and row.session_id != exclude:
@@ -329,36 +331,23 @@ class Names:
         nearest = next(filter(None, found.values()), [])
         return [_completion(row, now) for row in nearest[:limit]]
 
-    def _begun(self, key: str) -> list[str]:
-        """List the names in which a word begins with `key`, which may be several words."""
-        *whole, last = key.split() or ["\0"]
-        some = self._words.any_of(self._words.begun(last))
-        each = (self._words.get(word, set()) for word in whole)
-        return [one for one in some.intersection(*each) if f" {key}" in f" {one}"]
-
 
 def _keys(row: Named) -> set[str]:
     return {folded(without_references(alias)) for alias in row.aliases} - {""}
 
 
 def _completion(row: Named, now: float) -> dict[str, Any]:
-    label = _BLANKS.sub(" ", row.name).strip() or row.session_id
+    label, seconds = clean_line(row.name, _NAME_MAX), int(now - row.modified / 1000)
+    ages = (("m", 60, 3600), ("h", 3600, 86_400), ("d", 86_400, 7 * 86_400))
+    age = next((f"{seconds // size}{name}" for name, size, end in ages if seconds < end), "")
     cut = label[: _LABEL_MAX - 1].rstrip() + "…"
     return {
         "sessionId": row.session_id,
-        "label": label if len(label) <= _LABEL_MAX else cut,
-        "age": _age(int(now - row.modified / 1000), row.modified),
+        "label": (label if len(label) <= _LABEL_MAX else cut) or row.session_id,
+        "age": "now" if seconds < 60 else age or iso_of_ms(row.modified)[:10],  # noqa: PLR2004
         "named": row.named,
         "insert": f"@@{row.session_id} ",
     }
-
-
-def _age(seconds: int, modified: int) -> str:
-    """Say how long ago: now, 5m, 3h, 2d, and after a week the date."""
-    for size, letter, below in ((1, "", 60), (60, "m", 60), (3600, "h", 24), (86_400, "d", 7)):
-        if seconds < size * below:
-            return f"{seconds // size}{letter}" if letter else "now"
-    return iso_of_ms(modified)[:10]
 
 
 # -- fuzzy names -----------------------------------------------------------------------------
