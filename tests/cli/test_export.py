@@ -89,13 +89,6 @@ def test_an_entry_that_is_not_there(home: Exported) -> None:
     assert isinstance(home.run("--leaf", "nowhere").exception, NotFoundError)
 
 
-def test_json_has_name_and_text(home: Exported) -> None:
-    told = json.loads(home.run("--format", "md", as_json=True).stdout)
-    assert told["format"] == "md"
-    assert told["fileName"].endswith(f"-{home.session.id[:8]}.md")
-    assert told["text"].startswith("# ")
-
-
 @pytest.mark.parametrize("form", ["html", "md", "json"])
 def test_secrets_stay_unless_they_are_to_go(home: Exported, form: str) -> None:
     assert KEY in home.run("--format", form).stdout

@@ -7,12 +7,9 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import click
 import pytest
 from rich.cells import cell_len
 
-from indexerd.cli import printing as render
-from indexerd.cli.backend import App
 from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
 
@@ -38,6 +35,10 @@ def test_a_terminal_gets_columns_that_fit(home: Home) -> None:
         assert max(map(len, lines)) <= columns
         assert lines[1][lines[0].index("active") :].split()[:4] == ["1d", "ago", "pi", "5"]
     assert "Design the f" in lines[1]
+    home.world.call("update", ref=home.cache.id, title="日本語の文章" * 9)
+    wide = on_terminal(home, "--color", "never", "list", "--all").split("\n")
+    home.world.call("update", ref=home.cache.id, title=None)
+    assert max(map(cell_len, wide)) <= 80
 
 
 def test_colours_are_for_terminals_that_want_them(home: Home) -> None:
@@ -59,25 +60,6 @@ def test_a_pipe_gets_colours_only_when_told(home: Home) -> None:
     assert ESC in always
     assert "\t" not in always
     assert ESC in home.ix("--color", "always", "show", "tune").stdout
-
-
-SESSIONS = ("session", "active", "agent", "asks", "name", "directory")
-ROW = ("c0ffee01-0000-4000-8000-000000000000", "1d ago", "claude", "5")
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-@pytest.mark.parametrize(
-    "name", ["Design the cache", "日本語の文章" * 20, "e\u0301" * 60, "🚀 launch"]
-)
-def test_a_table_fits_the_terminal(name: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(render, "aligned", lambda: True)
-    monkeypatch.setenv("COLUMNS", str(width))
-    with click.Context(click.Command("table"), obj=App(color="never")).scope():
-        head, shown = render.table(SESSIONS, [(*ROW, name, "/home/x")])
-    assert max(map(cell_len, (head, shown))) <= width
-    assert cell_len(shown.partition("/home/x")[0]) == cell_len(head.partition("directory")[0])
-    assert shown.startswith("c0ffee01-0")
-    assert head.split() == list(SESSIONS)
 
 
 def redirected(home: Home, argv: str, end: str) -> subprocess.CompletedProcess[str]:
