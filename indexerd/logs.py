@@ -122,15 +122,7 @@ class Logger:
         self._fd: int | None = None  # of stderr
         self._console = self._in_journal = self._stalled = False
 
-    def configure(
-        self,
-        level: str,
-        fmt: str,
-        *,
-        log_file: Path,
-        stderr: TextIO | None,
-        env: Mapping[str, str] = os.environ,
-    ) -> None:
+    def configure(self, level: str, fmt: str, *, log_file: Path, stderr: TextIO | None) -> None:
         """Say where events of `level` and above go; may be called again.
 
         `fmt` is `json`, `console`, or `auto`: console on a terminal.
@@ -143,7 +135,7 @@ class Logger:
                 self._fd, terminal = stderr.fileno(), stderr.isatty()
                 status = os.fstat(self._fd)
                 journal = f"{status.st_dev}:{status.st_ino}"
-                self._in_journal = env.get("JOURNAL_STREAM") == journal
+                self._in_journal = journal == os.environ.get("JOURNAL_STREAM")
         self._console = fmt == "console" or (fmt == "auto" and terminal)
         # Other libraries' own records would reach stderr as bare text, with whatever they quote.
         if _QUIET not in logging.getLogger().handlers:
