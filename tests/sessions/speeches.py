@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexerd.events import Entry, Kind, Tokens, ToolCall, ToolResult, code
+from indexerd.events import Entry, Kind, ToolCall, ToolResult, code
 from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
 from indexerd.sessions.state import SessionState
 
@@ -29,10 +29,6 @@ def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -
     at = entry(Kind.TOOL, failed=(call,) if failed else ())
     result = ToolResult(call, text=text, cleared=cleared)
     return ContextMessage("toolResult", at, (CLEARED if cleared else text,), result=result)
-
-
-def counting(total: int, **fields: Any) -> Entry:
-    return entry(Kind.ASSISTANT, tokens=Tokens(total=total), **fields)
 
 
 def steps(*speeches: ContextMessage) -> list[ContextEntry]:

@@ -39,7 +39,6 @@ summaries = st.fixed_dictionaries(
     {"rule": st.just("summary"), "text": st.just("It was done.")},
     optional={"roles": st.just(["toolResult", "assistant"])},
 )
-gentle = st.lists(prunes | truncates, max_size=4)
 any_rules = st.lists(prunes | truncates | summaries, max_size=4)
 
 
