@@ -32,6 +32,7 @@ _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | r
 _TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
 _NOISE = re.compile(r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\(")
 _LONG = re.compile(r"\S{20,}")
+_SIGN = re.compile(r"[^\w ]|[\d_]")
 _BULLET = re.compile(r"(?:(?:[-*+•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
 _END = re.compile(r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
 _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
@@ -77,8 +78,7 @@ def _blocks(text: str) -> Iterator[str]:
         bullet = _BULLET.match(line)
         body = line[bullet.end() :] if bullet else line
         short = _LONG.sub("", body)  # ids, paths and addresses say nothing of the rest
-        letters = sum(char.isalpha() or char == " " for char in short)
-        if _NOISE.match(body) or 5 * letters < 3 * len(short):
+        if _NOISE.match(body) or 5 * len(_SIGN.findall(short)) > 2 * len(short):
             body = ""
         wrapped = 60 < len(held) <= _SENTENCE_MAX  # noqa: PLR2004 - as wide as editors wrap at
         if wrapped and body and not bullet and held[-1] not in ".!?:;。！？":
