@@ -48,7 +48,7 @@ if sys.platform == "linux":
 class Health(NamedTuple):
     """How the watcher does. `watched` counts directories (only roots, with FSEvents)."""
 
-    mode: Literal["inotify", "fsevents", "poll"]
+    mode: str  # inotify, fsevents or poll
     watched: int
     missing: tuple[str, ...]
     problems: tuple[tuple[str, str, str], ...]  # code, cause, cure
@@ -131,7 +131,7 @@ class Watch:
 
     def health(self) -> Health:
         """How the watcher does, as of the last scan."""
-        mode: Literal["inotify", "fsevents", "poll"] = "fsevents" if self._observer else "poll"
+        mode = "fsevents" if self._observer else "poll"
         mode = "inotify" if self._fd >= 0 else mode
         return Health(mode, len(self._watched), self._missing, self._problems, self._overflows)
 

@@ -61,20 +61,6 @@ def by_hand(data: bytes, base: int, line_max: int, end: int) -> list[tuple[int, 
     return found
 
 
-@given(streams, st.lists(st.integers(0, 2000), max_size=12), st.integers(0, 10**12))
-def test_any_split_gives_the_same_lines(data: bytes, cuts: list[int], base: int) -> None:
-    """F1, F3: lines end at byte 0x0A alone, each comes out once, whole, and with its offset."""
-    buffer = LineBuffer(base)
-    found = [
-        one for part in dealt(data, cuts) for block in buffer.feed(part) for one in single(block)
-    ]
-
-    assert found == by_hand(data, base, lines_module.LINE_MAX, lines_module.END_KEPT)
-    rest = len(data) - (data.rfind(b"\n") + 1)
-    assert buffer.pending == rest
-    assert buffer.offset == base + len(data) - rest
-
-
 @pytest.mark.usefixtures("_small")
 @given(data=streams, cuts=st.lists(st.integers(0, 2000), max_size=12))
 @example(data=b"x" * SMALL_LINE + b"\n" + b"x" * (SMALL_LINE + 1) + b"\n", cuts=[])

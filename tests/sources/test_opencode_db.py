@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from indexerd.agents.opencode import read
 from indexerd.errors import SessionUnreadableError
@@ -307,53 +305,3 @@ def test_columns_that_a_release_does_not_have_are_done_without(tmp_path: Path) -
     first = rendered(f"{path}/ses_a")[0]
     assert (first["directory"], first["title"], first["time"]["created"]) == ("/work/tree", "", 0)
     assert rendered(f"{path}/ses_b")[0]["directory"] == ""
-
-
-KEYS = [
-    "role",
-    "time",
-    "finish",
-    "error",
-    "summary",
-    "parentID",
-    "text",
-    "type",
-    "state",
-    "content",
-]
-KEYS += ["files", "tool", "synthetic", "tokens", "model", "created", "output", "metadata"]
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
-WRITTEN = VALUES.map(lambda held: json.dumps(held).encode())
-ODD = st.binary(max_size=60) | WRITTEN | WRITTEN.map(lambda data: data.replace(b"e", b"\xff"))
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(ODD, ODD), min_size=1, max_size=5))
-def test_nothing_that_a_record_holds_raises(
-    tmp_path_factory: pytest.TempPathFactory, records: list[tuple[bytes, bytes]]
-) -> None:
-    """F4: whatever stands in `data`, every message has its line, in both forms."""
-    rows = Rows(tmp_path_factory.mktemp("odd") / "opencode.db", SCHEMA + SCHEMA_2)
-    one, second = rows.session("ses_a"), rows.session_2("ses_b")
-    with rows.writing() as db:
-        for n, (message, part) in enumerate(records):
-            at = (1, "soon", -5)[n % 3]
-            db.execute(
-                "INSERT INTO message VALUES (?, 'ses_a', ?, ?, ?)", (f"m{n}", at, at, message)
-            )
-            tool = b'{"type": "tool", "state": %s}' % part
-            for key, data in ((f"p{n}", part), (f"t{n}", tool)):
-                row = (key, f"m{n}", data)
-                db.execute("INSERT INTO part VALUES (?, ?, 'ses_a', 1, 1, ?)", row)
-            db.execute(
-                "INSERT INTO session_message VALUES (?, 'ses_b', ?, ?, 1, 1, ?)",
-                (f"s{n}", ("user", "assistant")[n % 2], n, message),
-            )
-    for path in (one, second):
-        assert len(rendered(path)) == len(in_full(path)) == len(records) + 1

@@ -99,14 +99,6 @@ def test_the_same_lines_as_of_a_database(storage: Storage) -> None:
     ]
 
 
-def test_ids_are_those_of_the_names(storage: Storage) -> None:
-    """formats.md 4.1: the ids within a record may be anything."""
-    storage.session(id="ses_other", parentID="ses_0")
-    storage.said("msg_1", "user", "hello", at=1, id="msg_other")
-    assert [one["id"] for one in rendered(path_of(storage))] == ["ses_a", "msg_1", "msg_2"]
-    assert [one.get("child") for one in in_full(path_of(storage))[1:]] == [True, True]
-
-
 def test_an_answer_that_hangs_on_its_question_comes_with_it(storage: Storage) -> None:
     """formats.md 4.6: what a summary keeps is said in the message that asked for it."""
     storage.put("message", "ses_a", "msg_3", {"role": "user", "time": {"created": START + 3}})

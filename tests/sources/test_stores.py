@@ -72,17 +72,6 @@ def test_a_flat_session_directory_is_added(home: Path) -> None:
     }
 
 
-def test_a_meta_directory_can_be_named(home: Path) -> None:
-    """interfaces.md 1: for every store of the agent."""
-    env = {"PI_CODING_AGENT_SESSION_DIR": "~/flat"}
-    found = stores(settings(meta_dir="~/meta"), env, home)
-
-    assert pairs(found) == {
-        (f"{home}/.pi/agent/sessions", f"{home}/meta"),
-        (f"{home}/flat", f"{home}/meta"),
-    }
-
-
 def test_a_root_is_taken_by_its_real_path(home: Path) -> None:
     """W6: a dotfiles user's symlink, of the agent directory or of `sessions` in it."""
     (home / "real/agent").mkdir(parents=True)
