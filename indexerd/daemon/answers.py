@@ -123,9 +123,7 @@ class Answers:
             return found
         return found | read_all(row["sessionId"], self.sidecars(row))
 
-    # -- what the user noted -----------------------------------------------------------------
-
-    def held(self, row: Row) -> Held:
+    def noted(self, row: Row) -> Held:
         """What the user and the agent noted of a session; for any thread."""
         from indexerd.meta.sidecar import read_sidecar  # noqa: PLC0415 - pydantic
 
@@ -148,8 +146,6 @@ class Answers:
                 if home := self.home(row["sessionId"]):
                     paths.append(Path(home) / user_name(row["sessionId"]))
         return paths
-
-    # -- families ------------------------------------------------------------------------
 
     # Who came from whom, as far as it is to be shown. A session that is hidden, or that nobody has
     # met, is no member; whatever names it as its parent begins a family: all that came from it

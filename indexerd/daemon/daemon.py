@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
@@ -96,7 +96,7 @@ class Daemon:
         found = library.find_stores()
         metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
         self._claims = [claim_directory(Path(meta)) for meta in metas]
-        self.pipeline = self._pipeline("auto" if watching else "poll")
+        self.pipeline = self._pipeline(watching=watching)
         self.answers = Answers(
             self._texts, time.time, home=library.home, behind=lambda: library.texts.unread
         )
@@ -110,8 +110,6 @@ class Daemon:
         )
         self.status = Status(self.pipeline, self.budget, time.time(), lambda: self.web.problems)
         self.api = self._api()
-
-    # -- parts ---------------------------------------------------------------------------
 
     def _library(self) -> Library:
         start, bus = self._start, self.bus
@@ -131,7 +129,7 @@ class Daemon:
         library.files.quarantine = Quarantine(reading, self._store, __version__)
         return library
 
-    def _pipeline(self, mode: Literal["auto", "poll"]) -> Pipeline:
+    def _pipeline(self, *, watching: bool) -> Pipeline:
         indexer = Indexer(
             self.library,
             read=lambda work, *args: self.pipeline.read(work, *args),  # noqa: PLW0108 - made later
@@ -144,7 +142,7 @@ class Daemon:
         return Pipeline(
             library=self.library,
             indexer=indexer,
-            watch=Watch(self._settings().watch.mode if mode == "auto" else mode, self._hint),
+            watch=Watch(self._settings().watch.mode if watching else "poll", self._hint),
             bus=self.bus,
             loaded=self._loaded,
             models=Models(self._settings(), self._start.env),
@@ -237,8 +235,6 @@ class Daemon:
                     self._writer.sweep(Path(store.meta))
             except WriteError as bad:  # it cannot be written now; reading goes on
                 self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
-
-    # -- life ----------------------------------------------------------------------------
 
     async def once(self) -> Report:
         """One pass, without socket and watcher."""
@@ -343,8 +339,6 @@ class Daemon:
                 blocked = str(bad)
             await asyncio.sleep(pause)
         self.bus.log(Event.WATCH_DEGRADED, {"reason": "the state directory was removed"})
-
-    # -- signals and configuration -----------------------------------------------------------
 
     def _handle_signals(self, stopping: asyncio.Event) -> None:
         loop = asyncio.get_running_loop()

@@ -90,8 +90,6 @@ class EventBus:
         fields = {"reason": reason, "context": context} | ({"setName": name} if name else {})
         self.publish(f"context.{reason}", session_id, fields)
 
-    # -- files ---------------------------------------------------------------------------
-
     def session(self, update: Update, *, was_known: bool) -> None:
         change, info, session_id = update.change, update.info, update.session_id
         was = change.was if change else None
@@ -122,8 +120,6 @@ class EventBus:
         for code, cause, cure in set(health.problems).difference(old.problems if old else ()):
             event = Event.WATCH_LIMIT if code in _LIMITS else Event.WATCH_DEGRADED
             self.log(event, {"reason": cause, "hint": cure})
-
-    # -- runs ----------------------------------------------------------------------------
 
     def indexing(self, known: SessionRuntime, why: str) -> None:
         self._status(known, "indexing", "⏳ indexing...")

@@ -59,8 +59,6 @@ class Files:
         self.unstored: dict[str, None] = {}  # paths of which the store does not know all
         self.found: list[Change] = []  # when a tree was read for an answer
 
-    # -- questions -----------------------------------------------------------------------
-
     def info(self, session_id: str) -> SessionInfo | None:
         owner = self.owners.get(session_id)
         return owner.info if owner else None
@@ -125,8 +123,6 @@ class Files:
             hidden = False  # the forks of a purged session stay
         return hidden or self.exclusions.match(path, cwd)
 
-    # -- the store -----------------------------------------------------------------------
-
     def load(self, known: Iterable[tuple[str, Cursor, SessionInfo | None]]) -> None:
         """Take over what the store knows; nothing is read."""
         self.exclusions.renew()
@@ -152,8 +148,6 @@ class Files:
         if file is None or file.excluded or file.underway or (cursor := file.cursor) is None:
             return None
         return cursor, pack(file.info) if file.info else b""
-
-    # -- what to look at -----------------------------------------------------------------
 
     def compare(self, found: Mapping[str, Look], unseen: Callable[[str], bool]) -> None:
         """Queue what a scan found to be different, newest first, and what is gone."""
@@ -206,8 +200,6 @@ class Files:
         if (same and info.since == self._since(session_id)) or self.state(session_id) is None:
             return None
         return next(iter(self._update(owner)), None)
-
-    # -- one file ------------------------------------------------------------------------
 
     def refresh(self, path: str) -> tuple[list[Change], int, bool]:
         """Look at a file: what changed, how many bytes were read, and whether there is more."""

@@ -91,8 +91,6 @@ class Library:
         self._absent: set[str] = set()  # paths of hints at which there was nothing
         self.look_again_at = math.inf  # `hinted` is to be called then without hints, by `monotonic`
 
-    # -- life ----------------------------------------------------------------------------
-
     def load(self) -> list[Update]:
         """Take over what the store knows; no session file is opened."""
         self.find_stores()
@@ -127,8 +125,6 @@ class Library:
         self.index.close()
         self.store.close()
 
-    # -- what is known -------------------------------------------------------------------
-
     def stores(self) -> list[Store]:
         return self.files.stores
 
@@ -152,8 +148,6 @@ class Library:
     @property
     def busy(self) -> bool:
         return bool(self.files.queue or self._changed or self.files.found)
-
-    # -- what is to be looked at -----------------------------------------------------------
 
     def scan(self, enter: Callable[[str], object] = lambda _path: None) -> None:
         """Compare every session and meta file with what is known; what differs is queued.
@@ -275,8 +269,6 @@ class Library:
             was = before.was if before and before.was else one.was  # of two since the last flush
             self._changed[one.session_id] = replace(one, was=was)
 
-    # -- taking changes in -----------------------------------------------------------------
-
     def step(self) -> list[Update]:
         """Read some of what is queued, store what changed, and say what did."""
         queue, size, changes, gone = self.files.queue, 0, 0, list[str]()
@@ -339,8 +331,6 @@ class Library:
         self.store.put_files((path, *known) for path, known in files.items() if known)
         for session_id, packed in self.metas.unstored.items():
             self.store.note(TOPIC, session_id, packed)
-
-    # -- rows ------------------------------------------------------------------------------
 
     def _put_rows(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
         rows: list[tuple[dict[str, Any], str, tuple[str, ...]]] = []

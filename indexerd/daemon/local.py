@@ -47,7 +47,7 @@ class LocalBackend:
         home: Path,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`warn` is told, once, what keeps the answers from being complete."""
+        """`warn` is called once with what keeps the answers from being complete."""
         self._places = places
         self._env = env
         self._user_home = home

@@ -119,15 +119,15 @@ class ReadMethods:
 
     async def _context(self, asked: params.GetContext) -> Row:
         row = self._row(asked.session, asked.cwd)
-        held = await asyncio.to_thread(self._services.answers.held, row)
-        text, context = sets.listed(held.context, asked.set_name)
+        noted = await asyncio.to_thread(self._services.answers.noted, row)
+        text, context = sets.listed(noted.context, asked.set_name)
         where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
         return {"text": text, "context": context, **where}
 
     async def _footer(self, asked: RefParams) -> Row:
         row = self._row(asked.ref, asked.cwd)
-        held = await asyncio.to_thread(self._services.answers.held, row)
-        return {"sessionId": row["sessionId"], **sets.footer(held.context, row["cwd"])}
+        noted = await asyncio.to_thread(self._services.answers.noted, row)
+        return {"sessionId": row["sessionId"], **sets.footer(noted.context, row["cwd"])}
 
     async def _view(self, method: str, asked: Any) -> Row:
         session_id = self._row(asked.ref, asked.cwd)["sessionId"]
@@ -146,8 +146,6 @@ class ReadMethods:
 
     def _digest(self, method: str, asked: Any) -> Any:
         return getattr(self.digests, method)(asked)
-
-    # -- imported late -------------------------------------------------------------------
 
     async def make_digest(self, session_id: str) -> Row:
         return await self.digests.make(session_id, manual=False)
@@ -267,8 +265,6 @@ class Api:
             row = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
             asked = msgspec.structs.replace(asked, ref=row["sessionId"])
         return self._table[method](asked)
-
-    # -- handlers that need a running daemon ---------------------------------------------
 
     def _hello(self, _asked: Params) -> Row:
         settings = self._pipeline.settings

@@ -141,8 +141,6 @@ class Pipeline:
             if self.library.busy:
                 self._dirty.set()
 
-    # -- following the files -----------------------------------------------------------------
-
     async def start(self) -> None:
         """Take over what store and index know."""
         await self.indexer.load()
@@ -256,8 +254,6 @@ class Pipeline:
             if not await self.read(lambda: texts.due):
                 await self._unread.wait()
 
-    # -- decisions -----------------------------------------------------------------------
-
     def _learn(self, updates: list[Update]) -> None:
         """Take in what the library found, tell whoever listens, and decide again."""
         now = self.now()
@@ -339,8 +335,6 @@ class Pipeline:
         old = age > self.settings.index.backfill_days * DAY
         return [one for one in self.models.available() if not (old and one.remote)]
 
-    # -- jobs ----------------------------------------------------------------------------
-
     def _pump(self) -> None:
         """Start what has its turn and finds room."""
         room = self.settings.index.concurrency
@@ -358,7 +352,7 @@ class Pipeline:
                 began = self.now()
                 usable = self.models.available() if job.forced else self._takers(known)
                 updates = await self.indexer.run(known, job, self.settings, usable)
-                if updates:  # what came meanwhile waits anew, not since before this run
+                if updates:  # what came meanwhile waits from now on, not since before this run
                     known.open_since = began
                 self._learn(updates)
         finally:
@@ -372,8 +366,6 @@ class Pipeline:
             task.cancel()
             await asyncio.wait([task])
             self._pump()
-
-    # -- asked for -----------------------------------------------------------------------
 
     def force(self, session_id: str) -> asyncio.Future[Done | IndexerdError]:
         """Index a session as soon as its turn has ended, below the threshold too.

@@ -46,7 +46,7 @@ class _Target(NamedTuple):
     homes: list[Path]  # directories in which files of ours may be
     ours: list[Path]
     transcripts: list[Path]
-    heirs: list[str]  # sessions whose history begins in its file
+    dependents: list[str]  # sessions whose history begins in its file
 
 
 class Purge:
@@ -153,7 +153,7 @@ class Purge:
 
     def _check_transcript(self, found: _Target) -> None:
         """Raise UsageError where the agent's own file is not for us to remove."""
-        session_id, heirs = found.session_id, found.heirs
+        session_id, dependents = found.session_id, found.dependents
         if found.agent == "opencode":
             raise UsageError(
                 "opencode keeps its sessions in one database, which is its own to write",
@@ -166,11 +166,11 @@ class Purge:
         if found.row is None:
             hint = "purge it without its transcript, and remove that by hand"
             raise UsageError("an excluded session's own file is not looked at", hint=hint)
-        if heirs:
-            who = f"{len(heirs)} other sessions" if len(heirs) > 1 else "another session"
-            more = ", …" if len(heirs) > 1 else ""
+        if dependents:
+            who = f"{len(dependents)} other sessions" if len(dependents) > 1 else "another session"
+            more = ", …" if len(dependents) > 1 else ""
             raise UsageError(
-                f"the history of {who} begins in this file: {heirs[0]}{more}",
+                f"the history of {who} begins in this file: {dependents[0]}{more}",
                 hint="purge it without its transcript, or that session first",
             )
 
@@ -205,9 +205,9 @@ def _on_disk(library: Library, session_id: str, agent: str, row: Row | None) -> 
     paths = [] if agent == "opencode" else [one.path for one in owners.files(session_id)]
     bases = {base_name(path) for path in paths}
     infos = (one for one in owners.infos() if one.session_id != session_id)
-    heirs = [one.session_id for one in infos if not bases.isdisjoint(one.bases)]
+    dependents = [one.session_id for one in infos if not bases.isdisjoint(one.bases)]
     ours = _ours(homes, session_id)
-    return _Target(session_id, agent, row, homes, ours, [*map(Path, paths)], heirs)
+    return _Target(session_id, agent, row, homes, ours, [*map(Path, paths)], dependents)
 
 
 def _remove_transcripts(found: _Target) -> tuple[list[Path], dict[Path, str]]:

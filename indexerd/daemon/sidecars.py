@@ -79,11 +79,11 @@ class Sidecars:
         row = await self._row_soon(asked)
         outcomes = list[sets.Outcome]()
 
-        def work(held: Held) -> Edited:
-            outcomes.append(outcome := sets.apply(held.context, change))
+        def work(noted: Held) -> Edited:
+            outcomes.append(outcome := sets.apply(noted.context, change))
             if not outcome.changed:
                 return Edited(None)
-            return Edited(with_sets(held.user, outcome.context, fork=is_fork(row)), (change.name,))
+            return Edited(with_sets(noted.user, outcome.context, fork=is_fork(row)), (change.name,))
 
         await self._change(row, work, change.name)
         return {
@@ -112,21 +112,21 @@ class Sidecars:
     async def give_to_forks(self, row: Row) -> None:
         """A session's sets are about to go: each fork that reads them gets its copy."""
         with suppress(InvalidMetaError, AccessError, NotFoundError):  # nothing can be read of it
-            held = await asyncio.to_thread(self._answers.held, row)
+            noted = await asyncio.to_thread(self._answers.noted, row)
             async with self._lock:
-                await self._copy_to_forks(row["sessionId"], held.context)
+                await self._copy_to_forks(row["sessionId"], noted.context)
 
     async def _change(self, row: Row, work: Callable[[Held], Edited], name: str | None) -> Edited:
         """Make one change; events and telemetry are of what was written."""
         session_id, bus = row["sessionId"], self._pipeline.bus
         path = self._answers.sidecars(row)[0]
         async with self._lock:
-            held = await asyncio.to_thread(self._answers.held, row)
-            edited = await asyncio.to_thread(work, held)
+            noted = await asyncio.to_thread(self._answers.noted, row)
+            edited = await asyncio.to_thread(work, noted)
             if edited.user is None:
                 return edited
             if edited.names:
-                await self._copy_to_forks(session_id, held.context)
+                await self._copy_to_forks(session_id, noted.context)
             await self._write(path.parent, session_id, edited.user)
         for one in edited.names:
             fields = {"customType": SET, "success": True, "sessionId": session_id, "setName": one}
@@ -172,8 +172,6 @@ class Sidecars:
                     raise
             await asyncio.sleep(POLL)
 
-    # -- resumes -------------------------------------------------------------------------
-
     async def resume(self, asked: params.ResumeContext) -> Row:
         """The block for the first message after a resume, once."""
         row = self._answers.row(asked.session, cwd=asked.cwd, fuzzy=False)
@@ -182,7 +180,7 @@ class Sidecars:
         key = f"{session_id}/{digest.hexdigest() if asked.resume_id else ''}"
         if key in self._resumed or await self._pipeline.read(self._was_given, key):
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
-        user, context = await asyncio.to_thread(self._answers.held, row)
+        user, context = await asyncio.to_thread(self._answers.noted, row)
         make = partial(sets.resume_block, cwd, user.env_hint, context, partial(is_there, cwd))
         text, missing = await asyncio.to_thread(make)
         self._resumed.add(key)
@@ -219,9 +217,9 @@ class Sidecars:
 
     async def _announce(self, session_id: str) -> None:
         with suppress(IndexerdError):  # gone meanwhile, or a bad file: that is reported elsewhere
-            held = await asyncio.to_thread(self._answers.held, self._answers.by_id(session_id))
-            if held.context:
-                self._pipeline.bus.context("load", session_id, held.context)
+            noted = await asyncio.to_thread(self._answers.noted, self._answers.by_id(session_id))
+            if noted.context:
+                self._pipeline.bus.context("load", session_id, noted.context)
 
 
 def is_there(cwd: str, item: str) -> bool:

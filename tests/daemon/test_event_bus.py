@@ -29,9 +29,6 @@ DENIED = ProviderDeniedError("401")
 RESTS = ProviderError("the provider is resting", retry_after=9.0)
 
 
-# -- the log -------------------------------------------------------------------------------------
-
-
 class Heard:
     """A log, a subscriber and a clock."""
 
@@ -101,9 +98,6 @@ def test_bad_lines_are_told_of_once_a_minute_and_file(heard: Heard) -> None:
     change = Change("other", other, Verdict.CONTINUE, None)
     heard.bus.session(Update("other", other, None, change), was_known=True)
     assert heard.count(Event.SESSION_BAD_LINE) == 2
-
-
-# -- the watcher and the socket ------------------------------------------------------------------
 
 
 def health(*problems: str, overflows: int = 0) -> Health:

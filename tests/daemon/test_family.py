@@ -47,9 +47,6 @@ def outline(found: dict[str, Any]) -> str:
     return " ".join([*filter(None, [found.get("missingParent")]), *told])
 
 
-# -- who is a member -----------------------------------------------------------------------------
-
-
 def test_every_member_is_told_the_same_family(catalog: TextIndex) -> None:
     """S1.16: archived, gone and sub-agents' sessions too, each marked; strangers never."""
     fill(

@@ -147,8 +147,6 @@ class Traffic:
         self._dead: list[str] = []  # deleted by their agents; meta file and text are kept
         self.actors = [self._born() for _ in range(sessions)]
 
-    # -- what happens --------------------------------------------------------------------
-
     def step(self) -> None:
         (kind,) = self._random.choices([*SHARES], [*SHARES.values()])
         self.done[kind] += 1
@@ -189,8 +187,6 @@ class Traffic:
                     path.write_text("{broken")
                 case _:
                     path.write_text(json.dumps(held | {"summary": self._text(200)}))
-
-    # -- who asks ------------------------------------------------------------------------
 
     def ask(self) -> None:
         one, other = self._one().id, self._one().id
@@ -234,8 +230,6 @@ class Traffic:
             ear.close()
         self._ears.clear()
         self._client.close()
-
-    # -- means ---------------------------------------------------------------------------
 
     def _ask(self, method: str, **params: Any) -> Any:
         return self._client.call(method, params)
