@@ -57,7 +57,7 @@ FIRST_SCAN_PATIENCE = 5.0  # seconds
 PROTOCOL = 1
 _DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
 READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # a session's own file
-_AT_ONCE = frozenset({"hello", "status", "subscribe"})
+_AT_ONCE = frozenset({"hello", "status"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,31 +240,23 @@ class Api:
             "purge": purge.purge,
         }
 
-    def handle(self, request: wire.Request, peer: Peer) -> Any:
-        """Answer one request, at once where that is possible."""
+    async def handle(self, request: wire.Request, peer: Peer) -> Any:
+        """Answer one request; right after a start, most wait a little for the first scan."""
         method = request.method
         if method not in methods.METHODS:
             return wire.unknown_method(request)
         asked = methods.asked(method, request.params)
         if isinstance(asked, params.Subscribe):
             return self._subscribe(asked, peer)
-        if method in _AT_ONCE or self._pipeline.scanned.is_set():
-            return self._answer(method, asked)
-        return self._answer_soon(method, asked)
-
-    async def _answer_soon(self, method: str, asked: Params) -> Any:
-        """Wait a little for the first scan, then answer with what is known."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_SCAN_PATIENCE):
-                await self._pipeline.scanned.wait()
-        found = self._answer(method, asked)
-        return await found if isinstance(found, Awaitable) else found
-
-    def _answer(self, method: str, asked: Params) -> Any:
+        if method not in _AT_ONCE:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FIRST_SCAN_PATIENCE):
+                    await self._pipeline.scanned.wait()
         if methods.METHODS[method].exact and isinstance(asked, RefParams):
             row = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
             asked = msgspec.structs.replace(asked, ref=row["sessionId"])
-        return self._table[method](asked)
+        found = self._table[method](asked)
+        return await found if isinstance(found, Awaitable) else found
 
     def _hello(self, _asked: Params) -> Row:
         settings = self._pipeline.settings

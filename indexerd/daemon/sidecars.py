@@ -226,10 +226,6 @@ def is_there(cwd: str, item: str) -> bool:
     """Whether a file exists; what cannot be known, for want of a right, is taken to exist."""
     try:
         path = Path(sets.absolute(cwd, item)).expanduser()
-        if path.is_absolute():
-            path.stat()
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # ValueError: a NUL in it
-        return False
+        return path.exists() or not path.is_absolute()
     except (OSError, RuntimeError):
-        pass
-    return True
+        return True
