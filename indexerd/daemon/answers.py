@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 ANCESTORS_MAX = 8  # generations that sets are looked for in
 MEMBERS_MAX = 500  # sessions of a family
-RELATIVES_MAX = 200  # ids of each kind
 
 Row = dict[str, Any]
 
@@ -163,15 +162,6 @@ class Answers:
         members = self._members(kept(places, own, MEMBERS_MAX), missing=bool(missing))
         found: Row = {"sessionId": own, "members": members, "more": len(places) - len(members)}
         return found | ({"missingParent": missing} if missing else {})
-
-    def relatives(self, row: Row) -> Row:
-        """The ids of a session's parent, forks and sub-agents, oldest first; absent where none."""
-        below = by_age(self._children([row["sessionId"]]))
-        forks = [one.session_id for one in below if not one.subagent]
-        agents = [one.session_id for one in below if one.subagent]
-        found = {"forks": forks[:RELATIVES_MAX], "subagents": agents[:RELATIVES_MAX]}
-        named = {**found, "parent": row.get("parentSessionId")}
-        return {key: one for key, one in named.items() if one}
 
     def _shown(self, session_ids: Iterable[str]) -> dict[str, Row]:
         rows = self._store.get_many(session_ids)

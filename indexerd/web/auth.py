@@ -4,8 +4,7 @@ The token of a link works once, within five minutes, at the server it was made f
 an empty file in the state directory, and using it removes the file. `web-open.html` (0600) leads a
 browser to a link, so that no process's arguments hold the token: every user can read those.
 
-Cookies ignore ports, so the cookie's name holds the port. Another user's program may have had the
-port before: whoever follows a link has what the browser kept of that program cleared.
+Cookies ignore ports, so the cookie's name holds the port.
 """
 
 from __future__ import annotations
@@ -148,8 +147,6 @@ class Auth:
         if fresh:
             age = COOKIE_SECONDS if self._keep else None
             answer.set_cookie(self._name, self._cookie, max_age=age, httponly=True, samesite="lax")
-            # Not "cookies": those of every port of the host would go.
-            answer.headers["Clear-Site-Data"] = '"cache", "storage"'
         return answer
 
 

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from http.cookies import SimpleCookie
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import httpx2
 import pytest
 
-from indexerd.web.assets import asset
 from indexerd.web.auth import open_page
 from tests.browser.served import Placed, Served
-from tests.browser.site import site
 from tests.browser.tabs import Tabs
 
 pytestmark = pytest.mark.faults
@@ -129,16 +124,6 @@ def test_every_answer_carries_the_policy(home: Served, session: Placed) -> None:
         assert "access-control-allow-origin" not in answer.headers
 
 
-def test_the_cookie_is_for_this_browser_and_our_pages_alone(home: Served) -> None:
-    """No script reads it, and no page of another site asks with it."""
-    told = httpx2.get(link(home), follow_redirects=False).headers["set-cookie"]
-    (cookie,) = SimpleCookie(told).values()
-    assert cookie["httponly"]
-    assert cookie["samesite"].lower() == "lax"
-    assert cookie["path"] == "/"
-    assert not cookie["domain"]
-
-
 # -- in a browser --------------------------------------------------------------------------------
 
 
@@ -159,75 +144,6 @@ def test_a_file_of_ours_leads_a_browser_in(home: Served, session: Placed, tabs: 
     assert not path.exists()
 
 
-WORKER = b"""
-self.addEventListener("install", () => self.skipWaiting());
-self.addEventListener("activate", (event) => event.waitUntil(clients.claim()));
-self.addEventListener("fetch", (event) => {
-  if (event.request.mode !== "navigate") return;
-  event.respondWith(fetch(event.request).then(async (told) => told.type === "opaqueredirect" ? told
-    : new Response("<title>Theirs</title>" + await told.text(),
-      { headers: { "Content-Type": "text/html" } })));
-});"""
-
-
-class Stranger(BaseHTTPRequestHandler):
-    """Another user's server on our port: a worker, and a script under the address of ours."""
-
-    def do_GET(self) -> None:
-        """Answer, to be kept for ever."""
-        kind, body = "text/javascript", b"document.documentElement.dataset.theirs = 1;"
-        if self.path == "/worker.js":
-            body = WORKER
-        elif not self.path.startswith("/static/"):
-            kind = "text/html"
-            body = (
-                f"<!doctype html><script src='{asset('home.js').url}'></script><script>"
-                "navigator.serviceWorker.register('/worker.js')</script>".encode()
-            )
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Cache-Control", "public, max-age=31536000, immutable")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: Any) -> None:
-        """Nothing."""
-
-
-class Squat(ThreadingHTTPServer):
-    """It has the port while the view is down."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-
-def test_what_a_stranger_left_on_our_port_is_gone_with_a_link(home: Served, tabs: Tabs) -> None:
-    """A service worker and a poisoned cache do nothing to the pages of who follows a link."""
-    context = tabs.context(home.running.origin)
-    for trouble in ("Failed to load resource", "Clear-Site-Data", "/favicon.ico", "request:"):
-        tabs.forgive(trouble)
-    with Squat(("127.0.0.1", 0), Stranger) as server:
-        port = server.server_address[1]
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        page = context.new_page()
-        page.goto(f"http://127.0.0.1:{port}/")
-        page.wait_for_function("document.documentElement.dataset.theirs")
-        page.wait_for_function("navigator.serviceWorker.controller")
-        server.shutdown()
-        thread.join(10)
-    with site(home.world, "--listen", f"127.0.0.1:{port}") as ours:
-        page.goto(ours.link)
-        page.locator("#results").wait_for()
-        for path in ("/", "/?archived=1"):
-            page.goto(ours.origin + path)
-            page.locator("#help").wait_for()  # which our script shows
-            assert "Theirs" not in page.title()
-            assert not page.evaluate("document.documentElement.dataset.theirs || ''")
-            assert not page.evaluate("Boolean(navigator.serviceWorker.controller)")
-
-
 def test_a_script_that_is_not_ours_does_not_run(home: Served, session: Placed, tabs: Tabs) -> None:
     """What comes under the address of an asset is compared with what the page says of it."""
     tabs.forgive("integrity")
@@ -241,9 +157,3 @@ def test_a_script_that_is_not_ours_does_not_run(home: Served, session: Placed, t
         with page.expect_console_message(lambda told: "integrity" in told.text):
             page.goto(home.running.origin + path)
         assert not page.evaluate("document.documentElement.dataset.theirs || ''")
-
-
-def test_only_the_assets_that_ship_are_served(home: Served) -> None:
-    """No path leads out of the folder of assets, however it is written."""
-    for name in ("../home.py", "%2e%2e/home.py", "..%2fhome.py", "home.html", "page.html", "", "/"):
-        assert ask(home, "GET", f"/static/{name}").status_code in (303, 307, 400, 404), name

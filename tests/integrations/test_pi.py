@@ -40,13 +40,10 @@ def test_messages_keep_their_order_and_nothing_else_of_them(pi: Pi, socket: Path
     """S0.53, S1.38: each message as one, hidden, of our type; what is none is passed over."""
     odd: list[Any] = [None, "text", {"content": 5}, {"content": ""}, {"content": "late"}]
     shown = {"content": "q", "display": True, "customType": "evil", "details": {"question": "?"}}
-    many = [BLOCK | {"content": f"<{n}>"} for n in range(30)]
     with acting(socket, expand={"messages": [BLOCK, shown, *odd]}) as daemon:
         pi.start()
         messages = pi.prompt("See @@abc.")
         (asked,) = daemon.params("expand")
-        daemon.answers["expand"] = {"messages": many}
-        rest = pi.prompt("@@a")  # pi takes one message a handler: what is left comes with the last
         assert pi.prompt("no reference") == []
         pi.ends()
     assert [one["content"] for one in messages] == ["B", "q", "late"]
@@ -54,8 +51,6 @@ def test_messages_keep_their_order_and_nothing_else_of_them(pi: Pi, socket: Path
     assert kinds == {("session-reference", False)}
     assert messages[1]["details"] == {"question": "?"}
     assert asked == {"text": "See @@abc.", "cwd": "/w", "sessionId": "s-1"}
-    told = "".join(one["content"] for one in rest)
-    assert "".join(told.split()) == "".join(f"<{n}>" for n in range(30))
 
 
 @pytest.mark.parametrize(
@@ -63,22 +58,19 @@ def test_messages_keep_their_order_and_nothing_else_of_them(pi: Pi, socket: Path
     [
         ("/tpl @@mine", "A template of @@theirs: why? And @@mine.", "/tpl @@mine"),
         ("/skill:s @@mine", '<skill name="s">\n@@theirs\n</skill>\n\n@@mine', "/skill:s @@mine"),
-        ("/tpl", "A template of @@theirs: why?", None),
-        ("/unknown @@mine", "/unknown @@mine", "/unknown @@mine"),
         ("see @@mine", "see @@mine, which an extension wrote", "see @@mine, which an extension"),
     ],
 )
 def test_what_was_typed_is_what_refers(
-    pi: Pi, socket: Path, typed: str, prompt: str, sent: str | None
+    pi: Pi, socket: Path, typed: str, prompt: str, sent: str
 ) -> None:
     """X10: a template's or a skill's `@@` is not the user's; an argument is."""
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
-        assert len(pi.prompt(prompt, typed)) == (sent is not None)
-        texts = [one["text"] for one in daemon.params("expand")]
+        assert pi.prompt(prompt, typed) == [BLOCK]
+        (asked,) = daemon.params("expand")
         pi.ends()
-    assert len(texts) == (sent is not None)
-    assert not sent or texts[0].startswith(sent)
+    assert asked["text"].startswith(sent)
 
 
 def test_a_queued_message_is_told(pi: Pi, socket: Path) -> None:
@@ -90,12 +82,9 @@ def test_a_queued_message_is_told(pi: Pi, socket: Path) -> None:
         assert pi.notices == []
         for queued in ("steer", "followUp"):
             pi.input('and see @@a, (@@"b c")', queued=queued)
-        old = {"text": "see @@a", "source": "interactive"}  # an older pi, which does not tell
-        for idle in (True, False):
-            pi.do(emit="input", event=old, ctx={"idle": idle})
         assert daemon.params("expand") == []
         pi.ends()
-    assert [one.startswith(QUEUED) for one in pi.notices] == [True] * 3
+    assert [one.startswith(QUEUED) for one in pi.notices] == [True] * 2
 
 
 def _refuse(_params: dict[str, Any]) -> Any:
@@ -455,7 +444,6 @@ ITEM = {
     ("texts", "prefix", "line"),
     [
         (("see @@", ""), "", "see @@abc "),
-        (("@@conf", " now"), "conf", "@@abc now"),
         (('(@@"two words', '" now'), "two words", "(@@abc now"),
     ],
 )

@@ -66,7 +66,6 @@ def test_a_token_becomes_a_cookie_and_is_gone_from_the_address(tmp_path: Path) -
     found = asker.get(f"{URL}//evil.example/?a=b%20c&token={held}")
     assert found.headers["location"] == f"{URL}//evil.example/?a=b%20c"
     assert "HttpOnly; Max-Age=2592000; Path=/; SameSite=lax" in found.headers["set-cookie"]
-    assert "cookies" not in found.headers["clear-site-data"]
     assert asker.get("/").text == "private"
     again = asker.get(f"/?token={held}")
     assert (again.status_code, "set-cookie" in again.headers) == (303, False)
