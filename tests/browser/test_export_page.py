@@ -165,35 +165,26 @@ and on."""
 
 
 def test_lists_and_tables_of_an_answer(tabs: Tabs, tmp_path: Path) -> None:
-    """Items hang, within each other too; a table is set in even letters; all is text.
+    """Items hang, and are moved in below others; a table is set in even letters; all is text.
 
     What a user typed stays as it was typed.
     """
     entries = [
         said("a", None, "user", MARKDOWN),
         said("b", "a", "assistant", MARKDOWN),
-        said("c", "b", "user", "And now?", at=1),
-        said("d", "c", "assistant", "- x\n 1. y\n" * 10_000, at=2),
-        said("e", "c", "assistant", "".join(f"{' ' * at}- x\n" for at in range(99)), at=3),
     ]
-    page = opened(tabs, page_of(tmp_path, entries), "#leaf=e")
+    page = opened(tabs, page_of(tmp_path, entries), "#leaf=b")
     expect(page.locator(".said.user").first).to_contain_text("- a table,\n  in the database")
     answer = page.locator(".said.assistant").first
     told = answer.locator(":scope > *").evaluate_all("(all) => all.map((one) => one.localName)")
-    assert told == ["header", "div", "ul", "ol", "pre", "ul", "div"]
-    expect(answer.locator("ul ul li")).to_have_text("- with an index")
+    assert told == ["header", "div", "ul", "pre", "ul", "div"]
+    within = answer.locator("li", has_text="with an index")
+    assert within.evaluate("(one) => parseFloat(getComputedStyle(one).marginLeft)") > 10
     expect(answer.locator("ul > li:has(code)")).to_contain_text("which expires")
-    assert answer.locator("ol > li > .sign:first-child").all_text_contents() == ["2. ", "10) "]
+    signs = answer.locator("li > .sign:first-child").all_text_contents()
+    assert {"2. ", "10) "} <= set(signs)
     expect(answer.locator("pre")).to_contain_text("| a   | <b>  |")
     expect(answer.locator("b")).to_have_count(0)
-    deep = page.locator(".said.assistant").nth(1)
-    expect(deep.locator("li")).to_have_count(41)  # what is moved in further is their text
-    expect(deep.locator("ul ul ul ul")).to_have_count(1)
-    expect(deep.locator("ul ul ul ul ul")).to_have_count(0)
-    page.goto("about:blank")
-    page = opened(tabs, page_of(tmp_path, entries), "#leaf=d")
-    many = page.locator(".said.assistant").nth(1).locator("li")
-    assert many.count() > 1000  # as many as the page has of so long a text
 
 
 def test_the_sidebar_stays_below_the_header(tabs: Tabs, page_file: Path) -> None:

@@ -7,9 +7,8 @@
   const { el, solid, pieces } = indexerd.words;
   const FENCE = /^(`{3,}|~{3,})/;
   const HEAD = /^#{1,6} +(?=\S)/;
-  const ITEM = /^([ \t]{0,40})(?:[-*]|(\d{1,3})[.)])[ \t]{1,8}(?=\S)/;
+  const ITEM = /^([ \t]{0,40})(?:[-*]|\d{1,3}[.)])[ \t]{1,8}(?=\S)/;
   const WORD = /[\p{L}\p{N}_*]/u;
-  const LEVELS = 4; // of lists within lists; what is deeper stands in the last of them
   const SIGNS = /`([^`\n]{1,300})`|\*\*([^*\s](?:[^*\n]{0,298}[^*\s])?)\*\*/g;
 
   function pre(text) {
@@ -76,47 +75,22 @@
   const ruled = (line) => line.includes("--") && /^[\s|:-]+$/.test(line);
   const width = (blank) => blank.replaceAll("\t", "    ").length;
 
-  function listed(lines, at, found) {
-    const items = [];
+  function listed(lines, at, found) { // an item goes on in the lines that are moved in below it
+    const box = el("ul", "list"), goesOn = (one) => /^\s+\S/.test(lines[one] || "") && !ITEM.test(lines[one]);
     let end = at;
-    for (; end < lines.length; end++) {
-      const one = lines[end], mark = ITEM.exec(one), last = items[items.length - 1];
-      if (mark) {
-        const size = mark[0].length, text = [one.slice(size)];
-        items.push({ deep: width(mark[1]), mark: mark[0].trimStart(), number: mark[2], size, text });
-      } else if (one.trim()) {
-        const blank = one.search(/\S/);
-        if (!blank) break; // what is not moved in goes on after the list
-        last.text.push(one.slice(Math.min(blank, last.size)));
-      } else {
-        const next = lines[end + 1] || "";
-        if (!ITEM.test(next) && !/^[ \t]+\S/.test(next)) break;
-        if (!ITEM.test(next)) last.text.push("");
+    while (ITEM.test(lines[end] || "")) {
+      const [mark, blank] = ITEM.exec(lines[end]), text = [lines[end++].slice(mark.length)];
+      while (goesOn(end) || (goesOn(end + 1) && !lines[end].trim())) {
+        const one = lines[end++];
+        text.push(one.slice(Math.min(one.search(/\S/), mark.length)));
       }
+      const said = text.join("\n"), item = el("li", solid(said), sign(mark.trimStart()), ...inline(said));
+      item.style.setProperty("--deep", Math.min(width(blank), 12));
+      box.append(item);
+      if (ITEM.test(lines[end + 1] || "") && !lines[end].trim()) end++;
     }
-    hang(items, found);
+    found.push(box);
     return end;
-  }
-
-  function hang(items, found) { // as lists, those that are moved in below the item before them
-    const open = []; // {box, deep, item}, the outermost first
-    for (const { deep, mark, number, text } of items) {
-      const tag = number === undefined ? "ul" : "ol";
-      while (open.length > 1 && deep < open[open.length - 1].deep) open.pop();
-      let here = open[open.length - 1];
-      const inner = here && deep > here.deep + 1 && open.length < LEVELS;
-      if (!here || inner || here.box.localName !== tag) {
-        if (here && !inner) open.pop();
-        const above = open[open.length - 1];
-        here = { box: el(tag, "list"), deep: inner || !here ? deep : here.deep, item: null };
-        if (above) above.item.append(here.box);
-        else found.push(here.box);
-        open.push(here);
-      }
-      const said = text.join("\n");
-      here.item = el("li", solid(said), sign(mark), ...inline(said));
-      here.box.append(here.item);
-    }
   }
 
   // Fenced code as code, headings apart, lists with their items hanging, tables in even letters,

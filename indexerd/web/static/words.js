@@ -74,14 +74,7 @@
       await navigator.clipboard.writeText(text);
       return true;
     } catch {
-      const held = el("textarea", "unseen"), before = document.activeElement;
-      held.value = text;
-      document.body.append(held);
-      held.select();
-      const done = document.execCommand("copy");
-      held.remove();
-      before?.focus({ preventScroll: true });
-      return done;
+      return false;
     }
   }
 
