@@ -49,7 +49,6 @@ class MetaCache:
         self._stats: dict[str, MetaStat] = {}
 
     def load(self) -> None:
-        """Take over what the store knows."""
         for session_id, packed in self._store.notes(TOPIC).items():
             with suppress(msgspec.DecodeError):
                 self._stats[session_id] = msgspec.msgpack.decode(packed, type=MetaStat)
@@ -67,7 +66,6 @@ class MetaCache:
         return {key: one.problem for key, one in list(self._stats.items()) if one.problem}
 
     def ids(self) -> Iterable[str]:
-        """Sessions that have a meta file or a sidecar."""
         return self._stats.keys()
 
     def sweep(self, directories: Iterable[str], belongs: Callable[[str], str | None]) -> list[str]:
@@ -158,8 +156,6 @@ def meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, s
 
 
 def _stamps(directory: str, session_id: str) -> _Stamps:
-    """The stamps of a session's meta file and sidecar."""
-
     def of(suffix: str) -> FileStamp | None:
         with suppress(AccessError):
             found = stamp(Path(directory, f"{session_id}{suffix}"))

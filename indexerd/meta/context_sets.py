@@ -217,7 +217,6 @@ def _on_a_line(text: str) -> str:
 
 
 def _is_harmless(item: str) -> bool:
-    """Whether an item can stand in a prompt as it is."""
     drawn = item.translate(_DRAWN).replace("<(", "((")  # a shell's; no tag begins so
     return _is_plain(item) and not _TEMPLATE.search(item) and harmless(drawn) == drawn
 

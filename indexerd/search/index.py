@@ -169,8 +169,6 @@ class TextIndex:
                 self._report(self._directory, type(bad).__name__)
             raise DamagedError("the index is damaged", hint="the daemon rebuilds it") from bad
 
-    # -- writing ---------------------------------------------------------------------------
-
     def put(self, rows: Iterable[tuple[Mapping[str, Any], str, tuple[str, ...]]]) -> None:
         """Take over rows, with their summaries and all names that they answer to."""
         items = {}
@@ -236,7 +234,7 @@ class TextIndex:
         return bool(self._abouts or self.uncommitted)
 
     def commit(self) -> None:
-        """Have all be found that was added; some 20 ms. After a rebuild, while there is one."""
+        """Have all be found that was added, in some 20 ms; during a rebuild that waits."""
         with self._lock, self._guard():
             if not self.pending or self.rebuilding:
                 return
@@ -258,8 +256,6 @@ class TextIndex:
             self._writer = self._opened().writer(_HEAP, 1)
         return self._writer
 
-    # -- wiping: what stays is copied ------------------------------------------------------
-
     @property
     def owes_rebuild(self) -> bool:
         """Whether words were dropped that are in the directory until it is rebuilt."""
@@ -270,8 +266,7 @@ class TextIndex:
         self.store.note("index", "rebuild", b"")
 
     @property
-    def rebuilding(self) -> bool:
-        """Whether a rebuild is under way: then no messages may be added."""
+    def rebuilding(self) -> bool:  # then no messages may be added
         return self._copying is not None
 
     def rebuild(self) -> bool:
@@ -323,8 +318,6 @@ class TextIndex:
             old.wait_merging_threads()  # which write into the old directory
         self._sweep(name)
         self.store.fold()
-
-    # -- reading: any thread ---------------------------------------------------------------
 
     def ask(self, ask: Callable[[Searcher], _T]) -> _T:
         """Ask the index as it is at one moment."""

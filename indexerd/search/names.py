@@ -183,8 +183,6 @@ class Names:
             for word in set(key.split()) if key not in self._names else ():
                 self._words.drop(word, key)
 
-    # -- references ------------------------------------------------------------------------
-
     def resolve(
         self,
         ref: str,
@@ -301,8 +299,6 @@ class Names:
             if (can_go_on and other.startswith(word)) or _stands_for(word, other, self._words):
                 yield other
 
-    # -- completions -----------------------------------------------------------------------
-
     def complete(
         self,
         prefix: str = "",
@@ -348,9 +344,6 @@ def _completion(row: Named, now: float) -> dict[str, Any]:
         "named": row.named,
         "insert": f"@@{row.session_id} ",
     }
-
-
-# -- fuzzy names -----------------------------------------------------------------------------
 
 
 def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:

@@ -151,8 +151,6 @@ class _Search:
         self._found: dict[tuple[str, bool], _Place] = {}  # by session, is message
         self._sessions: dict[str, _Session] = {}
 
-    # -- words ---------------------------------------------------------------------------
-
     def by_words(self, asked: Asked) -> None:
         """Find places that have all words, then what comes nearest."""
         self._all_words(asked)
@@ -244,8 +242,6 @@ class _Search:
         many = min(self._searcher.doc_freq("message", word) for word in one.words)
         return math.log(1 + (max(self._searcher.num_docs - many, 0) + 0.5) / (many + 0.5))
 
-    # -- asking tantivy ------------------------------------------------------------------
-
     def _in(self, names: Iterable[str], one: Term) -> Query:
         """Ask for a term in any of some fields."""
         queries = []
@@ -294,8 +290,6 @@ class _Search:
             worth = 0.85 + 0.15 * 0.5 ** (((newest or 0) - (modified or 0)) / _HALF_LIFE_MS)
             self._sessions[one] = _Session(name, bool(named), created or 0, worth)
 
-    # -- patterns ------------------------------------------------------------------------
-
     def by_pattern(self, pattern: Pattern, deadline: float) -> None:
         """Find texts that a pattern fits, until the deadline on the monotonic clock."""
         ids, messages = self._index.store.by_age(self._scope), 0
@@ -316,8 +310,6 @@ class _Search:
                         self._add(place, partial(excerpt, spans=[(*span, 0)]), _PLAIN)
                 if messages >= self._limit:
                     return
-
-    # -- what was found ------------------------------------------------------------------
 
     def _add(self, place: _Place, snippet: Callable[[str], str], share: float) -> None:
         """Keep the better of two places of one kind in a session."""

@@ -95,8 +95,6 @@ class Texts:
         self._ripened = 0.0  # when a commit was due last, on the monotonic clock
         self.ripe = False  # a commit is due now
 
-    # -- what is to be read ----------------------------------------------------------------
-
     def want(self, session_ids: Iterable[str]) -> None:
         """Something was appended to these sessions."""
         self._unread |= dict.fromkeys(session_ids)
@@ -118,8 +116,6 @@ class Texts:
         """Whether there is anything to do."""
         waiting = self._unread or self._index.lost or self._index.pending
         return bool(waiting) or self._index.owes_rebuild
-
-    # -- steps -----------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Do a little, and have it be found. Says whether there is more to do."""
@@ -156,8 +152,6 @@ class Texts:
         self.ripe = not self._pass or now > self._ripened + _COMMIT_SECONDS
         self._ripened = now if self.ripe else self._ripened
         return self._pass > 0
-
-    # -- one session -----------------------------------------------------------------------
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; says whether all is read."""
