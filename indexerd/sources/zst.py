@@ -30,7 +30,7 @@ def load(path: str, held: Cursor | None) -> tuple[Look, Iterator[Block | Oversiz
             return now, None
         data = _decompressed(fd)
     buffer, starts = LineBuffer(), range(0, len(data), CHUNK)
-    return now, (piece for at in starts for piece in buffer.feed(data[at : at + CHUNK]))
+    return now, (piece for at in starts for piece in buffer.feed(bytes(data[at : at + CHUNK])))
 
 
 @contextmanager
@@ -41,25 +41,24 @@ def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
             data = _decompressed(fd)
     except FileNotFoundError:
         raise SessionUnreadableError("the session file is gone") from None
-    yield lambda offset, length: data[offset : offset + length]
+    yield lambda offset, length: bytes(data[offset : offset + length])
 
 
-def _decompressed(fd: int) -> bytes:
+def _decompressed(fd: int) -> memoryview:
     try:
         import zstandard  # noqa: PLC0415 - an extra, and only compressed sessions need it
     except ImportError:
         message = "a compressed session, and the decoder is not installed"
         raise SessionUnreadableError(message, hint="install indexerd[zst]") from None
     decoder = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX)
-    parts, size = list[bytes](), 0
+    whole = bytearray()
     try:
         reader = decoder.stream_reader(io.FileIO(fd, closefd=False), read_across_frames=True)
-        while size <= TOTAL_MAX and (data := reader.read(CHUNK)):
-            parts.append(data)
-            size += len(data)
+        while len(whole) <= TOTAL_MAX and (data := reader.read(CHUNK)):
+            whole += data
     except (zstandard.ZstdError, OSError) as bad:
         raise SessionUnreadableError(f"cannot be decompressed: {bad}") from None
-    if size > TOTAL_MAX:
+    if len(whole) > TOTAL_MAX:
         message = f"more than {TOTAL_MAX >> 20} MiB when decompressed"
         raise SessionUnreadableError(message, hint="decompress it yourself")
-    return b"".join(parts)
+    return memoryview(whole)
