@@ -186,7 +186,7 @@ class Sessions:
         session_id = (await self._stored(request, self._daemon.call))["session"]["sessionId"]
         if method == "set_relevant_context":
             items = fields.get("items", [])
-            if not isinstance(items, list) or not all(_is_item(one) for one in items):
+            if not isinstance(items, list) or not all(str(one).find("=") > 0 for one in items):
                 raise UsageError("an item is key=value")
             asked = {"session": session_id, "setName": "applet"}
             asked["items"] = [fields.get("slug"), *items]
@@ -201,10 +201,6 @@ class Sessions:
         if stored["session"]["sessionId"] != session_id:
             raise NotFoundError(f"no session {session_id}")
         return stored
-
-
-def _is_item(value: object) -> bool:
-    return isinstance(value, str) and value.find("=") > 0
 
 
 async def _fields(request: Request, known: set[str]) -> dict[str, Any]:

@@ -164,28 +164,6 @@ def test_times_are_the_reader_s_and_bars_are_seen(tabs: Tabs, tmp_path: Path) ->
     assert bars.first.evaluate(colour) != page.locator("body").evaluate(colour)
 
 
-def test_a_name_that_was_not_changed_is_not_sent(home: Served, tabs: Tabs) -> None:
-    """The machine's title is no name of the user's own, until they type one."""
-    session = home.put()
-    page = home.open(tabs, f"/s/{session.id}")
-    posts = list[str]()
-    page.on("request", lambda one: posts.append(one.url) if one.method == "POST" else None)
-    field = page.get_by_label("Name", exact=True)
-    page.locator("#rename").click()
-    expect(field).to_have_attribute("maxlength", "120")
-    field.press("Enter")
-    expect(page.locator("#told")).to_have_text("Nothing was changed.")
-    expect(page.locator("#rename")).to_be_focused()
-    page.locator("#rename").click()
-    field.fill("")
-    field.press("Enter")
-    expect(page.locator("#told")).to_have_text("There is no name of your own to take back.")
-    assert posts == []
-    assert home.world.row(session.id)["nameSource"] != "user"
-    zone = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
-    assert page.locator("body").inner_text().count(zone) == 1
-
-
 def test_a_page_of_a_view_that_was_started_anew_asks_no_more(home: Served, tabs: Tabs) -> None:
     """A refusal is told calmly, once; who comes back with the new link goes on."""
     session = home.put()

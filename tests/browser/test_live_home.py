@@ -212,18 +212,6 @@ def test_a_view_that_was_started_anew_says_what_to_do(home: Served, tabs: Tabs) 
     expect(page.locator("#live")).to_have_text("Daemon runs")
 
 
-def test_a_stream_that_is_refused_is_not_asked_for_again(home: Served, tabs: Tabs) -> None:
-    """The page asks for itself once, and sees that it is not let in."""
-    tabs.forgive("403")
-    page = home.open(tabs, "/")
-    expect(page.locator("#live")).to_have_text("Daemon runs")
-    page.evaluate("dispatchEvent(new PageTransitionEvent('pagehide'))")
-    page.context.clear_cookies()
-    page.evaluate("dispatchEvent(new PageTransitionEvent('pageshow'))")
-    expect(page.locator("#out")).to_be_visible()
-    expect(page.locator("#live")).to_have_text("Not connected")
-
-
 def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:
     """S4.24: markup in a name, a directory and a message stays text, also where it is a hit."""
     word = uuid.uuid4().hex[:8]

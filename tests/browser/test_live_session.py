@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -177,30 +177,6 @@ def test_a_request_for_indexing_says_what_is_true(home: Served, tabs: Tabs) -> N
     expect(page.locator("#sent tbody tr")).to_contain_text("done")
     expect(page.locator("#queued")).to_have_text("")
     assert home.world.meta(session.id)
-
-
-def test_what_is_sent_is_asked_for_once_more(home: Served, tabs: Tabs) -> None:
-    """A run that ends while an answer is under way: that may lack it, so one more is fetched."""
-    session = home.put()
-    page = opened(home, tabs, session)
-    asked, answers = list[str](), list[Any]()
-
-    def late(route: Any) -> None:
-        asked.append(route.request.url)
-        answers.append(route) if len(asked) == 1 else route.continue_()
-
-    page.route("**/sent", late)
-    with page.expect_request("**/sent"):
-        page.locator("#sent > summary").press("Enter")
-    for _ in range(3):
-        page.evaluate("void indexerd.panel.ran()")
-    assert len(asked) == 1
-    with page.expect_request("**/sent") as second:
-        answers[0].continue_()
-    answer = second.value.response()
-    assert answer is not None
-    answer.finished()
-    expect(page.locator("#sent")).to_contain_text("local/extractive")
 
 
 def test_family(home: Served, tabs: Tabs) -> None:
