@@ -37,12 +37,16 @@ _OUTPUT = (
 )
 _OPENINGS = (
     ("This session is being continued from a previous conversation", Kind.COMPACTION),
-    (("[Request interrupted", "Operation stopped by hook"), INTERRUPTED),
+    (("[Request interrupted", "Operation stopped by hook:"), INTERRUPTED),
     ("<bash-input>", Kind.BASH),
     (_OUTPUT, Kind.CUSTOM),
 )
 _NOTICE = ("<task-notification>", "<teammate-message", "Stop hook feedback:")
 _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
+_PLAN_ASIDE = "If you need specific details from before exiting plan mode"
+_SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)  # of the plan, wherever it stands
+_REMINDERS_MAX = 100  # that are taken off a prompt's end
 # What an editor or the client itself glues before a prompt.
 _LEADING = re.compile(r"\s*<(system-reminder|ide_\w{1,40})>.*?</\1>", re.DOTALL)
 # The client's own commands that take words which the model is not asked.
@@ -54,6 +58,7 @@ _OWN = frozenset(
     " reset resume rewind sandbox scroll-speed settings share skills stats status stop tag tasks"
     " teleport theme tui usage vim voice".split()
 )
+_SWITCHES = frozenset("cancel clear none off on open reset share status stop".split())  # noqa: SIM905
 
 
 def content_of(line: Fields) -> list[Fields]:
@@ -99,11 +104,35 @@ def _by_machine(line: Fields, text: str) -> int | None:
             return packed
     meta, unseen = line.get("isMeta") is True, line.get("isVisibleInTranscriptOnly") is True
     by_program = _by_program(line.get("origin")) or line.get("promptSource") == "system"
+    if text == "Operation stopped by hook":
+        return INTERRUPTED
     if text.startswith(_COMMAND):
         return Kind.CUSTOM if meta or unseen or by_program or not request(text) else None
     if unseen or (meta and text.startswith("Caveat:")):
         return Kind.CUSTOM
-    return PROMPTED if meta or by_program or text.startswith(_NOTICE) else None
+    machine = meta or by_program or text.startswith(_NOTICE) or _is_plan(line, text)
+    return PROMPTED if machine else None
+
+
+def plan_of(line: Fields) -> tuple[str, str]:
+    """The heading of the plan that a line carries out, and the session in which it was made.
+
+    The client names that session by the path of its transcript. "" for what is not said.
+    """
+    text = "\n".join(words(content_of(line)))
+    if not _is_plan(line, text):
+        return "", ""
+    plan, _, rest = text.rpartition(_PLAN_ASIDE)
+    heading = _HEADING.search(plan or text)
+    path = rest.partition("read the full transcript at: ")[2].partition("\n")[0] if plan else ""
+    session = _SESSION.match(path[:8192])
+    return heading[1] if heading else "", session[1] if session else ""
+
+
+def _is_plan(line: Fields, text: str) -> bool:
+    """Whether the client wrote this text for a plan: without `planContent` in 2.1.12 to 2.1.17."""
+    opened = text.startswith("Implement the following plan:") and _PLAN_ASIDE in text
+    return line.get("planContent") is not None or opened
 
 
 def _by_program(origin: Any) -> bool:
@@ -143,7 +172,7 @@ def prompt_words(found: list[Fields]) -> list[str]:
 
 
 def words(found: list[Fields]) -> list[str]:
-    """The texts of blocks, without what was put before them; those with nothing left are gone."""
+    """The texts of blocks, without what was put around them; those with nothing left are gone."""
     texts = (string(one.get("text")) for one in found if one.get("type") == "text")
     return [text for text in map(_unwrapped, texts) if text]
 
@@ -157,7 +186,13 @@ def _unwrapped(text: str) -> str:
     start = 0
     while found := _LEADING.match(text, start):
         start = found.end()
-    return text[start:].strip()
+    text = text[start:].strip()
+    for _ in range(_REMINDERS_MAX):
+        before, mark, _rest = text.rpartition("<system-reminder>")
+        if not mark or not text.endswith("</system-reminder>"):
+            break
+        text = before.rstrip()
+    return text
 
 
 def request(text: str) -> str:
@@ -169,7 +204,7 @@ def request(text: str) -> str:
         return ""
     if text.startswith("<command-message>"):
         return f"{name} {asked}"
-    return "" if name[1:] in _OWN else asked
+    return "" if name[1:] in _OWN or asked.lower() in _SWITCHES else asked
 
 
 def _in_tag(text: str, tag: str) -> str:

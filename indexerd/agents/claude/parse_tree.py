@@ -14,12 +14,13 @@ session counts as just after its first line.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from indexerd.agents.base import NOWHERE, PATH_MAX, PROMPT, WORD_MAX, Tree
-from indexerd.agents.claude.human import preview, said
+from indexerd.agents.base import NOWHERE, PATH_MAX, PROMPT, PROMPTED, WORD_MAX, Said, Tree
+from indexerd.agents.claude.human import content_of, plan_of, preview, said, words
 from indexerd.agents.claude.tree import TALK, Memory, end_turn, put, put_aside
-from indexerd.agents.json_lines import Fields, as_dict, safe_line, scan_lines, string
+from indexerd.agents.json_lines import Fields, as_blocks, as_dict, safe_line, scan_lines, string
 from indexerd.events import Header, Kind
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms
@@ -28,11 +29,12 @@ _ID_MAX = 512
 _BRANCH_MAX = 256  # characters of a branch's name
 _TITLE_MAX = 1024  # characters of a title that are looked at
 _TYPES = ("user", "assistant", "system", "attachment")
-_TITLES = {  # the best first; the newest of its kind counts, and a blank one clears its kind alone
-    "custom-title": "customTitle",
-    "ai-title": "aiTitle",
-    "agent-name": "agentName",
-}
+_SUMMARIES_KEPT = 200  # of messages that were not met yet
+_TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
+# The best first; the newest of its kind counts, and a blank one clears its kind alone.
+_TITLES = (*_TITLE_LINES, "summary", "rename", "plan")
+_RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
+_ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
@@ -89,8 +91,13 @@ def _take(tree: Tree, memory: Memory, stem: str, line: Fields, place: tuple[int,
         tree.activity_ms = max(tree.activity_ms, at)
     if what.code == PROMPT == tree.codes[row] and not tree.first_user:
         tree.first_user = preview(what.text)
+    if own in memory.summaries:
+        _entitle(tree, memory, "summary", memory.summaries.pop(own))
+    if what.code == PROMPTED and not child and not tree.first_user:
+        _planned(tree, memory, line)
     if line.get("subtype") == "turn_duration":
         end_turn(tree)
+    _renamed(tree, memory, line, what)
 
 
 def _header(tree: Tree, memory: Memory, stem: str, line: Fields) -> Header:
@@ -141,8 +148,41 @@ def _copied(tree: Tree, memory: Memory, stem: str, line: Fields, at: int) -> Non
 
 
 def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
+    """Take in a bookkeeping line, if it is a title; a summary is one where its message is here."""
     kind = string(line.get("type"))
-    text = line.get(_TITLES[kind]) if kind in _TITLES else None
-    if isinstance(text, str):
-        memory.titles[kind] = safe_line(text[:_TITLE_MAX])
-        tree.name = next(filter(None, map(memory.titles.get, _TITLES)), None)
+    if kind in _TITLE_LINES:
+        text = line.get(_TITLE_LINES[kind])
+        if isinstance(text, str):
+            _entitle(tree, memory, kind, text)
+    elif kind == "summary":
+        summary, leaf = string(line.get("summary")), string(line.get("leafUuid"))
+        if summary and leaf in tree.index:
+            _entitle(tree, memory, kind, summary)
+        elif summary and leaf:
+            memory.summaries[leaf] = summary[:_TITLE_MAX]
+            while len(memory.summaries) > _SUMMARIES_KEPT:
+                del memory.summaries[next(iter(memory.summaries))]
+
+
+def _renamed(tree: Tree, memory: Memory, line: Fields, what: Said) -> None:
+    """Take in what was typed after /rename, which old versions store nowhere else."""
+    if what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.get("subtype") in (None, "local_command"):
+        found = content_of(line) or as_blocks(line.get("content"))
+        text = "\n".join(words(found))[:_TITLE_MAX]
+        given = _ARGUMENTS.search(text) if _RENAME.search(text) else None
+        if given and given[1].strip():
+            _entitle(tree, memory, "rename", given[1])
+
+
+def _planned(tree: Tree, memory: Memory, line: Fields) -> None:
+    """Take in what a plan says of the session that begins with it, before a human says anything."""
+    (heading, parent), header = plan_of(line), tree.header
+    if heading:
+        _entitle(tree, memory, "plan", heading)
+    if parent and header is not None and not header.parent_id and parent != header.session_id:
+        tree.header = replace(header, parent_id=parent)
+
+
+def _entitle(tree: Tree, memory: Memory, kind: str, text: str) -> None:
+    memory.titles[kind] = safe_line(text[:_TITLE_MAX])
+    tree.name = next(filter(None, map(memory.titles.get, _TITLES)), None)

@@ -44,6 +44,7 @@ class Prompt(msgspec.Struct, array_like=True):
     digest: int
     timestamp: str
     queued: bool  # recorded as typed while the agent worked
+    source: str  # the id that it has where it is sent
     row: int
     turn: int
 
@@ -67,6 +68,7 @@ class Memory(msgspec.Struct):
     prompts: list[Prompt] = msgspec.field(default_factory=list)  # the newest
     turns: int = 0  # that have ended
     titles: dict[str, str] = msgspec.field(default_factory=dict)  # kind -> the newest
+    summaries: dict[str, str] = msgspec.field(default_factory=dict)  # of messages to come, by id
 
 
 def put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> int:
@@ -222,12 +224,14 @@ def _replace(tree: Tree, memory: Memory, row: int, what: Said, place: Place) -> 
 
 def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: Said, above: int) -> bool:
     """Whether a prompt is on the path already: queued and sent, or replayed."""
-    digest = crc32(what.text.encode("utf-8", "replace"))
-    stamp = as_dict(line.get("attachment")).get("timestamp") or line.get("timestamp")
-    new = Prompt(digest, string(stamp), what.queued, len(tree), memory.turns)
+    digest, held = crc32(what.text.encode("utf-8", "replace")), as_dict(line.get("attachment"))
+    stamp = string(held.get("timestamp") or line.get("timestamp"))
+    source = string(held.get("source_uuid") if what.queued else line.get("uuid"))
+    new = Prompt(digest, stamp, what.queued, source, len(tree), memory.turns)
     late = what.queued or line.get("promptSource") == "queued"  # its turn may have ended meanwhile
     for at, one in enumerate(memory.prompts):
-        twice = one.queued != new.queued and new.turn - one.turn <= late
+        near = new.turn - one.turn <= late or (source and source == one.source)
+        twice = one.queued != new.queued and near
         same = twice or (one.timestamp and one.timestamp == new.timestamp)
         if one.digest == digest and same and _reaches(tree, above, one.row):
             del memory.prompts[at]

@@ -29,6 +29,7 @@ _NOTICES = (
     "Warning: Your account was flagged for potentially high-risk cyber activity",
     "Warning: apply_patch was requested via ",
 )
+_WRAPS_MAX = 20  # pieces of context before a prompt in one block
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
 _CWD = re.compile(
     r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
@@ -44,6 +45,10 @@ class Said(NamedTuple):
 
     text: str
     notices: tuple[str, ...] = ()
+
+    @property
+    def aborted(self) -> bool:
+        return any(one.startswith("<turn_aborted>") for one in self.notices)
 
     @property
     def cwd(self) -> str:
@@ -70,7 +75,8 @@ def said_in(content: list[Fields]) -> Said:
     notices: list[str] = []
     for text in map(str.strip, texts_of(content)):
         if text and not (pictured and _IMAGE_TAG.fullmatch(text)):
-            (notices if _is_context(text) else rests).append(text)
+            rest = _unwrapped(text)
+            (rests if rest else notices).append(rest or text)
     words = _request("\n".join(rests))
     return Said(words or (_PICTURE if pictured and not notices else ""), tuple(notices))
 
@@ -109,8 +115,19 @@ def _request(text: str) -> str:
     return (rest if mark else text).strip()
 
 
-def _is_context(text: str) -> bool:
-    tag = _TAG.match(text)
-    end = f"</{tag[1].lower()}>" if tag else _AGENTS_END
-    wrapped = tag is not None or text[: len(_AGENTS)].lower() == _AGENTS
-    return text.startswith(_NOTICES) or (wrapped and text[-len(end) :].lower() == end)
+def _unwrapped(text: str) -> str:
+    """A block without the context that it begins with; empty where that is all."""
+    for _ in range(_WRAPS_MAX):
+        if text.startswith(_NOTICES):
+            return ""
+        tag = _TAG.match(text)
+        if tag is None and text[: len(_AGENTS)].lower() != _AGENTS:
+            break
+        end = f"</{tag[1].lower()}>" if tag else _AGENTS_END
+        if text[-len(end) :].lower() == end:
+            return ""
+        found = re.search(re.escape(end), text, re.IGNORECASE)
+        if found is None:
+            break
+        text = text[found.end() :].strip()
+    return text

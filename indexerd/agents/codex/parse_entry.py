@@ -44,6 +44,8 @@ _NAME_MAX = 200
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
 _ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id", "input")
+_MOVED = re.compile(r"""\s*cd ["']?([^"'\s&;|$]{1,4096})["']? *&& *apply_?patch""")
+_SHELL_FLAGS = (["-c"], ["-lc"], ["-Command"], ["/c"])
 # The openings of outputs; what follows is another program's, and says nothing.
 _EXIT = re.compile(
     r"(?:Chunk ID: .{0,64}\n)?(?:Wall time: .{0,64}\n)?"
@@ -214,6 +216,8 @@ def _call(item: Fields, *, recorded: bool) -> ToolCall:
     script = _script(given)
     patch = _patch(name, given, script)
     place = first_of(given, ("workdir", "working_directory"))
+    if patch and (moved := _MOVED.match(script)):
+        place = _joined(place, moved[1])
     picture = string(given.get("path")) if name == "view_image" else ""
     writes = tuple(_joined(place, path) for path in patched_files(patch)[:_FILES_MAX])
     detail = ", ".join(writes) if patch and not script else script or first_of(given, _ABOUT)
@@ -262,7 +266,7 @@ def _script(given: Fields) -> str:
     if not isinstance(command, list):
         return string(command)
     words = [string(word) for word in command]
-    return words[2] if words[1:2] in (["-c"], ["-lc"]) and words[2:] else " ".join(words)
+    return words[2] if words[1:2] in _SHELL_FLAGS and words[2:] else " ".join(words)
 
 
 def _patch(name: str, given: Fields, script: str) -> str:

@@ -185,19 +185,23 @@ class _Scanner(TurnTracker):
     def _user_item(self, item: Fields) -> None:
         """Take in a message under the user's role, unless it is known from its event."""
         memory, said = self.memory, human.said_in(as_blocks(item.get("content")))
-        if not said.text or (said.notices and memory.first):
+        if not said.text or (said.notices and memory.first is not None):
             self.add(Kind.OTHER, item.get("id"))
             self._in_directory(said.cwd)
+            memory.aborted |= said.aborted
             return
         like = likeness(said.text)
         if memory.event == like:
             memory.event = None
             return
-        row = self.add(Kind.OTHER if memory.events else self._asks(), item.get("id"))
-        memory.asked = (row, like)
-        if not memory.events:
+        # After an interruption codex itself asks the first question again.
+        again = memory.aborted and memory.first == like
+        doubted = memory.events or again
+        row = self.add(Kind.OTHER if doubted else self._asks(), item.get("id"))
+        memory.asked, memory.aborted = (row, like), False
+        if not doubted:
             self._asked(row, said.text)
-        elif not memory.told:
+        elif not (again or memory.told):
             memory.doubted = (row, said.text)
 
     def _agents_item(self, item: Fields) -> None:
@@ -244,13 +248,16 @@ class _Scanner(TurnTracker):
         for row in range(memory.since, len(tree)):
             if tree.codes[row] == asks:
                 tree.recode(row, Kind.OTHER)
-        memory.first = asks in tree.codes[memory.start : memory.since]
+        if asks not in tree.codes[memory.start : memory.since]:
+            memory.first = None
         if asks not in tree.codes[: memory.since]:
             tree.first_user = ""
 
     def _asked(self, row: int, text: str) -> None:
         tree, memory = self.tree, self.memory
-        memory.pending, memory.said, memory.first = 0, -1, True
+        memory.pending, memory.said = 0, -1
+        if memory.first is None:
+            memory.first = likeness(text)
         if not tree.first_user:
             tree.first_user = preview(text)
         if not memory.turn and tree.marks:

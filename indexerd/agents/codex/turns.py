@@ -46,7 +46,8 @@ class Memory(msgspec.Struct):
     said: int = -1  # row of the turn's newest answer
     # what a human said
     events: bool = False  # the file says it in events, too
-    first: bool = False  # a human said something
+    first: int | None = None  # likeness of the first thing that a human said
+    aborted: bool = False  # a notice of an interruption came since the newest item
     since: int = 0  # the first row of the turn, or after an answer that ended one
     told: bool = False  # an event told of a message in this turn
     doubted: tuple[int, str] | None = None  # an item that none did: row, text

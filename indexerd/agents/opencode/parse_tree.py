@@ -12,14 +12,15 @@ from hashlib import blake2b
 
 import msgspec
 
-from indexerd.agents.base import PATH_MAX, Tree
+from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, PROMPTED, Said, Tree
 from indexerd.agents.json_lines import Fields, as_dict, safe_line, scan_lines, string, time_ms
 from indexerd.agents.opencode import human
-from indexerd.events import Header, Kind
+from indexerd.events import Header, Kind, Turn
 from indexerd.times import iso_of_ms
 
 _DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
 _FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
+_ATTACHED = "[Attached "  # what a copy of a prompt has in the place of its pictures
 _SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
 
 
@@ -27,6 +28,10 @@ class Memory(msgspec.Struct):
     """What must be known of earlier lines."""
 
     shell: str = ""  # id of the newest note that the user ran a command
+    prompt: str = ""  # digest of the newest prompt
+    overflow: bool = False  # the newest compaction was asked for because a prompt did not fit
+    copy: bool = False  # the next message may be that prompt's copy
+    answer: int = -1  # row of the newest answer since the newest prompt
     unsettled: int = -1  # row from which on texts may still change
     revert: str = ""  # id of the message from which on the history is hidden
     within: bool = False  # the revert begins inside that message, which stays
@@ -76,14 +81,18 @@ def _message(tree: Tree, memory: Memory, line: Fields, offset: int, length: int)
     own, child = string(line.get("id")), tree.header is not None and tree.header.subagent
     shell = bool(memory.shell) and line.get("parentID") == memory.shell
     what = human.said(line, child=child, shell=shell)
-    if what.kind is Kind.CUSTOM and line.get("role") == "user":
-        memory.shell = own
+    if line.get("role") == "user":
+        memory.shell = own if what.kind is Kind.CUSTOM else memory.shell
+        what = _copied(memory, human.parts_of(line), what)
+    else:
+        memory.copy = what.code == human.SUMMARY and memory.overflow
     row = tree.add_below(len(tree) - 1, own, what.code, offset, length)
     tree.leaf = row
     time, at = as_dict(line.get("time")), time_ms(line.get("at"))
     created = time_ms(time.get("created"))
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         tree.activity_ms = max(tree.activity_ms, at, created, time_ms(time.get("completed")))
+        memory.answer = row if what.kind is Kind.ASSISTANT else -1
     if what.kind is Kind.USER:
         if not tree.first_user:
             tree.first_user = safe_line(what.text)
@@ -94,3 +103,23 @@ def _message(tree: Tree, memory: Memory, line: Fields, offset: int, length: int)
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
     elif what.kind in _SETTLES or line.get("role") == "idle":
         memory.unsettled = -1
+    opened = memory.answer >= 0 and tree.codes[memory.answer] == ANSWERS[Turn.OPEN]
+    if line.get("role") == "idle" and opened:
+        # The agent says that it stopped: whatever its last answer looks like, it is the last.
+        ended = line.get("outcome") == "succeeded"
+        tree.recode(memory.answer, ANSWERS[Turn.ENDED if ended else Turn.FAILED])
+
+
+def _copied(memory: Memory, parts: list[Fields], what: Said) -> Said:
+    """A prompt that did not fit is stored once more after the compaction: it counts once."""
+    if what.kind is Kind.OTHER:  # a compaction is asked for
+        memory.overflow = any(one.get("overflow") is True for one in parts)
+    if what.code == PROMPT:
+        texts = [text for text in human.words(parts) if not text.startswith(_ATTACHED)]
+        same = "\n".join(texts).encode("utf-8", "replace")
+        digest = blake2b(same, digest_size=8).hexdigest()
+        if memory.copy and digest == memory.prompt:
+            what = Said(PROMPTED)
+        memory.prompt = digest
+    memory.copy = False
+    return what

@@ -10,6 +10,17 @@ from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World
 
 STOPPED = "Operation stopped by hook: Another session is active.\n\nPress the up arrow key."
+TITLE = "Retry uploads that time out"
+PLAN = f"# {TITLE}\n\n## Steps\n1. Wrap the client.\n2. Test it."
+ASIDE = (
+    "If you need specific details from before exiting plan mode (like exact code snippets, error "
+    "messages, or content you generated), read the full transcript at: "
+)
+
+
+def planned(session: ClaudeSession, transcript: object, plan: str = PLAN, **fields: Any) -> None:
+    session.prompt(f"Implement the following plan:\n\n{plan}\n\n\n{ASIDE}{transcript}", **fields)
+    session.say()
 
 
 def rows(world: World, sessions: Iterable[ClaudeSession]) -> list[dict[str, Any]]:
@@ -34,8 +45,62 @@ def test_what_a_hook_says_of_a_stopped_prompt_is_no_message(world: World, home: 
     assert human["userMessageCount"] == 1
 
 
-def test_a_plan_to_carry_out_is_a_message(world: World, home: Path) -> None:
-    """S0.6: a human agreed to it, whether the client or they wrote it."""
+def test_a_plan_names_its_session_and_where_it_was_made(world: World, home: Path) -> None:
+    """S0.46, S1.16: the client's prompt for it is nobody's message, with or without its mark."""
+    origin = ClaudeSession(home)
+    origin.turn("Uploads fail. Make a plan.")
+    marked, older = sessions = [ClaudeSession(home) for _ in range(2)]
+    planned(marked, origin.path, planContent=PLAN)
+    marked.turn("Now commit this.")
+    planned(older, f"C:\\Users\\me\\.claude\\projects\\-w\\{origin.id}.jsonl")
+    wanted = {"name": TITLE, "parentSessionId": origin.id, "parentSessionFile": str(origin.path)}
+    for row, first in zip(rows(world, sessions), ("Now commit this.", ""), strict=True):
+        assert row.items() >= (wanted | {"firstUserMessage": first}).items()
+        assert row["userMessageCount"] == bool(first)
+
+
+def test_a_plans_heading_is_found_wherever_it_stands(world: World, home: Path) -> None:
+    """S0.46: below other words, in a plan that is such a prompt itself, and behind a reminder."""
+    origin = ClaudeSession(home)
+    origin.turn("Uploads fail. Make a plan.")
+    elsewhere = f"{ASIDE}/elsewhere/8d1b0b56-370e-47c4-b992-58ef6f0c4c50.jsonl"
+    plans = [
+        f"Uploads fail at times.\n\n{PLAN}",
+        f"Implement the following plan:\n\n{PLAN}\n\n{elsewhere}",
+    ]
+    sessions = [ClaudeSession(home) for _ in range(3)]
+    for session, plan in zip(sessions, plans, strict=False):
+        planned(session, origin.path, plan, planContent=plan)
+    prompt = f"Implement the following plan:\n\n{PLAN}\n\n\n{ASIDE}{origin.path}"
+    sessions[2].prompt(f"<system-reminder>\nBe brief.\n</system-reminder>\n{prompt}")
+    sessions[2].say()
+    for row in rows(world, sessions):
+        shown = row["name"], row["parentSessionId"], row["userMessageCount"]
+        assert shown == (TITLE, origin.id, 0)
+
+
+def test_better_names_and_nearer_parents_win_over_a_plans(world: World, home: Path) -> None:
+    """S0.46, S1.16: a title, and the session of which this is a copy; gone parents stay named."""
+    gone = "8d1b0b56-370e-47c4-b992-58ef6f0c4c50"
+    titled, later = ClaudeSession(home), ClaudeSession(home)
+    planned(titled, f"/elsewhere/{gone}.jsonl", planContent=PLAN)
+    fork = titled.fork()
+    fork.turn("Only here.")
+    titled.title("Uploads, second try")
+    later.turn("Uploads fail. Make a plan.")
+    planned(later, f"/elsewhere/{gone}.jsonl", planContent=PLAN)
+    titled_row, fork_row, later_row = rows(world, [titled, fork, later])
+    assert (titled_row["name"], titled_row["parentSessionId"]) == ("Uploads, second try", gone)
+    assert fork_row["parentSessionId"] == titled.id
+    assert later_row["name"] == "Uploads fail. Make a plan."
+    assert "parentSessionId" not in later_row
+    titled.path.unlink()
+    fork.turn("And here.")
+    assert [row["parentSessionId"] for row in rows(world, [fork])] == [titled.id]
+
+
+def test_a_plan_that_a_human_wrote_is_a_message(world: World, home: Path) -> None:
+    """S0.6: the opening words alone do not make it the client's."""
     session = ClaudeSession(home)
     session.turn("Implement the following plan:\n\n1. Wrap the client.\n2. Test it.")
     (row,) = rows(world, [session])
@@ -64,7 +129,7 @@ REQUESTS = [
 ]
 NONE = [
     *(own("clear", ""), own("model", "opus"), own("compact", "keep the decisions")),
-    *(own("goal", ""), own("rename", "Uploads"), own("add-dir", "../lib")),
+    *(own("goal", ""), own("goal", "clear"), own("rename", "Uploads"), own("add-dir", "../lib")),
     expanding("init"),
 ]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tests.e2e.world import World, opencode_rows, until, wait
+from tests.e2e.world import World, clock, opencode_rows, until, wait
 
+AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 TOKENS = ("input", "output", "cacheRead", "cacheWrite")
+SUMS = {"tokens", "costUsd", "durationMs"}
 SPENT = {"tokens": {"input": 30, "output": 3, "reasoning": 0, "cache": {"read": 5, "write": 0}}}
 
 
@@ -107,3 +110,30 @@ def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> 
         )
         both = {"filesModified": ["/w/0.py", "/w/1.py"], "toolsUsed": {"edit": 2}}
         wait(bare_world, "ses_a", state="idle", **both)
+
+
+def test_no_sum_is_told_of_half_a_session(world: World) -> None:
+    """S0.43: until all of a session is read, what it took is left out: it is not 0, nor a part."""
+    session, turns = world.session(), 4000
+    for n in range(turns):
+        clock.now = AT + timedelta(seconds=2 * n)
+        session.say("user", f"Question {n}.")
+        clock.now += timedelta(seconds=1)
+        told: dict[str, Any] = {"provider": "p", "model": "m", "usage": usage(1, 1, 0.5)}
+        session.said("assistant", edit(f"f{n % 9}.py"), stopReason="stop", **told)
+    clock.now = None
+    seen: list[dict[str, Any]] = []
+
+    def told() -> bool:
+        rows = world.call("list")["sessions"]
+        seen.extend({key: row[key] for key in SUMS & row.keys()} for row in rows)
+        return bool(seen and seen[-1])
+
+    with world.daemon():
+        until(told, "the sums")
+        totals = world.call("stats", ref=session.id)["totals"]
+    whole = seen[-1]
+    assert whole["tokens"] == dict(zip(TOKENS, (turns, turns, turns, 2 * turns), strict=True))
+    assert (whole["costUsd"], whole["durationMs"]) == (turns / 2, (2 * turns - 1) * 1000)
+    assert [one for one in seen if one not in ({}, whole)] == []
+    assert totals["inputTokens"] == turns
