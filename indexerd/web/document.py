@@ -47,6 +47,7 @@ ROOMS = (TEXT_MAX, 4000, 1000, 200)
 LABEL_ROOM = 480
 MARGIN = 8192  # characters past a cut in which the rest of a secret may stand
 RELATIVES_MAX = 200  # ids of each kind
+_PATHS = ("cwd", "sessionFile", "parentSessionFile")  # left out of `meta`: the row has them
 _PASSING = ("nodes", "exportedAt")  # not among what makes a version
 
 Document = dict[str, Any]
@@ -125,7 +126,7 @@ def without_entries(stored: Stored, wish: Wish | None = None) -> Document:
     row = for_people(row) if wish.for_people else row
     about = {
         "session": {key: value for key, value in row.items() if value not in (None, "")},
-        "meta": meta,
+        "meta": meta and {key: one for key, one in meta.items() if key not in _PATHS},
         "context": context,
         "footer": footer(context, row["cwd"])["text"],
         "warnings": list(stored.get("warnings", ())),
