@@ -82,6 +82,7 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
 
     ContextTooLargeError where the texts are beyond all bounds.
     """
+    # Only messages are kept: what the model does not see may be long, and no bound counts it.
     found = [one for part in _bounded(_parts(state, read, _messages)) for one in part.speeches]
     model, thinking = _settings(state, read)
     return Context(found, model, thinking or level)
@@ -93,7 +94,7 @@ def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
     A compaction's entry holds what it brings along: a system message, what humans said, a tail.
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    return _bounded(_parts(state, read, _speeches))
+    return list(_bounded(_parts(state, read, _speeches)))
 
 
 def entries_of(
@@ -103,7 +104,7 @@ def entries_of(
 
     ContextTooLargeError where the texts are beyond all bounds.
     """
-    return _bounded(_one_by_one(state, read, rows, edits=edits))
+    return list(_bounded(_one_by_one(state, read, rows, edits=edits)))
 
 
 def context_messages(state: SessionState, read: Read, rows: Iterable[int]) -> list[ContextMessage]:
@@ -128,19 +129,17 @@ def _one_by_one(
         yield ContextEntry(row, entry, tuple(said), place)
 
 
-def _bounded(entries: Iterable[ContextEntry]) -> list[ContextEntry]:
-    found: list[ContextEntry] = []
+def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
     size = 0
-    for entry in entries:
+    for count, entry in enumerate(entries):
         for one in entry.speeches:
             size += sum(map(len, (*one.texts, *one.thinking)))
             size += sum(about(call.arguments, TEXT_MAX) for call in one.calls)
-        if size > TEXT_MAX or len(found) == ENTRIES_MAX:
+        if size > TEXT_MAX or count == ENTRIES_MAX:
             limit = f"{TEXT_MAX} characters" if size > TEXT_MAX else f"{ENTRIES_MAX} entries"
             hint = "name an earlier entry with --leaf, where there is that option"
             raise ContextTooLargeError(f"the context is longer than {limit}", hint=hint)
-        found.append(entry)
-    return found
+        yield entry
 
 
 def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntry]:
