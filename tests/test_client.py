@@ -1,7 +1,6 @@
 """The blocking client, against scripted servers and real ones: crowds, masks, memory, deaths."""
 
 import contextlib
-import json
 import os
 import resource
 import signal
@@ -12,27 +11,16 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from indexerd import client, errors
+from indexerd import errors
 from indexerd.client import Client, call_once
 from indexerd.protocol import wire
 
 ROOT = Path(__file__).parents[1]
 SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
-JSON = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=20),
-    lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(), below, max_size=4),
-    max_leaves=20,
-)
 
 
 @contextlib.contextmanager
@@ -248,25 +236,6 @@ def test_events_are_yielded_in_order_and_none_is_lost(directory: Path) -> None:
         assert [next(events)["n"] for _ in range(4)] == [2, 3, 4, 5]
         with pytest.raises(errors.DaemonDownError):
             next(events)
-
-
-def test_importing_the_client_brings_next_to_nothing() -> None:
-    """Hooks start fast: no json, re, enum, typing, socket, nor anything that is not Python's."""
-    program = (
-        "import os, sys, time; had = set(sys.modules); import indexerd.client;"
-        "print(*sys.modules.keys() - had)"
-    )
-    command = [sys.executable, "-S", "-c", program]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    allowed = {"indexerd", "indexerd.client", "__future__", "errno", "_json", "_socket"}
-    assert set(run.stdout.split()) <= allowed
-
-
-@given(JSON)
-def test_the_short_way_to_json_says_what_json_says(value: Any) -> None:
-    """CPython's own functions, taken directly, agree with `json`."""
-    assert client.loads(json.dumps(value) + " \r") == value
-    assert json.loads(client.dumps({"v": value})) == {"v": value}
 
 
 def test_six_hundred_clients_at_once(directory: Path) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -83,20 +81,3 @@ def test_files_are_rotated_and_two_old_ones_kept(tmp_path: Path) -> None:
     lines = [line for name in names for line in (tmp_path / name).read_text().splitlines()]
     assert lines == [f"line {number:03}" for number in range(60 - len(lines), 60)]
     assert all((tmp_path / name).stat().st_size <= 100 for name in names)
-
-
-def test_writers_in_threads_never_mix_lines(tmp_path: Path) -> None:
-    file = RotatingFile(tmp_path / "x.jsonl", limit=20_000)
-
-    def work() -> None:
-        for number in range(100):
-            assert file.append(b"<" + b"%03d" % number * 30 + b">")
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = [line for one in tmp_path.iterdir() for line in one.read_bytes().splitlines()]
-    assert len(found) == 400
-    assert all(re.fullmatch(rb"<(\d{3})\1{29}>", line) for line in found)

@@ -80,11 +80,3 @@ def test_a_meta_name_is_one_file_name(text: str) -> None:
     assert os.path.basename(name) == name
     assert len(os.fsencode(name)) < 255
     assert paths.user_name(text) == f"{text}.user.json"
-
-
-def test_within() -> None:
-    """A directory holds itself and what is below it, and not its namesakes."""
-    held = (("/a/b", "/a"), ("/a", "/a"), ("/a/", "/a"), ("/a", "/a/"), ("/x", "/"))
-    assert all(paths.within(path, directory) for path, directory in held)
-    assert not paths.within("/ab", "/a")
-    assert not paths.within("/a", "/a/b")

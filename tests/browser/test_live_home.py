@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 
 expect = pytest.importorskip("playwright.sync_api").expect
 pytestmark = pytest.mark.browser
-CLEARED_AND_TYPED = """(word) => {
-    q.value = "";
-    q.form.requestSubmit();
-    q.value = word;
-    q.dispatchEvent(new Event("input"));
-}"""
 
 
 def place(title: str) -> str:

@@ -1,4 +1,4 @@
-"""One session read alone, and nothing of it left behind."""
+"""Of sessions that were read alone nothing is left behind."""
 
 from __future__ import annotations
 
@@ -7,24 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from indexerd.daemon.open_session import PREFIX, read_alone, sweep
-from indexerd.settings import Settings
-from tests.sessions.tree_sessions import said, session
-
-
-def test_a_session_is_read_by_its_row(tmp_path: Path) -> None:
-    """For `export`, `tree`, `show --as-sent`: the session of a row, and no other."""
-    folder = tmp_path / ".pi/agent/sessions/--w--"
-    folder.mkdir(parents=True)
-    path = folder / "s1.jsonl"
-    path.write_bytes(
-        session(said("u1", None, "user", "Hello there"), said("a1", "u1", "assistant", "Hi"))
-    )
-    row = {"agent": "pi", "sessionFile": str(path), "sessionId": "s1"}
-    with read_alone(row, Settings(), {}, tmp_path) as library:
-        state = library.files.state("s1")
-        assert state is not None
-        assert state.leaf_id == "a1"
+from indexerd.daemon.open_session import PREFIX, sweep
 
 
 def test_what_killed_processes_left_is_swept_and_nobody_elses(tmp_path: Path) -> None:

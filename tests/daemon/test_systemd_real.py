@@ -97,16 +97,6 @@ def rig() -> Iterator[Rig]:
         made.close()
 
 
-@pytest.fixture
-def broken(rig: Rig) -> Iterator[Rig]:
-    """The same, for tests that break the service: healed afterwards."""
-    yield rig
-    rig.systemctl("stop", units.UNIT)
-    (rig.home / "exit_code").unlink(missing_ok=True)
-    rig.drop_in("")
-    assert rig.install().running
-
-
 def test_every_promised_line_takes_effect(rig: Rig) -> None:
     """V4: what each line of the unit forbids is refused inside it, and only there."""
     outside = json.loads(rig.run([str(rig.program), "probe"]).out)
@@ -136,15 +126,6 @@ def test_what_the_daemon_needs_arrives(rig: Rig) -> None:
     assert KEY not in shown + rig.service_file.read_text()
     assert [inside[name] for name in ("home", "meta", "outside", "inet")] == ["ok"] * 4
     assert [inside[name] for name in ("runtime", "tmpdir")] == ["0o700"] * 2
-
-
-@pytest.mark.parametrize(("code", "state"), [(75, "failed"), (78, "failed"), (1, "auto-restart")])
-def test_no_restart_where_it_cannot_help(broken: Rig, code: int, state: str) -> None:
-    """V3: a second daemon (75) and a wrong configuration (78) end it; other failures do not."""
-    (broken.home / "exit_code").write_text(str(code))
-    broken.systemctl("restart", units.UNIT)
-
-    assert list(broken.show("SubState", "ExecMainStatus").values()) == [str(code), state]
 
 
 def test_refused_user_namespaces_are_done_without() -> None:

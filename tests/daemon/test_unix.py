@@ -1,4 +1,4 @@
-"""The Unix-socket server, by real sockets: order, bounds, privacy, and a file that is ours.
+"""The Unix-socket server, by real sockets: bounds, privacy, and a file that is ours.
 
 The servers run on a loop in a thread of the test's own process, so that handlers and counters
 can be looked at. Those whose umask, descriptors or memory matter are in test_client.py.
@@ -21,7 +21,6 @@ from indexerd.errors import AccessError
 from tests.daemon.unix_served import SECONDS, Asking, Served, eventually, line, servers
 from tests.short import short_directory
 
-NOBODY = 65534
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
 
@@ -45,32 +44,6 @@ def code(told: Any) -> int:
 
 
 # Order and errors.
-
-
-def test_pipelined_requests_are_answered_in_order(serve: Callable[..., Served]) -> None:
-    """S12: hundreds of requests in one write, more than one turn takes, come back in order."""
-    served = serve()
-    with Asking(served.path) as one:
-        one.send(*((n, "echo", {"n": n}) for n in range(500)))
-        told = [one.receive() for _ in range(500)]
-    assert [(each["id"], each["result"]["n"]) for each in told] == [(n, n) for n in range(500)]
-
-
-def test_errors_are_typed_and_the_connection_stays_usable(serve: Callable[..., Served]) -> None:
-    """S10, S12: errors of the tree with kind and candidates, unknown methods, wrong versions."""
-    served = serve()
-    with Asking(served.path) as one:
-        told = one.ask("missing")["error"]
-        assert told["code"] == 1001
-        assert told["data"] == {"kind": "not_found", "hint": "look again", "retryable": False}
-        assert one.ask("ambiguous")["error"]["data"]["candidates"] == [{"sessionId": "a"}]
-        assert code(one.ask("usage")) == -32602
-        assert code(one.ask("failure")) == -32602
-        assert code(one.ask("../../etc/passwd")) == -32601
-        one.sock.sendall(b'{"jsonrpc":"1.0","id":1,"method":"echo"}\n')
-        assert code(one.receive()) == -32600
-        assert one.ask("echo", {"still": "here"})["result"] == {"still": "here"}
-    assert served.refused == []
 
 
 @pytest.mark.parametrize("method", ["boom", "no json"])
@@ -265,33 +238,7 @@ def test_a_peer_that_never_reads_is_given_up(serve: Callable[..., Served]) -> No
         assert "result" in other.ask("echo")
 
 
-def test_an_answer_larger_than_every_buffer_arrives(serve: Callable[..., Served]) -> None:
-    """Answers have no bound of their own; the end of the sending side does not cut them."""
-    served = serve()
-    with Asking(served.path) as one:
-        one.send((1, "big", {"size": 5_000_000}))
-        one.sock.shutdown(socket.SHUT_WR)
-        assert len(one.receive()["result"]) == 5_000_000
-        assert one.receive() is None
-
-
 # Subscribers.
-
-
-def test_events_reach_every_subscriber(serve: Callable[..., Served]) -> None:
-    """Events are notifications, in order, between answers."""
-    served = serve()
-    with Asking(served.path) as one, Asking(served.path) as two:
-        for each in (one, two):
-            assert each.ask("subscribe")["result"] == {}
-        for n in range(100):
-            event = {"event": "session.updated", "sessionId": str(n), "odd": "\ud800"}
-            served.tell(event)
-        for each in (one, two):
-            told = [each.receive() for _ in range(100)]
-            assert [held["params"]["sessionId"] for held in told] == [str(n) for n in range(100)]
-            assert {held["method"] for held in told} == {"event"}
-            assert "result" in each.ask("echo")
 
 
 def test_a_subscriber_that_lags_is_hung_up_on(serve: Callable[..., Served]) -> None:

@@ -11,11 +11,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from indexerd.daemon.unix_server import Peer, UnixServer
-from indexerd.errors import (
-    AmbiguousError,
-    NotFoundError,
-    UsageError,
-)
 from indexerd.protocol import wire
 
 SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
@@ -63,20 +58,12 @@ class Served:
             "big": lambda: "x" * request.params["size"],
             "gated": lambda: self.gated(request.params.get("then")),
             "boom": lambda: 1 // 0,
-            "missing": lambda: self.fail(NotFoundError("no session fits", hint="look again")),
-            "ambiguous": lambda: self.fail(AmbiguousError("two fit", [{"sessionId": "a"}])),
-            "usage": lambda: self.fail(UsageError("ref is missing")),
             "no json": object,
             "subscribe": lambda: self.subscribe(peer),
-            "failure": lambda: wire.Failure(request.id, wire.Fault.INVALID_PARAMS, "no"),
         }
         if request.method not in found:
             return wire.unknown_method(request)
         return found[request.method]()
-
-    def fail(self, error: Exception) -> None:
-        """Raise."""
-        raise error
 
     def subscribe(self, peer: Peer) -> dict[str, Any]:
         """Keep a peer."""

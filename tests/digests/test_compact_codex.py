@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.agents.base import ContextUse
-from indexerd.digests.compact_codex import USERS_TOKENS, limit_of, should_compact, users_of
+from indexerd.digests.compact_codex import USERS_TOKENS, users_of
 from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.stats import context_size
 from indexerd.digests.transcript import summarizable_messages
@@ -82,12 +82,3 @@ def test_a_count_of_before_a_compaction_is_of_another_context() -> None:
     held = [summary, ContextEntry(5, asked.entry, (asked,), 5)]
     assert context_size(state_of(6, context=ContextUse(9000, 2)), held)[0] == 10 + 2
     assert context_size(state_of(6, context=ContextUse(700, 4)), held)[0] == 700 + 2
-
-
-def test_when_it_is_time() -> None:
-    """S3.16: 9/10 of the whole window, of which 95/100 are noted; less where the user wants it."""
-    assert limit_of(258_400) == 244_800 == 272_000 * 9 // 10
-    assert limit_of(190_000) == 180_000 == 200_000 * 9 // 10
-    assert limit_of(0) == limit_of(-1) == 0
-    assert [should_compact(used, 180_000) for used in (179_999, 180_000)] == [False, True]
-    assert not should_compact(180_000, 0)

@@ -13,7 +13,6 @@ from indexerd.digests.compact_opencode import (
     PRUNE_PROTECT,
     prune,
     pruned,
-    should_compact,
 )
 from indexerd.events import Kind
 from indexerd.sessions.context import ContextMessage
@@ -84,9 +83,3 @@ def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
         newer = [one.result.text for one in talk[places[0] :] if one.result is not None]
         assert sum((len(one) + 2) // 4 for one in newer) > PRUNE_PROTECT
     assert len(pruned(talk)) == len(talk)
-
-
-def test_when_it_is_time() -> None:
-    """S3.16: where an answer's most has no room left; never where no window is known."""
-    assert [should_compact(count, 200_000) for count in (167_999, 168_000)] == [False, True]
-    assert not should_compact(999_999, 0)

@@ -104,28 +104,6 @@ def test_any_document_is_bounded_and_its_own(text: str) -> None:
     assert len({line.split("(")[0] for line in sections}) == len(sections)
 
 
-def test_a_full_document_keeps_its_last_message() -> None:
-    """S3.19: the worst of everything leaves room for some of what was said last."""
-    wide = "\U0001f600 " * 3_000
-    text = document(
-        session_id="s" * 200,
-        cwd=wide,
-        facts=dict.fromkeys(["name", *"abcdefg"], wide),
-        summary=wide,
-        summary_by=wide,
-        decisions=[f"{n}{wide}" for n in range(20)],
-        modified=[f"m{n}{wide}" for n in range(20)],
-        read=[f"r{n}{wide}" for n in range(20)],
-        instructions=[f"i{n}{wide}" for n in range(20)],
-        earlier=[(n, n, wide) for n in range(50)],
-        messages=[("user", wide), ("user", "the last words")],
-        resume=wide,
-    )
-    assert len(text.encode()) <= BYTES_MAX
-    assert "> the last words" in text
-    assert "Messages 50 to 50:" in section(text, "Earlier in the session")
-
-
 # -- instruction files
 
 

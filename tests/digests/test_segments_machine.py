@@ -1,9 +1,8 @@
-"""Chains of segments under random append, branch, rollback, return, restart and rewriting.
+"""Chains of segments under random append, branch, return and restart.
 
-Two kinds of sessions: pi's, a tree whose leaf goes anywhere, and codex', a history of turns that
-are taken back, in a file that is rewritten with other ids. Each message has a name of its own
-here, and a segment's content is the names of what it was made of: so a chain is true if its
-contents are the path's messages.
+The session is one of pi's, a tree whose leaf goes anywhere. Each message has a name of its own,
+and a segment's content is the names of what it was made of: so a chain is true if its contents
+are the path's messages.
 """
 
 from __future__ import annotations
@@ -14,18 +13,17 @@ from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from indexerd.digests.digest import next_span
 from indexerd.digests.segments import Segment, chain, covered, encode, parse
-from indexerd.events import MESSAGE, Kind, Turn, code
+from indexerd.events import Kind, Turn, code
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.sessions.state import NOWHERE, SessionState
 
 USER = code(Kind.USER, message=True)
 ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)
-TOOL, SETTING, CALL = code(Kind.TOOL, message=True), code(Kind.SETTING), code(Kind.CALL)
-END = code(Kind.ASSISTANT, turn=Turn.FAILED)  # of a turn that said nothing; counts as no message
+TOOL, SETTING = code(Kind.TOOL, message=True), code(Kind.SETTING)
 COMPACTION, LABEL = code(Kind.COMPACTION), code(Kind.LABEL)
 keeps = st.integers(0, 6)
 thresholds = st.integers(2, 8)
@@ -128,8 +126,6 @@ class Session(RuleBasedStateMachine):
             row for n in range(len(rows)) for row in rows_between(path, rows, n, n)
         ] == path * bool(rows)
 
-
-class TreeSession(Session):
     @rule(packed=st.sampled_from([USER, ANSWER, ANSWER, TOOL, SETTING, COMPACTION, LABEL]))
     def append(self, packed: int) -> None:
         name = f"{len(self.said):08x}"
@@ -149,75 +145,5 @@ class TreeSession(Session):
         self.talk(talks)
 
 
-class TurnSession(Session):
-    def __init__(self) -> None:
-        super().__init__()
-        self.log: list[tuple[int, str, str]] = []  # of each row: code, turn, what it says
-        self.files = 0  # how often it was rewritten
-        self.turns = 0
-        self.words = 0
-        self.turn = ""
-
-    def put(self, packed: int, said: str = "", turn: str = "") -> None:
-        if not said:
-            self.words += 1
-            said = f"w{self.words}"
-        turn = turn or self.turn
-        row = self.add(packed, row_id=f"f{self.files}-{len(self.said)}")
-        self.said.append(said)
-        self.log.append((packed, turn, said))
-        self.state.marks[turn] = row
-
-    @initialize()
-    def begin(self) -> None:
-        self.ask(answers=1, tools=0, spoke=True)
-
-    @rule(answers=st.integers(0, 4), tools=st.integers(0, 1), spoke=st.booleans())
-    def ask(self, answers: int, tools: int, spoke: bool) -> None:
-        self.turns += 1
-        self.turn = f"turn-{self.turns}"
-        self.put(SETTING)
-        self.put(USER)
-        self.go_on(answers, tools)
-        if not spoke:
-            self.put(END)
-
-    @rule(answers=st.integers(0, 4), tools=st.integers(0, 1))
-    def go_on(self, answers: int, tools: int) -> None:
-        for _ in range(answers):
-            self.put(ANSWER)
-            for _ in range(tools):
-                self.put(CALL)
-                self.put(TOOL)
-
-    @rule()
-    def steer(self) -> None:
-        self.put(USER)
-        self.put(ANSWER)
-
-    @rule(count=st.integers(1, 3))
-    def roll_back(self, count: int) -> None:
-        state = self.state
-        asked = [
-            row for row in state.path() if state.codes[row] & MESSAGE and state.codes[row] == USER
-        ]
-        above = state.parent(asked[-count]) if len(asked) >= count else -1
-        while above >= 0 and state.kind(above) is Kind.SETTING:
-            above = state.parent(above)
-        state.move_leaf(state.ids[above] if above >= 0 else None)
-        self.turns += 1
-        self.turn = f"turn-{self.turns}"
-
-    @rule()
-    def rewrite(self) -> None:
-        kept = [self.log[row] for row in self.state.path()]
-        self.state, self.said, self.log = SessionState(), [], []
-        self.files += 1
-        for packed, turn, said in kept:
-            self.put(packed, said, turn)
-
-
-TestTree = TreeSession.TestCase
-TestTree.settings = few
-TestTurns = TurnSession.TestCase
-TestTurns.settings = few
+TestSession = Session.TestCase
+TestSession.settings = few

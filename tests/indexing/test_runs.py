@@ -179,21 +179,6 @@ def test_what_another_hand_wrote_meanwhile_stands(bench: Bench) -> None:
 # -- the audit trail -------------------------------------------------------------------------------
 
 
-def test_the_audit_says_who_asked_and_what_range_was_sent(bench: Bench) -> None:
-    """S2.24: up to which entry, and after which where only that was sent."""
-    bench.turn(0)
-    first = bench.session.last
-    bench.index(paid(), forced=True)
-    bench.turn(1)
-    bench.index(paid())
-    bench.index(paid())  # nothing is new: it is sent as a whole
-    asked, daemon, whole = bench.rows
-    assert (asked["by"], asked["leafId"], "since" in asked) == ("user", first, False)
-    assert (daemon["by"], daemon["leafId"]) == ("daemon", bench.session.last)
-    assert daemon["since"] == first
-    assert "since" not in whole
-
-
 class Cancelled(Scripted):
     """A model whose call is cancelled while it is out."""
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.models.prices import format_usd
 from indexerd.paths import places
 from indexerd.references.parse import find
 from tests.integrations.acted_pi import Pi, needed
@@ -45,12 +44,6 @@ def test_the_socket_is_where_the_daemon_has_it(pure: Any, env: dict[str, str]) -
     ours = str(places(env, home=Path("/home/me")).socket)
     if sys.platform != "darwin":
         assert pure("daemon", "socketPath", env, "/home/me", "linux") == ours
-
-
-@pytest.mark.parametrize("cost", [None, 0, 0.000001, 0.0099999, 0.01, 0.012349, 1.5, 123.456789])
-def test_costs_read_as_the_daemon_writes_them(pure: Any, cost: float | None) -> None:
-    """S0.43: four decimals from one cent, six below, words where it is not known."""
-    assert pure("status", "usd", cost) == format_usd(cost)
 
 
 @given(text=st.text(max_size=300), most=st.integers(2, 80))

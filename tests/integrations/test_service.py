@@ -3,20 +3,15 @@
 test_systemd_real.py shows the same under a real manager. launchd itself was never run (V11).
 """
 
-import json
 import os
 import plistlib
 import shutil
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from indexerd.cli.backend import App
-from indexerd.cli.setup import service
 from indexerd.errors import UsageError
 from indexerd.integrations import service as units
 from indexerd.integrations import service_files
@@ -151,22 +146,6 @@ def test_refused_namespaces_fall_back(tmp_path: Path, code: str) -> None:
     assert not {one for one in keys if one.startswith(("Protect", "Private", "ReadOnly"))}
 
 
-def test_uninstall_removes_our_file_only(tmp_path: Path) -> None:
-    """The user's own drop-in stays, and is named; a second time there is nothing to do."""
-    install(where := host(tmp_path, Recorder()))
-    own = where.service_file.with_name("indexerd.service.d") / "mine.conf"
-    own.parent.mkdir()
-    own.write_text("[Service]\n")
-    done = units.uninstall(where := host(tmp_path, run := Recorder()))
-
-    assert done.changed
-    assert not where.service_file.exists()
-    assert own.exists()
-    assert str(own.parent) in done.notes[0]
-    assert run.said[:2] == ["systemctl stop indexerd.service", "systemctl disable indexerd.service"]
-    assert not units.uninstall(where).changed
-
-
 def test_the_environment_is_carried_and_keys_are_not(tmp_path: Path) -> None:
     """C4: what says where sessions are goes along, made absolute; a key never does."""
     where = host(
@@ -233,30 +212,3 @@ def test_launchd_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert done.details == {"state": "running", "pid": "42"}
     assert units.uninstall(host(tmp_path, Recorder(), "darwin")).changed
     assert not path.exists()
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the systemd side")
-def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are written, the exit code says that nothing runs, and `--json` is one document."""
-    program = tmp_path / "bin/indexerd"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    for name in [one for one in os.environ if one.startswith(("XDG_", "DBUS_", "INDEXERD_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", str(program.parent))  # and so no systemctl
-    run = CliRunner()
-    app = App(None, json=True, color="never")
-
-    done = run.invoke(service, ["install", "--program", str(program)], obj=app)
-    assert done.exit_code == 69
-    said = json.loads(done.stdout)
-    assert (said["installed"], said["running"], said["changed"]) == (True, False, True)
-    assert f'ExecStart="{program}" run' in Path(said["path"]).read_text()
-    assert run.invoke(service, ["status"], obj=app).exit_code == 69
-
-    done = run.invoke(service, ["uninstall"], obj=App(None, json=False, color="never"))
-    assert (done.exit_code, done.stdout) == (0, f"not installed: {said['path']}\nnot running\n")
-    done = run.invoke(service, ["install", "--program", "/nowhere"], obj=app)
-    assert isinstance(done.exception, UsageError)

@@ -60,19 +60,3 @@ def test_own_prices_win_and_stand_for_dated_names() -> None:
         assert prices.cost_usd("openai", name, MILLION, own) == 3.0
     assert prices.cost_usd("openai", "m-mini", MILLION, own) is None
     assert prices.cost_usd("google", "gemini-3.5-flash-lite", MILLION, own) == 0
-
-
-@pytest.mark.parametrize(
-    ("cost", "text"),
-    [
-        (0.01, "$0.0100"),
-        (1.23456, "$1.2346"),
-        (0.00315, "$0.003150"),
-        (0.0000004, "$0.000000"),
-        (0, "$0.000000"),
-        (None, "unknown cost"),
-    ],
-)
-def test_costs_are_written(cost: float | None, text: str) -> None:
-    """S0.43: 4 decimals from one cent, 6 below, words for the unknown."""
-    assert prices.format_usd(cost) == text

@@ -19,23 +19,6 @@ def models(*names: str, env: dict[str, str] | None = None, **providers: Any) -> 
     return Models(Settings.model_validate(tree), env or {})
 
 
-def test_models_come_in_the_order_of_their_keys(tmp_path: Path) -> None:
-    """S0.27: every usable model in the user's order, each once."""
-    script = tmp_path / "script"
-    script.write_text("")
-    wanted = ["scripted/a", "google/b", "openai/vendor/c", "google/d"]
-    found = models(
-        *wanted,
-        "google/b",
-        env={"INDEXERD_GOOGLE_API_KEY": SECRET, "INDEXERD_SCRIPTED": str(script)},
-        openai={"base_url": "http://localhost:11434/v1"},
-    )
-    assert [model.key for model in found.available()] == wanted
-    assert [model.remote for model in found.available()] == [True] * 4
-    assert found.available()[0] is found.available()[0]
-    assert found.missing == {}
-
-
 def test_every_unusable_key_has_its_reason() -> None:
     """S0.28, C4: what is missing is named, and no secret is."""
     wanted = ["google/a", "openai/b", "scripted/c", "local/other", "acme/d"]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from indexerd.agents.json_lines import INJECTED_END, own_words
 from indexerd.references.inject import (
     GUIDE,
-    HEAD,
     TRUNCATED,
     block,
     section,
@@ -34,20 +33,6 @@ def told(**changed: Any) -> str:
     row = {"sessionId": ID, "name": held["name"], "agent": "pi", "cwd": held["cwd"]}
     meta = SimpleNamespace(**held, updated_at="2026-11-01T10:00:00Z", model="local/extractive")
     return section(row, cast("Any", meta), lambda text: (text, {}))
-
-
-def test_the_layout() -> None:
-    """S0.52: head, number, name and id, then the fields, with the summary quoted."""
-    assert block([told()], 12_000).text == (
-        f"{HEAD}\n{GUIDE}\n\n"
-        f"## 1. Confirm button refactor ({ID})\n"
-        "source: pi session in /work, summarised by local/extractive\n"
-        "updatedAt: 2026-11-01T10:00:00Z\n"
-        "description: The button asks first.\n"
-        "summary:\n"
-        "> ## Goal\n>\n> Ask first.\n>\n> ## Outcome\n>\n> - done\n"
-        "tags: ticket:AB-1, button"
-    )
 
 
 HOSTILE = (

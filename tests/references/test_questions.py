@@ -48,16 +48,6 @@ def told(entry_id: str, text: str, age: int = EVER) -> Section:
 # -- the text ------------------------------------------------------------------------------------
 
 
-def test_every_section_begins_with_its_entrys_id() -> None:
-    """S0.61: oldest first, entries without a word left out; what cannot be seen is not there."""
-    found = read(talk("Where do alerts go?", "Red\u200bis.", "\x1b[0m\u200b", "A  file.\n\n\n OK"))
-    assert found.text == (
-        "[e0] User: Where do alerts go?\n\n[e1] Assistant: Redis.\n\n"
-        "[e3] Assistant: A  file.\n\n\n OK"
-    )
-    assert (found.notes, found.redactions) == ((), {})
-
-
 def test_only_what_is_needed_is_read_and_the_cut_is_told() -> None:
     """S0.61, Q11: the newest of an endless session; the oldest section loses its beginning."""
     taken = list[int]()
@@ -76,16 +66,6 @@ def test_only_what_is_needed_is_read_and_the_cut_is_told() -> None:
 
 
 LONG = talk(*(f"{n} " + "w" * 300 for n in range(10)))  # e0 to e9
-
-
-def test_summaries_stand_in_for_what_was_cut() -> None:
-    """S0.62: a compaction wherever it is, a branch summary before the cut; a quarter at most."""
-    found = read(LONG, 1100, told("c2", "Redis went."), told("b", "x", 1), told("c1", "It began."))
-    assert found.text.startswith("[c1] Summary: It began.\n\n[c2] Summary: Redis went.\n\n[e")
-    assert found.sections[-1].entry_id == "e9"
-    assert found.notes[1] == (
-        "2 summaries of earlier parts, written by the agent, stood in for what was cut."
-    )
 
 
 def test_redaction_comes_before_the_cut_and_over_message_borders() -> None:

@@ -194,19 +194,6 @@ def test_what_can_mean_nothing_else_is_found(ref: str, name: str) -> None:
         assert candidates(names, ref, fuzzy=False) == [name]
 
 
-@pytest.mark.parametrize(
-    "ref",
-    [
-        *("fixture", "phase 4 parser rewrite", "phase 22", "confirm button design", "logout"),
-        *("upgrade of everything", "zzzzzzzz", "parser rewrite for phase"),
-    ],
-)
-def test_a_reference_that_no_name_accounts_for_means_nothing(ref: str) -> None:
-    """S0.49: likeness is not enough: every word and number must be accounted for."""
-    with pytest.raises(NotFoundError):
-        index(*FEW).resolve(ref)
-
-
 def test_several_near_names_are_ambiguous_unless_one_is_nearly_whole() -> None:
     """S0.49: the candidates come best first, with scores."""
     with pytest.raises(AmbiguousError) as raised:
@@ -288,28 +275,6 @@ def test_a_word_of_another_name_is_no_slip() -> None:
         names.resolve("debug oauth")
 
 
-@pytest.mark.parametrize("ref", ["fix tests", "fix-tests", "fix testss"])
-def test_the_project_comes_first(ref: str) -> None:
-    """S0.68: in and below cwd first, then above, then elsewhere; a sibling is elsewhere."""
-    below = session(1, "Fix tests", cwd=HERE + "/web")
-    above = session(2, "Fix tests", cwd=ABOVE)
-    beside = session(3, "Fix tests", cwd=BESIDE)
-    for rows in ((below, above, beside), (above, beside), (beside,)):
-        assert index(*rows).resolve(ref, cwd=HERE).session_id == rows[0].session_id
-    for where in ({"cwd": HERE, "scope": "all"}, {"cwd": None}):
-        assert len(candidates(index(below, beside), ref, **where)) == 2
-    twins = index(below, session(4, "Fix tests"), beside)
-    assert len(candidates(twins, ref, cwd=HERE)) == 2  # which is not settled elsewhere
-
-
-def test_exact_names_elsewhere_stand_before_likeness_nearby() -> None:
-    """S0.49: id, exact name, fuzzy: in this order, wherever they are."""
-    near, far = session(1, "Auth refactor notes"), session(2, "Auth refactor", cwd=BESIDE)
-    names = index(near, far)
-    assert names.resolve("auth refactor", cwd=HERE).session_id == far.session_id
-    assert names.resolve("auth refac", cwd=HERE).session_id == near.session_id
-
-
 @pytest.mark.parametrize(
     "prompt",
     [
@@ -361,23 +326,3 @@ def test_a_completion_says_what_to_show_and_insert(ago: float, age: str) -> None
     assert found == {**own, "age": age, "named": False}
     assert len(label) <= 60
     assert "\n" not in label
-
-
-def test_completions_are_the_newest_of_the_nearest_ring() -> None:
-    """S0.59, S0.68: a word begins so, or the id; what is forgotten or changed is so at once."""
-    rows = [session(n, f"Fix login {n}", cwd=HERE, ago=n) for n in range(4)]
-    names = index(*rows, session(9, "Log rotation", cwd=BESIDE))
-
-    def shown(prefix: str, cwd: str | None = HERE, limit: int = 20) -> list[str]:
-        found = names.complete(prefix, cwd=cwd, limit=limit, now=NOW_MS / 1000)
-        return [one["label"] for one in found]
-
-    assert shown("fix l") == [f"Fix login {n}" for n in range(4)]
-    assert shown("log", limit=2) == ["Fix login 0", "Fix login 1"]
-    assert set(shown("log", None)) == {*(f"Fix login {n}" for n in range(4)), "Log rotation"}
-    assert shown("rot") == ["Log rotation"]
-    assert shown(rows[2].session_id[:7]) == ["Fix login 2"]
-    names.forget(rows[0].session_id)
-    names.put(rows[1]._replace(name="Else", aliases=("Else",)))
-    names.put(rows[2]._replace(live=False))
-    assert shown("log") == ["Fix login 3"]

@@ -49,19 +49,6 @@ def put(db: sqlite3.Connection, **fields: Any) -> None:
     db.execute(insert, tuple(fields.values()))
 
 
-def test_the_last_line_of_a_thread_counts(tmp_path: Path) -> None:
-    """S3.3: names are appended; an empty one clears, and only what differs is told."""
-    names = Names(str(tmp_path))
-    assert names.refresh() == set()
-    say(tmp_path, named("a", "one"), named("b", "two"), named("a", "on\ne again"))
-    assert names.refresh() == {"a", "b"}
-    assert (names.name("a"), names.name("b"), names.name("c")) == ("on e again", "two", None)
-    assert names.refresh() == set()
-    say(tmp_path, named("b", "two"), named("a", None))
-    assert names.refresh() == {"a"}
-    assert names.name("a") == ""
-
-
 def test_a_torn_line_waits_and_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
     """F2, F4: a line counts once its newline is there; other shapes count nothing."""
     names, whole = Names(str(tmp_path)), json.dumps(named("a", "whole"))

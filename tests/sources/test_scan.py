@@ -7,7 +7,6 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.sources import scan as module
 from indexerd.sources.scan import scan
 
 
@@ -46,15 +45,6 @@ def test_names_of_any_bytes(names):
         }
         for path, look in result.files.items():
             assert os.stat(path).st_ino == look.ino
-
-
-def test_numbers_are_bounded(tmp_path, monkeypatch):
-    """More files than are kept: partial, and nothing counts as gone."""
-    for n in range(10):
-        touch(tmp_path / f"d{n}" / "s.jsonl")
-    monkeypatch.setattr(module, "MAX_FILES", 5)
-    result = scan([str(tmp_path)], (".jsonl",))
-    assert (len(result.files), result.unseen("/elsewhere")) == (5, True)
 
 
 def test_a_watcher_watches_before_a_directory_is_listed(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import StateError, UsageError, WriteError
+from indexerd.errors import StateError, WriteError
 from indexerd.search.names import known
 from indexerd.store.store import StateStore
 from tests.store.rows import row
@@ -42,22 +42,6 @@ def listed(store: StateStore, **filters: Any) -> tuple[list[str], str | None]:
 def ids(store: StateStore, **filters: Any) -> list[str]:
     """Ids of a list's first page."""
     return listed(store, **filters)[0]
-
-
-def test_rows_come_back_as_they_went_in_and_are_listed_newest_first(store: StateStore) -> None:
-    """S3.12: filters, stable pages, and what is hidden unless it is asked for."""
-    rows = [row(f"s{n}", n, cwd=f"/w/{n % 2}") for n in range(6)]
-    assert put(store, *rows, row("old", 9, archived=True), row("sub", 9, subagent=True))
-    assert store.get("s3") == rows[3]
-    assert ids(store) == ["s5", "s4", "s3", "s2", "s1", "s0"]
-    assert ids(store, cwd="/w/1") == ["s5", "s3", "s1"]
-    assert ids(store, archived=True, subagents=True)[:2] == ["old", "sub"]
-    _, cursor = listed(store, limit=4)
-    put(store, row("new", 20))
-    assert listed(store, limit=4, cursor=cursor) == (["s1", "s0"], None)
-    for odd in ({"cursor": cursor, "cwd": "/w"}, {"cursor": "forged"}, {"cursor": "WzFd"}):
-        with pytest.raises(UsageError):
-            store.page(**odd)
 
 
 def test_a_row_whose_texts_are_others_is_told(store: StateStore) -> None:

@@ -60,18 +60,6 @@ def test_a_token_is_good_once_soon_and_at_its_server(tmp_path: Path) -> None:
         assert not redeem_token(tmp_path, URL, bad)
 
 
-def test_a_token_becomes_a_cookie_and_is_gone_from_the_address(tmp_path: Path) -> None:
-    """The rest of the query stays as it was; a stale one is no harm to who is let in."""
-    asker, held = client(tmp_path), token(tmp_path)
-    found = asker.get(f"{URL}//evil.example/?a=b%20c&token={held}")
-    assert found.headers["location"] == f"{URL}//evil.example/?a=b%20c"
-    assert "HttpOnly; Max-Age=2592000; Path=/; SameSite=lax" in found.headers["set-cookie"]
-    assert asker.get("/").text == "private"
-    again = asker.get(f"/?token={held}")
-    assert (again.status_code, "set-cookie" in again.headers) == (303, False)
-    assert client(tmp_path).get(f"/?token={held}").status_code == 403
-
-
 CROSS = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
 
 

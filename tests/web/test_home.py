@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
-from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
@@ -61,25 +59,3 @@ def test_filters_can_be_typed(q: str, expected: tuple[str, ...]) -> None:
     """What is none of ours stays a word; what is typed counts more than the address."""
     found = typed_filters(Filters(q=q), "/home/ada", ["/w/website", "/w/web", "/w/my app"])
     assert (found.q, found.agent, found.project, found.since) == expected
-
-
-def test_a_line_has_what_one_asks_of_a_session() -> None:
-    """Where it leads, how long ago it was, whether its turn goes on, and how to resume it."""
-    stamp = (datetime.now(UTC) - timedelta(minutes=61)).isoformat()
-    row = {"sessionId": "s1", "name": "Fix it", "state": "active", "modifiedAt": stamp}
-    more: dict[str, Any] = {"resume": "pi --session s1", "filesRead": ["/w/a.py", "/"]}
-    found = home.line(row | more)
-    assert (found["href"], found["moment"]["ago"]) == ("/s/s1", "1 h ago")
-    assert (found["state"], found["files"]) == ("unfinished", [("a.py", "/w/a.py")])
-    assert found["resume"] == "pi --session s1"
-    assert home.line(row | {"resume": "pi \u202e"})["resume"] == ""
-
-
-def test_days_are_those_of_the_calendar() -> None:
-    """Today and what is still to come, yesterday, then months."""
-    now = datetime.now().astimezone()
-    then = now - timedelta(100)
-    for at, title in ((now, "Today"), (now + timedelta(2), "Today"), (then, f"{then:%B %Y}")):
-        assert home._stretch(at.isoformat()) == title
-    assert home._stretch((now - timedelta(1)).isoformat()) == "Yesterday"
-    assert home._stretch("never") == "No date"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
@@ -83,43 +82,3 @@ def test_a_document_has_the_headings_that_we_gave_it(told: list[tuple[str, str]]
     headings = [one for one in tokens if one.type == "heading_open" and one.level == 0]
     assert len(headings) == 1 + sum(kind == "user" for kind, _ in told)
     assert [one for one in flat(tokens) if one.type.startswith("html")] == []
-
-
-def test_one_path_from_its_root() -> None:
-    """Asks are headings, answers quoted, calls a line each; nothing else is there."""
-    text = markdown(
-        document(
-            node("user", "List *the* files.\nPlease.", -1),
-            node("assistant", "Left.", 0),
-            node("assistant", "Two:\n```sh\n<a> ![x](y)\n```", 0, calls=[["bash", "ls `x`"]]),
-            node("custom", "psst", 2, hidden=True),
-            node("tool", "No such file", 3, failed=1, tool="bash"),
-            node("compaction", "Before that, nothing.", 4, label="here"),
-            node("assistant", "a" * 5, 5, length=900, failed=1, model="m-1"),
-        )
-    )
-    told = text[text.index("## 1.") :]
-    assert told == (
-        "## 1. List \\*the\\* files.\n\n> List *the* files.\n> Please.\n\n"
-        "**Answer**\n\n> Two:\n> ```sh\n> <a> ![x](y)\n> ```\n\n- `bash` `ls 'x'`\n"
-        "- failed: `bash` No such file\n\n"
-        "*Label: here*\n\n**Compaction: what came before, in short**\n\n> Before that, nothing.\n\n"
-        "**Answer, failed** (m-1)\n\n> aaaaa\n\n*Cut: 5 of 900 characters.*\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "line"),
-    [
-        ("redacted", True, "- Note: secrets were taken out"),
-        ("warnings", ["1 entry is too long"], "- Note: 1 entry is too long"),
-        ("kin", {"parent": "p1", "forks": ["f1", "f2"]}, "- Forks: `f1`, `f2`"),
-        ("meta", {"summary": "# Goal\nAll."}, "## Summary\n\n> # Goal\n> All."),
-        ("footer", "a.py <b>", "- Context: a.py \\<b\\>"),
-        ("digests", [{"covering_messages": [0, 4], "content": "# No"}], "0 to 4\n\n> # No\n"),
-    ],
-)
-def test_what_is_known_of_the_session_comes_first(field: str, value: Any, line: str) -> None:
-    """Facts, notes, relatives by id and the summary stand before the first ask."""
-    told = markdown(document(node("user", "Go.", -1), **{field: value}))
-    assert line in told[: told.index("## 1. Go.")]

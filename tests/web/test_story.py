@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.web.story import Beat, Node, Story, entry_rows, node_of, story_of
-from tests.sessions.tree_sessions import entry, reader, said, session, state_of
+from tests.sessions.tree_sessions import reader, said, session, state_of
 
 
 def cut(text: str, most: int) -> str:
@@ -42,26 +41,6 @@ def shape(story: Story) -> list[tuple[str, int, list[str]]]:
     return [(beat.kind, beat.depth, told_ids(story, beat)) for beat in story.beats]
 
 
-def test_work_between_asks_is_one_beat() -> None:
-    """Answers, results and settings that followed an ask; calls say what for, failures count."""
-    call = {"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": "ls"}}
-    entries = (
-        said("a", None, "user", "List the files."),
-        said("b", "a", "assistant", content=[call], stopReason="toolUse"),
-        said("c", "b", "toolResult", "x", toolCallId="1", toolName="bash", isError=True),
-        said("d", "c", "assistant", "There are two.", stopReason="stop"),
-        entry("model_change", "e", "d", 900, provider="p", modelId="m"),
-        said("f", "e", "user", "Thanks."),
-    )
-    story = told(*entries)
-    assert shape(story) == [("ask", 0, ["a"]), ("work", 0, ["b", "c", "d", "e"]), ("ask", 0, ["f"])]
-    assert story.nodes[1].calls == (("bash", "ls"),)
-    assert (story.nodes[2].tool, story.nodes[2].failed) == ("bash", 1)
-    assert msgspec.to_builtins(story.beats[2]) == {
-        "kind": "ask", "first": 5, "last": 5, "depth": 0, "active": True,
-    }  # fmt: skip
-
-
 def test_a_chain_stays_flat_and_only_a_fork_goes_deeper() -> None:
     """Depth grows where two ways were gone, and the gist stands where a branch begins (S1.29)."""
     entries = (
@@ -89,19 +68,6 @@ def test_a_chain_stays_flat_and_only_a_fork_goes_deeper() -> None:
     ]
     assert [beat.active for beat in story.beats] == [True, True, False, False, True, True, True]
     assert [node.id for node in story.nodes if node.active] == ["a", "b", "e", "f", "g"]
-
-
-def test_labels_and_what_is_hidden() -> None:
-    """S1.31, S1.32: a labelled entry has its label; what its author hid is marked as hidden."""
-    entries = (
-        entry("custom_message", "n", None, customType="x", content="psst", display=False),
-        said("a", "n", "user", "Go."),
-        said("b", "a", "assistant", "One."),
-        entry("label", "l", "b", targetId="b", label="here"),
-    )
-    story = told(*entries)
-    assert [node.hidden for node in story.nodes] == [True, False, False, False]
-    assert [node.label for node in story.nodes] == [None, None, "here", None]
 
 
 @st.composite
