@@ -15,7 +15,7 @@ import pytest
 from indexerd.client import Client
 from indexerd.errors import ContextTooLargeError, SessionEmptyError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.world import Session, World, append, entry_ids, until, wait
+from tests.e2e.world import Session, World, append, entry_ids, hit_by, until
 
 pytestmark = [
     pytest.mark.faults,
@@ -168,8 +168,10 @@ def test_a_tree_of_very_many_entries_takes_no_more(world: World) -> None:
     known = {"type": "message", "message": {"role": "assistant", "content": "Looked at it."}}
     ids = [str(large.last), *(next(entry_ids) for _ in range(160_000))]
     append(large.path, *({**known, "id": one, "parentId": up} for up, one in pairwise(ids)))
+    large.last = ids[-1]
+    large.say("user", "Zeppelin")
     with world.daemon() as process:
-        wait(world, large.id, leafId=ids[-1])
+        until(lambda: hit_by(world, "zeppelin"), "all its words in the index", patience=60)
         ask(world, small.id, "tree", {})
         memory = Memory(process.pid)
         before = memory.now()
