@@ -46,7 +46,7 @@ def limit(most: int | None, default: int) -> Declare:
     return click.option("--limit", type=kind, default=default, show_default=True)
 
 
-LEAF = option("--leaf", "As seen from another entry.", metavar="ID")
+LEAF = option("--leaf", "View as if this entry were the current one.", metavar="ID")
 NEAR = option("--cwd", "The project to look in first; default: the current one.", checked=project)
 BELOW = option("--cwd", "Only sessions of this directory and below.", checked=_absolute)
 OUTPUT = option("-o", "--output", "file", "The new file (0600).", metavar="FILE", checked=_absolute)

@@ -19,7 +19,7 @@ QUESTION = cli.argument(
 NAME = cli.argument("set_name", metavar="NAME")
 ITEMS = cli.argument("items", nargs=-1, metavar="[ITEM]...")
 MERGE = cli.flag("--merge", "mode", "Add to the set instead of replacing it.", flag_value="merge")
-RESUME = cli.option("--resume-id", "Names this resume: its block is given once.", metavar="ID")
+RESUME = cli.option("--resume-id", "Identifies this resume: its block is given once.", metavar="ID")
 
 
 @cli.command(cli.argument("text", default="-"), ASKING, cli.NEAR, INLINE)

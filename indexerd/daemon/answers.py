@@ -18,8 +18,8 @@ from indexerd.errors import NotFoundError
 from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams
+from indexerd.references.resolve import NameIndex, Names, Scope
 from indexerd.search.index import TextIndex
-from indexerd.search.names import NameIndex, Names, Scope
 from indexerd.search.ranking import search
 from indexerd.sessions.family import Link, Place, by_age, depth_first, kept, member, relation
 

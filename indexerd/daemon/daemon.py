@@ -47,6 +47,7 @@ from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
 from indexerd.paths import Places
+from indexerd.privacy.exclusions import at_home
 from indexerd.references.injection_cache import InjectionCache
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
@@ -117,7 +118,7 @@ class Daemon:
             self._store,
             self._texts,
             stores=lambda: stores(self._settings(), start.env, start.home),
-            exclude=lambda: self._at_home(self._settings().privacy.exclude),
+            exclude=lambda: at_home(self._settings().privacy.exclude, start.home),
             report=lambda session, why: bus.log(
                 Event.META_INVALID, {"session": session, "reason": why}
             ),
@@ -162,7 +163,7 @@ class Daemon:
             summarizers=self._summarizers,
             budget=self.budget,
             events=self.bus,
-            excluded=lambda: self._at_home(self._settings().digest.exclude),
+            excluded=lambda: at_home(self._settings().digest.exclude, self._start.home),
             clock=time.time,
             writer=self._writer,
             record=record,
@@ -204,10 +205,6 @@ class Daemon:
 
     def _settings(self) -> Settings:
         return self._loaded.settings
-
-    def _at_home(self, globs: list[str]) -> list[str]:
-        home = str(self._start.home)
-        return [home + one[1:] if one.startswith("~/") else one for one in globs]
 
     def _hint(self) -> None:
         """Have the loop look; called in any thread."""
@@ -315,7 +312,7 @@ class Daemon:
         self._lock.release()
 
     async def _tend(self, server: UnixServer, notifier: Notifier, footprint: Footprint) -> None:
-        """Every few seconds: the reader gets on, the socket file is there.
+        """Check every few seconds that the reader is not stuck and the socket file is there.
 
         Returns when the daemon is to start again.
         """

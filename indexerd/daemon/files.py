@@ -3,8 +3,8 @@
 In: paths to look at. Out: `Change` values, one for each session that is different now. One thread
 uses this; nobody else touches a tree. Trees are kept in memory for the sessions used lately.
 
-Nothing a file is called or holds may end the daemon: a defect that a file provokes sets that
-file aside until it changes. A file that the user excluded is not followed, and nothing of it
+No file name or content may end the daemon: a file that triggers a bug is set aside until it
+changes. A file that the user excluded is not followed, and nothing of it
 is kept.
 """
 
@@ -309,7 +309,7 @@ class Files:
         return Change(was.session_id, self.info(was.session_id), Verdict.SAME, was)
 
     def _keep_tree(self, file: SessionFile) -> None:
-        """A tree is used now: let go of those that were not for longest."""
+        """Mark a tree as used now, and drop those that were used least lately."""
         trees = self._trees
         trees.pop(file.path, None)
         trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)

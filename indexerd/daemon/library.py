@@ -164,7 +164,7 @@ class Library:
         self.last_scan = result
 
     def end_first_scan(self) -> list[Update]:
-        """All was read: drop what the store shows and nobody follows, as of a removed root."""
+        """All files were read: drop stored rows of sessions that no root has any more."""
         self._first_scan = False
         bad, scan = self.files.problems(), self.last_scan
         self._mark(
@@ -175,7 +175,7 @@ class Library:
         return self.flush()
 
     def hinted(self, paths: Iterable[str]) -> list[Update]:
-        """Look at the paths of a watcher's hints; where nothing is, there may be in a moment."""
+        """Look at the paths of a watcher's hints; a missing one is looked at again shortly."""
         metas, sessions, now = {store.meta for store in self.stores()}, list[str](), monotonic()
         if now >= self.look_again_at:
             sessions += self._absent
@@ -197,7 +197,7 @@ class Library:
     def reconsider(self) -> None:
         """The settings may have changed: drop what the user does not want read any more.
 
-        Under new patterns of secrets all rows are made and all words are read again.
+        If the patterns of secrets changed, all rows are made and all texts are read again.
         """
         if self.files.exclusions.renew():
             self._note(self.files.renew_exclusions())
@@ -233,6 +233,7 @@ class Library:
 
     def only(self, agent: str, file: str, session_id: str) -> None:
         """Read one session and its meta file, and no other."""
+        self.files.exclusions.renew()
         stores = [one for one in self.find_stores() if one.agent == agent]
         boxed = any(one.sessions == file for one in stores)
         path = f"{file}/{session_id}" if boxed else file

@@ -28,7 +28,7 @@ from indexerd.models.budget import Budget
 from indexerd.models.extractive import Extractive
 from indexerd.models.registry import Models
 from indexerd.paths import Places
-from indexerd.privacy.exclusions import Exclusions
+from indexerd.privacy.exclusions import Exclusions, at_home
 from indexerd.protocol import methods
 from indexerd.protocol.params import Params, RefParams, SessionParams
 from indexerd.search.index import TextIndex
@@ -59,10 +59,7 @@ class LocalBackend:
             warn("nothing is stored yet: `indexerd run --once` reads your sessions")
         elif store.problem:
             warn(store.problem)
-        exclude = [
-            str(home) + one[1:] if one.startswith("~/") else one
-            for one in self.settings.privacy.exclude
-        ]
+        exclude = at_home(self.settings.privacy.exclude, home)
         self._exclusions = Exclusions(lambda: exclude)
         self._exclusions.forgotten = Forgotten(places.state_dir).agents
         self._exclusions.renew()

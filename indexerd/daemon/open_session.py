@@ -30,10 +30,11 @@ from indexerd.errors import (
 from indexerd.events import Kind
 from indexerd.meta.reader import read_user
 from indexerd.paths import user_name
+from indexerd.privacy.exclusions import at_home
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams
 from indexerd.search.index import TextIndex
-from indexerd.sessions import views
+from indexerd.sessions import tree_answers
 from indexerd.sessions.context import Read
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import OpenSession, row_of
@@ -75,14 +76,14 @@ def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[st
     with suppress(IndexerdError):  # as for labels
         found = read_segments(session.home, session.info.session_id, "branch")
         summaries = {one.leaf_id: one.content for one in found}
-    return views.branches(session, read, summaries)
+    return tree_answers.branches(session, read, summaries)
 
 
 VIEWS: dict[str, Callable[[OpenSession, Read, Any], dict[str, Any]]] = {
-    "tree": views.tree,
+    "tree": tree_answers.tree,
     "branches": branches,
-    "path": views.path,
-    "context": views.context,
+    "path": tree_answers.path,
+    "context": tree_answers.context,
 }
 
 
@@ -160,7 +161,7 @@ def read_alone(
             store,
             index,
             stores=lambda: stores(settings, env, home),
-            exclude=lambda: settings.privacy.exclude,
+            exclude=lambda: at_home(settings.privacy.exclude, home),
             report=lambda _session, _why: None,
             defect=refuse,
             patterns=lambda: settings.redact.extra_patterns,

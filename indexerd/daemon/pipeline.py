@@ -132,7 +132,7 @@ class Pipeline:
         return "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
 
     async def read(self, work: Callable[..., _T], *args: Any) -> _T:
-        """Do work in the reader's thread; what it came upon is looked at then."""
+        """Do work in the reader's thread, and see to what it turned up."""
         try:
             return await self.reader(work, *args)
         finally:
@@ -243,7 +243,7 @@ class Pipeline:
             await self._consider_all()
 
     async def _read_texts(self) -> None:
-        """Read some texts, have them be found, and rest, so that appends gather."""
+        """Index some texts, commit, and pause, so that appends gather."""
         began, texts = monotonic(), self.library.texts
         self._unread.clear()
         more = await self.read(texts.some)

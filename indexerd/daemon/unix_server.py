@@ -1,12 +1,12 @@
 """The Unix-socket server: JSON-RPC lines in, one answer after the other out.
 
 `handle(request, peer)` returns a result, a `wire.Failure`, or an awaitable of one, or raises an
-error of the tree. Any other exception answers "internal error" and goes to `on_error`.
+`IndexerdError`. Any other exception answers "internal error" and goes to `on_error`.
 
 What surprised us: `asyncio.start_unix_server(path)` unlinks whatever socket lies there, a live
 daemon's included, and makes its own with mode 0755; its acceptor spins once no file descriptor is
-left. A peer that is gone and one that only ended its requests (`nc -N`) look the same, so both
-get their answers. Closing on a peer that still sends breaks its pipe before it has read why.
+left. A peer that is gone and one that is only done sending (`nc -N`) look the same, so both get
+their answers. Closing while a peer still sends gives it EPIPE before it reads the error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`compact` and `branch_summary`: a session of any agent, summarized by the rules of a real one.
 
 Nothing changes in the session; the result is what pi, Codex or opencode would store. Texts are
-redacted. Of rows that compactions have replaced only what can matter is read. Planning runs in
-threads. A branch's summary is kept in the digest sidecar, where `branches` finds it for a gist.
+redacted. Rows that a compaction replaced are read only where they can still matter. Planning runs
+in threads. A branch's summary is kept in the digest sidecar, where `branches` finds it for a gist.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def plan_compaction(
     """What a strategy would do with the context at the leaf.
 
     Without a strategy it is that of the session's own agent, which summarizes all there is where
-    its rule would wait for more. A hand-off has to do without the session, so that is summarized
-    as a whole. SessionEmptyError where there is nothing to summarize.
+    its rule would wait for more. A hand-off must stand alone, so the whole session is summarized.
+    SessionEmptyError where there is nothing to summarize.
     """
     if asked.strategy not in (None, *STRATEGIES):
         raise UsageError(f"strategy is one of {', '.join(STRATEGIES)}")

@@ -208,7 +208,7 @@ class Digests:
         """Make the next segment of a session, and return the result of `digest`.
 
         Where nobody asked, only if more messages than the threshold are in no segment. With `dry`
-        only the figures of what there is. Raises an error of the tree: nothing is changed then.
+        only the figures of what there is. Raises an IndexerdError: nothing is changed then.
         """
         services, off = self._services, ""
         row = services.rows.by_id(session_id)

@@ -19,7 +19,7 @@ from indexerd.sessions.context import Read, context_messages, role_of
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import SessionState
-from indexerd.sessions.views import TEXT_MAX, text_limit
+from indexerd.sessions.tree_answers import TEXT_MAX, text_limit
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import OpenSession
 from indexerd.threads import Check

@@ -109,7 +109,7 @@ def usage_of(made: Sequence[Summary]) -> dict[str, Any]:
 
 
 async def summarize(services: Services, task: Task) -> Summary:
-    """Summarize. Raises an error of the tree: then there is no summary."""
+    """Summarize. Raises an IndexerdError: then there is no summary."""
     if not task.transcript.parts:
         raise errors.SessionEmptyError("there is nothing in words to sum up")
     started, run = perf_counter(), _Run(services, task)

@@ -137,7 +137,7 @@ class Indexer:
     async def _index(
         self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
     ) -> tuple[Done, list[Any]]:
-        """Read, ask, write, take in; raises an error of the tree."""
+        """Read, ask, write, take in; raises an IndexerdError."""
         snapshot = await take_snapshot(self.library, self.read, job.session_id, settings)
         run = _Run(session, snapshot, settings, "user" if job.forced else "daemon")
         found, model = await first_usable(models, partial(self._ask, run))

@@ -69,7 +69,7 @@ class SessionRuntime(msgspec.Struct):
     status: dict[str, Any] | None = None
 
     def answer(self, result: Any) -> None:
-        """Tell whoever forced a run how it ended: a `Done`, or an error of the tree."""
+        """Tell whoever forced a run how it ended: a `Done`, or an IndexerdError."""
         forced, self.forced = self.forced, None
         if forced is not None and not forced.waiter.done():
             forced.waiter.set_result(result)
@@ -113,7 +113,7 @@ def back_off(failures: int) -> float:
 def after_failure(
     state: RetryState, error: IndexerdError, new_users: int, now: float
 ) -> RetryState:
-    """Return the state after one more failure; a wait that others impose burns no attempt."""
+    """Return the state after one more failure; waiting for others is no failure."""
     if isinstance(error, RefusedError | SessionEmptyError | NotFoundError):
         return RetryState(state.failures, now, new_users, error.kind)
     if isinstance(error, ModelUnavailableError | ProviderDeniedError):

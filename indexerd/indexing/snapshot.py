@@ -2,8 +2,8 @@
 
 What arrives while the model thinks counts for the next run. Only the lines that the transcript
 needs are read, from the leaf backwards. What a paid run has described already is not sent again,
-where its description can be carried on: the border is the leaf that it was made for, and a branch
-that was left since has none.
+where its description can be carried on: text is sent from the leaf that it was made for, or all of
+it where that leaf is not on the path any more.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EMPTY = "no user/assistant conversation to index"
 _GROWING = frozenset({"codex", "opencode"})
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
-Library = Any  # of a higher floor: all that is known of sessions, for the reader's thread
+Library = Any  # of a higher layer, which cannot be imported here; for the reader's thread
 Read = Callable[..., Awaitable[Any]]  # does work in the thread that owns the library
 
 

@@ -137,7 +137,7 @@ def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> 
     """Search the past sessions of every coding agent on this machine.
 
     What was said, summarised, named or tagged is searched. Call it when the user speaks of earlier
-    work ("as we did with…", "why did we decide…"), or before you work out anew what may have been
+    work ("as we did with…", "why did we decide…"), or before you solve again what may have been
     worked out already. Gives the best places, with session, snippet and entry id; other projects
     only if nothing is found in this one. Next: get_session, or query_session to ask it.
     """

@@ -45,6 +45,11 @@ class Exclusions:
         return session_id in self.forgotten or matches(self._wanted(), path, cwd)
 
 
+def at_home(globs: list[str], home: object) -> list[str]:
+    """The globs with the user's home directory in place of a leading `~/`."""
+    return [f"{home}{one[1:]}" if one.startswith("~/") else one for one in globs]
+
+
 def matches(globs: list[str], path: str, cwd: str) -> bool:
     """Whether a glob fits a session's file, the directory it ran in, or one above these."""
     return any(

@@ -84,7 +84,7 @@ def result(id: Id, value: Any) -> bytes:  # noqa: A002 - the protocol's own word
 
 
 def failure(id: Id, error: IndexerdError | Fault) -> bytes:  # noqa: A002 - as above
-    """Answer a request with an error of the tree, or with a fault that says no more.
+    """Answer a request with an IndexerdError, or with a fault that says no more.
 
     Wrong arguments (UsageError) are JSON-RPC's "invalid params"; every other error has the
     code of its kind. `data` holds kind and hint in both cases.

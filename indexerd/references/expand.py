@@ -1,6 +1,6 @@
 """`expand`: what a prompt's `@@…` references stand for, ready to be injected.
 
-    parse -> search/names.py -> meta files -> questions -> a block of summaries, the answers
+    parse -> references/resolve.py -> meta files -> questions -> a block of summaries, the answers
 
 The prompt is never changed and never refused; what fails is noted with its reference alone, and
 hinders no other. Only meta files are read, and no session file, unless somebody asks a question.
@@ -30,7 +30,7 @@ from indexerd.protocol.params import Expand
 from indexerd.references import inject
 from indexerd.references.injection_cache import InjectionCache
 from indexerd.references.parse import Reference, find
-from indexerd.search.names import Names
+from indexerd.references.resolve import Names
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionRows
 from indexerd.times import iso

@@ -40,7 +40,7 @@ HINTS: dict[type[errors.IndexerdError], str] = {
 
 @contextmanager
 def coded() -> Iterator[None]:
-    """Give every error of the tree that leaves this block its code, and its hint."""
+    """Give every IndexerdError that leaves this block its code, and its hint."""
     try:
         yield
     except errors.IndexerdError as bad:

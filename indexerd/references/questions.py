@@ -100,7 +100,7 @@ class Questions:
     ) -> dict[str, Any]:
         """Answer from one session, as seen from its leaf or from another entry.
 
-        Raises an error of the tree, with `upstream` set. With a `turn_id` no more questions are
+        Raises an IndexerdError, with `upstream` set. With a `turn_id` no more questions are
         answered for it than `query.max_calls_per_turn`.
         """
         with coded():

@@ -29,9 +29,8 @@ from tantivy import Document, Query, Searcher
 from indexerd.errors import DamagedError, IndexerdError, StateError, WriteError
 from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import replace_surrogates
-from indexerd.search.names import known, without_references
-from indexerd.search.query import indexable, storable
-from indexerd.store.store import Named, StateStore, hashed
+from indexerd.search.query import indexable, storable, without_references
+from indexerd.store.store import Named, StateStore, hashed, named
 
 VERSION = 4  # of the schema, and of what is indexed of a text
 TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
@@ -105,8 +104,8 @@ class TextIndex:
     def open(self, patterns: str = "") -> None:
         """Open the index that the store names, or begin one.
 
-        Under other `patterns` of secrets than those of its messages it is another one, and all is
-        read again. Only read, it is taken as it is.
+        If it was built with other `patterns` of secrets a new one is begun, and all is read again.
+        One that is only read is used as it is.
         """
         kind = f"{VERSION}." if self._readonly else f"{VERSION}.{patterns}."
         name = self.store.noted("index", "name", bytes.decode) or ""
@@ -173,7 +172,7 @@ class TextIndex:
         """Take over rows, with their summaries and all names that they answer to."""
         items = {}
         for row, summary, aliases in rows:
-            names = known(row, aliases)
+            names = named(row, aliases)
             texts = _texts_of(row, names, summary)
             items[replace_surrogates(names.session_id)] = row, names, texts
         changed = self.store.put((row, names, _sign(texts)) for row, names, texts in items.values())
@@ -230,11 +229,11 @@ class TextIndex:
 
     @property
     def pending(self) -> bool:
-        """Whether something was added that is not found yet."""
+        """Whether something was added that is not searchable yet."""
         return bool(self._abouts or self.uncommitted)
 
     def commit(self) -> None:
-        """Have all be found that was added, in some 20 ms; during a rebuild that waits."""
+        """Make all that was added searchable, in about 20 ms; put off during a rebuild."""
         with self._lock, self._guard():
             if not self.pending or self.rebuilding:
                 return

@@ -37,6 +37,8 @@ _UNSPACED = (
 )
 _ANY_UNSPACED = lazy_pattern(f"[{_UNSPACED}]")
 _CUTS = lazy_pattern(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
+# A quoted name ends with its quote, or where the name as a whole was cut.
+_REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 _WORD = lazy_pattern(r"[^\W_]+")
 _ANY_WORD = lazy_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")  # in a text that is not cut
 _PARTS = lazy_pattern(r'"([^"]*)"|(\S+)')
@@ -281,3 +283,8 @@ def _stem(word: str) -> str:
         doubled = rest[-1] == rest[-2] and rest[-1] not in "aeoufslz"
         return rest[:-1] if doubled and len(rest) >= _CUT_STEM_MIN else rest
     return word
+
+
+def without_references(name: str) -> str:
+    """Leave out the `@@` references in a name."""
+    return _REFERENCE.sub(" ", name) if "@@" in name else name

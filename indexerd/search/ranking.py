@@ -1,15 +1,15 @@
 """How a search ranks: from a parsed query to hits, best first, one field and one message a session.
 
-Messages and sessions' own texts that have all words come first. Only where these give too few
-hits may words have other endings, and the last one go on ("conf" for "config"); then sessions
-count that have each word somewhere. Where nothing is found, what has the words that were probably
-meant is, or what has any of the words; a warning says so.
+Messages and sessions' own texts that have all words come first. If these give too few hits, words
+may have other endings and the last one may be a beginning ("conf" for "config"); then sessions
+count that have each word somewhere. If nothing matches, likely spellings are tried, then texts with
+any of the words; a warning says so.
 
 tantivy gives the candidates, best first by BM25. A place's score is its field's weight, times 0.5
 to 1 for how well its text fits (a message by BM25; of another field the shorter the text; where
 words are missing, by the rarity of those that are there), times 0.85 to 1 for how lately the
 session was used. A message that was copied into forks is shown once, in the oldest session that
-has it; a fork that nobody named goes by such a message, and its name is no hit. Any other name
+has it; an unnamed fork takes its name from such a message, so that name is no hit. Any other name
 that is only a message counts half, and references to other sessions in it do not count.
 
 Patterns look at what describes sessions first, then at messages, from sessions last used to old
@@ -42,8 +42,16 @@ from indexerd.search.index import (
     number,
     term,
 )
-from indexerd.search.names import without_references
-from indexerd.search.query import Asked, Finder, Pattern, Term, excerpt, fold, parse
+from indexerd.search.query import (
+    Asked,
+    Finder,
+    Pattern,
+    Term,
+    excerpt,
+    fold,
+    parse,
+    without_references,
+)
 
 LIMIT_MAX = 1000  # hits of a search
 WEIGHTS = {
@@ -58,10 +66,10 @@ WEIGHTS = {
 }
 _MESSAGE, _TEXTS = ("message",), ("name", "tags", "description", "summary")
 _PLACES = ("id", "files", "cwd")  # how often words stand there tells nothing
-_PLAIN = 0.75  # what a place is worth that a pattern fits
-_BEGUN = 0.6  # what words are worth that end otherwise, or only begin as asked
-_UNNAMED = 0.5  # what a name is worth that is only a message
-_SPREAD = 0.4  # what a session is worth that has the words in different places
+_PLAIN = 0.75  # factor for a place that matches a pattern
+_BEGUN = 0.6  # factor for words with another ending, or of which only the beginning was typed
+_UNNAMED = 0.5  # factor for a name that is only a message
+_SPREAD = 0.4  # factor for a session that has the words in different places
 _QUESTION = 3  # words typed that make a question, of which some may be missing
 _HALF_LIFE_MS = 30 * 86_400_000
 _MORE = 10  # sessions that are looked at beside as many as are wanted

@@ -4,9 +4,9 @@ Nothing in it is the only copy: losing it costs a reading, never data and never 
 thread writes; any thread reads what was last committed. A command that runs without a daemon opens
 it `readonly`, and gets an empty store and a `problem` where the file cannot be read.
 
-A full disk, a lock or a right is an error for the caller, and nothing is dropped for it. Damage is
-what SQLite calls so, or a value that does not decode: the file is then set aside when it is closed
-or opened, and a new one is made.
+A full disk, a lock or a missing permission raises an error and loses nothing. Damage means that
+SQLite reports corruption, or that a value does not decode: the file is then set aside when it is
+closed or opened, and a new one is made.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -66,6 +67,21 @@ class Named(NamedTuple):
     modified: int  # milliseconds since the epoch
     named: bool  # the name was given by somebody, and not only taken from a message or a file
     live: bool  # neither gone nor archived, and not a sub-agent's
+
+
+def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
+    """Take what names need out of a row; its own names are aliases anyway."""
+    name = str(row.get("name") or "")
+    own = (name, str(row.get("agentTitle") or ""), *aliases)
+    return Named(
+        session_id=str(row["sessionId"]),
+        name=name,
+        aliases=tuple(dict.fromkeys(one for one in own if one)),
+        cwd=sys.intern(str(row.get("cwd") or "")),
+        modified=iso_ms(str(row.get("modifiedAt") or "")),
+        named=row.get("nameSource") in {"user", "meta", "agent"},
+        live=not (row.get("archived") or row.get("gone") or row.get("subagent")),
+    )
 
 
 class StateStore:
@@ -154,7 +170,7 @@ class StateStore:
                     _set_aside(self._path)
 
     def fold(self) -> None:
-        """Bring the log into the file, and drop what was set aside: what was dropped is in none."""
+        """Checkpoint the log and delete the file set aside, so that deleted data is in neither."""
         _beside(self._path, ".aside").unlink(missing_ok=True)
         if self._writer is not None:
             with self._guarded():

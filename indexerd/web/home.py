@@ -117,7 +117,7 @@ def _directory(text: str, home: str, directories: Iterable[str]) -> str:
 
 
 def session_address(session_id: str) -> str:
-    """The page of a session. A name of dots alone would be a step up, and leads nowhere."""
+    """The page of a session. An id of dots alone would be a parent directory: no link."""
     name = quote(replace_surrogates(session_id), safe="")
     return f"/s/{name}" if name.strip(".") else "/s/-"
 

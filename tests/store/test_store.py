@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import StateError, WriteError
-from indexerd.search.names import known
-from indexerd.store.store import StateStore
+from indexerd.store.store import StateStore, named
 from tests.store.rows import row
 
 HASH = 7
@@ -30,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
 
 def put(store: StateStore, *rows: dict[str, object]) -> list[str]:
     """Put rows; which of them are to be indexed."""
-    return store.put((one, known(one), HASH) for one in rows)
+    return store.put((one, named(one), HASH) for one in rows)
 
 
 def listed(store: StateStore, **filters: Any) -> tuple[list[str], str | None]:
@@ -48,7 +47,7 @@ def test_a_row_whose_texts_are_others_is_told(store: StateStore) -> None:
     """The hash of the texts is kept; the row itself may change without them."""
     assert put(store, row("a")) == ["a"]
     assert put(store, row("a", 5)) == []
-    assert store.put([(row("a"), known(row("a")), HASH + 1)]) == ["a"]
+    assert store.put([(row("a"), named(row("a")), HASH + 1)]) == ["a"]
     assert store.text_hashes() == {"a": HASH + 1}
 
 

@@ -1,14 +1,14 @@
-"""The lines of a Codex file as a tree: a linear history, of which what is stored twice counts once.
+"""The lines of a Codex file as a tree: a linear history, where items stored twice count once.
 
 What surprised us: codex stores what a human said as an item that the model sees, and as an event.
 In a file without such events the items count, less those that only give context; in a file that
-has them an item counts if an event confirms it, and an event without an item counts itself. What
+has them an item counts if an event confirms it, and an event without an item counts by itself. What
 is asked in a sub-agent's thread was asked by a program.
 
 Older forks, and sub-agents that were given their parent's context, open with a copy of another
-thread's lines: what these did and cost is the parent's. A turn whose id is older than the thread's
-was copied. Where ids do not tell, times do: a copy is written at once. That counts only where a
-file names what it was forked from, or its second line is another thread's header.
+thread's lines, whose actions and cost belong to the parent. A turn whose id is older than the
+thread's was copied. Where ids do not tell, times do: a copy's lines have one time. That counts only
+where a file names what it was forked from, or its second line is another thread's header.
 """
 
 from __future__ import annotations

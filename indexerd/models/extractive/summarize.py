@@ -1,8 +1,8 @@
 """Names, descriptions and summaries without a language model.
 
 Every sentence was said in the session (shortened at most) or stands in the earlier summary that is
-continued; our own words are labels. What a reader cannot find again has the first right to a
-summary's room: rules, decisions and exact facts keep the oldest, progress keeps the newest.
+continued; our own words are labels. Space goes first to what cannot be found elsewhere: of rules,
+decisions and exact facts the oldest are kept, of progress the newest.
 """
 
 from __future__ import annotations
@@ -213,9 +213,9 @@ def _taken(items: Iterable[str], room: int) -> list[str]:
 
 
 def summarize(stretch: Stretch) -> str:
-    """Sum a stretch up in Markdown of the shape of its kind, in at most `max_tokens`.
+    """Summarize a stretch as Markdown in the layout of its kind, in at most `max_tokens`.
 
-    A checkpoint takes the earlier summary up; for a segment or a turn it is context only.
+    A checkpoint carries the earlier summary on; a segment or a turn uses it only as context.
     """
     kind = stretch.kind if stretch.kind in _LEAST else "segment"
     new, old = _sort(stretch.messages, stretch.instructions), _earlier(stretch.previous)

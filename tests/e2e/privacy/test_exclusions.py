@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import NotFoundError
-from tests.e2e.clients import ClaudeSession
+from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import Session, World, hit_by, until, wait
 
 pytestmark = pytest.mark.faults
@@ -118,3 +118,22 @@ def test_a_bad_file_at_a_reload_leaves_the_old_values_in_force(world: World) -> 
         process.send_signal(signal.SIGHUP)
         for one in (small, hidden):
             world.wait_meta(one.id)
+
+
+@pytest.mark.parametrize(
+    "glob", ["~/.codex/sessions/2026/11/22/*-secret.jsonl", "{home}/.codex/**/*-secret.jsonl"]
+)
+def test_what_a_fork_goes_on_from_may_be_excluded(tmp_path: Path, glob: str) -> None:
+    """S2.21: the excluded part of a history is in no tree and in no export."""
+    world = World(tmp_path)
+    home = Path(world.env["HOME"])
+    base = CodexThread(home, "-secret")
+    base.turn("The topsecret plan, please.")
+    fork = base.fork()
+    fork.turn("Which alerts?")
+    world.configure(f"[privacy]\nexclude = [{json.dumps(glob.format(home=home))}]\n")
+    world.run("run", "--once")
+    for command in (("tree", fork.id), ("export", fork.id, "--format", "md")):
+        shown = world.run(*command)
+        assert "Which alerts?" in shown
+        assert "topsecret" not in shown

@@ -13,7 +13,7 @@ from indexerd.errors import (
     SessionUnreadableError,
 )
 from indexerd.protocol.params import Branch
-from indexerd.sessions import views
+from indexerd.sessions import tree_answers
 from indexerd.sources.session_reader import OpenSession
 from tests.sessions.taken import taken, view
 from tests.sessions.tree_sessions import entry, said, session
@@ -55,7 +55,7 @@ def test_the_texts_of_a_path_are_cut_only_where_they_must_be(
     data = session(*TALK)
     whole = view("path", taken(data), {})
     assert (len(whole["entries"][0]["text"]), "textMax" in whole) == (8000, False)
-    monkeypatch.setattr(views, "TEXTS_MAX", 5000)
+    monkeypatch.setattr(tree_answers, "TEXTS_MAX", 5000)
     cut = view("path", taken(data), {})
     assert (len(cut["entries"][0]["text"]), cut["textMax"]) == (2000, 2000)
 

@@ -2,20 +2,19 @@
 
 The order: exact id, unique beginning of an id, exact name, fuzzy name; never a guess. With a cwd
 and the scope "project", sessions in and below it come first, then those above, then all others;
-an exact name anywhere stands before a fuzzy one nearby. Names are compared folded
-(`confirm-button-refactor` is "Confirm button refactor"); `@@…` within one is no part of it.
+an exact name anywhere comes before a fuzzy one nearby. Names are compared folded
+(`confirm-button-refactor` is "Confirm button refactor"); `@@…` inside a name is ignored.
 
-A fuzzy name is *meant* if its words stand in the name in their order: the same, inflected, begun
-(five letters) or mistyped; numbers are the same. Names that have all words in another order or
-only begin so are *like* it, and offered with the error: "Convert PNG to JPG" is not
-`convert-jpg-to-png`. One letter in another's place is no slip ("sprint" and "spring" are both
+A fuzzy reference *means* a name if its words occur there in order: identical, inflected, a
+beginning of five letters or more, or a typo; numbers must be identical. Names that have all words
+in another order, or only begin so, are *like* it and offered with the error: "Convert PNG to JPG"
+is not `convert-jpg-to-png`. A single substituted letter is no typo ("sprint" and "spring" are both
 words), nor is a word that some name has as it was typed.
 """
 
 from __future__ import annotations
 
 import re
-import sys
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -28,9 +27,9 @@ from rapidfuzz.distance import OSA
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
-from indexerd.search.query import indexable, is_filler
-from indexerd.store.store import Named, StateStore
-from indexerd.times import iso_ms, iso_of_ms
+from indexerd.search.query import indexable, is_filler, without_references
+from indexerd.store.store import Named, StateStore, named
+from indexerd.times import iso_of_ms
 
 Scope = Literal["project", "all"]
 
@@ -45,8 +44,6 @@ _CONTENT_MIN = 3  # letters of a word that says something
 _BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2  # the rings
 
 _BAD = lazy_pattern("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
-# A quoted name ends with its quote, or where the name as a whole was cut.
-_REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 # Ids as the agents make them. Those that a user of pi chose look like names; a commit is no id.
 _WHOLE_ID = lazy_pattern(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}"
@@ -86,26 +83,6 @@ def folded(text: str) -> str:
 def _is_letter(char: str) -> bool:
     is_mark = unicodedata.category(char)[0] == "M" and not "\ufe00" <= char <= "\ufe0f"
     return char.isalnum() or char in "+#" or is_mark
-
-
-def without_references(name: str) -> str:
-    """Leave out the `@@` references in a name."""
-    return _REFERENCE.sub(" ", name) if "@@" in name else name
-
-
-def known(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
-    """Take what names need out of a row; its own names are aliases anyway."""
-    name = str(row.get("name") or "")
-    own = (name, str(row.get("agentTitle") or ""), *aliases)
-    return Named(
-        session_id=str(row["sessionId"]),
-        name=name,
-        aliases=tuple(dict.fromkeys(one for one in own if one)),
-        cwd=sys.intern(str(row.get("cwd") or "")),
-        modified=iso_ms(str(row.get("modifiedAt") or "")),
-        named=row.get("nameSource") in {"user", "meta", "agent"},
-        live=not (row.get("archived") or row.get("gone") or row.get("subagent")),
-    )
 
 
 def _ring(here: str | None, cwd: str) -> int:
@@ -419,4 +396,4 @@ class NameIndex:
             self._names.forget(session_id)
         elif self._version >= 0:
             other = row.get("metaName")
-            self._names.put(known(row, (other,) if other else ()))
+            self._names.put(named(row, (other,) if other else ()))

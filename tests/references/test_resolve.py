@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError, UsageError
-from indexerd.search.names import Names, Scope
+from indexerd.references.resolve import Names, Scope
 from indexerd.store.store import Named
 from indexerd.times import iso_of_ms
 
