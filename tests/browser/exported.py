@@ -24,7 +24,6 @@ class Lines:
         self._state, self._data = state, data
 
     def row(self, row: int) -> bytes:
-        """The line of a row."""
         start = self._state.offsets[row]
         return self._data[start : start + self._state.lengths[row]]
 

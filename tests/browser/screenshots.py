@@ -104,7 +104,6 @@ def alerts(world: World) -> Session:
 
 
 def take(browser: Any, running: Site, talk: Session) -> None:
-    """The pictures."""
     context = browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
     context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()

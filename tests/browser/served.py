@@ -35,7 +35,6 @@ class Placed:
             file.write(b"".join(entries))
 
     def say(self, entry_id: str, parent: str, role: str, text: str, **more: Any) -> None:
-        """Append a message."""
         self.append(said(entry_id, parent, role, text, **more))
 
 

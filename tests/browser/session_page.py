@@ -17,19 +17,16 @@ expect = pytest.importorskip("playwright.sync_api").expect
 
 
 def opened(home: Served, tabs: Tabs, session: Placed, more: str = "", **how: object) -> Page:
-    """The page of a session, drawn."""
     page = home.open(tabs, f"/s/{session.id}{more}", **how)
     expect(page.locator("#tree .row").first).to_be_attached()
     return page
 
 
 def shown(page: Page) -> Locator:
-    """The conversation."""
     return page.locator("#path")
 
 
 def row(page: Page, words: str) -> Locator:
-    """A row of the tree."""
     return page.locator("#tree .row", has_text=words)
 
 

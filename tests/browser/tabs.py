@@ -38,7 +38,6 @@ _TELL = """addEventListener("securitypolicyviolation", (event) => console.error(
 
 
 def program() -> str | None:
-    """The Chromium of this machine."""
     return next(filter(None, map(shutil.which, PROGRAMS)), None)
 
 

@@ -37,7 +37,6 @@ def opened(tabs: Tabs, file: Path, fragment: str = "") -> Page:
 
 
 def shown(page: Page) -> Locator:
-    """The conversation."""
     return page.locator("#path")
 
 
@@ -51,7 +50,6 @@ def rows(page: Page) -> list[str]:
 
 
 def press(page: Page, *keys: str) -> None:
-    """Keys, one after the other."""
     for key in keys:
         page.keyboard.press(key)
 

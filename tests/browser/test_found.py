@@ -38,7 +38,6 @@ SOUGHT = [
 
 
 def exported(tabs: Tabs, file: Path, more: str = "", **how: Any) -> Page:
-    """An exported page, drawn."""
     page = tabs.open(file.as_uri() + more, offline=True, **how)
     expect(page.locator("#path").locator("> *").first).to_be_attached()
     return page

@@ -44,7 +44,6 @@ def name() -> str:
 
 
 def title_of(page: Page, words: str) -> Locator:
-    """The link to a session."""
     return page.locator("#results a.title", has_text=words)
 
 

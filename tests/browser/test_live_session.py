@@ -26,7 +26,6 @@ pytestmark = pytest.mark.browser
 
 
 def press(page: Page, *keys: str) -> None:
-    """Keys, one after the other."""
     for key in keys:
         page.keyboard.press(key)
 

@@ -16,7 +16,6 @@ from tests.store.rows import fill, row, texts
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Iterator[TextIndex]:
-    """An empty catalog."""
     found = texts(tmp_path)
     yield found
     found.close()
@@ -31,12 +30,10 @@ def born(session_id: str, parent: str | None = None, minute: int = 0, **more: An
 
 
 def family(ask: Answers, ref: str) -> Any:
-    """The family of a session."""
     return ask.family_of(ask.row(ref))
 
 
 def answers(catalog: TextIndex, hidden: Callable[[dict[str, Any]], bool] | None = None) -> Answers:
-    """Who is asked."""
     return Answers(catalog, lambda: 0.0, hidden)
 
 

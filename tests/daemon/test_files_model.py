@@ -60,7 +60,6 @@ class FilesMachine(RuleBasedStateMachine):
         self.files = self.fresh()
 
     def teardown(self) -> None:
-        """Leave nothing behind."""
         tail.CHUNK = self.chunk
         self.place.cleanup()
 

@@ -55,7 +55,6 @@ class Rig(Manager):
         super().__init__(self._furnish, refuse=refuse)
 
     def _furnish(self, base: Path) -> dict[str, str]:
-        """Fill the home."""
         home = base / "home"
         self.program = home / "my programs 100% $HOME" / "indexerd"
         folders = [*SESSIONS, ".ssh", "lib", ".config/systemd/user", ".config/indexerd"]
@@ -76,7 +75,6 @@ class Rig(Manager):
         return units.Host(env, self.home, UID, run=self.run)
 
     def install(self) -> units.Outcome:
-        """Do what `service install` does."""
         where = places(self.host.env, home=self.home)
         return units.install(self.host, self.program, where, Settings())
 

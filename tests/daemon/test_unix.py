@@ -33,12 +33,10 @@ def directory() -> Iterator[Path]:
 
 @pytest.fixture
 def serve(directory: Path) -> Iterator[Callable[..., Served]]:
-    """Make servers, and stop them all."""
     yield from servers(directory)
 
 
 def code(told: Any) -> int:
-    """The error code of an answer."""
     found: int = told["error"]["code"]
     return found
 

@@ -17,7 +17,6 @@ SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
 
 
 def eventually(true: Callable[[], object]) -> None:
-    """Poll until something holds."""
     deadline = time.monotonic() + SECONDS
     waiting = threading.Event()
     while not true():
@@ -66,13 +65,11 @@ class Served:
         return found[request.method]()
 
     def subscribe(self, peer: Peer) -> dict[str, Any]:
-        """Keep a peer."""
         self.peers.append(peer)
         peer.on_close = lambda: self.closed.append("subscriber")
         return {}
 
     async def gated(self, then: str | None) -> Any:
-        """Wait for the gate."""
         try:
             await self.gate.wait()
         except asyncio.CancelledError:
@@ -87,19 +84,15 @@ class Served:
         return asyncio.run_coroutine_threadsafe(made, self.loop).result(SECONDS)
 
     def do(self, call: Callable[[], Any]) -> Any:
-        """Call on the server's loop."""
-
         async def called() -> Any:
             return call()
 
         return self.run(called())
 
     def tell(self, event: dict[str, Any]) -> None:
-        """Notify every subscriber."""
         self.do(lambda: [peer.notify(event) for peer in self.peers])
 
     def open_gate(self) -> None:
-        """Let gated requests end."""
         self.do(self.gate.set)
 
     def stop(self) -> None:
@@ -143,7 +136,6 @@ class Asking:
         self.sock.close()
 
     def send(self, *asked: tuple[Any, str, Any]) -> None:
-        """Send requests in one write."""
         self.sock.sendall(b"".join(line(*one) for one in asked))
 
     def receive(self) -> Any:
@@ -161,12 +153,10 @@ class Asking:
         return json.loads(text)
 
     def ask(self, method: str, params: Any = None) -> Any:
-        """One question, one answer."""
         self.send(("q", method, params or {}))
         return self.receive()
 
 
 def line(asked: Any, method: str, params: Any) -> bytes:
-    """One request."""
     held = {"jsonrpc": "2.0", "id": asked, "method": method, "params": params}
     return json.dumps(held).encode() + b"\n"

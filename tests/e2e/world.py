@@ -29,7 +29,6 @@ NOWHERE = "http://127.0.0.1:9"
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests/fixtures"
 REAL = FIXTURES / "real"
-SHARED = ROOT.parent / "shared/fixtures"  # public data beside the checkout, where it is there
 
 
 def until(found: Callable[[], Any], what: str = "it", patience: float = PATIENCE) -> Any:

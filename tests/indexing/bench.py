@@ -24,7 +24,6 @@ from tests.fakes.scripted import Scripted
 
 
 def answer(summary: str = "## Goal\n- Build it.", name: str = "Build the billing importer") -> str:
-    """An answer of the right shape."""
     tags = ["billing", "importer", "cents"]
     held = {"name": name, "description": "An importer is built.", "summary": summary, "tags": tags}
     return json.dumps(held)

@@ -25,12 +25,10 @@ GOOD_JSON = json.dumps(GOOD)
 
 
 def real(text: str) -> str:
-    """The redaction that ships."""
     return redact_module.redact(text).text
 
 
 def verdict(reply: str, *, cut: bool = False) -> Metadata | Rejected:
-    """Judge with the real redactor."""
     return validate(reply, cut=cut, redact=real)
 
 

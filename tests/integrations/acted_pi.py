@@ -79,7 +79,6 @@ class Pi:
         return answer
 
     def start(self, reason: str = "startup", **ctx: Any) -> None:
-        """A session begins."""
         assert "error" not in self.do(emit="session_start", event={"reason": reason}, ctx=ctx)
 
     def prompt(self, text: str, typed: str | None = None, **ctx: Any) -> list[dict[str, Any]]:
@@ -114,7 +113,6 @@ class Pi:
         assert self._errors.read() == ""
 
     def leave(self) -> None:
-        """End what is left."""
         with self.process, self._errors:
             self.process.kill()
 
@@ -137,5 +135,4 @@ class Pi:
 
 
 def greeting(**settings: Any) -> dict[str, Any]:
-    """What `hello` says."""
     return HELLO | {"settings": settings}

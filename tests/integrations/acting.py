@@ -82,7 +82,6 @@ class Acting(socketserver.ThreadingUnixStreamServer):
         return [name for name, _ in self.asked]
 
     def tell(self, **event: Any) -> None:
-        """Send an event to whoever listens."""
         line = {"jsonrpc": "2.0", "method": "event", "params": event}
         for talk in self.ears:
             talk.wfile.write(json.dumps(line).encode() + b"\n")
@@ -135,8 +134,6 @@ def acting(path: Path, **answers: Any) -> Iterator[Acting]:
 
 
 def slow(seconds: float, answer: Any) -> Callable[[dict[str, Any]], Any]:
-    """An answer that takes its time."""
-
     def late(_params: dict[str, Any]) -> Any:
         threading.Event().wait(seconds)
         return answer

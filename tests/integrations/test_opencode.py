@@ -35,7 +35,6 @@ pytestmark = needs_node
 
 @pytest.fixture
 def env(socket: Path, tmp_path: Path) -> dict[str, str]:
-    """What the plugin's process is told."""
     return {"HOME": str(tmp_path), "INDEXERD_SOCKET": str(socket)}
 
 

@@ -42,7 +42,6 @@ def host(tmp_path: Path, run: Recorder, platform: str = "linux", **env: str) -> 
 
 
 def install(where: units.Host) -> units.Outcome:
-    """Install for this user."""
     found = places({**where.env, "HOME": str(where.home)}, home=where.home)
     return units.install(where, PROGRAM, found, Settings())
 

@@ -75,7 +75,6 @@ MARKS = [
 
 
 def until(holds: Callable[[], Any], what: str = "it") -> Any:
-    """Poll, for 30 s at most."""
     end = time.monotonic() + PATIENCE
     while not (found := holds()):
         assert time.monotonic() < end, f"{what} did not happen in time"
@@ -146,7 +145,6 @@ class Manager:
         return units.Ran(*json.loads(self.process.stdout.readline()))
 
     def systemctl(self, *words: str) -> units.Ran:
-        """Ask the manager."""
         return self.run(["systemctl", "--user", *words])
 
     def show(self, *names: str) -> dict[str, str]:
@@ -161,7 +159,6 @@ class Manager:
 
     @property
     def service_file(self) -> Path:
-        """The unit that `service install` writes."""
         return self.home / ".config/systemd/user" / units.UNIT
 
     def drop_in(self, text: str) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from indexerd.errors import UsageError
 from indexerd.meta import context_sets as sets
-from indexerd.meta.context_sets import Outcome, apply, change_of, resume_block
+from indexerd.meta.context_sets import change_of, resume_block
 from indexerd.privacy.sanitize import escape_path
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
@@ -19,11 +19,6 @@ HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup befor
 
 def _everywhere(_path: str) -> bool:
     return True
-
-
-def put(context: dict[str, list[str]], name: str, items: list[str], mode: Any = None) -> Outcome:
-    """Change one set."""
-    return apply(context, change_of(name, items, mode))
 
 
 @pytest.mark.parametrize(

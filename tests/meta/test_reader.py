@@ -17,7 +17,6 @@ from tests.meta.writer_driver import meta
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a meta file may be."""
     return tmp_path / "a1.meta.json"
 
 

@@ -39,7 +39,6 @@ INFO = msgspec.convert(
 
 
 def info(**fields: Any) -> SessionInfo:
-    """The session, with other fields."""
     return msgspec.structs.replace(INFO, **fields)
 
 
@@ -64,7 +63,6 @@ def meta(**fields: Any) -> MetaFile:
 def written(
     made: SessionInfo, about: MetaFile | None = None, title: str | None = None, **facts: Any
 ) -> StoredRow:
-    """Its row."""
     return row_of(made, about, title, Facts(**facts), resume=resume_command)
 
 

@@ -81,7 +81,6 @@ def insist(directory: Path) -> list[Any]:
 
 
 def read(directory: Path) -> str | None:
-    """Read the generation that is there."""
     held = metas.read_meta(path_in(directory))
     return held.last_indexed_leaf_id if held else None
 

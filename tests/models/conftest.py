@@ -18,6 +18,5 @@ def elsewhere() -> Iterator[GeminiServer]:
 
 @pytest.fixture
 def server(elsewhere: GeminiServer) -> Iterator[GeminiServer]:
-    """The provider."""
     with GeminiServer(elsewhere.url) as server:
         yield server

@@ -95,7 +95,6 @@ class Desk:
         )
 
     def rows(self, op: str) -> list[dict[str, Any]]:
-        """The journal's rows of a kind."""
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         return [row for row in map(json.loads, lines) if row["op"] == op]
 

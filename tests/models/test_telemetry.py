@@ -25,13 +25,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def row(number: int, session_id: str = "s1", kind: str = INDEX, **more: Any) -> dict[str, Any]:
-    """One attempt."""
     who = {"session_id": session_id, "model": f"m{number}", "timestamp": WHEN}
     return audit_row(kind, **who, success=True, **more)
 
 
 def models(path: Path) -> list[str]:
-    """Which attempts are found."""
     return [one["model"] for one in rows_of(path, "s1")]
 
 

@@ -153,14 +153,6 @@ def tree(root: type[errors.IndexerdError]) -> list[type[errors.IndexerdError]]:
     return [root, *(one for below in root.__subclasses__() for one in tree(below))]
 
 
-def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
-    if issubclass(kind, errors.AmbiguousError):
-        return kind("several \ud800", [{"sessionId": "a", "name": "x\ud800"}])
-    if issubclass(kind, errors.ConfigError):
-        return kind([{"file": "f", "key": "k", "message": "m", "hint": "h"}])
-    return kind("what \ud800 happened")
-
-
 def test_every_error_is_in_the_protocol_document() -> None:
     text = (ROOT / "docs" / "PROTOCOL.md").read_text("utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (-?\d+) \| (\d+)", text, re.MULTILINE)

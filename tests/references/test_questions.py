@@ -65,9 +65,6 @@ def test_only_what_is_needed_is_read_and_the_cut_is_told() -> None:
     assert found.notes == ("Context truncated to the most recent 2000 bytes.",)
 
 
-LONG = talk(*(f"{n} " + "w" * 300 for n in range(10)))  # e0 to e9
-
-
 def test_redaction_comes_before_the_cut_and_over_message_borders() -> None:
     """X5: a secret over two messages, or over the border of the cut, is whole when looked for."""
     found = read(talk("a KEY-one", "two! b", "c KE\x1b[1mY-abc!"))

@@ -33,7 +33,6 @@ def session(
 
 
 def index(*rows: Named) -> Names:
-    """The index of some sessions."""
     return Names(rows)
 
 

@@ -14,7 +14,6 @@ from tests.store.rows import fill, hits, row, say, texts
 
 @pytest.fixture
 def index(tmp_path: Path) -> Iterator[TextIndex]:
-    """An index that is empty."""
     found = texts(tmp_path)
     yield found
     found.close()

@@ -70,21 +70,17 @@ class Session:
         return name
 
     def info(self, _session_id: str) -> SessionInfo:
-        """Its info."""
         made = info_of(self.tree, agent="claude", path="/s.jsonl", mtime_ms=0, since=None)
         assert made is not None
         return made
 
     def state(self, _session_id: str) -> SessionState:
-        """Its tree."""
         return self.tree
 
     def lines(self, _session_id: str) -> Any:
-        """Its lines."""
         return nullcontext(self)
 
     def row(self, row: int) -> bytes:
-        """One of them."""
         self.read += 1
         start = self.tree.offsets[row]
         return bytes(self.data[start : start + self.tree.lengths[row]])
@@ -123,13 +119,11 @@ class Watch:
 
 @pytest.fixture
 def held() -> Session:
-    """An empty session."""
     return Session()
 
 
 @pytest.fixture
 def watch(held: Session) -> Iterator[Watch]:
-    """It, watched."""
     with scratch() as index:
         yield Watch(held, index)
 

@@ -30,10 +30,6 @@ CREATE TABLE session_message (id TEXT PRIMARY KEY, session_id TEXT NOT NULL, typ
   seq INTEGER NOT NULL, time_created INTEGER NOT NULL, time_updated INTEGER NOT NULL,
   data TEXT NOT NULL);
 """
-EVENTS = """
-CREATE TABLE event (id TEXT PRIMARY KEY, aggregate_id TEXT NOT NULL, seq INTEGER NOT NULL,
-  type TEXT NOT NULL, data TEXT NOT NULL);
-"""
 START = 1_795_000_000_000  # ms
 
 
@@ -41,7 +37,6 @@ class Rows:
     def __init__(self, path: Path, schema: str = SCHEMA) -> None:
         self.path = path
         self._now = START
-        self._events = 0
         with self.writing() as db:
             db.execute("PRAGMA journal_mode = WAL")
             db.executescript(schema)
@@ -97,11 +92,6 @@ class Rows:
         at = self.tick()
         named = {"id": message_id, "session_id": session_id, "type": kind, "seq": seq}
         self._dated("session_message", at, {"time": {"created": at}} | data, **named)
-
-    def event(self, session_id: str) -> None:
-        self._events += 1
-        held = {"id": f"evt_{self._events}", "aggregate_id": session_id, "seq": self._events}
-        self._insert("event", held | {"type": "message.updated.1", "data": "{}"})
 
     def _insert(self, table: str, held: dict[str, Any]) -> None:
         names, marks = ", ".join(held), ", ".join("?" * len(held))

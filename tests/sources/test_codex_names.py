@@ -15,7 +15,6 @@ EARLY, LATE = 1_772_355_600_000, 1_772_442_000_000  # 2026-03-01 and -02, 09:00
 
 
 def say(home: Path, *lines: dict[str, Any] | str) -> None:
-    """Append to the index."""
     with (home / "session_index.jsonl").open("a") as file:
         for line in lines:
             file.write(line if isinstance(line, str) else json.dumps(line) + "\n")
@@ -24,7 +23,6 @@ def say(home: Path, *lines: dict[str, Any] | str) -> None:
 def named(
     thread: str, name: str | None, at: str = "2026-03-01T09:00:00.12345678Z"
 ) -> dict[str, Any]:
-    """A line of the index."""
     return {"id": thread, "thread_name": name, "updated_at": at}
 
 
@@ -43,7 +41,6 @@ def database(
 
 
 def put(db: sqlite3.Connection, **fields: Any) -> None:
-    """Write a thread's row."""
     names, marks = ", ".join(fields), ", ".join("?" * len(fields))
     insert = f"INSERT OR REPLACE INTO threads ({names}) VALUES ({marks})"  # noqa: S608 - our own
     db.execute(insert, tuple(fields.values()))

@@ -48,7 +48,6 @@ def made(path: Path) -> None:
 
 
 def count(db: sqlite3.Connection) -> int:
-    """How many rows there are."""
     found: int = db.execute("SELECT count(*) FROM pair").fetchone()[0]
     return found
 

@@ -23,19 +23,16 @@ from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT
 from indexerd.sources.source import DATABASE
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, Rows
 
-SHARED = Path(__file__).parents[3] / "shared" / "fixtures"
 PICTURE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "Z" * 9000}
 
 
 def rendered(path: str) -> list[dict[str, Any]]:
-    """A session's lines, parsed."""
     found = DATABASE.tail().read(path)
     assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
     return [json.loads(one.data) for one in found.lines if isinstance(one, Block)]
 
 
 def offsets(path: str) -> list[int]:
-    """Where a session's lines stand."""
     return [one.offset for one in DATABASE.tail().read(path).lines]
 
 
@@ -46,7 +43,6 @@ def in_full(path: str) -> list[dict[str, Any]]:
 
 
 def sides(found: dict[str, Look]) -> dict[str, Look]:
-    """A listing by session id."""
     return {path.rpartition("/")[2]: look for path, look in found.items()}
 
 

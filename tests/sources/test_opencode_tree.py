@@ -27,7 +27,6 @@ class Storage:
         self._clock = 1_700_000_000
 
     def put(self, kind: str, owner: str, name: str, held: Any) -> Path:
-        """Write one record, in place."""
         path = self.root / kind / owner / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(held if isinstance(held, str) else json.dumps(held, indent=2))
@@ -37,7 +36,6 @@ class Storage:
         return path
 
     def session(self, name: str = "ses_a", **more: Any) -> Path:
-        """Write a session's own record."""
         times = {"created": START, "updated": START + 1}
         held = {"id": name, "directory": "/work/demo", "title": "A title", "time": times}
         return self.put("session", "project", name, held | more)
@@ -45,7 +43,6 @@ class Storage:
     def said(
         self, name: str, role: str, text: str, at: int = 0, session: str = "ses_a", **more: Any
     ) -> Path:
-        """Write a message with one text."""
         times = {"created": START + at, "completed": START + at}
         path = self.put("message", session, name, {"id": name, "role": role, "time": times} | more)
         self.put("part", name, f"prt_{name}", {"type": "text", "text": text})
@@ -63,12 +60,10 @@ def storage(tmp_path: Path) -> Storage:
 
 
 def path_of(storage: Storage, name: str = "ses_a") -> str:
-    """A session's path."""
     return f"{storage.root}/session/project/{name}.json"
 
 
 def rendered(path: str) -> list[dict[str, Any]]:
-    """A session's lines, parsed."""
     found = TREE.tail().read(path)
     assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
     return [json.loads(one.data) for one in found.lines if isinstance(one, Block)]

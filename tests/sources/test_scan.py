@@ -18,7 +18,6 @@ def touch(path, text="{}\n"):
 
 
 def paths(result):
-    """The paths of a result."""
     return set(map(Path, result.files))
 
 

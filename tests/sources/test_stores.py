@@ -12,17 +12,14 @@ from indexerd.sources.stores import stores as every_store
 
 
 def settings(*roots: str, meta_dir: str = "") -> Settings:
-    """Settings that name roots of pi."""
     return Settings(agents=Agents(pi=Agent(roots=list(roots), meta_dir=meta_dir)))
 
 
 def stores(settings: Settings, env: dict[str, str], home: Path) -> list[Store]:
-    """The stores of pi."""
     return [one for one in every_store(settings, env, home) if one.agent == "pi"]
 
 
 def pairs(found: list[Store]) -> set[tuple[str, str]]:
-    """Sessions and meta directories."""
     assert {store.agent for store in found} <= {"pi"}
     return {(store.sessions, store.meta) for store in found}
 

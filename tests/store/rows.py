@@ -24,7 +24,6 @@ def caches(directory: Path | str) -> tuple[StateStore, TextIndex]:
 
 
 def texts(directory: Path) -> TextIndex:
-    """The same, opened."""
     _, index = caches(directory)
     index.open()
     return index

@@ -21,7 +21,6 @@ HASH = 7
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[StateStore]:
-    """An empty store."""
     found = StateStore(tmp_path / "store.sqlite")
     yield found
     found.close()
@@ -39,7 +38,6 @@ def listed(store: StateStore, **filters: Any) -> tuple[list[str], str | None]:
 
 
 def ids(store: StateStore, **filters: Any) -> list[str]:
-    """Ids of a list's first page."""
     return listed(store, **filters)[0]
 
 

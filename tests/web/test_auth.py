@@ -26,12 +26,10 @@ async def reply(_request: Request) -> Response:
 
 
 def token(folder: Path) -> str:
-    """A new one."""
     return login_link(folder, URL).partition("token=")[2]
 
 
 def client(folder: Path) -> TestClient:
-    """Who asks a guarded app."""
     app = Starlette(routes=[Route("/{path:path}", reply, methods=["GET", "POST"])])
     guarded = Auth(URL, folder, keep=True).protect(app)
     return TestClient(guarded, base_url=URL, follow_redirects=False)

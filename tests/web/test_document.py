@@ -34,13 +34,11 @@ def taken(data: bytes, home: Path | None = None, leaf: str | None = None) -> Ope
 
 
 def exported(one: OpenSession, wish: Wish, **stored: Any) -> dict[str, Any]:
-    """The document of a session."""
     row = {"sessionId": "s1", "cwd": "/w", "name": "A name"}
     return document_of(one, {"session": row, **stored}, wish)
 
 
 def texts(found: dict[str, Any]) -> list[str]:
-    """What the entries say."""
     return [node["text"] for node in found["nodes"]]
 
 

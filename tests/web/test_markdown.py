@@ -22,7 +22,6 @@ TEXTS = st.lists(st.sampled_from([*MARKS, *TAGS, *OTHERS]), max_size=30).map("".
 
 
 def node(kind: str, text: str, above: int, **more: Any) -> dict[str, Any]:
-    """An entry of a document."""
     return {"id": str(above + 1), "kind": kind, "text": text, "above": above, "time": "", **more}
 
 

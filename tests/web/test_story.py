@@ -32,7 +32,6 @@ def told(*entries: bytes, gists: dict[str, str] | None = None) -> Story:
 
 
 def told_ids(story: Story, beat: Beat) -> list[str]:
-    """The entries of a beat."""
     return [story.nodes[place].id for place in range(beat.first, beat.last + 1)]
 
 

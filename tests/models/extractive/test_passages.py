@@ -32,7 +32,6 @@ SESSION = (
 
 
 def asked(text: str, said: Any = SESSION) -> dict[str, Any]:
-    """The answer to a question."""
     return answer(Question(text, tuple(said)))
 
 

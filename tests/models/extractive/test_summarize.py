@@ -41,7 +41,6 @@ SAID = (
 
 
 def told(kind: str, *said: tuple[str, str], **known: object) -> str:
-    """What is said of a stretch."""
     return summarize(Stretch(kind, said or SAID, **known))  # type: ignore[arg-type] # any field
 
 
