@@ -219,6 +219,7 @@ class Files:
             file.unreadable, file.aside = "", None
             if read.verdict is not Verdict.SAME:
                 return self._update(file), read.bytes, False
+            self.note_there(path)  # it may have been away when a fork looked for it
         except FileNotFoundError:
             return self.vanish(path), 0, False
         except IndexerdError as bad:

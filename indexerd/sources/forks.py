@@ -47,15 +47,16 @@ class ForkResolver:
         """`excluded(path, cwd)` says whether the user excluded a file."""
         self._excluded = excluded
         self._files: dict[str, dict[str, None]] = {}  # thread id -> paths
-        self._forks: dict[str, dict[str, bool]] = {}  # thread id -> forks, and which lack it
+        self._forks: dict[str, dict[str, Base | None]] = {}  # thread id -> forks, what they lack
 
     def met(self, agent: str, path: str, *, anew: bool = False) -> list[str]:
-        """A file came, or grew, or (`anew`) was rewritten: the forks to be read anew for that."""
+        """A file is there, or (`anew`) was rewritten: the forks to be read anew for that."""
         forks = list[str]()
         for thread in _threads(path) if agent == "codex" else ():
             self._files.setdefault(thread, {})[path] = None
-            found = self._forks.get(thread, {}).items()
-            forks += [fork for fork, lacks in found if (lacks or anew) and fork != path]
+            for fork, lacks in self._forks.get(thread, {}).items():
+                if fork != path and (anew or (lacks and _fitting(agent, lacks, path))):
+                    forks.append(fork)
         return forks
 
     def drop(self, path: str) -> None:
@@ -101,7 +102,7 @@ class ForkResolver:
             return
         found = self._find(agent, base, younger)
         lacks, fork = self._forks.setdefault(base.session_id, {}), younger[0].path
-        lacks[fork] = found is None
+        lacks[fork] = base if found is None else None
         if found is None:
             state.wants = base.session_id
         elif self._excluded(found.path, found.cwd):
@@ -112,7 +113,7 @@ class ForkResolver:
                 with source_of(agent, found.path).lines(found.path) as lines:
                     take_in(agent, state, _pieces(lines, base.end))
             except SessionUnreadableError:
-                state.wants, lacks[fork] = base.session_id, True
+                state.wants, lacks[fork] = base.session_id, base
             state.borrowed(found.path)
 
     def _find(self, agent: str, base: Base, younger: list[_File]) -> _File | None:
