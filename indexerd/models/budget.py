@@ -140,7 +140,7 @@ class Budget:
             except OSError as bad:
                 why = f"the journal of the budget cannot be written: {bad.strerror}"
                 cure = "free space where the state directory is; it is retried automatically"
-                raise BudgetError(why, hint=cure, retry_after=300.0) from None
+                raise BudgetError(why, hint=cure, retry_after=10.0) from None
             self._calls = {key: one for key, one in self._calls.items() if one.t > now - 2 * DAY}
             self._book(call)
             self.breakers.setdefault(provider, Breaker()).begin()
