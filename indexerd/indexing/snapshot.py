@@ -200,7 +200,7 @@ def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None
 
 
 def _indexed_row(state: SessionState, meta: MetaFile | None) -> int | None:
-    """What was indexed, if it is on the path still: a summary of another branch tells lies."""
+    """What was indexed, if it is on the path still: a summary of another branch would be wrong."""
     row = state.row(meta.last_indexed_leaf_id) if meta else None
     return row if row is not None and state.on_path(row) else None
 

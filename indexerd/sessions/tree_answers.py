@@ -54,7 +54,7 @@ def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:
 
 
 def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
-    """A warning where lines of these rows are too long to be read: of such no length is kept."""
+    """A warning where lines of these rows were too long to be read: their length is stored as 0."""
     count = sum(1 for row in rows if not state.lengths[row])
     if not count:
         return {}

@@ -2,8 +2,7 @@
 
 A line ends at byte 0x0A and nowhere else: U+2028 and a bare carriage return are legal inside JSON
 strings. Of a line longer than `LINE_MAX` only its two ends are kept, where an entry's type, id
-and parent stand. Which lines that befalls depends on their length alone, never on how the bytes
-were dealt out.
+and parent are. Whether a line is shortened depends on its length alone, not on how its bytes came.
 """
 
 from __future__ import annotations

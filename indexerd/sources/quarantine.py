@@ -1,4 +1,4 @@
-"""Session files at which the process ended are set aside until they change.
+"""Session files that ended the process are set aside until they change.
 
 Memory may run out at a file, or a library crash; the next start would read it again, and end again.
 So its path is noted in a small file while it is read (without a sync: that outlives the process),

@@ -1,10 +1,10 @@
 """One Claude Code line in full.
 
 A summary's row begins with the line before it, its `compact_boundary`: only that one says which
-earlier messages were kept. What surprised us of hooks, which speak to the model in lines of type
-`attachment`: the text stands in the file behind the prompt, and is sent before it, in the same
-message; what a hook printed is sent for the beginning of a session and for a prompt only. It is
-nobody's words: it is in `sent` alone.
+earlier messages were kept. What surprised us about hooks, whose text for the model is in lines of
+type `attachment`: it comes after the prompt in the file and is sent before it, in the same message;
+what a hook printed is sent for the beginning of a session and for a prompt only. It is nobody's
+words, so it is in `sent` alone.
 """
 
 from __future__ import annotations

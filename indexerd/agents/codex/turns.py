@@ -1,9 +1,9 @@
 """Codex's turns: how they begin, how they end, and how a roll-back takes them back.
 
 A turn's rows are marked with its id, which stays whatever codex does to its files. How a turn ended
-is said by its last answer, or else by a row for the line of its end, as an answer that is empty and
-counts as none. Where a file does not say where turns end, an answer ends one if no call waits for
-its output.
+is kept at its last answer; without one, at a row for the line that ends it: an empty answer that is
+not counted as a message. Where a file does not say where turns end, an answer ends one if no call
+waits for its output.
 """
 
 from __future__ import annotations
