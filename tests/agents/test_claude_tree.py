@@ -156,6 +156,8 @@ def test_a_prompt_recorded_twice_counts_once() -> None:
         assert state_of(data + once_more).user_messages() == 3
     first = user("u2", "r1", "go on", promptSource="queued") + queued("q1", "u2", "go on")
     assert state_of(start + first).user_messages() == 2
+    typed_twice = user("u2", "r1", "go on") + queued("q1", "u2", "go on")  # the first never waited
+    assert state_of(start + typed_twice).user_messages() == 3
 
 
 # -- compaction ----------------------------------------------------------------------------------

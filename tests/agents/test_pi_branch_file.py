@@ -93,6 +93,18 @@ def test_what_need_not_change_stays_byte_by_byte() -> None:
     assert expected == second
 
 
+def test_a_label_that_is_changed_keeps_its_place() -> None:
+    """formats.md 1.6: labels follow in the map's order, which a change leaves as it is."""
+    data = session(
+        said("a", None, "user", "one"),
+        said("b", "a", "assistant", "1"),
+        entry("label", "l1", "b", targetId="a", label="x"),
+        entry("label", "l2", "l1", targetId="b", label="y"),
+        entry("label", "l3", "l2", targetId="a", label="z"),
+    )
+    assert [one["label"] for one in parsed(branch(data))[3:]] == ["z", "y"]
+
+
 def test_a_compaction_that_kept_from_a_label_keeps_from_what_follows_it() -> None:
     """formats-observed.md: since the label goes, the entry after it takes its place."""
     lines = [

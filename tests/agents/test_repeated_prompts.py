@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.agents.codex_files import answer, meta, state_of, texts, turn, user
+from indexerd.agents.codex import read
+from indexerd.events import Kind
+from tests.agents.codex_files import answer, event, line, meta, said, state_of, texts, turn, user
 from tests.agents.feeding import fed
 
 SURROUNDINGS = "<environment_context>\n<cwd>/w</cwd>\n</environment_context>"
@@ -29,6 +31,31 @@ def test_codex_asks_the_first_question_again_after_an_interruption() -> None:
         "Sort the tests."
     )
     assert state_of(again + user("Sort the imports.") + answer("Twice.")).user_messages() == 2
+
+
+def test_codex_stores_a_summary_as_an_answer_too() -> None:
+    """formats.md 3.10: of a compaction on one's own machine the compaction tells it."""
+    data = meta() + user("Sort them.") + answer("Done.") + answer("So far: sorted.")
+    start = "Another language model started to solve this problem. Go on:\n"
+    state = state_of(data + line("compacted", {"message": f"{start}So far: sorted."}))
+    kinds = [state.kind(row) for row in state.path()]
+    assert kinds == [Kind.USER, Kind.ASSISTANT, Kind.OTHER, Kind.COMPACTION]
+    other = state_of(data + line("compacted", {"message": "Something else."}))
+    assert other.kind(other.path()[-2]) is Kind.ASSISTANT
+
+
+def test_a_patch_of_codex_that_was_not_applied_changed_nothing() -> None:
+    """formats.md 3.12: the files of a call count, unless it is said that they do not."""
+    change = {"call_id": "c1", "changes": {"/w/a": {"type": "add"}}}
+    for success, failed in ((False, ("c1",)), (True, ())):
+        assert read(event("patch_apply_end", success=success, **change), "x").failed == failed
+
+
+def test_codex_puts_what_programs_say_into_the_users_role() -> None:
+    """formats.md 3.7: a block that is all one tag counts as asked only if an event says so."""
+    data = meta() + turn("t1", user("Sort them."), said("Sort them."), answer("Done."))
+    for text, count in (("<new_context a='1'>\nx\n</new_context>", 1), ("Go on.", 2)):
+        assert state_of(data + turn("t2", user(text), answer("Yes."))).user_messages() == count
 
 
 def message(number: int, role: str, *parts: dict[str, Any], **more: Any) -> bytes:

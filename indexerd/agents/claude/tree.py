@@ -44,6 +44,7 @@ class Prompt(msgspec.Struct, array_like=True):
     digest: int
     timestamp: str
     queued: bool  # recorded as typed while the agent worked
+    waited: bool  # so, or sent later, after it had waited
     source: str  # the id that it has where it is sent
     row: int
     turn: int
@@ -227,10 +228,11 @@ def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: Said, above
     digest, held = crc32(what.text.encode("utf-8", "replace")), as_dict(line.get("attachment"))
     stamp = string(held.get("timestamp") or line.get("timestamp"))
     source = string(held.get("source_uuid") if what.queued else line.get("uuid"))
-    new = Prompt(digest, stamp, what.queued, source, len(tree), memory.turns)
     late = what.queued or line.get("promptSource") == "queued"  # its turn may have ended meanwhile
+    new = Prompt(digest, stamp, what.queued, late, source, len(tree), memory.turns)
     for at, one in enumerate(memory.prompts):
-        near = new.turn - one.turn <= late or (source and source == one.source)
+        near = one.waited and new.turn - one.turn <= late
+        near = near or bool(source and source == one.source)
         twice = one.queued != new.queued and near
         same = twice or (one.timestamp and one.timestamp == new.timestamp)
         if one.digest == digest and same and _reaches(tree, above, one.row):

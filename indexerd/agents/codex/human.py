@@ -30,6 +30,7 @@ _NOTICES = (
     "Warning: apply_patch was requested via ",
 )
 _WRAPS_MAX = 20  # pieces of context before a prompt in one block
+_ANY_TAG = re.compile(r"<([A-Za-z][\w.-]{0,100})(?:\s[^>]{0,1000})?>")
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
 _CWD = re.compile(
     r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
@@ -86,6 +87,12 @@ def said_by_event(event: Fields) -> str:
         return said_in(as_blocks(event["content"])).text
     words = said_in(as_blocks(string(event.get("message")))).text
     return words or (_PICTURE if event.get("images") or event.get("local_images") else "")
+
+
+def is_tagged(text: str) -> bool:
+    """Whether all of it stands in one tag, as programs write."""
+    tag = _ANY_TAG.match(text)
+    return tag is not None and text.endswith(f"</{tag[1]}>")
 
 
 def task_in(texts: list[str]) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class _Scanner(TurnTracker):
                 self._in_directory(string(item.get("cwd")))
                 self.add(Kind.SETTING)
             case "compacted":
-                self.add(Kind.COMPACTION)
+                self._compacted(human.summary_of(string(item.get("message"))))
             case "inter_agent_communication":
                 self.add(Kind.CUSTOM)
 
@@ -178,9 +178,17 @@ class _Scanner(TurnTracker):
         ends = not events_tell and not memory.pending and item.get("phase") != "commentary"
         self._answered()
         memory.said = self.add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
+        memory.answer = likeness("".join(human.texts_of(as_blocks(item.get("content")))))
         if ends and not memory.tasks:
             memory.since, memory.told = memory.said + 1, False
         self.tree.activity_ms = max(self.tree.activity_ms, self.at)
+
+    def _compacted(self, summary: str) -> None:
+        memory = self.memory
+        if summary and memory.said >= 0 and memory.answer == likeness(summary):
+            self.tree.recode(memory.said, Kind.OTHER)  # the summary was an answer, too
+            memory.said = -1
+        self.add(Kind.COMPACTION)
 
     def _user_item(self, item: Fields) -> None:
         """Take in a message under the user's role, unless it is known from its event."""
@@ -201,7 +209,7 @@ class _Scanner(TurnTracker):
         memory.asked, memory.aborted = (row, like), False
         if not doubted:
             self._asked(row, said.text)
-        elif not (again or memory.told):
+        elif not (again or memory.told or human.is_tagged(said.text)):
             memory.doubted = (row, said.text)
 
     def _agents_item(self, item: Fields) -> None:

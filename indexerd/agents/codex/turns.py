@@ -44,6 +44,7 @@ class Memory(msgspec.Struct):
     tasks: bool = False  # the file says where turns begin and end
     pending: int = 0  # calls without an output
     said: int = -1  # row of the turn's newest answer
+    answer: int = 0  # likeness of that
     # what a human said
     events: bool = False  # the file says it in events, too
     first: int | None = None  # likeness of the first thing that a human said

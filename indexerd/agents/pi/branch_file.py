@@ -108,10 +108,11 @@ def _resolved(labels: Iterable[Line]) -> dict[str, Fields]:
     for line in labels:
         held = parse_object(line.data)
         target, label = held.get("targetId"), held.get("label")
-        if isinstance(target, str):
+        if isinstance(target, str) and isinstance(label, str) and label:
+            # A label that is changed stays where it was among the others, as pi has it.
+            found[target] = {key: held[key] for key in ("label", "timestamp") if key in held}
+        elif isinstance(target, str):
             found.pop(target, None)
-            if isinstance(label, str) and label:
-                found[target] = {key: held[key] for key in ("label", "timestamp") if key in held}
     return found
 
 
