@@ -313,7 +313,10 @@ class _Search:
                     if time.monotonic() > deadline:
                         self.warning = "re: not all texts were looked at; narrow the search"
                         return
-                    if place.session_id in self._sessions and (span := pattern.find(place.text)):
+                    known = place.session_id in self._sessions
+                    if not known or (place.session_id, kind == "message") in self._found:
+                        continue
+                    if span := pattern.find(place.text):
                         messages += kind == "message"
                         self._add(place, partial(excerpt, spans=[(*span, 0)]), _PLAIN)
                 if messages >= self._limit:

@@ -83,3 +83,17 @@ def test_the_beginning_of_an_id_is_enough_where_only_one_begins_so(running: Worl
     with pytest.raises(AmbiguousError) as caught:
         running.call("resolve", ref=IDS[0][:8])
     assert {one["sessionId"] for one in caught.value.candidates} == set(IDS)
+
+
+def test_many_places_in_one_session_do_not_end_a_patterns_search(world: World) -> None:
+    """Sessions are counted, not messages: an old one is found after a new one full of hits."""
+    old = world.session(turns=1)
+    old.turn("Is kumquat-1 ripe?")
+    for _ in range(50):  # so many are looked at together
+        world.session(turns=1)
+    new = world.session(turns=1)
+    for number in range(2, 5):
+        new.turn(f"Is kumquat-{number} ripe?")
+    world.run("run", "--once")
+    found = world.run("--json", "search", r"re:kumquat-\d", "--limit", "2")["hits"]
+    assert {one["sessionId"] for one in found} == {new.id, old.id}
