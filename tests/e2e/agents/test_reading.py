@@ -284,8 +284,8 @@ def test_readers_see_a_whole_file_and_writers_never_wait(world: World) -> None:
 
 def test_what_is_not_kept_is_said(world: World) -> None:
     """Typed knowledge notes are listed as not done, and no method pretends to them (S3.31)."""
-    assert "Typed knowledge notes (patterns, preferences, corrections) are not kept." in " ".join(
-        DOCUMENT.read_text().split()
+    assert (
+        "extracts no knowledge notes (patterns, preferences, corrections)" in DOCUMENT.read_text()
     )
     capabilities = world.call("hello")["capabilities"]
     assert not [one for one in capabilities if "note" in one or "knowledge" in one]
