@@ -291,7 +291,9 @@ class World:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    text = path.read_text() if path.exists() else ""
+    whole = text[: text.rfind("\n") + 1]  # the last line may be on its way
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def wait(world: World, session_id: str, **wanted: Any) -> dict[str, Any]:
