@@ -50,6 +50,7 @@ LONGEST_PAUSE = 300.0  # seconds between two decisions: a laptop may sleep, a cl
 RESCAN_GAP = 1.0  # between two scans
 RETRY_SECONDS = 2.0  # until what our own disk did not take is tried again
 GATHER, GATHER_MAX = 2.0, 1.0  # until texts are read again: times as long as it took; seconds
+FILES_FIRST = 0.25  # seconds that texts wait for while there are files to look at
 STALL_SECONDS = 60.0  # that one step of the reader may take
 
 _T = TypeVar("_T")
@@ -111,6 +112,7 @@ class Pipeline:
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
         self._dirty = asyncio.Event()  # files are to be looked at
+        self._files_done = asyncio.Event()  # there is no file to look at
         self._unread = asyncio.Event()  # texts are to be read, or to be committed
         self._timers: dict[str, asyncio.TimerHandle] = {}  # of decisions, by session
         self._troubles: dict[Callable[[], Awaitable[None]], str] = {}
@@ -208,9 +210,11 @@ class Pipeline:
         elif self._scanning:
             await self._end_scan()
         else:
+            self._files_done.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self._scan_at, library.look_again_at) - monotonic()):
                     await self._dirty.wait()
+            self._files_done.clear()
 
     async def scan(self) -> None:
         """One reconciling scan, to its end."""
@@ -244,6 +248,9 @@ class Pipeline:
 
     async def _read_texts(self) -> None:
         """Index some texts, commit, and pause, so that appends gather."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FILES_FIRST):
+                await self._files_done.wait()
         began, texts = monotonic(), self.library.texts
         self._unread.clear()
         more = await self.read(texts.some)
