@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import select
+import threading
 import time
 import traceback
 from collections.abc import Mapping
@@ -119,6 +120,7 @@ class Logger:
         self._file: RotatingFile | None = None
         self._fd: int | None = None  # of stderr
         self._console = self._in_journal = self._stalled = False
+        self._turn = threading.RLock()  # reentrant, as a signal handler may log meanwhile
 
     def configure(self, level: str, fmt: str, *, log_file: Path, stderr: TextIO | None) -> None:
         """Say where events of `level` and above go; may be called again.
@@ -145,8 +147,13 @@ class Logger:
         """Write one event, known keys first, every value bounded."""
         if level < self._level:
             return
-        name = logging.getLevelName(level).lower()
-        entry: dict[str, Any] = {"ts": iso(time.time()), "level": name, "event": str(event)}
+        with self._turn:  # lines of several threads stand in the order of their times
+            self._write(logging.getLevelName(level).lower(), str(event), exc_info, facts)
+
+    def _write(
+        self, name: str, event: str, exc_info: BaseException | None, facts: dict[str, Any]
+    ) -> None:
+        entry: dict[str, Any] = {"ts": iso(time.time()), "level": name, "event": event}
         entry |= {key: _bounded(facts[key]) for key in list(facts)[:_ITEMS_MAX]}
         if exc_info is not None:
             entry |= {"error": _words(exc_info), "trace": _trace(exc_info)}

@@ -85,7 +85,7 @@ def test_nothing_of_the_agents_is_written_or_locked(world: World, mode: str) -> 
     pi, claude, codex = world.session(turns=2), ClaudeSession(home), CodexThread(home)
     rows = opencode_rows(world)
     rows.session("ses_one", directory="/w")
-    world.env |= {"INDEXERD_WATCH__MODE": mode, "INDEXERD_MIN_NEW_USER_MESSAGES": "2"}
+    world.env |= {"INDEXERD_WATCH__MODE": mode, "INDEXERD_MIN_NEW_USER_MESSAGES": "1"}
     with (
         world.daemon(under=[*TRACE, "-o", str(trace)]) as process,
         closing(sqlite3.connect(rows.path)) as owner,
