@@ -26,9 +26,9 @@ AGAIN = 4  # times that the real files are scanned in a round, since they are fe
 def scan(agent: str, path: str) -> int:
     """The one call into the package: scan a session, from all its lines; its human messages."""
     from indexerd.agents import ADAPTERS  # noqa: PLC0415 - nothing else here imports the package
-    from indexerd.events import Kind  # noqa: PLC0415
-    from indexerd.sessions.state import SessionState  # noqa: PLC0415
-    from indexerd.sources.source import source_of  # noqa: PLC0415
+    from indexerd.events import Kind  # noqa: PLC0415 - after the path is set
+    from indexerd.sessions.state import SessionState  # noqa: PLC0415 - after the path is set
+    from indexerd.sources.source import source_of  # noqa: PLC0415 - after the path is set
 
     state, tail, more = SessionState(path), source_of(agent, path).tail(), True
     while more:

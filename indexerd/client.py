@@ -252,6 +252,6 @@ def dumps(value: object) -> str:
 def loads(text: str) -> Any:
     """The value of a JSON text; None for what is none."""
     try:
-        return make_scanner(_Rules)(text.strip(), 0)[0]  # type: ignore[arg-type]
+        return make_scanner(_Rules)(text.strip(), 0)[0]  # type: ignore[arg-type]  # it has what the scanner uses
     except (StopIteration, SystemError, ValueError, RecursionError):
         return None  # with `json` not loaded the scanner cannot say what is wrong

@@ -28,7 +28,7 @@ def users_of(said: Iterable[ContextMessage]) -> list[ContextMessage]:
             head = data[: size // 2].decode("utf-8", "ignore")
             tail = data[len(data) - size + size // 2 :].decode("utf-8", "ignore")
             gone = -(-(len(data) - size) // _TOKEN)
-            one = replace(one, texts=(f"{head}…{gone} tokens truncated…{tail}",))  # noqa: PLW2901
+            one = replace(one, texts=(f"{head}…{gone} tokens truncated…{tail}",))  # noqa: PLW2901 - the shortened one
         found.append(one)
         left -= -(-len(data) // _TOKEN)
     return found[::-1]

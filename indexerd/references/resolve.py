@@ -317,7 +317,7 @@ def _completion(row: Named, now: float) -> dict[str, Any]:
     return {
         "sessionId": row.session_id,
         "label": (label if len(label) <= _LABEL_MAX else cut) or row.session_id,
-        "age": "now" if seconds < 60 else age or iso_of_ms(row.modified)[:10],  # noqa: PLR2004
+        "age": "now" if seconds < 60 else age or iso_of_ms(row.modified)[:10],  # noqa: PLR2004 - of a minute
         "named": row.named,
         "insert": f"@@{row.session_id} ",
     }
@@ -327,7 +327,7 @@ def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
     """Say whether a reference means a name that is like it; `words` are those of all names."""
     content = [one for one in key.split() if len(one) >= _CONTENT_MIN and not is_filler(one)]
     signs = [one for one in key.split() if len(one) == 1 and not one.isascii()]  # 東京
-    if all(one.isdecimal() for one in content) and len(signs) < 2:  # noqa: PLR2004
+    if all(one.isdecimal() for one in content) and len(signs) < 2:  # noqa: PLR2004 - more than one
         return False
     # Numbers side by side are one, as in a date or a version.
     own, others = _IN_NUMBER.sub(".", key).split(), _IN_NUMBER.sub(".", name).split()

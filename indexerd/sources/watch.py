@@ -99,7 +99,7 @@ class Watch:
         self._trees, self._vital, self._awaited = tuple(trees), {*every}, set()
         for path in self._missing:
             while not os.path.isdir(above := os.path.dirname(path)):  # noqa: PTH112, PTH120 - text
-                path = above  # noqa: PLW2901
+                path = above  # noqa: PLW2901 - one step up
             self._awaited.add(path)
             self._vital.add(above)
             if sys.platform == "linux":

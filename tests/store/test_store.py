@@ -64,7 +64,7 @@ def test_a_lock_is_trouble_and_no_damage(store: StateStore, tmp_path: Path) -> N
     put(store, row("a"))
     with closing(sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        store._writer.execute("PRAGMA busy_timeout = 1")  # type: ignore[union-attr]
+        store._writer.execute("PRAGMA busy_timeout = 1")  # type: ignore[union-attr]  # a writer has one
         with pytest.raises(WriteError):
             put(store, row("b"))
         assert store.get("a")

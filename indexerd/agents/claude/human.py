@@ -58,7 +58,7 @@ _OWN = frozenset(
     " reset resume rewind sandbox scroll-speed settings share skills stats status stop tag tasks"
     " teleport theme tui usage vim voice".split()
 )
-_SWITCHES = frozenset("cancel clear none off on open reset share status stop".split())  # noqa: SIM905
+_SWITCHES = frozenset("cancel clear none off on open reset share status stop".split())  # noqa: SIM905 - a table
 
 
 def content_of(line: Fields) -> list[Fields]:

@@ -122,9 +122,9 @@ def _topic(word: str) -> str:
     """Return the word in small letters; "" for one without a topic: a number, a hash."""
     low = word.lower().replace("’", "'").rstrip(".'/-+").rpartition("/")[2]
     low = re.sub(r"^(?:[ldjmtscn]|qu)'|'(?:s|re|ve|ll|d|m)$|n't$", "", low)
-    short = low.isascii() and len(low) < 3 and not (len(low) == 2 and word.isupper())  # noqa: PLR2004
+    short = low.isascii() and len(low) < 3 and not (len(low) == 2 and word.isupper())  # noqa: PLR2004 - letters and digits
     digits = sum(map(str.isdigit, low))
-    unfit = short or len(low) > 40 or digits > 4 or digits == len(low) or ".." in low  # noqa: PLR2004
+    unfit = short or len(low) > 40 or digits > 4 or digits == len(low) or ".." in low  # noqa: PLR2004 - letters and digits
     return "" if unfit or _TICKET.fullmatch(word) or low in stop_words() else low
 
 

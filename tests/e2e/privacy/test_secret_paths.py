@@ -59,7 +59,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     config(place.world, f"127.0.0.1:{free_port()}")
     with place.world.daemon():
         for session_id in set(place.ids) - {place.silent.id}:
-            until(lambda one=session_id: place.world.row(one).get("indexed"), "the meta file")  # type: ignore[misc]
+            until(lambda one=session_id: place.world.row(one).get("indexed"), "the meta file")  # type: ignore[misc]  # a lambda with a default
         until(lambda: place.world.call("status")["textPending"] == 0, "the texts")
         yield place
 
