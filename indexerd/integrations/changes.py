@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from indexerd.disk import write_atomically
 from indexerd.errors import AccessError, ConfigError, UsageError, WriteError
 from indexerd.integrations.agent_settings import NAME
 
@@ -102,21 +103,19 @@ def _put(target: Path, text: Text, mode: int) -> None:
                 target.parent.rmdir()
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-            file.write(text.encode(errors="surrogateescape"))
-            with suppress(FileNotFoundError):
-                old = target.stat()
-                mode = stat.S_IMODE(old.st_mode)
-                with suppress(PermissionError):  # an owner that only root could give
-                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
-            os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
+
+    def keep_mode_and_owner(new: Path) -> bool:
+        with suppress(FileNotFoundError):
+            old = target.stat()
+            with suppress(PermissionError):  # an owner that only root could give
+                os.chown(new, old.st_uid, old.st_gid)
+            new.chmod(stat.S_IMODE(old.st_mode))
+            return True
+        new.chmod(mode)
+        return True
+
+    data = text.encode(errors="surrogateescape")
+    write_atomically(target, data, ready=keep_mode_and_owner)
 
 
 def read(path: Path) -> Text:
