@@ -58,7 +58,7 @@ from indexerd.store.store import StateStore
 
 RESTART = -1  # of `serve`: start again in this process, once
 TICK_SECONDS = 4.0  # between two looks at the socket's file and the watchdog
-SWITCH_SECONDS = 0.002  # a busy reader thread lets the loop have the interpreter after this
+SWITCH_SECONDS = 0.0005  # a busy reader thread lets the loop have the interpreter after this
 _FORMER = ("ledger.sqlite", "catalog.sqlite")  # what earlier versions kept instead of the store
 
 

@@ -1,11 +1,8 @@
 """Every session file: what is known of each, and which of several represents a session.
 
-In: paths to look at. Out: `Change` values, one for each session that is different now. One thread
-uses this; nobody else touches a tree. Trees are kept in memory for the sessions used lately.
-
-No file name or content may end the daemon: a file that triggers a bug is set aside until it
-changes. A file that the user excluded is not followed, and nothing of it
-is kept.
+Takes paths to look at; gives a `Change` for each session that differs. One thread uses this, and
+keeps the trees of recently used sessions in memory. A file that triggers a bug is set aside until
+it changes. A file that the user excluded is not followed, and nothing of it is kept.
 """
 
 from __future__ import annotations
@@ -24,12 +21,11 @@ from indexerd.sources.forks import ForkResolver
 from indexerd.sources.quarantine import WHY, Quarantine
 from indexerd.sources.session_file import Change, SessionFile, is_blank, rank
 from indexerd.sources.session_reader import SessionLines
-from indexerd.sources.source import source_of
 from indexerd.sources.stores import Kind, Store
 from indexerd.sources.tail import Read
 
 TREES_MAX = 400_000  # rows of all trees in memory
-TREE_ROWS = 800  # that a tree counts for, however small: 4 KB
+TREE_ROWS = 400  # that even an empty tree counts for: a thousand trees at most
 
 
 class Files:
@@ -49,15 +45,19 @@ class Files:
         self._defect = defect
         self._forks = ForkResolver(self._excluded)
         self._files: dict[str, SessionFile] = {}
-        self._trees: OrderedDict[str, int] = OrderedDict()  # paths, and rows of their trees
+        self._trees: OrderedDict[str, int] = (
+            OrderedDict()
+        )  # path -> rows, least recently used first
+        self._rows = 0  # of all trees
+        self._reads = 0
         self.stores: list[Store] = []
         self.owners: DuplicateResolver[SessionFile] = DuplicateResolver()
         self.exclusions = Exclusions(exclude)
         self.hidden: set[str] = set()  # sessions that the user excluded
         self.quarantine: Quarantine | None = None
         self.queue: dict[str, None] = {}  # paths to look at
-        self.unstored: dict[str, None] = {}  # paths of which the store does not know all
-        self.found: list[Change] = []  # when a tree was read for an answer
+        self.unstored: dict[str, None] = {}  # paths whose record in the store is out of date
+        self.found: list[Change] = []  # by reading a tree for an answer
 
     def info(self, session_id: str) -> SessionInfo | None:
         owner = self.owners.get(session_id)
@@ -81,7 +81,8 @@ class Files:
             return None
         if owner.verdict is not Verdict.SAME:
             self.found += self._update(owner)
-        self._keep_tree(owner)
+        else:
+            self._keep_tree(owner)
         return owner.state
 
     def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
@@ -94,21 +95,19 @@ class Files:
     def store_of(self, path: str) -> Store | None:
         return next((one for one in self.stores if one.takes(path)), None)
 
-    def is_there(self, path: str) -> bool:
-        """Whether there is something to read. A database is looked at only to be read."""
-        store = self.store_of(path)
-        if store is None:
-            return False
-        return store.kind is Kind.DATABASE or source_of(store.agent, path).look(path) is not None
+    def hint(self, paths: Iterable[str]) -> None:
+        """Queue paths; those read longest ago come first, so that busy files delay no other."""
+        self.queue |= dict.fromkeys(paths)
+        read = {path: file.read_number for path in self.queue if (file := self._files.get(path))}
+        self.queue = dict.fromkeys(sorted(self.queue, key=lambda path: read.get(path, 0)))
 
-    def new_in_archive(self, path: str) -> list[str]:
-        """Where a known file is now if its agent moved it to an archive that is not watched yet."""
+    def in_archive(self, path: str) -> list[str]:
+        """Where a missing file may be if its agent moved it to an archive not watched yet."""
         store, name = self.store_of(path), path.rpartition("/")[2]
-        if store is None or path not in self._files:
-            return []
-        archives = [one for one in self.stores if one.archive and one.agent == store.agent]
-        found = [f"{one.sessions}/{name}" for one in archives]
-        return [one for one in found if one not in self._files and self.is_there(one)]
+        agent = store.agent if store else ""
+        return [
+            f"{one.sessions}/{name}" for one in self.stores if one.archive and one.agent == agent
+        ]
 
     def hides(self, session_id: str, path: str = "", cwd: str = "") -> bool:
         """Whether the user excluded a session, or had it purged."""
@@ -202,13 +201,19 @@ class Files:
         return next(iter(self._update(owner)), None)
 
     def refresh(self, path: str) -> tuple[list[Change], int, bool]:
-        """Look at a file: what changed, how many bytes were read, and whether there is more."""
+        """Look at a file: what changed, how many bytes were read, and whether there is more.
+
+        FileNotFoundError for a known file that is gone: `vanish` forgets it.
+        """
         store, file = self.store_of(path), self._files.get(path)
+        if store is None:
+            return self.vanish(path), 0, False
         if file is None:
-            if store is None:
+            file = SessionFile(path, store.agent)
+            if store.kind is not Kind.DATABASE and file.look() is None:
                 return [], 0, False
+            self._files[path] = file
             self.note_there(path)
-            file = self._files[path] = SessionFile(path, store.agent)
             file.excluded = self.exclusions.match(path, "")
         if file.excluded or (file.aside and file.aside == file.look()):
             return [], 0, False
@@ -221,7 +226,7 @@ class Files:
                 return self._update(file), read.bytes, False
             self.note_there(path)  # it may have been away when a fork looked for it
         except FileNotFoundError:
-            return self.vanish(path), 0, False
+            raise
         except IndexerdError as bad:
             file.unreadable = str(bad)
         except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon
@@ -237,6 +242,8 @@ class Files:
             if file.unreadable != WHY:
                 self._defect(path, SessionUnreadableError(WHY))
             raise SessionUnreadableError(WHY)
+        self._reads += 1
+        file.read_number = self._reads
         with guard.reading(path) if guard else nullcontext():
             read = file.read(self._forks, wake=wake)
         if guard is not None and not read.more:
@@ -262,7 +269,7 @@ class Files:
         self.unstored[file.path] = None
         changes = []
         if was is not None and (info is None or info.session_id != was.session_id):
-            changes.append(self._disown(file, was))
+            changes += self._disown(file, was)
             was = None
         if info is not None and info != was:
             changes.append(self._claim(file, info, verdict, was))
@@ -287,37 +294,40 @@ class Files:
         was, header = file.info, file.state.header if file.state else None
         file.excluded, file.info = True, None
         file.begin_anew()
-        self._trees.pop(file.path, None)
+        self._rows -= self._trees.pop(file.path, 0)
         self.unstored[file.path] = None
         if header is not None:
             self.hidden.add(header.session_id)
         if was is None:
             return []
         self.hidden.add(was.session_id)
-        return [self._disown(file, was)]
+        return self._disown(file, was)
 
     def vanish(self, path: str) -> list[Change]:
         file = self._files.pop(path, None)
         if file is None:
             return []
-        self._trees.pop(path, None)
+        self._rows -= self._trees.pop(path, 0)
         self.unstored[path] = None
         self._forks.drop(path)
-        return [self._disown(file, file.info)] if file.info else []
+        return self._disown(file, file.info) if file.info else []
 
-    def _disown(self, file: SessionFile, was: SessionInfo) -> Change:
+    def _disown(self, file: SessionFile, was: SessionInfo) -> list[Change]:
+        """The file is no longer of its session; that changes if the file represented it."""
+        owned = self.owners.get(was.session_id) is file
         self.owners.disown(file, was.session_id)
-        return Change(was.session_id, self.info(was.session_id), Verdict.SAME, was)
+        change = Change(was.session_id, self.info(was.session_id), Verdict.SAME, was)
+        return [change] if owned else []
 
     def _keep_tree(self, file: SessionFile) -> None:
-        """Mark a tree as used now, and drop those that were used least lately."""
+        """Mark a tree as used now, and drop those used least recently."""
         trees = self._trees
-        trees.pop(file.path, None)
+        self._rows -= trees.pop(file.path, 0)
         trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)
-        rows = sum(trees.values())
-        while rows > TREES_MAX and len(trees) > 1:
+        self._rows += trees[file.path]
+        while self._rows > TREES_MAX and len(trees) > 1:
             path, count = trees.popitem(last=False)
-            rows -= count
+            self._rows -= count
             old = self._files.get(path)
             if old is not None and not old.underway:  # else a long line would be read twice
                 old.doze()

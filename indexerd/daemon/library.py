@@ -9,13 +9,11 @@ from the same lines, later.
 
 from __future__ import annotations
 
-import math
-import os
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from time import monotonic
 from typing import Any
 
 import msgspec
@@ -29,7 +27,7 @@ from indexerd.search.index import TextIndex
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.facts import Facts
 from indexerd.sessions.info import SessionInfo
-from indexerd.sources.discovery import PAUSE, SessionDiscovery
+from indexerd.sources.discovery import SessionDiscovery
 from indexerd.sources.scan import ScanResult
 from indexerd.sources.session_file import Change
 from indexerd.sources.stores import SUFFIXES, Store
@@ -37,9 +35,9 @@ from indexerd.store.store import StateStore
 
 STEP_BYTES = 4 << 20  # that one step reads before others get their turn
 FILE_BYTES = 64 * 1024  # that opening a file counts for
-CHANGES_MAX = 32  # of one step: to publish one takes the loop a fifth of a millisecond
+CHANGES_MAX = 16  # sessions of one step: what is hinted meanwhile waits for it
 ROWS_MAX = 200  # of one transaction
-SETTLE_SECONDS = 0.02  # from a hint at a file that is not there to the look that believes it
+SETTLE_SECONDS = 0.02  # between the two looks after which a missing file counts as gone
 
 
 class Update(msgspec.Struct, frozen=True):
@@ -88,8 +86,7 @@ class Library:
         self.changed = 0  # counts up wherever `problems` of files may have changed
         self._changed: dict[str, Change | None] = {}  # sessions whose row is to be written
         self._first_scan = True
-        self._absent: set[str] = set()  # paths of hints at which there was nothing
-        self.look_again_at = math.inf  # `hinted` is to be called then without hints, by `monotonic`
+        self._missing: set[str] = set()  # files that were gone when looked at once
 
     def load(self) -> list[Update]:
         """Take over what the store knows; no session file is opened."""
@@ -147,7 +144,7 @@ class Library:
 
     @property
     def busy(self) -> bool:
-        return bool(self.files.queue or self._changed or self.files.found)
+        return bool(self.files.queue or self._missing or self._changed or self.files.found)
 
     def scan(self, enter: Callable[[str], object] = lambda _path: None) -> None:
         """Compare every session and meta file with what is known; what differs is queued.
@@ -175,23 +172,16 @@ class Library:
         return self.flush()
 
     def hinted(self, paths: Iterable[str]) -> list[Update]:
-        """Look at the paths of a watcher's hints; a missing one is looked at again shortly."""
-        metas, sessions, now = {store.meta for store in self.stores()}, list[str](), monotonic()
-        if now >= self.look_again_at:
-            sessions += self._absent
-            self._absent, self.look_again_at = set(), math.inf
+        """Take a watcher's hints, and look at some of the files."""
+        metas, sessions = {store.meta for store in self.stores()}, list[str]()
         for path in paths:
             if path.rpartition("/")[0] in metas and not path.endswith(SUFFIXES):
                 self._recount(filter(None, [self.metas.touched(path)]))
-            elif _is_empty(path) and self.files.store_of(path) is not None:
-                self._absent.add(path)
             else:
                 sessions.append(path)
         found, titled = self.discovery.hinted(sessions)
         self._recount(titled)
-        self.files.queue |= dict.fromkeys(found)
-        pause = SETTLE_SECONDS if self._absent else PAUSE if self.discovery.late else math.inf
-        self.look_again_at = min(self.look_again_at, now + pause)
+        self.files.hint(found)
         return self.step()
 
     def reconsider(self) -> None:
@@ -272,26 +262,34 @@ class Library:
 
     def step(self) -> list[Update]:
         """Read some of what is queued, store what changed, and say what did."""
-        queue, size, changes, gone = self.files.queue, 0, 0, list[str]()
+        queue, size, changes = self.files.queue, 0, 0
+        if self._missing and not queue:
+            time.sleep(SETTLE_SECONDS)
+            queue |= dict.fromkeys(self._missing)
         while queue and size < STEP_BYTES and changes < CHANGES_MAX:
             path = next(iter(queue))
             del queue[path]
-            if not self.files.is_there(path):
-                gone.append(path)
-                continue
-            found, read, more = self.files.refresh(path)
+            try:
+                found, read, more = self.files.refresh(path)
+            except FileNotFoundError:
+                found, read, more = self._miss(path), 0, False
+            else:
+                self._missing.discard(path)
             if more:
                 queue[path] = None
             self._note(found)
             size, changes = size + FILE_BYTES + read, changes + len(found)
             self.changed += 1
-        for path in gone:
-            queue |= dict.fromkeys(self.files.new_in_archive(path))
-            if queue:
-                queue[path] = None  # first what is there: it may be the same session
-            else:
-                self._note(self.files.vanish(path))
         return self.flush()
+
+    def _miss(self, path: str) -> list[Change]:
+        """Forget a file at the second look: it may be moved, or written again, just now."""
+        if path in self._missing:
+            self._missing.remove(path)
+            return self.files.vanish(path)
+        self._missing.add(path)
+        self.files.queue |= dict.fromkeys(self.files.in_archive(path))
+        return []
 
     def flush(self) -> list[Update]:
         """Store all that changed, in one transaction, and say what did."""
@@ -309,7 +307,7 @@ class Library:
         self._mark(relatives)
         with self.store.batch():
             self._store_files()
-            rows = self._put_rows(changes.keys() | relatives)
+            rows = self._put_rows([*{**changes, **dict.fromkeys(relatives)}])
         self.files.unstored.clear()
         self.metas.unstored.clear()
         for one in done:
@@ -333,10 +331,13 @@ class Library:
         for session_id, packed in self.metas.unstored.items():
             self.store.note(TOPIC, session_id, packed)
 
-    def _put_rows(self, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        rows: list[tuple[dict[str, Any], str, tuple[str, ...]]] = []
+    def _put_rows(
+        self, ids: Sequence[str], facts: Facts | None = None
+    ) -> dict[str, dict[str, Any]]:
+        """Write the rows of sessions; `facts`: those just gathered of the one session."""
+        rows, known = list[tuple[dict[str, Any], str, tuple[str, ...]]](), self.store.get_many(ids)
         for session_id in ids:
-            written = self._rows.of(session_id)
+            written = self._rows.of(session_id, known.get(session_id), facts)
             if written is None:
                 purged = session_id in self.files.exclusions.forgotten
                 self.index.forget(session_id, wholly=purged)
@@ -347,21 +348,11 @@ class Library:
         return {row["sessionId"]: row for row, _, _ in rows}
 
     def _publish_facts(self, session_id: str, facts: Facts) -> None:
-        written = self._rows.of(session_id, facts)
-        if written is not None and self.store.get(session_id) is not None:
-            written = self._secrets.written(written)
-            self.index.put([(written.row, written.summary, written.aliases)])
+        if self.files.info(session_id) is not None and self.store.get(session_id) is not None:
+            self._put_rows([session_id], facts)
 
     def _excluded(self) -> list[str]:
         """Sessions whose file is gone, in a directory that the user does not want read."""
         excluded = self.files.exclusions.match
         gone = (one for one in self.store.names() if excluded("", one.cwd, one.session_id))
         return [one.session_id for one in gone if self.files.info(one.session_id) is None]
-
-
-def _is_empty(path: str) -> bool:
-    """Whether there is nothing at a path, or nothing in it."""
-    try:
-        return os.stat(path).st_size == 0  # noqa: PTH116 - paths here are text
-    except OSError:
-        return True

@@ -49,7 +49,7 @@ AT_ONCE = 200  # sessions that are taken in, or decided on, before the loop gets
 LONGEST_PAUSE = 300.0  # seconds between two decisions: a laptop may sleep, a clock may be set
 RESCAN_GAP = 1.0  # between two scans
 RETRY_SECONDS = 2.0  # until what our own disk did not take is tried again
-GATHER, GATHER_MAX = 2.0, 1.0  # until texts are read again: times as long as it took; seconds
+GATHER, GATHER_MAX = 0.5, 1.0  # rest between two rounds of texts: share of the last; seconds
 FILES_FIRST = 0.25  # seconds that texts wait for while there are files to look at
 STALL_SECONDS = 60.0  # that one step of the reader may take
 
@@ -203,7 +203,7 @@ class Pipeline:
         paths, rescan = self.watch.take()
         if rescan:
             self.rescan()
-        if paths or monotonic() >= library.look_again_at:
+        if paths or monotonic() >= library.discovery.again_at:
             self._learn(await self.read(library.hinted, paths))
         elif library.busy:
             self._learn(await self.read(library.step))
@@ -212,7 +212,8 @@ class Pipeline:
         else:
             self._files_done.set()
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(self._scan_at, library.look_again_at) - monotonic()):
+                again_at = min(self._scan_at, library.discovery.again_at)
+                async with asyncio.timeout(again_at - monotonic()):
                     await self._dirty.wait()
             self._files_done.clear()
 

@@ -61,10 +61,10 @@ class Rows:
         self._stores = stores
         self.parents = ParentIndex()
 
-    def of(self, session_id: str, facts: Facts | None = None) -> StoredRow | None:
-        """A session's row; None where it has none. Without `facts`, those it had before."""
+    def of(self, session_id: str, old: Row | None, facts: Facts | None = None) -> StoredRow | None:
+        """A session's row, `old` until now; None where it has none. `facts`: None keeps the old."""
         info, stat = self._info(session_id), self._metas.get(session_id)
-        meta, old = self._metas.meta(session_id), self._store.get(session_id)
+        meta = self._metas.meta(session_id)
         title = stat.title if stat else None
         if info is None:
             return None if self._is_hidden(session_id, meta, old) else gone_row(old, meta, title)

@@ -176,10 +176,9 @@ class TextIndex:
             texts = _texts_of(row, names, summary)
             items[replace_surrogates(names.session_id)] = row, names, texts
         changed = self.store.put((row, names, _sign(texts)) for row, names, texts in items.values())
-        with self._lock:
-            for session_id in {*changed, *(self.behind & items.keys())}:
-                self._abouts[session_id] = items[session_id][2]
-            self.behind -= items.keys()
+        for session_id in {*changed, *(self.behind & items.keys())}:
+            self._abouts[session_id] = items[session_id][2]
+        self.behind -= items.keys()
 
     def add_messages(
         self, session_id: str, items: Sequence[Message], mark: bytes, sign: int, *, anew: bool
@@ -237,12 +236,17 @@ class TextIndex:
         with self._lock, self._guard():
             if not self.pending or self.rebuilding:
                 return
-            for session_id, texts in self._abouts.items():
-                self._ready().delete_documents_by_query(_of(session_id, "about"))
-                self._ready().add_document(_about_document(session_id, texts))
-            self._ready().commit()
+            taken: dict[str, About] = {}
+            try:
+                while self._abouts:  # `put` adds to them meanwhile, and does not wait for the lock
+                    session_id, taken[session_id] = self._abouts.popitem()
+                    self._ready().delete_documents_by_query(_of(session_id, "about"))
+                    self._ready().add_document(_about_document(session_id, taken[session_id]))
+                self._ready().commit()
+            except BaseException:
+                self._abouts = taken | self._abouts
+                raise
             self._opened().reload()
-            self._abouts.clear()
             self.uncommitted.clear()
 
     def _opened(self) -> tantivy.Index:

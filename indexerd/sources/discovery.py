@@ -5,6 +5,7 @@ What cannot be read is named, and hides nothing of what can.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -27,7 +28,8 @@ class SessionDiscovery:
 
     def __init__(self) -> None:
         self.troubles: dict[str, SessionUnreadableError] = {}  # by database: why it is not read
-        self.late: set[str] = set()  # databases that were hinted at within the last PAUSE
+        self.again_at = math.inf  # when to call `hinted` without hints, by `monotonic`
+        self._late: set[str] = set()  # databases that were hinted at within the last PAUSE
         self._databases: dict[str, Database] = {}
         self._names: dict[str, Names] = {}
         self._looked: dict[str, float] = {}
@@ -78,7 +80,7 @@ class SessionDiscovery:
 
     def hinted(self, paths: Iterable[str]) -> tuple[list[str], set[str]]:
         """Make sessions to look at, and sessions with another name, of a watcher's hints."""
-        found, databases, titled = list[str](), self.late.copy(), set[str]()
+        found, databases, titled = list[str](), self._late.copy(), set[str]()
         for path in paths:
             where, _, name = path.rpartition("/")
             base = path.removesuffix("-wal")
@@ -89,8 +91,9 @@ class SessionDiscovery:
             elif not path.endswith(DIGEST_SUFFIX):
                 found.append(path)
         now = time.monotonic()
-        self.late = {one for one in databases if now - self._looked.get(one, -PAUSE) < PAUSE}
-        for path in databases - self.late:
+        self._late = {one for one in databases if now - self._looked.get(one, -PAUSE) < PAUSE}
+        self.again_at = now + PAUSE if self._late else math.inf
+        for path in databases - self._late:
             self._looked[path] = now
             try:
                 found += self._databases[path].touched()

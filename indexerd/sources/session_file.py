@@ -49,6 +49,7 @@ class SessionFile:
     rank: tuple[Any, ...] = ()  # among files of one session, before their newest entry
     verdict: Verdict = Verdict.CONTINUE  # of what was read since the info was made
     underway: bool = False  # the last reading did not come to the end
+    read_number: int = 0  # among all readings of all files
     excluded: bool = False
     unreadable: str = ""  # why it cannot be read for now
     problem: str = ""  # what is wrong with it until it changes

@@ -10,6 +10,7 @@ time: a file rewritten between two reads would otherwise vouch for lines that it
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -24,6 +25,7 @@ from indexerd.sources.line_buffer import Block, LineBuffer
 
 CHUNK = 1 << 20  # bytes of one reading
 HEAD_BYTES, LAST_BYTES = 4096, 1024  # of which fingerprints are taken
+_NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)  # nothing, a link, a socket
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -44,16 +46,16 @@ class Read:
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """A descriptor on a regular file; FileNotFoundError, or SessionUnreadableError."""
+    """Open a regular file; FileNotFoundError where there is none, or SessionUnreadableError."""
     try:
         fd = os.open(path, _FLAGS)
-    except FileNotFoundError:
-        raise
     except OSError as bad:
+        if bad.errno in _NO_FILE:
+            raise FileNotFoundError(path) from None
         raise SessionUnreadableError(f"cannot open: {bad.strerror}") from None
     try:
         if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise SessionUnreadableError("not a regular file")
+            raise FileNotFoundError(path)
         yield fd
     finally:
         os.close(fd)

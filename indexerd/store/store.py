@@ -30,8 +30,9 @@ from indexerd.sessions.family import Link
 from indexerd.sources.cursor import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 4
+VERSION = 5
 _BUSY_MS = 5000
+_LOG_PAGES = 8000  # of 4 KiB: a checkpoint syncs the disk, and appends wait for it
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
@@ -42,7 +43,7 @@ _SCHEMA = f"""
 CREATE TABLE session (
   id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, file TEXT,
   modified INTEGER, created INTEGER, archived INTEGER, gone INTEGER, subagent INTEGER,
-  parent TEXT, name TEXT, named INTEGER, aliases TEXT, row_hash BLOB, text_hash INTEGER);
+  parent TEXT, name TEXT, named INTEGER, aliases TEXT, text_hash INTEGER);
 CREATE INDEX session_listed
   ON session (modified DESC, id, agent, cwd, archived, gone, subagent);
 CREATE INDEX session_file ON session (file);
@@ -127,6 +128,7 @@ class StateStore:
             db.execute("PRAGMA journal_mode = WAL")
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA secure_delete = ON")
+            db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
             _check(db)
@@ -500,7 +502,7 @@ def _conditions(
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], held: Named, texts: int) -> bool:
-    """Take over one row; whether its texts are others."""
+    """Write what changed in one row; whether its texts did."""
     *names, name, cwd, file, parent = (
         replace_surrogates(str(one or ""))
         for one in (
@@ -508,32 +510,38 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], held: Named, texts: int
             row.get("parentSessionId") or row.get("parentSessionFile"),
         )
     )
-    aliases = "" if names == [name] else json.dumps(names)
+    values = {
+        "id": held.session_id,
+        "agent": row.get("agent"),
+        "cwd": cwd.rstrip("/") or cwd[:1],
+        "file": file,
+        "modified": held.modified,
+        "created": iso_ms(str(row.get("createdAt") or "")),
+        **{key: int(bool(row.get(key))) for key in ("archived", "gone", "subagent")},
+        "parent": parent or None,
+        "name": name,
+        "named": int(held.named),
+        "aliases": "" if names == [name] else json.dumps(names),
+        "text_hash": texts,
+    }
     whole = json.dumps(row, separators=(",", ":"))
-    row_hash = hashed(whole, aliases)
-    sql = "SELECT row_hash, text_hash FROM session WHERE id = ?"
-    known = db.execute(sql, (held.session_id,)).fetchone() or (None, None)
-    if known != (row_hash, texts):
-        values = {
-            "id": held.session_id,
-            "agent": row.get("agent"),
-            "cwd": cwd.rstrip("/") or cwd[:1],
-            "file": file,
-            "modified": held.modified,
-            "created": iso_ms(str(row.get("createdAt") or "")),
-            **{key: bool(row.get(key)) for key in ("archived", "gone", "subagent")},
-            "parent": parent or None,
-            "name": name,
-            "named": held.named,
-            "aliases": aliases,
-            "row_hash": row_hash,
-            "text_hash": texts,
-        }
-        columns, marks = ", ".join(values), ", ".join("?" * len(values))
-        sql = f"INSERT OR REPLACE INTO session ({columns}) VALUES ({marks})"  # noqa: S608 - ours
+    sql = f"SELECT row, {', '.join(values)} FROM session JOIN record USING (id) WHERE id = ?"  # noqa: S608 - ours
+    old = db.execute(sql, (held.session_id,)).fetchone()
+    if old is None:
+        marks = ", ".join("?" * len(values))
+        sql = f"INSERT INTO session ({', '.join(values)}) VALUES ({marks})"  # noqa: S608 - ours
         db.execute(sql, [*values.values()])
-        db.execute("INSERT OR REPLACE INTO record VALUES (?, ?)", (held.session_id, whole))
-    return bool(known[1] != texts)
+        db.execute("INSERT INTO record VALUES (?, ?)", (held.session_id, whole))
+        return True
+    known = dict(zip(values, old[1:], strict=True))
+    changed = {key: one for key, one in values.items() if known[key] != one}
+    if changed:  # the indexes of other columns are not written
+        columns = ", ".join(f"{key} = ?" for key in changed)
+        sql = f"UPDATE session SET {columns} WHERE id = ?"  # noqa: S608 - ours
+        db.execute(sql, (*changed.values(), held.session_id))
+    if old[0] != whole:
+        db.execute("UPDATE record SET row = ? WHERE id = ?", (whole, held.session_id))
+    return "text_hash" in changed
 
 
 def hashed(*texts: str, size: int = 16) -> bytes:

@@ -71,6 +71,15 @@ class FilesMachine(RuleBasedStateMachine):
         files.stores = [Store("pi", self.place.name, f"{self.place.name}/meta")]
         return files
 
+    def refresh(self, files: Files, name: str) -> bool:
+        """Look at a file, which may be gone; whether there is more to read."""
+        path = str(self.sessions / name)
+        try:
+            return files.refresh(path)[2]
+        except FileNotFoundError:
+            files.vanish(path)
+            return False
+
     def no_defect(self, path: str, bug: Exception) -> None:
         """Nothing here may set a file aside."""
         raise AssertionError(path) from bug
@@ -142,7 +151,7 @@ class FilesMachine(RuleBasedStateMachine):
         """Some bounded readings, which may end in the middle of a file."""
         for name in NAMES:
             for _ in range(steps):
-                self.files.refresh(str(self.sessions / name))
+                self.refresh(self.files, name)
 
     @rule()
     def look(self) -> None:
@@ -152,7 +161,7 @@ class FilesMachine(RuleBasedStateMachine):
             for name in NAMES:
                 more = True
                 while more:
-                    _, _, more = files.refresh(str(self.sessions / name))
+                    more = self.refresh(files, name)
         for session_id in IDS:
             info = self.files.info(session_id)
             if info is not None and b"\n" not in Path(info.path).read_bytes():
