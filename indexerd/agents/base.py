@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,8 @@ NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before it
 PATH_MAX = 8192  # characters of a path that are kept
 WORD_MAX = 64  # characters of a time that are kept
 
-_OPENINGS_MAX = 64  # first messages of one tree that are remembered
+_OPENINGS_MAX = 64  # first prompts of one tree that are kept
+_FAR = 1024  # rows in which an earlier prompt is looked for
 _UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
 KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
 PROMPT = code(Kind.USER, message=True)
@@ -90,7 +92,9 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     seen: int = 0  # JSON objects other than headers
     marks: dict[str, int] = field(default_factory=dict)  # names of rows that outlive a rewrite
     leaf: int = NOWHERE
-    openings: dict[int, str] = field(default_factory=dict)  # a path's first message -> its words
+    openings: dict[int, str] = field(
+        default_factory=dict
+    )  # row of a path's first prompt -> preview
     name: str | None = None  # the agent's own, newest in file order
     labels: dict[str, str] = field(default_factory=dict)
     activity_ms: int = 0  # newest user or assistant message
@@ -141,11 +145,6 @@ class Tree(msgspec.Struct, eq=False, dict=True):
             self.index[entry_id] = row
         return row
 
-    def recode(self, row: int, code: int) -> None:
-        """Change what a row is: later lines showed it in another light."""
-        self.codes[row] = code
-        del self._firsts[row:]
-
     def move_leaf(self, entry_id: str | None) -> None:
         """Move the leaf to a known entry, or (None) before the first."""
         self.leaf = NOWHERE if entry_id is None else self.index.get(entry_id, self.leaf)
@@ -183,33 +182,24 @@ class Tree(msgspec.Struct, eq=False, dict=True):
                 met.add(row)
                 row = self.parent(row)
 
+    def opened_by(self, row: int, preview: Callable[[], str]) -> None:
+        """Keep the preview of a prompt if no prompt above it on its path has words."""
+        if len(self.openings) < _OPENINGS_MAX:
+            prompts = (
+                above
+                for above in islice(self.up(self.parent(row)), _FAR)
+                if above in self.openings or self.kind(above) is Kind.USER
+            )
+            above = next(prompts, ROOT)
+            if above == ROOT or self.openings.get(above) == "":
+                self.openings[row] = preview()
+
     @property
     def first_user(self) -> str:
-        """The first human message on the path, as adapters cut it; "" while it is not known."""
-        return self.openings.get(self._first_of(self.leaf), "")
-
-    @first_user.setter
-    def first_user(self, words: str) -> None:
-        if not words:
-            self.openings.clear()
-        elif len(self.openings) < _OPENINGS_MAX:
-            self.openings[self._first_of(self.leaf)] = words
-
-    @cached_property
-    def _firsts(self) -> array[int]:
-        return array("i")
-
-    def _first_of(self, leaf: int) -> int:
-        """The row of the first human message on a path; ROOT where walks might loop."""
-        if leaf < 0 or not self.orderly:
-            return ROOT
-        firsts = self._firsts
-        for row in range(len(firsts), leaf + 1):
-            above = self.parents[row]
-            first = firsts[above] if above >= 0 else ROOT
-            asks = first == ROOT and self.codes[row] & KIND_MASK == Kind.USER
-            firsts.append(row if asks else first)
-        return firsts[leaf]
+        """The preview of the first prompt on the path that has words; "" while there is none."""
+        rows = self.up(self.leaf) if self.openings else ()
+        found = [words for row in rows if (words := self.openings.get(row))]
+        return found[-1] if found else ""
 
 
 @dataclass(frozen=True, slots=True)

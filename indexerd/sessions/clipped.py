@@ -1,10 +1,10 @@
-"""Entries with their long texts cut to what a summary or a count needs.
+"""Cut the long texts of entries to what a summary or a count needs.
 
-Of a tool's result only the beginning stays, of anybody's words and of what a call was given both
-ends, so that of two hundred megabytes of results a few hundred kilobytes are in memory. A text that
-was cut is a `Clipped`: a note in it says how much is left out, and `lost` has the length of it, so
-that counts of tokens are right. What joins or measures texts that may be such does so by `joined`
-and `units`; to all else they are plain texts.
+A tool's result keeps its beginning; words and the arguments of a call keep both ends: of two
+hundred megabytes of results a few hundred kilobytes stay in memory. A text that was cut is a
+`Clipped`: a note in it says how much is left out, and `lost` is its length, so that counts of
+tokens stay right. Code that joins or measures such texts uses `joined` and `units`; to all other
+code they are plain texts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUMMARIES = frozenset({Kind.COMPACTION, Kind.BRANCH_SUMMARY})
 
 
 class Clipped(str):
-    """A text of which something is left out; `lost` is how many UTF-16 units longer it was."""
+    """A text, or a value's JSON, that was cut; `lost`: how many UTF-16 units longer it was."""
 
     __slots__ = ("lost",)
     lost: int
@@ -37,12 +37,6 @@ class Clipped(str):
         return found
 
 
-class Written(Clipped):
-    """What stays of a value's JSON, in the place of the value."""
-
-    __slots__ = ()
-
-
 def units(text: str) -> int:
     """A text's length in UTF-16 units, as JavaScript counts, with what is left out of it."""
     size = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
@@ -50,10 +44,10 @@ def units(text: str) -> int:
 
 
 def clip(text: str, head: int, tail: int = 0) -> str:
-    """The first and the last characters of a text, and a note between; or all of a short one.
+    """Keep the first and the last characters of a long text, and put a note between them.
 
     A text that keeps both ends is cut between lines, or else between words, where there are any
-    nearby: half a secret would not be known for one.
+    nearby: half a secret would not be recognised.
     """
     if len(text) <= head + tail + _NOTE_MAX:
         return text
@@ -69,13 +63,13 @@ def clip(text: str, head: int, tail: int = 0) -> str:
 
 
 def joined(texts: Sequence[str], between: str = "") -> str:
-    """Texts as one, which is as long as they were."""
+    """Join texts to one that is as long as they were."""
     text, lost = between.join(texts), sum(one.lost for one in texts if isinstance(one, Clipped))
     return Clipped(text, lost) if lost else text
 
 
 def about(value: object, most: int) -> int:
-    """About how long a value is as JSON; what is longer than `most` is not looked at to its end."""
+    """Estimate a value's length as JSON; stop looking beyond `most`."""
     size, todo = 0, [value]
     while todo and size <= most:
         one = todo.pop()
@@ -90,7 +84,7 @@ def about(value: object, most: int) -> int:
 
 
 def arguments(call: ToolCall) -> Any:
-    """What a tool was given; an object that is stored as its text is parsed."""
+    """The arguments of a call; an object that is stored as text is parsed."""
     held = call.arguments
     if isinstance(held, str) and held.lstrip()[:1] == "{":
         try:
@@ -107,39 +101,45 @@ class Keep:
     result: int  # at the beginning of a tool's result
     head: int  # of words, at the beginning
     tail: int  # and at the end
-    given: int  # at each end of what a call was given
+    given: int  # at each end of an argument of a call
 
 
-# Of a result pi's summaries have 2,000 units (sessions/serialize.py), and of what a human said
-# Codex keeps both ends, 40,000 bytes each (sessions/context.py): no rule looks at more of one text.
+# pi's summaries have 2,000 units of a result (sessions/serialize.py), and Codex keeps both ends of
+# what a human said, 40,000 bytes each: no rule looks at more of one text.
 SUMMED = Keep(result=2000, head=100_000, tail=50_000, given=8_000)
-COUNTED = Keep(result=64, head=64, tail=0, given=64)  # for whoever only counts
+COUNTED = Keep(result=64, head=64, tail=0, given=64)  # for counts
 
 
 def clipped(entry: Entry, keep: Keep) -> Entry:
-    """An entry with what is kept of it; what sums up stays as it is."""
+    """Clip an entry's texts; a summary stays whole."""
 
     def words(texts: Iterable[str]) -> tuple[str, ...]:
         return tuple([clip(text, keep.head, keep.tail) for text in texts])
 
     texts, sent, ran = entry.texts, entry.sent, entry.ran
-    results = tuple([replace(one, text=clip(one.text, keep.result)) for one in entry.results])
     if entry.kind is Kind.TOOL:  # texts of results stay those of the results: see context.py
-        whole, held = "".join(texts), "".join(one.text for one in entry.results)
-        if results and whole.endswith(held):
-            said = whole[: len(whole) - len(held)]
-            texts = (*([said] if said else []), *(one.text for one in entry.results))
+        rest = beside_results(entry, texts)
+        if rest is not None:
+            texts = (*([rest] if rest else []), *(one.text for one in entry.results))
         texts = tuple([clip(text, keep.result) for text in texts])
     elif entry.kind not in _SUMMARIES:
         texts = words(texts)
         sent = sent if sent is None else words(sent)
-    if ran:
-        ran = replace(ran, output=clip(ran.output, keep.head, keep.tail))
-    tools = tuple([_call(one, keep.given) for one in entry.tools])
-    thinking = words(entry.thinking)
     return replace(
-        entry, texts=texts, thinking=thinking, tools=tools, results=results, sent=sent, ran=ran
+        entry,
+        texts=texts,
+        sent=sent,
+        thinking=words(entry.thinking),
+        tools=tuple([_call(one, keep.given) for one in entry.tools]),
+        results=tuple([replace(one, text=clip(one.text, keep.result)) for one in entry.results]),
+        ran=replace(ran, output=clip(ran.output, keep.head, keep.tail)) if ran else ran,
     )
+
+
+def beside_results(entry: Entry, texts: Sequence[str]) -> str | None:
+    """What a line of results says before them; None where its texts are not theirs."""
+    whole, held = "".join(texts), "".join(one.text for one in entry.results)
+    return whole[: len(whole) - len(held)] if entry.results and whole.endswith(held) else None
 
 
 def _call(call: ToolCall, ends: int) -> ToolCall:
@@ -152,6 +152,7 @@ def _call(call: ToolCall, ends: int) -> ToolCall:
 
 
 def _value(value: Any, ends: int) -> Any:
+    """A long value as the ends of its JSON."""
     if about(value, 2 * ends) <= 2 * ends:
         return value
     try:
@@ -159,4 +160,4 @@ def _value(value: Any, ends: int) -> Any:
     except RecursionError:
         return None
     text = clip(replace_surrogates(text), ends, ends)
-    return Written(text, text.lost) if isinstance(text, Clipped) else value
+    return text if isinstance(text, Clipped) else value

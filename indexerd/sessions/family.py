@@ -1,8 +1,7 @@
-"""Families: the order of sessions that came from one another, and how each came to be.
+"""Order the sessions of a family, and decide how each came from its parent.
 
 What agents write of parents is not ours: it may run in a circle, or name what is not there. So
-every session is met once, a circle begins with the oldest session in it, and the way to the
-session that was asked about is shown even where the rest has to be left out.
+every session is met once, and a circle begins with the oldest session in it.
 """
 
 from __future__ import annotations
@@ -21,12 +20,11 @@ _FIELDS = (
 )
 _COPIED = "claude"  # the agent whose forks say nothing, and copy all that their origin said
 _TITLED = "opencode"  # the agent whose forks say in their title what they came from
-_ID = 36  # characters of a UUID
 _Key = str | tuple[str, str]
 
 
 class Link(NamedTuple):
-    """Which session one came from."""
+    """Which session another came from."""
 
     session_id: str
     parent: str  # its id, or its file where that is all that is known; empty: none
@@ -47,7 +45,7 @@ def by_age(links: Iterable[Link]) -> list[Link]:
 
 
 def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> list[Place]:
-    """Every session that hangs on these roots, each once."""
+    """Place every session that descends from these roots, each once."""
     children: dict[str, list[Link]] = {}
     for one in by_age(below):
         children.setdefault(one.parent, []).append(one)
@@ -63,23 +61,21 @@ def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> list[Place]:
 
 
 def kept(places: Sequence[Place], own: str, limit: int) -> list[Place]:
-    """At most so many places: the way to one's own first, its end if it is longer, then the top."""
+    """Keep at most `limit` places: first those from a session up, then from the top down."""
     above = {one.session_id: one.parent for one in places}
-    chosen = set[str]()
-    while own in above and len(chosen) < limit:
-        chosen.add(own)
+    way = []
+    while own in above:
+        way.append(own)
         own = above[own]
-    others = [one.session_id for one in places if one.session_id not in chosen]
-    chosen.update(others[: limit - len(chosen)])
+    chosen = set([*dict.fromkeys([*way, *above])][:limit])
     return [one for one in places if one.session_id in chosen]
 
 
 def relation(row: Row, above: Row | None, *, named: bool, carries_on: bool | None) -> Relation:
-    """How a session came to be. `named`: it says that it came from another one.
+    """Decide how a session came to be. `named`: it says that it came from another session.
 
-    `carries_on` tells whether its messages go on where those of the parent end; None where
-    messages cannot tell, as when it has none of them. Then times do: it was resumed if the parent
-    was over when it began.
+    `carries_on`: its messages continue where the parent's end; None where messages cannot tell,
+    as when it has none of them. Then times do: it was resumed if the parent ended before it began.
     """
     if not named:
         return "root"
@@ -96,23 +92,23 @@ def member(row: Row, depth: int, how: Relation) -> dict[str, Any]:
 
 
 class Parent(NamedTuple):
-    """The session before; either may be all that is known."""
+    """The session that another came from; either field may be all that is known."""
 
     session_id: str | None = None
     file: str | None = None
 
 
 class ParentIndex:
-    """Every session's relations, by info. One thread uses this."""
+    """Finds parents and children by info, in one thread."""
 
     def __init__(self) -> None:
         self._infos: dict[str, SessionInfo] = {}
-        self._files: dict[str, str] = {}  # path, and its last part -> session id, where not in it
+        self._files: dict[str, str] = {}  # a path, and its last part -> session id
         # A parent's id or file -> its children; a directory and a first entry -> its copies.
         self._groups: dict[_Key, dict[str, None]] = {}
 
     def put(self, session_id: str, info: SessionInfo | None) -> set[str]:
-        """A session is this now, or gone; says whose relations may be others by it."""
+        """Replace or (None) drop a session; returns those whose relations may change by it."""
         old, others = self._infos.get(session_id), set[str]()
         if old is not None and info is not None and _relations(old) == _relations(info):
             self._infos[session_id] = info
@@ -122,39 +118,20 @@ class ParentIndex:
             for key in keys:
                 others.update(self._groups.get(key, ()))
         if old is not None:
-            self._forget(session_id, old)
+            del self._infos[session_id]
+            for path in (old.path, _leaf(old.path)):
+                if self._files.get(path) == session_id:
+                    del self._files[path]
+            for key in _keys(old):
+                self._groups[key].pop(session_id, None)
+                if not self._groups[key]:
+                    del self._groups[key]
         if info is not None:
-            self._remember(session_id, info)
+            self._infos[session_id] = info
+            self._files[info.path] = self._files[_leaf(info.path)] = session_id
+            for key in _keys(info):
+                self._groups.setdefault(key, {})[session_id] = None
         return others - {session_id}
-
-    def _remember(self, session_id: str, info: SessionInfo) -> None:
-        self._infos[session_id] = info
-        name = _leaf(info.path)
-        if _id_in(name) != session_id:
-            self._files[info.path] = self._files[name] = session_id
-        for key in _keys(info):
-            self._groups.setdefault(key, {})[session_id] = None
-
-    def _forget(self, session_id: str, info: SessionInfo) -> None:
-        del self._infos[session_id]
-        for path in (info.path, _leaf(info.path)):
-            if self._files.get(path) == session_id:
-                del self._files[path]
-        for key in _keys(info):
-            group = self._groups.get(key, {})
-            group.pop(session_id, None)
-            if not group:
-                self._groups.pop(key, None)
-
-    def _owner(self, path: str) -> str | None:
-        """The session of a file, by its path, or else by its name."""
-        if path in self._files:
-            return self._files[path]
-        name = _leaf(path)
-        held = self._infos.get(_id_in(name))
-        if held is not None and _leaf(held.path) == name:
-            return held.session_id
-        return self._files.get(name)
 
     def parent(self, info: SessionInfo) -> Parent:
         older = self._older(info)
@@ -164,15 +141,16 @@ class ParentIndex:
             known = self._infos.get(info.parent_id)
             return Parent(info.parent_id, known.file if known else None)
         if info.parent:
-            return Parent(self._owner(info.parent), info.parent)
-        # A user can rename a fork or its origin. Then the only older copy is it, unless that is a
-        # fork itself, whose sibling this one may be.
+            owner = self._files.get(info.parent) or self._files.get(_leaf(info.parent))
+            return Parent(owner, info.parent)
+        # A user can rename a fork or its origin. Then the only older copy is the origin, unless
+        # that is a fork itself, whose sibling this one may be.
         named = [one for one in older if info.fork_of and one.agent_title == info.fork_of]
         found = named or [one for one in older if len(older) == 1 and not one.fork_of]
         return Parent(found[0].session_id, found[0].file) if len(found) == 1 else Parent()
 
     def _older(self, info: SessionInfo) -> list[SessionInfo]:
-        """Copies of an info's history that are older, oldest first."""
+        """Older sessions with the same history, oldest first."""
         copies = [self._infos[one] for key in _copies(info) for one in self._groups.get(key, ())]
         return sorted((one for one in copies if _age(one) < _age(info)), key=_age)
 
@@ -184,8 +162,7 @@ def _relations(info: SessionInfo) -> tuple[object, ...]:
 
 
 def _keys(info: SessionInfo) -> Iterator[_Key]:
-    yield from filter(None, (info.parent_id, _leaf(info.parent or "")))
-    yield from _copies(info)
+    yield from filter(None, {info.parent_id, _leaf(info.parent or ""), *_copies(info)})
 
 
 def _copies(info: SessionInfo) -> list[tuple[str, str]]:
@@ -193,16 +170,8 @@ def _copies(info: SessionInfo) -> list[tuple[str, str]]:
 
 
 def _leaf(path: str) -> str:
-    """A file's name: pi's holds time and id, and outlives a directory that was moved."""
+    """A file's name: pi's holds time and id, and survives a directory that was moved."""
     return path.rpartition("/")[2]
-
-
-def _id_in(name: str) -> str:
-    """What stands where most agents put a session's id into the name of its file.
-
-    Thousands of files are found by it, and only of others is more than the session kept.
-    """
-    return name.removesuffix(".zst").removesuffix(".jsonl").rpartition("_")[2][-_ID:]
 
 
 def _age(info: SessionInfo) -> tuple[int, str]:

@@ -113,7 +113,9 @@ def info_of(
         boxed=boxed,
         bases=tuple(base_name(path) for _, path in state.borrowed_files),
         # pi itself lists a session by the first message of its file, whatever the path.
-        first_user=state.first_user if agent != "pi" else next(iter(state.openings.values()), ""),
+        first_user=state.first_user
+        if agent != "pi"
+        else next(filter(None, state.openings.values()), ""),
         leaf_id=state.leaf_id,
         turn=int(state.turn),
         users=state.user_messages(),

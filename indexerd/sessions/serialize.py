@@ -15,7 +15,7 @@ from typing import Any
 
 from indexerd.events import ToolCall
 from indexerd.privacy.sanitize import replace_surrogates
-from indexerd.sessions.clipped import Written, arguments, joined, units
+from indexerd.sessions.clipped import Clipped, arguments, joined, units
 from indexerd.sessions.context import ContextMessage
 
 TOOL_RESULT_MAX = 2000  # UTF-16 units
@@ -111,7 +111,7 @@ def js_json(value: Any) -> str:
 
 
 def _json(value: Any) -> str:
-    if isinstance(value, Written):
+    if isinstance(value, Clipped):
         return value
     if isinstance(value, dict):
         pairs = [joined([_string(key), ":", _json(one)]) for key, one in value.items()]

@@ -2,12 +2,12 @@
 
     prune     protectTokens, protectTurns: of tools' results only those among the newest so many
               tokens of results, or within the newest so many turns, keep their texts
-    summary   from, to: entry ids; roles; text, role: what these choose makes way for one text,
-              which stands where the first of them stood; without a text it is left out
-    truncate  chars, keep, roles: of a text longer than that, head, tail or both, and how many
-              characters are left out
+    summary   from, to: entry ids; roles; text, role: one text replaces the messages that these
+              choose, where the first of them stood; without a text they are left out
+    truncate  chars, keep, roles: of a text longer than that, keep head, tail or both, and say how
+              many characters are left out
 
-Rules hold one after the other; the same rule again changes nothing.
+Rules apply one after the other; the same rule again changes nothing.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ class Prune(_Rule, tag="prune"):
 
 
 class Summary(_Rule, tag="summary"):
-    """One text in the place of several messages, or nothing."""
+    """Replace several messages by one text, or by nothing."""
 
     first: Word | None = field(default=None, name="from")  # entry ids; None: from the start
     last: Word | None = field(default=None, name="to")
-    roles: Roles | None = None  # None: all
     text: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
     role: Word | None = None
+    roles: Roles | None = None  # None: all
 
 
 class Truncate(_Rule, tag="truncate"):
-    """Shorten long texts: to the note, and some text beside it."""
+    """Shorten long texts."""
 
     chars: Annotated[int, Meta(ge=100, le=_NUMBER_MAX)]
     keep: Literal["both", "head", "tail"] = "both"
@@ -67,7 +67,7 @@ _Rules = Annotated[list[Rule], Meta(max_length=20)]
 
 
 def rules_of(given: Any) -> list[Rule]:
-    """Rules out of JSON; null is none. UsageError says which one is wrong, and how."""
+    """Parse rules, null as none. UsageError says which rule is wrong, and how."""
     try:
         rules: list[Rule] = msgspec.convert([] if given is None else given, _Rules)
     except msgspec.ValidationError as bad:
@@ -81,7 +81,7 @@ def rules_of(given: Any) -> list[Rule]:
 
 
 def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[ContextMessage]:
-    """The messages after all rules, in their order; calls and thoughts stay with their texts.
+    """Apply all rules; calls and thoughts stay with their texts.
 
     UsageError where a rule names an entry that no message comes from.
     """
@@ -97,16 +97,17 @@ def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> li
 
 
 def _pruned(messages: list[ContextMessage], rule: Prune) -> list[ContextMessage]:
-    """From the newest on: once a result goes beyond what is protected, all older ones do."""
+    """Clear old results, from the newest on: past what is protected, every older one."""
     default = _PROTECT_TOKENS if rule.protect_turns is None else 0
     most = default if rule.protect_tokens is None else rule.protect_tokens
     tokens = turns = 0
     found: list[ContextMessage] = []
     for one in reversed(messages):
+        result = one.role == "toolResult"
         turns += one.role == "user"
-        tokens += -(-len(one.text) // _TOKEN) if one.role == "toolResult" else 0
+        tokens += -(-len(one.text) // _TOKEN) if result else 0
         spent = tokens > most and turns >= (rule.protect_turns or 0)
-        clears = spent and one.role == "toolResult" and len(one.text) > len(CLEARED)
+        clears = spent and result and len(one.text) > len(CLEARED)
         found.append(replace(one, texts=(CLEARED,)) if clears else one)
     return found[::-1]
 
@@ -136,9 +137,8 @@ def _shortened(one: ContextMessage, rule: Truncate) -> ContextMessage:
         return one
     room = rule.chars - len(_note(len(text), rule.keep))
     head = {"head": room, "tail": 0, "both": room - room // 2}[rule.keep]
-    tail = room - head
-    cut = text[:head] + _note(len(text) - room, rule.keep) + (text[-tail:] if tail else "")
-    return replace(one, texts=(cut,))
+    note = _note(len(text) - room, rule.keep)
+    return replace(one, texts=(text[:head] + note + text[len(text) - room + head :],))
 
 
 def _note(count: int, keep: str) -> str:

@@ -1,15 +1,15 @@
-"""What a line of Claude Code is: typed by a human, an answer, a result, or bookkeeping.
+"""Classify a line of Claude Code: typed by a human, an answer, a result, or bookkeeping.
 
-What surprised us: half of what stands in lines of type `user` was typed by nobody.
+What surprised us: nobody typed half of the lines of type `user`.
 
-- What a machine tells the model, so that it goes to work, is coded as a result (TOOL, no message).
-- A local command, its caveat and its output are CUSTOM: the turn stays as it was.
-- An interruption ends the turn as a failed answer does, so it is coded as one that is no message.
+- What a machine tells the model to make it work is coded as a result (TOOL, no message).
+- A local command, its caveat and its output are CUSTOM: they do not change the turn.
+- An interruption ends the turn as a failed answer does, and is coded as one that is no message.
 - A prompt typed while the agent works may be a line of type `attachment`.
 - Words after a slash command are a request, unless the client itself carries the command out. Where
   `<command-message>` comes first it expands to a prompt: `/review 167`. Where `<command-name>`
   comes first it is the client's own; but `/goal` and `/plan`, whose words the model gets, look
-  just like `/model`. So the others are listed.
+  just like `/model`. So the other commands are listed.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def content_of(line: Fields) -> list[Fields]:
 
 
 def said(line: Fields, *, child: bool = False) -> Said:
-    """What a line is; `child`: of a sub-agent's file, where no human types."""
+    """Classify a line; `child`: of a sub-agent's file, where no human types."""
     match line.get("type"):
         case "attachment":
             return _attachment(line, as_dict(line.get("attachment")), child)
@@ -99,6 +99,7 @@ def _user(line: Fields, child: bool) -> Said:
 
 
 def _by_machine(line: Fields, text: str) -> int | None:
+    """Return the code of a text that no human typed; None for any other text."""
     for opening, packed in _OPENINGS:
         if text.startswith(opening):
             return packed
@@ -115,7 +116,7 @@ def _by_machine(line: Fields, text: str) -> int | None:
 
 
 def plan_of(line: Fields) -> tuple[str, str]:
-    """The heading of the plan that a line carries out, and the session in which it was made.
+    """Return the heading of the plan that a line carries out, and the session that made the plan.
 
     The client names that session by the path of its transcript. "" for what is not said.
     """
@@ -130,7 +131,7 @@ def plan_of(line: Fields) -> tuple[str, str]:
 
 
 def _is_plan(line: Fields, text: str) -> bool:
-    """Whether the client wrote this text for a plan: without `planContent` in 2.1.12 to 2.1.17."""
+    """Return whether the client wrote a text; 2.1.12 to 2.1.17 store no `planContent`."""
     opened = text.startswith("Implement the following plan:") and _PLAN_ASIDE in text
     return line.get("planContent") is not None or opened
 
@@ -144,7 +145,7 @@ def _pictured(found: list[Fields]) -> bool:
 
 
 def _attachment(line: Fields, held: Fields, child: bool) -> Said:
-    """A prompt that was typed while the agent worked, a file named with @, or bookkeeping."""
+    """Classify an attachment: a queued prompt, a file named with @, or bookkeeping."""
     if held.get("type") != "queued_command":
         named = held.get("type") == "file" and string(held.get("filename"))
         return Said(Kind.CALL if named else Kind.OTHER)
@@ -153,26 +154,23 @@ def _attachment(line: Fields, held: Fields, child: bool) -> Said:
         return Said(Kind.BASH, queued=True)
     text = "\n".join(words(found))
     asked = request(text)
-    machine = (
-        child or mode == "task-notification" or True in (held.get("isMeta"), line.get("isMeta"))
-    )
-    machine = machine or (not asked and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND)))
-    if machine or _by_program(held.get("origin")):
+    machine = child or mode == "task-notification" or _by_program(held.get("origin"))
+    machine = machine or True in (held.get("isMeta"), line.get("isMeta"))
+    if machine or (not asked and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))):
         return Said(PROMPTED, queued=True)
-    return (
-        Said(PROMPT, asked or text, queued=True) if text or _pictured(found) else Said(Kind.OTHER)
-    )
+    typed = text or _pictured(found)
+    return Said(PROMPT, asked or text, queued=True) if typed else Said(Kind.OTHER)
 
 
 def prompt_words(found: list[Fields]) -> list[str]:
-    """The texts of a human's prompt: what a slash command asks for, or the words of its blocks."""
+    """Return a prompt's texts: the request of a slash command, or the words of its blocks."""
     texts = words(found)
     asked = request("\n".join(texts))
     return [asked] if asked else texts
 
 
 def words(found: list[Fields]) -> list[str]:
-    """The texts of blocks, without what was put around them; those with nothing left are gone."""
+    """Return the texts of blocks, without what was put around them, and without empty ones."""
     texts = (string(one.get("text")) for one in found if one.get("type") == "text")
     return [text for text in map(_unwrapped, texts) if text]
 
@@ -196,7 +194,7 @@ def _unwrapped(text: str) -> str:
 
 
 def request(text: str) -> str:
-    """The request of a slash command; "" for one without, and for any other text."""
+    """Return the request of a slash command; "" for one without, and for any other text."""
     if not text.startswith(_COMMAND):
         return ""
     name, asked = _in_tag(text, "name"), _in_tag(text, "args")
@@ -208,7 +206,7 @@ def request(text: str) -> str:
 
 
 def _in_tag(text: str, tag: str) -> str:
-    """What stands in a tag; up to the text's end where the tag is not closed."""
+    """Return the text in a tag, or to the text's end where the tag is not closed."""
     inner = text.partition(f"<command-{tag}>")[2]
     closed, mark, rest = inner.rpartition(f"</command-{tag}>")
     return (closed if mark else rest).strip()

@@ -1,15 +1,13 @@
-"""The lines of a Claude Code session as a tree; `tree.py` says where each belongs.
+"""Turn the lines of a Claude Code session into a tree; `tree.py` finds each line's place in it.
 
-One file is one session, and its id is the file's name: the session id in the lines is that of the
-session which wrote them first, or a sub-agent's parent's. The file becomes a session at its first
-line of a conversation. A sub-agent's lines stand in a file of its own, or (until 2.0) among its
-parent's: there they are rows, but never on the path.
+One file is one session, and its id is the file's name: lines name the session that wrote them
+first, or a sub-agent's parent. The file becomes a session at its first line of a conversation.
+Until 2.0 a sub-agent's lines stood among its parent's: there they are rows, but never on the path.
 
 What surprised us: `--fork-session`, `/branch`, a hand-off to the background and 1.0's `--resume`
-write the whole history into a new file, with the ids and times of the old one. To tell the copy
-from its origin, `born_ms` is larger for the copy: the time of a line without an id is the file's
-own; what names another session, in `requestSessionId` or `sessionId`, was copied; a background
-session counts as just after its first line.
+copy the whole history into a new file, with its ids and times. `born_ms` is larger for the copy:
+lines without an id have the file's own time; lines that name another session, in
+`requestSessionId` or `sessionId`, were copied; a background session is as old as its first line.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ _ID_MAX = 512
 _BRANCH_MAX = 256  # characters of a branch's name
 _TITLE_MAX = 1024  # characters of a title that are looked at
 _TYPES = ("user", "assistant", "system", "attachment")
-_SUMMARIES_KEPT = 200  # of messages that were not met yet
+_SUMMARIES_KEPT = 200  # of messages that have not come yet
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
 # The best first; the newest of its kind counts, and a blank one clears its kind alone.
 _TITLES = (*_TITLE_LINES, "summary", "rename", "plan")
@@ -38,7 +36,6 @@ _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
-    """Take in whole lines that stand at file offset `base`."""
     memory = tree.memory if isinstance(tree.memory, Memory) else Memory()
     tree.memory, tree.split_answers = memory, True
     stem = replace_surrogates(tree.file.rpartition("/")[2].removesuffix(".jsonl"))
@@ -47,7 +44,7 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 
 
 def parent_of(file: str) -> str:
-    """The session whose sub-agent a file is, as far as its path says; "" for others."""
+    """Return the session that a sub-agent's path names; "" for any other path."""
     above, mark, _ = file.rpartition("/subagents/")
     return above.rpartition("/")[2] if mark else ""
 
@@ -57,28 +54,30 @@ def _take(tree: Tree, memory: Memory, stem: str, line: Fields, place: tuple[int,
     at = iso_ms(stamp) if stamp else 0
     if at and not memory.begun:
         memory.begun = stamp[:WORD_MAX]
-    said_here = kind in ("user", "assistant") and isinstance(line.get("message"), dict)
+    talks = kind in ("user", "assistant")
+    said_here = talks and isinstance(line.get("message"), dict)
     queued = as_dict(line.get("attachment")).get("type") == "queued_command"
     proves = own and string(line.get("sessionId")) and (kind in _TYPES or stamp)
     # Old versions gave some entries no id.
     if not (own or said_here or queued) or not (tree.header or said_here or proves):
-        if at and not own and tree.header is None and not memory.own_ms:
-            memory.own_ms = at
+        if not own and tree.header is None:
+            memory.own_ms = memory.own_ms or at
         _titled(tree, memory, line)
         tree.seen += 1
         return
     if tree.header is None:
-        tree.header = _header(tree, memory, stem, line)
+        own_id = (stem or string(line.get("sessionId")))[:_ID_MAX]
+        # The lines name the program's version, not their format's.
+        tree.header = Header(own_id, cwd="", created_at=memory.begun, version=1)
         tree.born_ms = memory.own_ms or at + (line.get("sessionKind") == "bg" and at > 0)
     if not tree.header.cwd:
         tree.header = replace(tree.header, cwd=string(line.get("cwd"))[:PATH_MAX])
-    aside = line.get("isSidechain") is True
-    if kind in ("user", "assistant") and not memory.main:
-        _whose(tree, memory, stem, line, aside=aside)
-    child = tree.header.subagent
+    if not memory.settled:
+        _whose(tree, memory, stem, line, talks=talks)
+    child, aside = tree.header.subagent, line.get("isSidechain") is True
     if at and not child:
         _copied(tree, memory, stem, line, at)
-    if not (tree.first or child or aside) and kind in ("user", "assistant"):
+    if not (tree.first or child or aside) and talks:
         tree.first = own[:_ID_MAX]
     branch = string(line.get("gitBranch"))[:_BRANCH_MAX]
     tree.git_branch = branch if branch not in ("", "HEAD") else tree.git_branch
@@ -89,8 +88,8 @@ def _take(tree: Tree, memory: Memory, stem: str, line: Fields, place: tuple[int,
     row = put(tree, memory, line, what, place)
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         tree.activity_ms = max(tree.activity_ms, at)
-    if what.code == PROMPT == tree.codes[row] and not tree.first_user:
-        tree.first_user = preview(what.text)
+    if what.code == PROMPT == tree.codes[row]:
+        tree.opened_by(row, lambda: preview(what.text))
     if own in memory.summaries:
         _entitle(tree, memory, "summary", memory.summaries.pop(own))
     if what.code == PROMPTED and not child and not tree.first_user:
@@ -100,43 +99,27 @@ def _take(tree: Tree, memory: Memory, stem: str, line: Fields, place: tuple[int,
     _renamed(tree, memory, line, what)
 
 
-def _header(tree: Tree, memory: Memory, stem: str, line: Fields) -> Header:
-    """The header: Claude Code writes none, so the first line that proves a session makes it."""
-    header = Header(
-        session_id=(stem or string(line.get("sessionId")))[:_ID_MAX],
-        cwd="",
-        created_at=memory.begun,
-        version=1,  # the lines name the program's version, not their format's
-    )
-    named = bool(parent_of(tree.file)) or stem.startswith("agent-")
-    return _subagents(header, tree.file, line) if named else header
-
-
-def _subagents(header: Header, file: str, line: Fields) -> Header:
-    """The header of a sub-agent's file: its path or its lines name the parent's session."""
-    parent = (parent_of(file) or string(line.get("sessionId")))[:_ID_MAX]
-    parent_id = parent if parent and parent != header.session_id else None
-    return replace(header, subagent=True, parent_id=parent_id)
-
-
-def _whose(tree: Tree, memory: Memory, stem: str, line: Fields, *, aside: bool) -> None:
-    """Whether the file is a sub-agent's, as far as its conversation tells, if not its name."""
-    header = tree.header
-    if header is None or parent_of(tree.file) or stem.startswith("agent-"):
+def _whose(tree: Tree, memory: Memory, stem: str, line: Fields, *, talks: bool) -> None:
+    """Decide whether a file is a sub-agent's: by its name, else by its first conversation lines."""
+    parent, header = parent_of(tree.file), tree.header
+    named, aside = bool(parent) or stem.startswith("agent-"), line.get("isSidechain") is True
+    if header is None or not (named or talks):
         return
-    memory.main = not aside
-    if aside and not header.subagent:
-        tree.header = _subagents(header, tree.file, line)
-    elif memory.main and header.subagent:  # it seemed to be one
+    memory.settled = named or not aside
+    if not memory.settled or named:
+        above = (parent or string(line.get("sessionId")))[:_ID_MAX]
+        above_id = above if above != header.session_id else ""
+        tree.header = replace(header, subagent=True, parent_id=header.parent_id or above_id or None)
+    elif header.subagent:  # it seemed to be one
         for row in range(len(tree)):
             if tree.kind(row) in TALK:
-                tree.recode(row, Kind.OTHER)
+                tree.codes[row] = Kind.OTHER
         tree.leaf = memory.tail = memory.opener = NOWHERE
         tree.header = replace(header, subagent=False, parent_id=None)
 
 
 def _copied(tree: Tree, memory: Memory, stem: str, line: Fields, at: int) -> None:
-    """A file is younger than all that was copied into it, as far as lines name their session."""
+    """Make a file younger than the lines that were copied into it and name their session."""
     asked, writer = string(line.get("requestSessionId")), string(line.get("sessionId"))
     if asked and asked != writer:
         tree.born_ms = max(tree.born_ms, at)
@@ -148,7 +131,7 @@ def _copied(tree: Tree, memory: Memory, stem: str, line: Fields, at: int) -> Non
 
 
 def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
-    """Take in a bookkeeping line, if it is a title; a summary is one where its message is here."""
+    """Read a title line; a summary is a title if the message that it names is in this file."""
     kind = string(line.get("type"))
     if kind in _TITLE_LINES:
         text = line.get(_TITLE_LINES[kind])
@@ -158,14 +141,12 @@ def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
         summary, leaf = string(line.get("summary")), string(line.get("leafUuid"))
         if summary and leaf in tree.index:
             _entitle(tree, memory, kind, summary)
-        elif summary and leaf:
+        elif summary and leaf and len(memory.summaries) < _SUMMARIES_KEPT:
             memory.summaries[leaf] = summary[:_TITLE_MAX]
-            while len(memory.summaries) > _SUMMARIES_KEPT:
-                del memory.summaries[next(iter(memory.summaries))]
 
 
 def _renamed(tree: Tree, memory: Memory, line: Fields, what: Said) -> None:
-    """Take in what was typed after /rename, which old versions store nowhere else."""
+    """Read what was typed after /rename, which old versions store nowhere else."""
     if what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.get("subtype") in (None, "local_command"):
         found = content_of(line) or as_blocks(line.get("content"))
         text = "\n".join(words(found))[:_TITLE_MAX]
@@ -175,7 +156,7 @@ def _renamed(tree: Tree, memory: Memory, line: Fields, what: Said) -> None:
 
 
 def _planned(tree: Tree, memory: Memory, line: Fields) -> None:
-    """Take in what a plan says of the session that begins with it, before a human says anything."""
+    """Read what a plan says of the session that begins with it, before a human says anything."""
     (heading, parent), header = plan_of(line), tree.header
     if heading:
         _entitle(tree, memory, "plan", heading)

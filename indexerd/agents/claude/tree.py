@@ -1,13 +1,13 @@
-"""Where a line of Claude Code belongs in the tree, and whether it moves the leaf.
+"""Find the place of a Claude Code line in the tree, and decide whether it moves the leaf.
 
 What surprised us: a walk by `parentUuid` alone loses half a conversation. One answer is several
 lines, with parallel tools their results hang off different ones, and whichever sibling the next
 line names, the others fall off. Only a human makes a real branch. So:
 
-- an answer, a result or a queued prompt that names a row on the path is put at its end; one that
-  names a row off the path continues that other branch;
+- an answer, a result or a queued prompt that names a row on the path goes to the path's end; one
+  that names a row off the path continues that other branch;
 - a typed prompt hangs where it says, unless that place lies within the turn that is its end;
-- a parent that was never seen stands for what was the leaf when it was first named; with no parent
+- a parent that was never seen means what was the leaf when it was first named; with no parent
   named in the file at all, lines hang in file order;
 - `compact_boundary` hangs below what it follows; but it is a root where it keeps no messages and
   a prompt was taken back before: what it names may then be on the branch that was left;
@@ -39,7 +39,7 @@ _PROMPTS_KEPT = 64
 
 
 class Prompt(msgspec.Struct, array_like=True):
-    """A prompt that was counted, as far as a second record of it is recognised."""
+    """A prompt that was counted, with what a second record of it is recognised by."""
 
     digest: int
     timestamp: str
@@ -51,12 +51,12 @@ class Prompt(msgspec.Struct, array_like=True):
 
 
 class Memory(msgspec.Struct):
-    """What the scan remembers from one block of lines to the next; rows, -1 is none."""
+    """What the scan keeps from one block of lines to the next; rows, -1 for none."""
 
     begun: str = ""  # the file's first timestamp
     own_ms: int = 0  # first time on a line that a fork does not copy, before the first that it does
     foreign_ms: int = 0  # newest time on a line of another session id
-    main: bool = False  # a conversation line was met that is no sub-agent's
+    settled: bool = False  # whether the file is a sub-agent's
     chained: bool = False  # some line has named a parent
     tail: int = -1  # the newest row of the main conversation, whatever its kind
     opener: int = -1  # the row that opened the current turn
@@ -65,7 +65,7 @@ class Memory(msgspec.Struct):
     boundary: int = -1  # the newest compact_boundary's row
     boundary_at: tuple[int, int] = (-1, -1)  # where its line begins and ends
     again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest row's
-    lost: dict[str, int] = msgspec.field(default_factory=dict)  # unknown parent -> what it is
+    lost: dict[str, int] = msgspec.field(default_factory=dict)  # unknown parent -> its stand-in
     prompts: list[Prompt] = msgspec.field(default_factory=list)  # the newest
     turns: int = 0  # that have ended
     titles: dict[str, str] = msgspec.field(default_factory=dict)  # kind -> the newest
@@ -73,7 +73,7 @@ class Memory(msgspec.Struct):
 
 
 def put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> int:
-    """Add a line, or let it take the place of an earlier copy. Returns its row."""
+    """Add a line, or let it replace an earlier copy. Returns its row."""
     own = string(line.get("uuid"))
     key = own or _free(tree, f"L{tree.seen}")
     above = _above(tree, memory, line, what)
@@ -94,8 +94,7 @@ def put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> i
         memory.hook = row
     if _is_boundary(line, what):
         memory.boundary, memory.boundary_at = row, (place[0], sum(place))
-    if what.kind in TALK:
-        _lead(tree, memory, row, what)
+    _lead(tree, memory, row, what)
     return row
 
 
@@ -109,17 +108,17 @@ def put_aside(tree: Tree, line: Fields, place: Place) -> None:
 
 
 def end_turn(tree: Tree) -> None:
-    """The client says that the turn is over; old versions do not write why an answer ends."""
+    """End the turn at the client's word; old versions do not write why an answer ends."""
     if tree.leaf >= 0 and tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) == Kind.ASSISTANT:
-        tree.recode(tree.leaf, ANSWERS[Turn.ENDED])
+        tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]
 
 
 def _lead(tree: Tree, memory: Memory, row: int, what: Said) -> None:
-    tree.leaf = row
-    if what.code in (PROMPT, PROMPTED, Kind.COMPACTION) and not what.queued:
-        memory.opener = row
-    if what.kind is Kind.ASSISTANT and what.code & TURN_MASK:
-        memory.turns += 1
+    if what.kind in TALK:
+        tree.leaf = row
+        if what.code in (PROMPT, PROMPTED, Kind.COMPACTION) and not what.queued:
+            memory.opener = row
+        memory.turns += what.kind is Kind.ASSISTANT and what.code & TURN_MASK > 0
 
 
 def _free(tree: Tree, name: str) -> str:
@@ -133,50 +132,44 @@ def _is_boundary(line: Fields, what: Said) -> bool:
 
 
 def _follows(what: Said) -> bool:
-    """Whether a line goes on with what was asked, wherever it says that it hangs."""
+    """Return whether a line continues what was asked, wherever it says that it hangs."""
     return what.kind is Kind.ASSISTANT or what.code in (RESULT, FAILED_RESULT) or what.queued
 
 
 def _above(tree: Tree, memory: Memory, line: Fields, what: Said) -> int:
-    leaf, named = tree.leaf, string(line.get("parentUuid"))
+    leaf, named, follows = tree.leaf, string(line.get("parentUuid")), _follows(what)
     if _is_boundary(line, what):
         return _before_boundary(tree, memory, line)
     if not named:
         if not memory.chained:
             return memory.tail
-        return leaf if _follows(what) or "parentUuid" not in line else ROOT
+        return leaf if follows or "parentUuid" not in line else ROOT
     memory.chained = True
     found = tree.index.get(memory.again.get(named, named))
     if found is None:
         found = memory.lost.setdefault(named, leaf)
     if what.kind not in TALK or what.code == Kind.COMPACTION or leaf < 0:
         return found
-    return _placed(tree, memory, found, what)
-
-
-def _placed(tree: Tree, memory: Memory, named: int, what: Said) -> int:
-    """The row where a line of the conversation belongs that names this one."""
-    leaf, follows = tree.leaf, _follows(what)
-    place = _anchor(tree, memory, named)
+    place = _anchor(tree, memory, found)
     if place == ROOT:
-        return leaf if follows else named
-    if place == leaf and named != leaf:
-        return named
+        return leaf if follows else found
+    if place == leaf and found != leaf:
+        return found
     if place != leaf:
         if not follows and place < memory.opener:
             memory.rewound = True
-            return named  # the human went back
+            return found  # the human went back
         if not _reaches(tree, leaf, place):
-            return named
+            return found
     hook = memory.hook  # at the path's end: below what hooks said after the leaf
     return hook if follows and hook > leaf and _anchor(tree, memory, hook) == leaf else leaf
 
 
 def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
-    """What a compaction follows, or ROOT where that is in doubt.
+    """Find what a compaction follows, or ROOT where that is in doubt.
 
-    The message that it names may be one that is logged again below its summary, and not be there
-    yet: then another of those kept stands for it.
+    The message that it names may be logged again below its summary, and not be there yet: then
+    another of those kept stands for it.
     """
     held = as_dict(line.get("compactMetadata"))
     segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
@@ -196,7 +189,7 @@ def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
 
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:
-    """The nearest row of the conversation, this one or above; a boundary counts as one."""
+    """Find the nearest row of the conversation, this one or above; a boundary counts as one."""
     for _ in range(_FAR):
         if row < 0 or row == memory.boundary or tree.codes[row] & KIND_MASK in TALK:
             break
@@ -205,7 +198,7 @@ def _anchor(tree: Tree, memory: Memory, row: int) -> int:
 
 
 def _reaches(tree: Tree, row: int, target: int) -> bool:
-    """Whether a row is this one or below it. One that is too far up counts as such."""
+    """Return whether a row is the target or below it, or has it too far up to be found."""
     for _ in range(_FAR):
         if row <= target:
             break
@@ -217,14 +210,14 @@ def _replace(tree: Tree, memory: Memory, row: int, what: Said, place: Place) -> 
     tree.seen += 1
     tree.offsets[row], tree.lengths[row] = place
     if tree.codes[row] != Kind.OTHER:
-        tree.recode(row, what.code)
-        if what.kind in TALK and row > tree.leaf:
+        tree.codes[row] = what.code
+        if row > tree.leaf:
             _lead(tree, memory, row, what)
     return row
 
 
 def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: Said, above: int) -> bool:
-    """Whether a prompt is on the path already: queued and sent, or replayed."""
+    """Return whether a prompt is on the path already: queued and sent, or replayed."""
     digest, held = crc32(what.text.encode("utf-8", "replace")), as_dict(line.get("attachment"))
     stamp = string(held.get("timestamp") or line.get("timestamp"))
     source = string(held.get("source_uuid") if what.queued else line.get("uuid"))

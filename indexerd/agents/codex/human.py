@@ -1,8 +1,8 @@
-"""What a human said in Codex, and what was only added in the user's role.
+"""Tell what a human said in Codex from what was only added in the user's role.
 
-A user message can be the environment, instructions, a skill, a notice: context that codex adds
-under the user's role. Such a block begins and ends with known marks. Around a human's own words
-an editor puts what is open in it, and images are named in tags.
+Codex adds context under the user's role: the environment, instructions, skills, notices. Such a
+block begins and ends with known marks. An editor puts its open files around a human's own words,
+and images are named in tags.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 import zlib
 from typing import NamedTuple
 
-from indexerd.agents.json_lines import Fields, as_blocks, safe_line, string
+from indexerd.agents.json_lines import Fields, as_blocks, string
 
 _PICTURE = "[Image]"  # what codex itself shows for a message without words
 _SUMMARY_START = "Another language model started to solve this problem"
@@ -42,10 +42,10 @@ _TASK = re.compile(
 
 
 class Said(NamedTuple):
-    """A user message. `text` is what is left without the blocks that are context."""
+    """A user message. A human wrote it if it has no notices."""
 
-    text: str
-    notices: tuple[str, ...] = ()
+    text: str  # without context
+    notices: tuple[str, ...] = ()  # blocks that are all context
 
     @property
     def aborted(self) -> bool:
@@ -53,24 +53,25 @@ class Said(NamedTuple):
 
     @property
     def cwd(self) -> str:
-        told = [one[:20_000] for one in self.notices if one.startswith("<environment_context>")]
-        found = next(filter(None, map(_CWD.search, told)), None)
-        return str(found[1] or found[2]).strip() if found else ""
+        for notice in self.notices:
+            found = _CWD.search(notice[:20_000])
+            if found and notice.startswith("<environment_context>"):
+                return str(found[1] or found[2]).strip()
+        return ""
 
 
 def texts_of(content: list[Fields]) -> list[str]:
-    """The texts of a content: of input_text, output_text, Text, and others yet to come."""
+    """Return the texts of a content: of input_text, output_text, Text, and types yet to come."""
     texts = (one for one in content if string(one.get("type")).lower().endswith("text"))
     return [string(one.get("text")) for one in texts]
 
 
 def images_in(content: list[Fields]) -> int:
-    """How many blocks of a content are pictures: input_image, local_image, localImage."""
+    """Count the pictures of a content: input_image, local_image, localImage."""
     return sum([string(one.get("type")).endswith(("image", "Image")) for one in content])
 
 
 def said_in(content: list[Fields]) -> Said:
-    """What a message's content says. A human said it where there are no notices."""
     pictured = images_in(content) > 0
     rests: list[str] = []
     notices: list[str] = []
@@ -78,7 +79,8 @@ def said_in(content: list[Fields]) -> Said:
         if text and not (pictured and _IMAGE_TAG.fullmatch(text)):
             rest = _unwrapped(text)
             (rests if rest else notices).append(rest or text)
-    words = _request("\n".join(rests))
+    words = "\n".join(rests)
+    words = (words.partition(_REQUEST)[2] if _REQUEST in words else words).strip()
     return Said(words or (_PICTURE if pictured and not notices else ""), tuple(notices))
 
 
@@ -90,40 +92,30 @@ def said_by_event(event: Fields) -> str:
 
 
 def is_tagged(text: str) -> bool:
-    """Whether all of it stands in one tag, as programs write."""
+    """Return whether one tag surrounds the whole text, as programs write."""
     tag = _ANY_TAG.match(text)
     return tag is not None and text.endswith(f"</{tag[1]}>")
 
 
 def task_in(texts: list[str]) -> tuple[str, str]:
-    """The task that an agent's message gives to another, and its name; it may be sealed."""
+    """Return the task that an agent gives another, and the task's name; the task may be sealed."""
     found = _TASK.match("".join(texts))
-    name = string(found[1]).rpartition("/")[2] if found else ""
-    return (found[2].strip() if found else "", name)
+    return (found[2].strip(), string(found[1]).rpartition("/")[2]) if found else ("", "")
 
 
 def likeness(text: str) -> int:
-    """A number that is the same for texts of the same words, however they are spaced."""
+    """Return the same number for texts of the same words, however they are spaced."""
     return zlib.crc32("".join(text.split()).encode("utf-8", "replace"))
 
 
-def preview(text: str) -> str:
-    return safe_line(_request(text)) or safe_line(text)
-
-
 def summary_of(message: str) -> str:
-    """A compaction's summary without the sentence that introduces it to the next model."""
+    """Return a compaction's summary without the sentence that introduces it to the next model."""
     _, newline, rest = message.partition("\n")
     return (rest if newline and message.startswith(_SUMMARY_START) else message).strip()
 
 
-def _request(text: str) -> str:
-    _, mark, rest = text.partition(_REQUEST)
-    return (rest if mark else text).strip()
-
-
 def _unwrapped(text: str) -> str:
-    """A block without the context that it begins with; empty where that is all."""
+    """Cut off the context that a block begins with; empty where that is all."""
     for _ in range(_WRAPS_MAX):
         if text.startswith(_NOTICES):
             return ""

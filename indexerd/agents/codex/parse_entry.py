@@ -1,12 +1,12 @@
-"""One codex line in full. What a row is, its state knows better than a line alone.
+"""Parse one codex line in full. What a row is, its state knows better than a line alone.
 
 A compaction that brings the history it leaves is all of that history: the summary is in it, as a
 message of the user.
 
-Files: newest releases (whose lines have an `ordinal`) record every patch that was applied on a line
-of its own, so there a call's own patch adds nothing; in others its headers count, and its output
-takes them back where it failed. What a shell command read or wrote is not guessed; codex's notes on
-commands that only show a file are taken.
+Files: the newest releases (whose lines have an `ordinal`) record every patch that was applied on a
+line of its own, so there a call's own patch adds nothing; in older ones its headers count, and its
+output takes them back where it failed. What a shell command read or wrote is not guessed; codex's
+notes on commands that only show a file count.
 """
 
 from __future__ import annotations
@@ -37,14 +37,10 @@ from indexerd.agents.json_lines import (
 from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words
-_RETAINED_MAX = 10_000  # messages of a replaced history, the newest
 _DETAIL_MAX = 20_000  # characters
-_FILES_MAX = 500  # of one call
-_NAME_MAX = 200
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
-_RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of what has none
+_RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of items without a role
 _ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id", "input")
-_MOVED = re.compile(r"""\s*cd ["']?([^"'\s&;|$]{1,4096})["']? *&& *apply_?patch""")
 _SHELL_FLAGS = (["-c"], ["-lc"], ["-Command"], ["/c"])
 # The openings of outputs; what follows is another program's, and says nothing.
 _EXIT = re.compile(
@@ -59,7 +55,7 @@ _NOTHING = re.compile(
 
 
 def read(data: bytes, entry_id: str) -> Entry:
-    """Parse one entry's line in full; ValueError where it holds no JSON object."""
+    """Parse one entry's line; ValueError where it holds no JSON object."""
     line = parse_object(data)
     payload, envelope = line.get("payload"), string(line.get("type"))
     item = payload if isinstance(payload, dict) else line
@@ -75,7 +71,7 @@ def read(data: bytes, entry_id: str) -> Entry:
 
 
 def _item(item: Fields, *, recorded: bool = False) -> Fields:
-    """An item; `recorded`: in a file that notes what its patches changed."""
+    """Parse an item; `recorded`: its file notes on other lines what patches changed."""
     kind = string(item.get("type"))
     if kind == "message" or (not kind and isinstance(item.get("role"), str)):
         return _message(item)
@@ -102,7 +98,7 @@ def _message(item: Fields) -> Fields:
 
 
 def _said(words: str, sent: tuple[str, ...]) -> Fields:
-    """A human's words, and the texts that the model got where they are others."""
+    """A human's words, and the texts that the model got where they differ."""
     return {"texts": (words,), "sent": sent} if words and (words,) != sent else {"texts": sent}
 
 
@@ -147,14 +143,13 @@ def _compacted(payload: Fields) -> Fields:
     if isinstance(history, list):
         kept = Compaction(retained=_retained(history, message), whole=True)
         return fields | {"compaction": kept}
-    kept = Compaction(role="user")
-    return fields | {"compaction": kept, "sent": (message or NO_SUMMARY,)}
+    return fields | {"compaction": Compaction(role="user"), "sent": (message or NO_SUMMARY,)}
 
 
 def _retained(history: list[Any], summary: str) -> tuple[Retained, ...]:
-    """The messages that stay, as they are; which of them a human said, later compactions ask."""
+    """The messages that stay, and which of them a human said: later compactions need that."""
     found: list[Retained] = []
-    for fields in map(_item, map(as_dict, history[-_RETAINED_MAX:])):
+    for fields in map(_item, map(as_dict, history)):
         kind = fields.get("kind", Kind.OTHER)
         role = fields.get("role") or _RETAINED_ROLES.get(kind)
         if role and "texts" in fields:
@@ -194,11 +189,11 @@ def _user(event: Fields) -> Fields:
 
 
 def _inter_agent(payload: Fields) -> Fields:
-    texts = texts_of(as_blocks(payload.get("content")))
-    task, _ = task_in(texts)
+    texts = tuple(texts_of(as_blocks(payload.get("content"))))
+    task, _ = task_in(list(texts))
     if not task:
-        return {"kind": Kind.CUSTOM, "texts": tuple(texts)}
-    return {"kind": Kind.USER, "role": "user"} | _said(task, tuple(texts))
+        return {"kind": Kind.CUSTOM, "texts": texts}
+    return {"kind": Kind.USER, "role": "user"} | _said(task, texts)
 
 
 _LINES = {
@@ -210,25 +205,24 @@ _LINES = {
 
 
 def _call(item: Fields, *, recorded: bool) -> ToolCall:
-    """A call; `recorded`: what it changes is noted on a line of its own."""
-    kind, own = string(item.get("type")), string(item.get("call_id")) or string(item.get("id"))
-    name = (string(item.get("name")) or kind.removesuffix("_call"))[:_NAME_MAX]
+    kind, own = string(item.get("type")), name_of(item.get("call_id")) or name_of(item.get("id"))
+    name = string(item.get("name")) or kind.removesuffix("_call")
     # Arguments are stored as a text (of JSON, mostly), or an object.
     fields = (item.get(key) for key in ("arguments", "input", "action"))
     stored = next((held for held in fields if isinstance(held, str | dict)), None)
     given = as_dict(stored) or _given(stored)
     script = _script(given)
-    patch = _patch(name, given, script)
     place = first_of(given, ("workdir", "working_directory"))
-    if patch and (moved := _MOVED.match(script)):
-        place = _joined(place, moved[1])
+    patch = script if "*** Begin Patch" in script and "apply_patch" in script[:400] else ""
+    if name == "apply_patch":
+        patch = first_of(given, ("input", "patch", "patchText")) or script
     picture = string(given.get("path")) if name == "view_image" else ""
-    writes = tuple(_joined(place, path) for path in patched_files(patch)[:_FILES_MAX])
+    writes = tuple(_joined(place, path) for path in patched_files(patch))
     detail = ", ".join(writes) if patch and not script else script or first_of(given, _ABOUT)
     return ToolCall(
         name=name,
         detail=detail[:_DETAIL_MAX],
-        id=own[:_NAME_MAX],
+        id=own,
         reads=(picture,) if picture else (),
         writes=writes if not recorded else (),
         arguments=stored,
@@ -241,17 +235,16 @@ def changed(item: Fields) -> tuple[str, ...] | None:
         return None
     changes = as_dict(item.get("changes")).items()
     paths = [one for path, change in changes for one in (path, as_dict(change).get("move_path"))]
-    return tuple(dict.fromkeys(filter(None, map(string, paths))))[:_FILES_MAX]
+    return tuple(dict.fromkeys(filter(None, map(string, paths))))
 
 
 def shown(item: Fields) -> tuple[str, ...]:
     """Files that a finished command did nothing but show."""
     code = item.get("exit_code")
     noted = as_list(item.get("parsed_cmd")) if type(code) is int and code == 0 else []
-    reads = [one for one in map(as_dict, noted) if one.get("type") == "read"]
+    reads = [string(one.get("path")) for one in map(as_dict, noted) if one.get("type") == "read"]
     place = unquote(string(item.get("cwd")).removeprefix("file://"))
-    paths = [_joined(place, path) for one in reads if (path := string(one.get("path")))]
-    return tuple(dict.fromkeys(paths))[:_FILES_MAX]
+    return tuple(dict.fromkeys(_joined(place, path) for path in reads if path))
 
 
 def _given(held: Any) -> Fields:
@@ -271,14 +264,6 @@ def _script(given: Fields) -> str:
         return string(command)
     words = [string(word) for word in command]
     return words[2] if words[1:2] in _SHELL_FLAGS and words[2:] else " ".join(words)
-
-
-def _patch(name: str, given: Fields, script: str) -> str:
-    """The patch that a call applies: as its input, or within a shell's command."""
-    if name == "apply_patch":
-        return first_of(given, ("input", "patch", "patchText")) or script
-    applies = "*** Begin Patch" in script and "apply_patch" in script[:400]
-    return script if applies else ""
 
 
 def _joined(place: str, path: str) -> str:

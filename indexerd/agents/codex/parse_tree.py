@@ -1,4 +1,4 @@
-"""The lines of a Codex file as a tree: a linear history, where items stored twice count once.
+"""Turn the lines of a Codex file into a tree: a linear history, without what is stored twice.
 
 What surprised us: codex stores what a human said as an item that the model sees, and as an event.
 In a file without such events the items count, less those that only give context; in a file that
@@ -18,7 +18,7 @@ from typing import Any
 
 from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, ContextUse, Tree
 from indexerd.agents.codex import human, session_meta
-from indexerd.agents.codex.human import likeness, preview
+from indexerd.agents.codex.human import likeness
 from indexerd.agents.codex.parse_entry import changed, failed, shown
 from indexerd.agents.codex.session_meta import name_of
 from indexerd.agents.codex.turns import BY_TIME, Memory, TurnTracker
@@ -41,7 +41,6 @@ _PROGRAM = code(Kind.CUSTOM, message=True)
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
-    """Take in whole lines that stand at file offset `base`."""
     scanner = _Scanner(tree)
     for line, offset, length in scan_lines(tree, data, base):
         scanner.take(line, (offset, length))
@@ -50,18 +49,17 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 
 class _Scanner(TurnTracker):
     def take(self, line: Fields, place: tuple[int, int]) -> None:
-        """Take in one line; what makes no row of it counts as an object all the same."""
+        """Add one line; one that gets no row counts as an object all the same."""
         tree, kind = self.tree, string(line.get("type"))
         self.line, self.place, self.at = line, place, iso_ms(string(line.get("timestamp")))
-        named = kind == "session_meta" or ("type" not in line and tree.header is None)
-        meta = session_meta.meta_of(line) if named else None
-        if meta:
+        header = kind == "session_meta" or ("type" not in line and tree.header is None)
+        if header and (meta := session_meta.meta_of(line)):
             self._meta(meta)
         else:
             memory, rows = self.memory, len(tree.ids)
             if memory.copies == BY_TIME and not 0 < self.at <= memory.first_ms + _AT_ONCE_MS:
                 memory.copies = 0
-            if tree.header is not None or self._known():
+            if tree.header is not None or self._named_by_file():
                 payload = line.get("payload")
                 if isinstance(payload, dict):
                     self._payload(kind, payload)
@@ -78,17 +76,21 @@ class _Scanner(TurnTracker):
                 self._item(item)
             case "event_msg":
                 self._event(item)
-            case "turn_context":  # what holds in a turn: its model, its directory
+            case "turn_context":  # a turn's model and directory
                 self.under_way(name_of(item.get("turn_id")))
                 self._in_directory(string(item.get("cwd")))
                 self.add(Kind.SETTING)
             case "compacted":
-                self._compacted(human.summary_of(string(item.get("message"))))
+                memory, summary = self.memory, human.summary_of(string(item.get("message")))
+                if summary and memory.said >= 0 and memory.answer == likeness(summary):
+                    self.tree.codes[memory.said] = Kind.OTHER  # the summary was an answer, too
+                    memory.said = -1
+                self.add(Kind.COMPACTION)
             case "inter_agent_communication":
                 self.add(Kind.CUSTOM)
 
     def _meta(self, meta: Fields) -> None:
-        """Take in a header: the first is the file's own, others may bring news of it."""
+        """Read a header: the first is the file's own, later ones may update it."""
         tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
         branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
         if header is None:
@@ -101,17 +103,15 @@ class _Scanner(TurnTracker):
         else:
             if len(tree) == self.memory.start:
                 self.memory.copies = BY_TIME
-                # Before forks named their origin, only the copy of its header told of it.
+                # Forks did not name their origin at first: only the copy of its header did.
                 tree.header = replace(header, parent_id=header.parent_id or own or None)
             return
         tree.provider = name_of(meta.get("model_provider")) or tree.provider
 
-    def _known(self) -> bool:
-        """Whether this is a session; the file's name says so where no header does."""
+    def _named_by_file(self) -> bool:
+        """Identify a session without a header by its file's name; False for any other file."""
         thread = session_meta.id_in(self.tree.file)
-        if thread:
-            self._identify(session_meta.header_of({"id": thread}, self.line, ""), "")
-        self.tree.foreign = not thread
+        self._identify(session_meta.header_of({"id": thread}, self.line, ""), "")
         return bool(thread)
 
     def _identify(self, header: Header | None, branch: str) -> None:
@@ -120,25 +120,23 @@ class _Scanner(TurnTracker):
         if header is None:
             return
         tree.header, tree.git_branch, start = header, branch, len(tree)
-        new = Memory(
-            start=start, began=start, since=start, thread=header.session_id, first_ms=self.at
+        self.memory = Memory(
+            start, header.session_id, first_ms=self.at, total=old.total, began=start, since=start
         )
-        new.total = old.total
-        if old.thread == new.thread:  # a revert
-            new.spent = old.spent
+        if old.thread == header.session_id:  # a revert
+            self.memory.spent = old.spent
         else:
-            tree.name = None  # of the session whose history this one goes on from
+            tree.name = None  # of the session whose history this one continues
             self._borrowed()
-        self.memory = new
 
     def _borrowed(self) -> None:
         tree = self.tree
         tree.copied, tree.tokens = len(tree), None
         if tree.header is not None and tree.header.subagent:
-            tree.first_user = ""  # it goes by what it was asked itself
+            tree.openings.clear()  # it is named by what it was asked itself
 
     def _in_directory(self, cwd: str) -> None:
-        """A line tells the working directory; it counts where the header does not."""
+        """Note a working directory; it counts where the header names none."""
         header = self.tree.header
         if header is not None and not header.cwd and cwd:
             self.tree.header = replace(header, cwd=cwd)
@@ -164,15 +162,19 @@ class _Scanner(TurnTracker):
             late = memory.tasks and not memory.open  # then it opens no turn again
             came = _TOOL_FAILED if failed(item.get("output")) else Kind.TOOL
             self.add(Kind.CALL if late else came, own)
-        elif kind == "agent_message":
-            self._agents_item(item)
+        elif kind == "agent_message":  # another agent's; its task is what was asked here
+            task, name = human.task_in(human.texts_of(as_blocks(item.get("content"))))
+            if (task or name) and self._asks() == _PROGRAM:
+                self._asked(self.add(_PROGRAM, own), task or name)
+            else:
+                self.add(Kind.CUSTOM, own)
         elif kind == "reasoning" and item.get("summary"):
-            self.add(Kind.OTHER, own)  # what the model let be seen of its thoughts
+            self.add(Kind.OTHER, own)  # the thoughts that the model shows
 
     def _answer(self, item: Fields) -> None:
         memory = self.memory
         if as_dict(self.line.get("metadata")).get("compaction_output") is True:
-            self.add(Kind.OTHER, item.get("id"))  # the summary, which the compaction tells as well
+            self.add(Kind.OTHER, item.get("id"))  # the summary, which the compaction repeats
             return
         events_tell = memory.tasks and memory.open
         ends = not events_tell and not memory.pending and item.get("phase") != "commentary"
@@ -183,15 +185,14 @@ class _Scanner(TurnTracker):
             memory.since, memory.told = memory.said + 1, False
         self.tree.activity_ms = max(self.tree.activity_ms, self.at)
 
-    def _compacted(self, summary: str) -> None:
-        memory = self.memory
-        if summary and memory.said >= 0 and memory.answer == likeness(summary):
-            self.tree.recode(memory.said, Kind.OTHER)  # the summary was an answer, too
-            memory.said = -1
-        self.add(Kind.COMPACTION)
+    def _answered(self) -> None:
+        """Count the item that the model answers, though no event of the turn confirmed it."""
+        if self.memory.doubted is not None:
+            (row, text), self.memory.doubted = self.memory.doubted, None
+            self._asked(row, text)
 
     def _user_item(self, item: Fields) -> None:
-        """Take in a message under the user's role, unless it is known from its event."""
+        """Add a message in the user's role, unless its event was added."""
         memory, said = self.memory, human.said_in(as_blocks(item.get("content")))
         if not said.text or (said.notices and memory.first is not None):
             self.add(Kind.OTHER, item.get("id"))
@@ -204,45 +205,28 @@ class _Scanner(TurnTracker):
             return
         # After an interruption codex itself asks the first question again.
         again = memory.aborted and memory.first == like
-        doubted = memory.events or again
-        row = self.add(Kind.OTHER if doubted else self._asks(), item.get("id"))
+        row = self.add(Kind.OTHER, item.get("id"))
         memory.asked, memory.aborted = (row, like), False
-        if not doubted:
+        if not (memory.events or again):
             self._asked(row, said.text)
         elif not (again or memory.told or human.is_tagged(said.text)):
             memory.doubted = (row, said.text)
 
-    def _agents_item(self, item: Fields) -> None:
-        """Take in a message of another agent; the task that it gives is what was asked here."""
-        task, name = human.task_in(human.texts_of(as_blocks(item.get("content"))))
-        if (task or name) and self._asks() == _PROGRAM:
-            self._asked(self.add(_PROGRAM, item.get("id")), task or name)
-        else:
-            self.add(Kind.CUSTOM, item.get("id"))
-
-    def _answered(self) -> None:
-        """The model answers: it was asked, even where no event of the turn tells of it."""
-        if self.memory.doubted is not None:
-            (row, text), self.memory.doubted = self.memory.doubted, None
-            self.tree.recode(row, self._asks())
-            self._asked(row, text)
-
-    def _user_event(self, event: Fields, own_id: Any, turn_id: Any) -> None:
-        """Take in an event of what a human said, unless its item is there already."""
+    def _user_event(self, event: Fields, turn: str) -> None:
+        """Add an event of what a human said, or let it confirm its item."""
         text, memory = human.said_by_event(event), self.memory
         if not text:
             return
-        self.under_way(name_of(turn_id))
+        self.under_way(turn)
         memory.told, memory.doubted = True, None
         like = likeness(text)
         if not memory.events:
             self._doubt_items()
         if memory.asked is not None and memory.asked[1] == like:
             row, memory.asked = memory.asked[0], None
-            self.tree.recode(row, self._asks())
         else:
             memory.event = like
-            row = self.add(self._asks(), own_id)
+            row = self.add(Kind.OTHER, event.get("id"))
         self._asked(row, text)
 
     def _asks(self) -> int:
@@ -250,43 +234,49 @@ class _Scanner(TurnTracker):
         return _PROGRAM if header is not None and header.subagent else PROMPT
 
     def _doubt_items(self) -> None:
-        """The first event of the file: no event confirmed the items of this turn."""
+        """Take back this turn's items: the file's first event confirms none of them."""
         tree, memory, asks = self.tree, self.memory, self._asks()
         memory.events = True
         for row in range(memory.since, len(tree)):
             if tree.codes[row] == asks:
-                tree.recode(row, Kind.OTHER)
+                tree.codes[row] = Kind.OTHER
+                tree.openings.pop(row, None)
         if asks not in tree.codes[memory.start : memory.since]:
             memory.first = None
-        if asks not in tree.codes[: memory.since]:
-            tree.first_user = ""
 
     def _asked(self, row: int, text: str) -> None:
         tree, memory = self.tree, self.memory
+        tree.codes[row] = self._asks()
         memory.pending, memory.said = 0, -1
         if memory.first is None:
             memory.first = likeness(text)
-        if not tree.first_user:
-            tree.first_user = preview(text)
+        tree.opened_by(row, lambda: safe_line(text))
         if not memory.turn and tree.marks:
             tree.marks[tree.ids[row]] = row  # what follows is of no turn, and not of the last one
         tree.activity_ms = max(tree.activity_ms, self.at)
 
     def _event(self, event: Fields) -> None:
-        turn = name_of(event.get("turn_id"))
-        match event.get("type"):
-            case "item_completed":
-                self._completed(event, as_dict(event.get("item")))
+        turn, kind = name_of(event.get("turn_id")), string(event.get("type"))
+        if kind == "item_completed":  # in the newest dialect; most double a response item
+            event = as_dict(event.get("item"))
+            kind = string(event.get("type")).lower()
+        match kind:
+            case "user_message" | "usermessage":
+                self._user_event(event, turn)
+            case "exec_command_end" | "commandexecution" if shown(event):
+                self.add(Kind.CALL, event.get("id"))
+            case "filechange" | "patch_apply_end":
+                if kind != "filechange" or changed(event) is not None:
+                    self.add(Kind.CALL, event.get("id"))
             case "token_count":
                 info = as_dict(event.get("info"))
                 last = as_dict(info.get("last_token_usage"))
                 self._context(last.get("total_tokens"), info.get("model_context_window"))
                 if total := as_dict(info.get("total_token_usage")):
                     self.counted(total, last)
-            case "user_message":
-                self._user_event(event, event.get("id"), None)
             case "task_started" | "turn_started":
                 self.started(turn)
+                self.add(Kind.SETTING)
                 self._context(None, event.get("model_context_window"))
             case "task_complete" | "turn_complete":
                 self.ended(turn, failed=event.get("error") is not None)
@@ -300,23 +290,9 @@ class _Scanner(TurnTracker):
             case "thread_name_updated":
                 if string(event.get("thread_id")) in ("", self.memory.thread):
                     self.tree.name = safe_line(string(event.get("thread_name"))) or None
-            case "patch_apply_end":
-                self.add(Kind.CALL)
-            case "exec_command_end" if shown(event):
-                self.add(Kind.CALL, event.get("id"))
-
-    def _completed(self, event: Fields, item: Fields) -> None:
-        """Take in an item of the newest dialect; most of them double a response item."""
-        match string(item.get("type")).lower():
-            case "usermessage":
-                self._user_event(item, item.get("id"), event.get("turn_id"))
-            case "commandexecution" if shown(item):
-                self.add(Kind.CALL, item.get("id"))
-            case "filechange" if changed(item) is not None:
-                self.add(Kind.CALL, item.get("id"))
 
     def _context(self, used: Any, window: Any) -> None:
-        """Note how full the model's context is, and how large; what is no number says nothing."""
+        """Note how full the model's context is, and how large, where numbers say it."""
         held, new, size = self.tree.context, number(used), number(window)
         if new or size:
             at = len(self.tree) - 1 if new else held.at

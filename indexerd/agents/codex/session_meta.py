@@ -1,7 +1,7 @@
-"""What a session_meta says: whose file it is, and which history comes before it.
+"""Read a session_meta line: whose file it is, and which history comes before it.
 
-The first session_meta of a file is its identity; later ones were copied from a parent, or bring
-news of this one. In newer sub-agents `session_id` is the parent's: `id` is always one's own. The
+The first session_meta of a file is its identity; later ones were copied from a parent, or update
+this one. In newer sub-agents `session_id` is the parent's: `id` is always the session's own. The
 oldest files have the meta itself on the line.
 """
 
@@ -23,21 +23,20 @@ def name_of(held: Any) -> str:
     return string(held)[:NAME_MAX]
 
 
-def meta_of(line: Fields) -> Fields | None:
-    """The session_meta that a line holds, in either form; None for any other line."""
+def meta_of(line: Fields) -> Fields:
+    """Return the session_meta that a line holds, in either form; empty for any other line."""
     if "type" in line:
-        return as_dict(line.get("payload")) if line["type"] == "session_meta" else None
+        return as_dict(line.get("payload")) if line["type"] == "session_meta" else {}
     named = string(line.get("id")) and isinstance(line.get("timestamp"), str)
-    return line if named and "payload" not in line and not string(line.get("role")) else None
+    return line if named and "payload" not in line and not string(line.get("role")) else {}
 
 
 def base(data: bytes) -> Base | None:
-    """The history in another file that a file's first line says comes before its own."""
+    """Find the history in another file that a file's first line says comes before its own."""
     try:
-        meta = meta_of(parse_object(data))
+        held = as_dict(meta_of(parse_object(data)).get("history_base"))
     except ValueError:
         return None
-    held = as_dict(meta.get("history_base")) if meta else {}
     thread, end = held.get("thread_id"), held.get("end_byte_offset")
     if not isinstance(thread, str) or type(end) is not int or end <= 0:
         return None
@@ -46,7 +45,6 @@ def base(data: bytes) -> Base | None:
 
 
 def ordinal_of(data: bytes) -> int | None:
-    """The number of a line; None where it has none, or is no JSON."""
     try:
         ordinal = parse_object(data).get("ordinal")
     except ValueError:
@@ -55,7 +53,7 @@ def ordinal_of(data: bytes) -> int | None:
 
 
 def header_of(meta: Fields, line: Fields, file: str) -> Header | None:
-    """The header of the session whose first meta this is; None where it has no id."""
+    """Make the header of the session whose first meta this is; None where it has no id."""
     own = string(meta.get("id")) or string(meta.get("session_id")) or id_in(file)
     if not own:
         return None
@@ -76,6 +74,6 @@ def header_of(meta: Fields, line: Fields, file: str) -> Header | None:
 
 
 def id_in(file: str) -> str:
-    """The thread's id in a file's name: of `…-<thread>` and of `…-<thread>_<segment>`."""
-    found = _UUID.findall(file.rpartition("/")[2])
+    """Return the thread's id in a file's name: `…-<thread>` or `…-<thread>_<segment>`."""
+    found = _UUID.search(file.rpartition("/")[2])
     return found[0] if found else ""

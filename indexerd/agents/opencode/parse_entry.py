@@ -1,17 +1,23 @@
-"""One message of opencode in full.
+"""Classify a message of opencode, and parse it in full.
 
-A prompt stays as it was stored: the command line puts double quotes around it; what stands beside
-it for the model is in `sent` alone. What a machine told the model is of kind OTHER here, although
-its row is coded as a result: to whoever reads it, it is a message of the user's role. A call that
-is not finished has no result; one that was interrupted has what it had given by then. An output
-that opencode itself shows its model no more is still there: `cleared` says so.
+Nobody typed half of the messages of role user. What a machine tells the model to make it work (the
+prompt of a sub-agent, "Continue if you have next steps") is coded as a result (TOOL, no message):
+the turn is open after it. A command that the user ran is a user message with a synthetic note
+(CUSTOM) and an answer that no model gave (BASH): they do not change the turn. A compaction is a
+user message with a `compaction` part, and an answer that is the summary.
+
+In full, a machine's prompt is of kind OTHER: to its reader it is a message of the user's role. A
+prompt stays as it was stored: the command line puts double quotes around it; the texts that stand
+next to it for the model are in `sent` alone. An unfinished call has no result; an interrupted one
+has what it had given by then. An output that opencode no longer shows its model is there, and
+`cleared`.
 """
 
 from __future__ import annotations
 
 from msgspec.structs import replace
 
-from indexerd.agents.base import PROMPTED
+from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, Said
 from indexerd.agents.json_lines import (
     Fields,
     as_dict,
@@ -26,19 +32,102 @@ from indexerd.agents.json_lines import (
     time_ms,
     tokens_of,
 )
-from indexerd.agents.opencode import human
-from indexerd.agents.opencode.human import parts_of, status_of, words
-from indexerd.events import Compaction, Entry, Kind, Retained, Tokens, ToolCall, ToolResult
+from indexerd.events import (
+    Compaction,
+    Entry,
+    Kind,
+    Retained,
+    Tokens,
+    ToolCall,
+    ToolResult,
+    Turn,
+    code,
+)
 from indexerd.times import iso_of_ms
 
+SUMMARY = code(Kind.COMPACTION, paid=True)
+_UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is not there yet, or never will be
+_OF_ROLE = {
+    "synthetic": Kind.CUSTOM,
+    "system": Kind.SYSTEM,
+    "shell": Kind.BASH,
+    "agent-switched": Kind.SETTING,
+    "model-switched": Kind.SETTING,
+}
+_SHELL_NOTE = "The following tool was executed by the user"
+_UNDONE = frozenset({"pending", "running", "streaming"})
 _DONE, _FAILED = ("completed", "success", ""), "error"
 
 
+def parts_of(line: Fields, key: str = "parts") -> list[Fields]:
+    """Return a message's parts; `parent`: those of the one before it, in a line's full form."""
+    return [part for part in as_list(line.get(key)) if isinstance(part, dict)]
+
+
+def said(line: Fields, *, child: bool, shell: bool) -> Said:
+    """Classify a message; `child`: of a sub-agent's session; `shell`: it answers a shell note."""
+    role = string(line.get("role"))
+    if role == "user":
+        return _asked(parts_of(line), child)
+    if role == "assistant":
+        return _answered(line, shell)
+    if role == "compaction":
+        done = string(line.get("status")) in ("", "completed")
+        return Said(SUMMARY if done else _UNSUMMED, settled=done)
+    return Said(_OF_ROLE.get(role, Kind.OTHER))
+
+
+def _asked(parts: list[Fields], child: bool) -> Said:
+    text, types = "\n".join(words(parts)), {string(part.get("type")) for part in parts}
+    if not text and "compaction" in types:
+        return Said(Kind.OTHER)
+    if not text and is_shell_note(parts):
+        return Said(Kind.CUSTOM)
+    if child or not (text or types & {"file", "agent"}):
+        return Said(PROMPTED, settled=bool(parts))
+    return Said(PROMPT, text)
+
+
+def _answered(line: Fields, shell: bool) -> Said:
+    finish, failed = line.get("finish"), bool(line.get("error"))
+    done = bool(as_dict(line.get("time")).get("completed")) or isinstance(finish, str)
+    if line.get("summary") is True:
+        return Said(SUMMARY if done and not failed else _UNSUMMED, settled=done or failed)
+    if shell:
+        return Said(Kind.BASH, settled=done or failed)
+    if failed:
+        return Said(ANSWERS[Turn.FAILED])
+    at_work = any(_status(one) in _UNDONE for one in parts_of(line) if one.get("type") == "tool")
+    ended = done and finish != "tool-calls" and not at_work
+    return Said(ANSWERS[Turn.ENDED if ended else Turn.OPEN], settled=done)
+
+
+def words(parts: list[Fields]) -> list[str]:
+    """Return the texts that a human typed or a model answered, none that the machine added."""
+    return [
+        text
+        for one in parts
+        if one.get("type") == "text" and True not in (one.get("synthetic"), one.get("ignored"))
+        if (text := string(one.get("text"))).strip()
+    ]
+
+
+def is_shell_note(parts: list[Fields]) -> bool:
+    return bool(parts) and all(
+        one.get("synthetic") is True and string(one.get("text")).startswith(_SHELL_NOTE)
+        for one in parts
+    )
+
+
+def _status(part: Fields) -> str:
+    return string(as_dict(part.get("state")).get("status"))
+
+
 def read(data: bytes, entry_id: str) -> Entry:
-    """Parse one message's line in full; ValueError where it holds no JSON object."""
+    """Parse one message's line; ValueError where it holds no JSON object."""
     line = parse_object(data)
     before, parts = parts_of(line, "parent"), parts_of(line)
-    what = human.said(line, child=line.get("child") is True, shell=human.is_shell_note(before))
+    what = said(line, child=line.get("child") is True, shell=is_shell_note(before))
     kind = Kind.OTHER if what.code == PROMPTED else what.kind
     answers, role, error = kind is Kind.ASSISTANT, string(line.get("role")), line.get("error")
     marker = kind is Kind.OTHER and what.code != PROMPTED
@@ -57,7 +146,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         sent = tuple(texts_in(one for one in parts if one.get("ignored") is not True))
         fields |= {"sent_as": "user", "sent": sent if list(sent) != words(parts) else None}
     talks = role in ("user", "assistant")
-    failed = [string(one.get("callID")) for one in tools if status_of(one) == _FAILED]
+    failed = [string(one.get("callID")) for one in tools if _status(one) == _FAILED]
     model = string(line.get("modelID")) if kind in (Kind.ASSISTANT, Kind.SETTING) else ""
     thoughts = [string(one.get("text")) for one in parts if one.get("type") == "reasoning"]
     return Entry(
@@ -73,7 +162,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         tokens=_tokens(line),
         thinking=tuple([text for text in thoughts if text.strip()]) if answers else (),
         images=sum([_images(part) for part in parts]),
-        results=tuple([_result(one) for one in tools if status_of(one) in (*_DONE, _FAILED)]),
+        results=tuple([_result(one) for one in tools if _status(one) in (*_DONE, _FAILED)]),
         **fields,
     )
 
@@ -110,25 +199,24 @@ def _tokens(line: Fields) -> Tokens | None:
 
 
 def _call(part: Fields) -> ToolCall:
-    """A call of a tool. One that failed, or was never run, did nothing to any file."""
+    """Parse a call of a tool. One that failed, or was never run, changed no file."""
     given = as_dict(part.get("state")).get("input")
     call = call_of(string(part.get("tool")), given, string(part.get("callID")))
     patch = first_of(as_dict(given), ("patchText", "patch"))
     if patch and call.name in ("apply_patch", "patch"):
         files = patched_files(patch)
         call = replace(call, writes=files, detail=call.detail or ", ".join(files))
-    if status_of(part) not in _DONE or call.name == "invalid":
+    if _status(part) not in _DONE or call.name == "invalid":
         call = replace(call, reads=(), writes=())
     return call
 
 
 def _result(part: Fields) -> ToolResult:
-    """What a call came back with: the first text there is of those that stand for it."""
     state = as_dict(part.get("state"))
     pieces = (as_dict(one).get("text") for one in as_list(state.get("content")))  # version 2
     joined = "\n".join([text for text in pieces if isinstance(text, str)])
     text = string(state.get("output")) or joined
-    if status_of(part) == _FAILED:
+    if _status(part) == _FAILED:
         of = as_dict(state.get("metadata"))
         kept = string(of.get("output")) if of.get("interrupted") is True else ""
         text = kept or string(state.get("error")) or joined
@@ -142,7 +230,7 @@ def _is_cleared(part: Fields) -> bool:
 
 
 def _images(part: Fields) -> int:
-    """How many pictures a part has: beside a prompt, or in a result that the model still sees."""
+    """Count a part's pictures: next to a prompt, or in a result that the model still sees."""
     if part.get("type") == "file":
         return string(part.get("mime")).startswith("image/")
     if part.get("type") != "tool" or _is_cleared(part):

@@ -1,7 +1,7 @@
-"""The lines that `sources` makes of an opencode session, as a tree.
+"""Turn the lines that `sources` makes of an opencode session into a tree.
 
-The first line says what the session is; each further one is a message in brief form, below the
-one before. A revert hides messages from one on until the next prompt deletes them: the leaf moves
+The first line describes the session; each further one is a message in brief form, below the one
+before. A revert hides messages from one on until the next prompt deletes them: the leaf moves
 before it.
 """
 
@@ -14,7 +14,7 @@ import msgspec
 
 from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, PROMPTED, Said, Tree
 from indexerd.agents.json_lines import Fields, as_dict, safe_line, scan_lines, string, time_ms
-from indexerd.agents.opencode import human
+from indexerd.agents.opencode.parse_entry import SUMMARY, parts_of, said, words
 from indexerd.events import Header, Kind, Turn
 from indexerd.times import iso_of_ms
 
@@ -25,7 +25,7 @@ _SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
 
 
 class Memory(msgspec.Struct):
-    """What must be known of earlier lines."""
+    """Facts of earlier lines that later ones depend on."""
 
     shell: str = ""  # id of the newest note that the user ran a command
     prompt: str = ""  # digest of the newest prompt
@@ -38,14 +38,13 @@ class Memory(msgspec.Struct):
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
-    """Take in whole lines that stand at offset `base`."""
     memory = tree.memory if isinstance(tree.memory, Memory) else Memory()
     tree.memory = memory
     for line, offset, length in scan_lines(tree, data, base):
         if tree.header is None:
             _header(tree, memory, line)
         elif line.get("type") == "message":
-            _message(tree, memory, line, offset, length)
+            _message(tree, memory, line, (offset, length), child=tree.header.subagent)
     reverted = tree.index.get(memory.revert, len(tree))
     tree.leaf = min(reverted - (not memory.within), len(tree) - 1)
     tree.unsettled = len(tree) - memory.unsettled if memory.unsettled >= 0 else 0
@@ -77,49 +76,51 @@ def _header(tree: Tree, memory: Memory, line: Fields) -> None:
     memory.within = bool(string(revert.get("partID")))
 
 
-def _message(tree: Tree, memory: Memory, line: Fields, offset: int, length: int) -> None:
-    own, child = string(line.get("id")), tree.header is not None and tree.header.subagent
+def _message(
+    tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, child: bool
+) -> None:
+    own, role = string(line.get("id")), line.get("role")
     shell = bool(memory.shell) and line.get("parentID") == memory.shell
-    what = human.said(line, child=child, shell=shell)
-    if line.get("role") == "user":
+    what = said(line, child=child, shell=shell)
+    if role == "user":
         memory.shell = own if what.kind is Kind.CUSTOM else memory.shell
-        what = _copied(memory, human.parts_of(line), what)
+        what = _copied(memory, parts_of(line), what)
     else:
-        memory.copy = what.code == human.SUMMARY and memory.overflow
-    row = tree.add_below(len(tree) - 1, own, what.code, offset, length)
-    tree.leaf = row
+        memory.copy = what.code == SUMMARY and memory.overflow
+    row = tree.leaf = tree.add_below(len(tree) - 1, own, what.code, *place)
     time, at = as_dict(line.get("time")), time_ms(line.get("at"))
     created = time_ms(time.get("created"))
     if what.kind in (Kind.USER, Kind.ASSISTANT):
         tree.activity_ms = max(tree.activity_ms, at, created, time_ms(time.get("completed")))
         memory.answer = row if what.kind is Kind.ASSISTANT else -1
     if what.kind is Kind.USER:
-        if not tree.first_user:
-            tree.first_user = safe_line(what.text)
+        tree.opened_by(row, lambda: safe_line(what.text))
         # A fork copies its messages under new ids, but with their times.
-        first = f"{created or at}\n{what.text}".encode("utf-8", "replace")
-        tree.first = tree.first or blake2b(first, digest_size=8).hexdigest()
+        tree.first = tree.first or _digest(f"{created or at}\n{what.text}")
     if not what.settled:
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
-    elif what.kind in _SETTLES or line.get("role") == "idle":
+    elif what.kind in _SETTLES or role == "idle":
         memory.unsettled = -1
     opened = memory.answer >= 0 and tree.codes[memory.answer] == ANSWERS[Turn.OPEN]
-    if line.get("role") == "idle" and opened:
+    if role == "idle" and opened:
         # The agent says that it stopped: whatever its last answer looks like, it is the last.
         ended = line.get("outcome") == "succeeded"
-        tree.recode(memory.answer, ANSWERS[Turn.ENDED if ended else Turn.FAILED])
+        tree.codes[memory.answer] = ANSWERS[Turn.ENDED if ended else Turn.FAILED]
 
 
 def _copied(memory: Memory, parts: list[Fields], what: Said) -> Said:
-    """A prompt that did not fit is stored once more after the compaction: it counts once."""
+    """Count a prompt that did not fit once: it is stored again after the compaction."""
     if what.kind is Kind.OTHER:  # a compaction is asked for
         memory.overflow = any(one.get("overflow") is True for one in parts)
     if what.code == PROMPT:
-        texts = [text for text in human.words(parts) if not text.startswith(_ATTACHED)]
-        same = "\n".join(texts).encode("utf-8", "replace")
-        digest = blake2b(same, digest_size=8).hexdigest()
+        texts = [text for text in words(parts) if not text.startswith(_ATTACHED)]
+        digest = _digest("\n".join(texts))
         if memory.copy and digest == memory.prompt:
             what = Said(PROMPTED)
         memory.prompt = digest
     memory.copy = False
     return what
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()

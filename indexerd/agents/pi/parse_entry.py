@@ -1,4 +1,4 @@
-"""One line of a pi session in full."""
+"""Parse one line of a pi session in full."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROLES = {
     "system": Kind.SYSTEM,
     "bashExecution": Kind.BASH,
     "custom": Kind.CUSTOM,
-    "hookMessage": Kind.CUSTOM,  # what version 2 called it
+    "hookMessage": Kind.CUSTOM,  # its name in version 2
 }
 TYPES = {
     "custom_message": Kind.CUSTOM,
@@ -63,30 +63,35 @@ _ROWS_MAX = 1 << 32
 
 
 def made_id(row: int) -> str:
-    """The id of an entry of version 1, which has none of its own."""
+    """Make the id of an entry of version 1, which has none of its own."""
     return f"{row:08x}"
 
 
 def read(data: bytes, entry_id: str) -> Entry:
-    """Parse one entry's line in full; ValueError where it holds no JSON object."""
+    """Parse one entry's line; ValueError where it holds no JSON object."""
     return entry_of(parse_object(data), entry_id)
 
 
 def entry_of(line: Fields, entry_id: str = "") -> Entry:
     kind, message = string(line.get("type")), as_dict(line.get("message"))
-    fields = _message(message) if kind == "message" else _other(line, kind, entry_id)
+    says = message if kind == "message" else line
+    content = as_blocks(says.get("content"))
+    fields = _message(message, content) if kind == "message" else _other(line, kind, entry_id)
     return Entry(
         id=entry_id or string(line.get("id")),
         type=kind,
         timestamp=string(line.get("timestamp")),
-        tokens=_tokens((message if kind == "message" else line).get("usage")),
+        tokens=_tokens(says.get("usage")),
+        provider=string(says.get("provider")) or None,
+        custom_type=string(says.get("customType")) or None,
+        display=_flag(says.get("display")),
+        images=_images(content),
         **fields,
     )
 
 
-def _message(message: Fields) -> Fields:
-    role, texts = string(message.get("role")), _texts(message)
-    call, content = string(message.get("toolCallId")), as_blocks(message.get("content"))
+def _message(message: Fields, content: list[Fields]) -> Fields:
+    role, texts, call = string(message.get("role")), _texts(message), message.get("toolCallId")
     fields: Fields = {
         "kind": ROLES.get(role, Kind.OTHER),
         "role": "custom" if role == "hookMessage" else role or None,
@@ -94,17 +99,14 @@ def _message(message: Fields) -> Fields:
         "tools": _calls(content),
         "model": string(message.get("model")) or None,
         "thinking": _thinking(content),
-        "images": _images(content),
-        "provider": string(message.get("provider")) or None,
         "stop_reason": string(message.get("stopReason")),
         "error": string(message.get("errorMessage")),
-        "custom_type": string(message.get("customType")) or None,
-        "display": _flag(message.get("display")),
         "prompt": _prompt(message),
     }
     if role == "toolResult":
-        fields["results"] = (ToolResult(call, string(message.get("toolName")), "".join(texts)),)
-        fields["failed"] = (call,) if message.get("isError") is True else ()
+        result = ToolResult(string(call), string(message.get("toolName")), "".join(texts))
+        fields["results"] = (result,)
+        fields["failed"] = (result.call,) if message.get("isError") is True else ()
     elif role == "bashExecution":
         fields["ran"] = _ran(message)
     return fields
@@ -116,13 +118,11 @@ def _other(line: Fields, kind: str, entry_id: str) -> Fields:
     fields |= {"texts": (word,)} if word else {}
     match kind:
         case "custom_message":
-            content = as_blocks(line.get("content"))
-            fields |= {"texts": tuple(texts_in(content)), "images": _images(content)}
-            fields |= {"display": _flag(line.get("display"))}
+            fields["texts"] = _texts(line)
         case "custom":
             fields["data"] = line.get("data")
         case "model_change":
-            fields |= {"provider": string(line.get("provider")) or None, "next_model": word or None}
+            fields["next_model"] = word or None
         case "thinking_level_change":
             level = line.get("thinkingLevel")
             fields["thinking_level"] = level if isinstance(level, str) else None
@@ -133,15 +133,13 @@ def _other(line: Fields, kind: str, entry_id: str) -> Fields:
             fields["prompt"] = _prompt(as_dict(line.get("systemMessage")))
         case "branch_summary":
             fields["from_id"] = string(line.get("fromId")) or None
-    if kind in ("custom", "custom_message"):
-        fields["custom_type"] = string(line.get("customType")) or None
-    elif kind in ("compaction", "branch_summary"):
+    if kind in ("compaction", "branch_summary"):
         fields |= {"from_hook": _flag(line.get("fromHook")), "stored": line.get("details")}
     return fields
 
 
 def _texts(message: Fields) -> tuple[str, ...]:
-    """The texts of a message; of a command that the user ran, what pi would show of it."""
+    """Return a message's texts; of a command that the user ran, what pi would show of it."""
     if message.get("role") == "bashExecution":
         return (f"$ {string(message.get('command'))}\n{string(message.get('output'))}",)
     return tuple(texts_in(as_blocks(message.get("content"))))
@@ -173,7 +171,7 @@ def _tokens(usage: Any) -> Tokens | None:
 
 
 def _ran(message: Fields) -> Command:
-    """How a command ended that the user ran; of some (`!!`) the model is told nothing."""
+    """Parse a command that the user ran; the model is told nothing of some (`!!`)."""
     code = message.get("exitCode")
     return Command(
         command=string(message.get("command")),
@@ -187,14 +185,15 @@ def _ran(message: Fields) -> Command:
 
 
 def _prompt(message: Fields) -> Fields | None:
-    """What a system message says of the prompt beside its texts, as it was stored."""
-    return {
+    """Return the parts of a system prompt that stand outside its texts, as stored."""
+    parts = {
         key: message[key] for key, kind in _PROMPT.items() if isinstance(message.get(key), kind)
-    } or None
+    }
+    return parts or None
 
 
 def _edit(line: Fields, target: str) -> Edit | None:
-    """All that an edited entry says from then on; None where the edit says nothing."""
+    """Parse what replaces an earlier entry; None where the edit says nothing."""
     replacement = line.get("replacement", "")
     if replacement is None:
         return Edit(target, removed=True)

@@ -1,4 +1,4 @@
-"""The lines of a pi session as a tree.
+"""Turn the lines of a pi session into a tree.
 
 What surprised us: the leaf is the last entry of the file, whatever its type; only the harness's
 `leaf` entry names another one. A later header is a repeat of the first. Version 1 has no ids: an
@@ -31,42 +31,46 @@ _WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
-    """Take in whole lines that stand at file offset `base`."""
     for line, offset, length in scan_lines(tree, data, base):
-        if tree.header is None:
-            _header(tree, line)
-        elif line.get("type") != "session":
-            _take(tree, line, offset, length)
+        if tree.header is not None:
+            if line.get("type") != "session":
+                _take(tree, line, offset, length, ids=tree.header.version > 1)
+        elif tree.foreign or line.get("type") != "session" or not isinstance(line.get("id"), str):
+            tree.foreign = True
+        else:
+            version = line.get("version")
+            parent = line.get("parentSession") or line.get("branchedFrom")
+            tree.header = Header(
+                session_id=line["id"][:PATH_MAX],
+                cwd=string(line.get("cwd"))[:PATH_MAX],
+                created_at=string(line.get("timestamp"))[:WORD_MAX],
+                version=version if type(version) is int and 0 <= version <= _VERSION_MAX else 1,
+                parent=string(parent)[:PATH_MAX] or None,
+            )
 
 
-def _header(tree: Tree, line: Fields) -> None:
-    if tree.foreign or line.get("type") != "session" or not isinstance(line.get("id"), str):
-        tree.foreign = True
-        return
-    version, parent = line.get("version"), line.get("parentSession") or line.get("branchedFrom")
-    tree.header = Header(
-        session_id=line["id"][:PATH_MAX],
-        cwd=string(line.get("cwd"))[:PATH_MAX],
-        created_at=string(line.get("timestamp"))[:WORD_MAX],
-        version=version if type(version) is int and 0 <= version <= _VERSION_MAX else 1,
-        parent=string(parent)[:PATH_MAX] or None,
-    )
-
-
-def _take(tree: Tree, line: Fields, offset: int, length: int) -> None:
-    kind, message, packed = line.get("type"), as_dict(line.get("message")), _code(line)
-    if tree.header is not None and tree.header.version > 1:
+def _take(tree: Tree, line: Fields, offset: int, length: int, *, ids: bool) -> None:
+    kind, message, row = string(line.get("type")), as_dict(line.get("message")), len(tree.ids)
+    role, packed = string(message.get("role")), TYPES.get(kind, 0)
+    if role == "assistant" and kind == "message":
+        stop = message.get("stopReason") or line.get("stopReason")  # there in a line cut short
+        packed = ANSWERS[_TURNS.get(string(stop), Turn.ENDED)]
+    else:
+        says = message if kind == "message" else line
+        packed = ROLES.get(role, 0) | MESSAGE if kind == "message" else packed
+        packed |= PAID if isinstance(says.get("usage"), dict) else 0
+    if ids:
         own, parent = string(line.get("id")), string(line.get("parentId")) or None
         tree.add(own, parent, packed, offset, length)
     else:
-        row = len(tree)
         tree.add(made_id(row), made_id(row - 1) if row else None, packed, offset, length)
     target = line.get("targetId")
-    if kind == "message" and message.get("role") in ("user", "assistant"):
-        at = time_ms(message.get("timestamp")) or iso_ms(string(line.get("timestamp")))
-        tree.activity_ms = max(tree.activity_ms, at)
-        if message["role"] == "user" and not tree.first_user:
-            tree.first_user = preview(entry_of(line).text)
+    if kind == "message":
+        if role in ("user", "assistant"):
+            at = time_ms(message.get("timestamp")) or iso_ms(string(line.get("timestamp")))
+            tree.activity_ms = max(tree.activity_ms, at)
+        if role == "user":
+            tree.opened_by(row, lambda: preview(entry_of(line).text))
     elif kind == "session_info":
         tree.name = safe_line(string(line.get("name"))) or None
     elif kind == "label" and isinstance(target, str):
@@ -77,24 +81,13 @@ def _take(tree: Tree, line: Fields, offset: int, length: int) -> None:
         tree.move_leaf(target if isinstance(target, str) else None)
 
 
-def _code(line: Fields) -> int:
-    kind, message = string(line.get("type")), as_dict(line.get("message"))
-    if kind != "message":
-        return TYPES.get(kind, 0) | (PAID if isinstance(line.get("usage"), dict) else 0)
-    role = string(message.get("role"))
-    if role == "assistant":
-        stop = message.get("stopReason") or line.get("stopReason")  # there in a line cut short
-        return ANSWERS[_TURNS.get(string(stop), Turn.ENDED)]
-    return ROLES.get(role, 0) | MESSAGE | (PAID if isinstance(message.get("usage"), dict) else 0)
-
-
 def _label(label: str) -> str:
-    """A label that may be stored and shown, with the spaces around it, which pi keeps."""
+    """Make a label safe to store and show, with the spaces around it, which pi keeps."""
     safe = redact(label[:PREVIEWED]).text
     return (safe if safe.isprintable() else safe_line(safe))[:FIRST_MESSAGE_MAX]
 
 
 def preview(text: str) -> str:
-    """A message as one line of at most 200 characters, without skill and file wrappers."""
+    """Shorten a message to one line of at most 200 characters, without skill and file wrappers."""
     head = text[:PREVIEWED]
     return safe_line(_WRAPPED.sub(" ", head)) or safe_line(head)
