@@ -1,10 +1,10 @@
 """How commands get and print their answers, importing only the standard library.
 
-Answers come from the daemon; where none runs, the same methods are answered in this process, from
-what is stored, and a note on stderr says so. What changes something needs the daemon.
+The daemon answers; where none runs, this process does, from what is stored, and a note on stderr
+says so. Methods that change something need the daemon.
 
-Names, titles and paths are other people's words: what could act on a terminal is an escape in JSON,
-and is removed from lines for people.
+Names, titles and paths are other people's words: characters that could act on a terminal are
+escaped in JSON and removed from lines for people.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ if TYPE_CHECKING:
     from indexerd.paths import Places
     from indexerd.settings import Loaded
 
-SECONDS = 30.0  # for an answer
-MODEL_SECONDS = 600.0  # for one that may take several calls of a model
+SECONDS = 600.0  # for an answer, which may take several calls of a model
 QUICK = 10.0  # for one that an agent waits for
 INTERRUPTED = 130
-_ASK_MODELS = ("index", "digest", "compact", "branch_summary", "query_session")
 
 
 class App:
@@ -51,20 +49,19 @@ class App:
 
         return read_config(self.places, os.environ)
 
-    def local(self) -> LocalBackend:
-        """What answers methods in this process."""
+    def local(self, method: str, params: dict[str, Any]) -> Any:
+        """Answer a method in this process."""
         if self._local is None:
             from pathlib import Path
 
             from indexerd.daemon.local import LocalBackend
 
             self._local = LocalBackend(self.places, os.environ, Path.home(), aside)
-        return self._local
+        return self._local.call(method, params)
 
-    def call(self, method: str, params: Mapping[str, Any], seconds: float = 0.0) -> Any:
+    def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         """The daemon's answer, or, with a note on stderr, this process's."""
         given = {key: value for key, value in params.items() if value is not None}
-        seconds = seconds or (MODEL_SECONDS if method in _ASK_MODELS else SECONDS)
         try:
             if method == "expand":
                 seconds = question_seconds(given["text"], seconds)
@@ -76,11 +73,11 @@ class App:
                 raise
             if self._local is None:
                 aside("indexerd: no daemon runs; answering from what is stored")
-            return self.local().call(method, given)
+            return self.local(method, given)
 
 
 def question_seconds(text: str, seconds: float) -> float:
-    """How long to wait for references: questions last as long as a daemon that answers says."""
+    """How long to wait for references: the daemon says how long questions may take."""
     after = text.partition("@@")[2]
     if "?" not in after and after.isascii():
         return seconds
@@ -88,16 +85,16 @@ def question_seconds(text: str, seconds: float) -> float:
     return float(settings.get("queryTimeoutSeconds") or 30.0) + 5.0
 
 
-def project(named: str | None = None) -> str | None:
-    """The directory named, or the current one, absolute; None where it was removed."""
+def project(named: str = ".") -> str | None:
+    """Make a directory's path absolute; None where the current one was removed."""
     try:
-        return os.path.abspath(named or ".")  # noqa: PTH100 - Path.absolute keeps `..`
+        return os.path.abspath(named)  # noqa: PTH100 - Path.absolute keeps `..`
     except FileNotFoundError:
         return None
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Run with streams that may be closed, full, read by nobody any more, or not UTF-8.
+    """Run with streams that may be closed, full, no longer read, or not UTF-8.
 
     A reader that went away is no error; a full disk is.
     """
@@ -110,19 +107,16 @@ def guarded(work: Callable[[], int]) -> int:
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
-        code = 0
     except OSError as bad:
-        code = 1
-        aside(f"indexerd: {bad.filename or 'the output'}: {bad.strerror}")
-    else:
-        return code
-    discard(sys.stdout)
+        code = 0 if isinstance(bad, BrokenPipeError) else 1
+        if code:
+            aside(f"indexerd: {bad.filename or 'the output'}: {bad.strerror}")
+        discard(sys.stdout)
     return code
 
 
 def discard(stream: Any) -> None:
-    """Send a stream nowhere: what Python still holds would fail once more when it ends."""
+    """Send a stream nowhere: writing what Python still buffers would fail again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -132,7 +126,7 @@ def put(lines: Iterable[str]) -> None:
 
 
 def aside(text: str) -> None:
-    """Print a line on stderr; that nobody can read it is no error."""
+    """Print a line on stderr; it is no error if nobody can read it."""
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()

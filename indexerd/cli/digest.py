@@ -1,7 +1,7 @@
 """Commands for long sessions.
 
-A summary is somebody else's text: it is indented, and what stands at the margin is ours. A
-hand-off goes out as it is, since it is meant for a file or another program.
+Summaries are other people's text, so they are indented. A hand-off is printed as it is, since it is
+meant for a file or another program.
 """
 
 from __future__ import annotations
@@ -12,16 +12,30 @@ from typing import Any
 import click
 
 from indexerd.cli import printing as render
-from indexerd.cli.backend import aside, safe
-from indexerd.cli.main import FOCUS, LEAF, REF, argument, flag, method, option
+from indexerd.cli.backend import aside, project, safe
+from indexerd.cli.main import (
+    FOCUS,
+    LEAF,
+    REF,
+    argument,
+    as_json,
+    command,
+    current,
+    flag,
+    method,
+    option,
+)
 
 RECENT_SHOWN = 10  # messages that `history` shows, unless all are asked for
 
 
-@method("history", REF, flag("--full", "All summaries and messages, uncut."), LEAF)
-def history(found: Any) -> Iterator[str]:
+@command(REF, flag("--full", "All summaries and messages, uncut."), LEAF)
+def history(ref: str, leaf: str | None, *, full: bool) -> Iterator[str]:
     """Show a session's digests, and the messages after them."""
-    full = click.get_current_context().params["full"]
+    params = {"ref": ref, "leaf": leaf, "full": full, "cwd": project()}
+    found = current().call("history", params)
+    if as_json(found):
+        return
     for segment in found["segments"]:
         first, last = segment["covering_messages"]
         by = f"{segment['generated_at']} by {segment['model']}"
@@ -43,7 +57,7 @@ def history(found: Any) -> Iterator[str]:
 
 @method("digest", REF)
 def digest(found: Any) -> Iterator[str]:
-    """Summarise what no digest of a session covers yet, except its newest messages."""
+    """Summarise a session's older messages that no digest covers."""
     segment = found["segment"]
     if segment is None:
         yield f"nothing to do: {safe(found['reason'])}"
@@ -66,7 +80,10 @@ HANDOFF = flag("--handoff", "Print a document to start a new session with.")
 
 @method("compact", REF, STRATEGY, FOCUS, HANDOFF, LEAF)
 def compact(found: Any) -> Iterator[str]:
-    """Summarise a session so that it can continue elsewhere. It is not changed itself."""
+    """Summarise a session so that it can continue elsewhere.
+
+    The session itself is not changed.
+    """
     for note in found["notes"]:
         aside(f"indexerd: {safe(note)}")
     if "handoff" in found:
@@ -79,12 +96,15 @@ def compact(found: Any) -> Iterator[str]:
 
 @method("branch_summary", REF, argument("leaf"), FOCUS)
 def branch_summary(found: Any) -> Iterator[str]:
-    """Summarise an abandoned branch, named by its last entry, for `branches` to show."""
+    """Summarise an abandoned branch for `branches` to show.
+
+    LEAF is the branch's last entry.
+    """
     return render.paragraph(found["summary"], "  ")
 
 
 @method("stats", REF)
 def stats(found: Any) -> Iterator[str]:
-    """Show how full a session's context is, and the session's totals."""
+    """Show how full a session's context is, and its totals."""
     names = "contextTokens estimated window percent usable shouldCompact warnings"
     return render.fields(found | found["totals"], f"{names} {' '.join(found['totals'])}")

@@ -9,12 +9,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from indexerd.cli.backend import App, put, safe
 from indexerd.cli.main import as_json, command, current, flag
+from indexerd.cli.printing import count
 from indexerd.errors import IndexerdError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 LEVELS = ("debug", "info", "warning", "error")
 POLL_SECONDS = 0.25
 
-Check = tuple[str, str, str, str]  # what was looked at; ok, note or bad; what was found; the cure
+Check = tuple[str, str, str, str]  # what was checked; ok, note or bad; what was found; the cure
 
 
 @command()
@@ -62,14 +63,14 @@ def _checks(app: App) -> Iterator[Check]:
         yield "models", "bad", "none can be used", "add local/extractive to model_keys"
     try:
         status = app.call("status", {}, 5.0)
-        found = f"{status['state']}, {status['sessions']} sessions"
+        found = f"{status['state']}, {count(status['sessions'], 'session')}"
         yield "daemon", "ok" if status["state"] == "ok" else "note", found, "indexerd status"
     except IndexerdError as bad:
         yield "daemon", "note", str(bad), bad.hint
 
 
 def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
-    """Whether a directory is there, and can be used."""
+    """Whether a directory exists and can be used."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -88,7 +89,7 @@ def _scanned(store: Store) -> tuple[str, str, str]:
     discovery.renew([store])
     found = discovery.scan([store])
     blind = [*found.unreadable, *map(str, discovery.troubles.values())]
-    sessions = f"{len(found.files)} sessions in {store.sessions}"
+    sessions = f"{count(len(found.files), 'session')} in {store.sessions}"
     return "bad" if blind else "ok", sessions, f"cannot be read: {'; '.join(blind[:3])}"
 
 
@@ -99,41 +100,30 @@ LINES = click.option("-n", "--lines", type=click.IntRange(0), default=50, show_d
 @command(flag("-f", "--follow", "Keep printing as the log grows."), LEVEL, LINES)
 def logs(*, follow: bool, level: str, lines: int) -> None:
     """Show the log; with --json, one JSON document per line."""
-    levels = LEVELS[LEVELS.index(level) :]
-    tail = _appended(current().places.log)
-    shown = (line for line in tail if line is None or line.get("level", "info") in levels)
-    for first in deque(iter(shown.__next__, None), maxlen=lines):
-        _print(first or {})
-    for line in shown if follow else ():
-        if line is None:
-            time.sleep(POLL_SECONDS)
-        else:
-            _print(line)
-
-
-def _print(line: dict[str, Any]) -> None:
-    if not as_json(line):
-        moment, level, event = (safe(line.pop(key, "")) for key in ("ts", "level", "event"))
-        rest = (f"{safe(key)}={safe(value)}" for key, value in line.items())
-        put([" ".join((moment, f"{level or 'info':7}", event, *rest)).rstrip()])
-
-
-def _appended(path: Path) -> Iterator[dict[str, Any] | None]:
-    """The lines of the log and of the one before it; None wherever there are no more for now."""
-    former = path.with_name(f"{path.name}.1")
-    file = former.open("rb") if former.exists() else None
+    levels, offsets = LEVELS[LEVELS.index(level) :], dict[int, int]()
+    newest: int | None = lines
     while True:
-        newer = path.open("rb") if path.exists() else None
-        if file:
-            yield from _rest(file)  # after opening the newer one: nothing is added to it any more
-        if newer and not (file and os.path.sameopenfile(newer.fileno(), file.fileno())):
-            file = newer
-            yield from _rest(file)
-        yield None
+        grown = _appended(current().places.log, offsets)
+        shown = (line for line in grown if line.get("level", "info") in levels)
+        for line in deque(shown, maxlen=newest):
+            if not as_json(line):
+                moment, kind, event = (safe(line.pop(key, "")) for key in ("ts", "level", "event"))
+                rest = (f"{safe(key)}={safe(value)}" for key, value in line.items())
+                put([" ".join((moment, f"{kind or 'info':7}", event, *rest)).rstrip()])
+        if not follow:
+            break
+        newest = None
+        time.sleep(POLL_SECONDS)
 
 
-def _rest(file: BinaryIO) -> Iterator[dict[str, Any]]:
-    while (raw := file.readline()).endswith(b"\n"):
-        with suppress(ValueError):
-            yield dict(json.loads(raw))
-    file.seek(-len(raw), os.SEEK_CUR)  # a line that is being written
+def _appended(path: Path, offsets: dict[int, int]) -> Iterator[dict[str, Any]]:
+    """Whole new lines of the log and of its predecessor; `offsets` says how far each was read."""
+    for one in (path.with_name(f"{path.name}.1"), path):
+        with suppress(FileNotFoundError), one.open("rb") as file:
+            found = os.fstat(file.fileno())
+            offset = offsets.get(found.st_ino, 0)
+            file.seek(offset if offset <= found.st_size else 0)  # a new file may get an old number
+            while (raw := file.readline()).endswith(b"\n"):
+                offsets[found.st_ino] = file.tell()
+                with suppress(ValueError):
+                    yield dict(json.loads(raw))

@@ -1,14 +1,14 @@
-"""The command line's frame: how commands are declared, found and run; errors, exit codes.
+"""The frame of the command line: how commands are declared, found and run; errors; exit codes.
 
-`@method(name, …)` makes a command of a socket method: its options bear the names of the method's
-params, and the function turns the answer into lines. `@command(…)` is for everything else: what
-the function returns is printed, and a number is the exit code.
+`@method(name, …)` makes a command of a socket method: its options have the names of the method's
+params, and the function turns the answer into lines. `@command(…)` makes all other commands. What
+a command returns is printed; a number is its exit code.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from typing import Any
 
@@ -21,104 +21,85 @@ from indexerd.errors import AccessError, IndexerdError, UsageError
 Work = Callable[..., Any]
 Declare = Callable[[Work], Work]
 
+# Modules, and the heading and names of their commands in `--help`.
+CAPABILITIES = {
+    "sessions": "Sessions: list show search resolve complete family status index rename purge"
+    " resume continue-recent",
+    "tree": "A session's tree: tree branches path context label branch export",
+    "references": "References, context: expand ask context-set context-get resume-context footer",
+    "digest": "Long sessions: history digest compact branch-summary stats",
+    "serve": "Servers: run web mcp",
+    "setup": "Set-up: config service integrate completion",
+    "doctor": "Troubleshooting: doctor logs",
+}
+COMMANDS = {
+    name: module
+    for module, words in CAPABILITIES.items()
+    for name in words.partition(": ")[2].split()
+}
 argument = click.argument
-REF = argument("ref")
-SESSION = argument("session", metavar="REF")
 
 
 def option(*names: str, **settings: Any) -> Declare:
-    """An option; the last name is its help. `checked` turns a value into what is sent."""
-    if checked := settings.pop("checked", None):
-        settings["callback"] = lambda _context, _parameter, value: checked(value)
+    """An option; the last name is its help."""
     return click.option(*names[:-1], help=names[-1], **settings)
 
 
-def flag(*names: str, **settings: Any) -> Declare:
-    return option(*names, **(settings or {"is_flag": True}))
+def flag(*names: str) -> Declare:
+    return option(*names, is_flag=True)
 
 
-def _absolute(path: str | None) -> str | None:
-    return None if path is None else project(path)
-
-
-def limit(most: int | None, default: int) -> Declare:
-    kind = click.IntRange(1, most)
-    return click.option("--limit", type=kind, default=default, show_default=True)
-
-
+REF = argument("ref")
+SESSION = argument("session", metavar="REF")
 LEAF = option("--leaf", "View as if this entry were the current one.", metavar="ID")
-NEAR = option("--cwd", "The project to look in first; default: the current one.", checked=project)
-BELOW = option("--cwd", "Only sessions of this directory and below.", checked=_absolute)
-OUTPUT = option("-o", "--output", "file", "The new file (0600).", metavar="FILE", checked=_absolute)
-AGENT = option("--agent", "Only this agent's sessions.")
+HERE = option("--cwd", "The project.", metavar="DIR", type=project, default=".")
+BELOW = option("--cwd", "Only sessions in this directory and below.", metavar="DIR", type=project)
+OUTPUT = option("-o", "--output", "file", "The new file (0600).", metavar="FILE", type=project)
+AGENT = option("--agent", "Only this agent's sessions.", metavar="NAME")
 FOCUS = option("--instructions", "What the summary should focus on.", metavar="TEXT")
 
 
 def current() -> App:
-    """The options before the name of the command that runs."""
+    """The options given before the name of the running command."""
     app: App = click.get_current_context().obj
     return app
 
 
 def as_json(found: Any) -> bool:
-    """With `--json`, print an answer; whether that was asked for."""
+    """With `--json`, print an answer; return whether that option was given."""
     if current().json:
         put([json_text(found)])
     return current().json
 
 
 def command(*declared: Declare) -> Callable[[Work], click.Command]:
-    """Make a command, named like the function, whose lines are printed."""
+    """Make a command with the function's name."""
 
     def made(work: Work) -> click.Command:
-        @wraps(work)
-        def run(**given: Any) -> None:
-            found = work(**given)
-            if isinstance(found, int):
-                click.get_current_context().exit(found)
-            put([found] if found and isinstance(found, str) else found or ())
-
-        declare: Work = run
+        name = work.__name__.rstrip("_").replace("_", "-")
         for one in reversed(declared):
-            declare = one(declare)
-        return click.command(work.__name__.rstrip("_").replace("_", "-"))(declare)
+            work = one(work)
+        return click.command(name)(work)
 
     return made
 
 
 def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
-    """Make a command of a method, which prints the lines made of its answer."""
+    """Make a command that calls a method and prints the lines made of its answer."""
 
     def made(lines: Work) -> click.Command:
         @wraps(lines)
         def run(**given: Any) -> Any:
-            params = {}
+            params = {"cwd": project()}
             for key, value in given.items():
-                first, *rest = key.split("_")
                 if value is not False:
-                    params[first + "".join(map(str.title, rest))] = value
-            if {"ref", "session", "prefix"} & params.keys():
-                params["cwd"] = project()
+                    params[key[0] + key.title().replace("_", "")[1:]] = value  # in camelCase
             found = current().call(name, params)
             return None if as_json(found) else lines(found)
 
         return command(*declared)(run)
 
     return made
-
-
-# Modules of capabilities, and their commands.
-CAPABILITIES = {
-    "sessions": "list show search resolve complete family status index rename purge resume "
-    "continue-recent",
-    "tree": "tree branches path context label branch export",
-    "references": "expand ask context-set context-get resume-context footer",
-    "digest": "history digest compact branch-summary stats",
-    "serve": "run web mcp",
-    "setup": "config service integrate completion",
-    "doctor": "doctor logs",
-}
-COMMANDS = {name: module for module, names in CAPABILITIES.items() for name in names.split()}
 
 
 class Lazy(click.Group):
@@ -128,15 +109,20 @@ class Lazy(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        known = name
         if name not in COMMANDS:  # `index` has another name in the configuration
             if name != App(ctx.params.get("config")).loaded.settings.command_name:
                 return None
-            known = "index"
-        module = importlib.import_module(f"indexerd.cli.{COMMANDS[known]}")
-        name = "list_" if known == "list" else known.replace("-", "_")
-        found: click.Command = getattr(module, name)
+            name = "index"
+        module = importlib.import_module(f"indexerd.cli.{COMMANDS[name]}")
+        found: click.Command = getattr(module, f"{name.replace('-', '_')}{'_' * (name == 'list')}")
         return found
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for module, words in CAPABILITIES.items():
+            found = [self.get_command(ctx, name) for name in COMMANDS if COMMANDS[name] == module]
+            with formatter.section(words.partition(": ")[0]):
+                rows = [(f"{one.name:15}", one.get_short_help_str(80)) for one in found if one]
+                formatter.write_dl(rows)
 
 
 @click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -150,14 +136,22 @@ def cli(ctx: click.Context, config: str | None, as_json: bool, color: str) -> No
     ctx.obj = App(config, as_json, color)
 
 
+@cli.result_callback()
+def _end(found: int | str | Iterable[str] | None, **_: Any) -> int:
+    if isinstance(found, int):
+        return found
+    put([found] if found and isinstance(found, str) else found or ())
+    return 0
+
+
 def run(argv: list[str]) -> int:
     """Run a command line; every error ends here, as text or JSON, and as an exit code."""
     border = argv.index("--") if "--" in argv else len(argv)
     words = [word for word in argv[:border] if word != "--json"]
-    as_json = len(words) < border  # understood after the command's name, too
+    as_json = len(words) < border  # also accepted after the command's name
     try:
         words = ["--json"] * as_json + words + argv[border:]
-        code: Any = cli.main(words, prog_name="indexerd", standalone_mode=False)
+        code: int = cli.main(words, prog_name="indexerd", standalone_mode=False)
     except IndexerdError as bad:
         return complain(bad, as_json=as_json)
     except click.ClickException as bad:
@@ -170,6 +164,10 @@ def run(argv: list[str]) -> int:
         return INTERRUPTED
     except PermissionError as bad:
         return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=as_json)
+    except ModuleNotFoundError as bad:
+        hint = "`uv tool install 'indexerd[mcp,web]'`, or `pip install 'indexerd[mcp,web]'`"
+        problem = IndexerdError(f"the package {bad.name} is not installed", hint=hint)
+        return complain(problem, as_json=as_json)
     except SystemExit:  # of click: stdout's reader has gone, or a shell has its completions
         return 0
-    return code if isinstance(code, int) else 0
+    return code

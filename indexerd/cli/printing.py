@@ -6,7 +6,6 @@ import os
 import re
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,17 +15,11 @@ from indexerd.cli.main import current
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _LEAST = 4  # columns of any cell
 _SHOWN = 20  # values of a list
-_DEEPEST = 12  # levels that a tree is indented by
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 
 
-def aligned() -> bool:
-    """Whether tables are for a person at a terminal, and cut to its width."""
-    return current().color == "always" or sys.stdout.isatty()
-
-
 def styled(text: str, style: str) -> str:
-    """A text in a style, where those are wanted."""
+    """A text in a style, where colours are wanted."""
     wanted = current().color == "always"
     if current().color == "auto":
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
@@ -37,7 +30,7 @@ def styled(text: str, style: str) -> str:
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """Rows: aligned under their headers on a terminal, tab-separated elsewhere."""
     cells = [[safe(cell) for cell in row] for row in rows]
-    if not aligned():
+    if not (current().color == "always" or sys.stdout.isatty()):
         yield from map("\t".join, cells)
         return
     import shutil
@@ -69,14 +62,14 @@ def records(columns: Mapping[str, str], found: Iterable[Mapping[str, Any]]) -> I
 
 
 def fields(found: Mapping[str, Any], names: str = "") -> Iterator[str]:
-    """The named fields of an answer, or all, one a line; those that say nothing are left out."""
+    """The named fields of an answer, or all, one per line; empty ones are left out."""
     shown = _said({name: found.get(name) for name in names.split() or found})
     width = max(map(len, shown), default=0)
     return (f"{name.ljust(width)}  {exact(text)}" for name, text in shown.items())
 
 
 def _said(found: Mapping[str, Any]) -> dict[str, str]:
-    """Names as words, and texts, of all fields that say something."""
+    """The names of all fields that are not empty, as words, and their values as text."""
     return {
         re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): _text(value)
         for name, value in found.items()
@@ -93,6 +86,10 @@ def _text(value: Any) -> str:
     return " ".join(str(value).split("\n"))
 
 
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"
+
+
 def heading(name: str, more: str = "") -> str:
     return styled(safe(name), _BOLD) + more
 
@@ -102,9 +99,7 @@ def paragraph(text: str, indent: str = "") -> Iterator[str]:
 
 
 def exact(text: str) -> str:
-    """Text that must stay true: what could act on a terminal is shown; lines and tabs stay."""
-    if text.isprintable():
-        return text
+    """Show characters that could act on a terminal as escapes; keep lines and tabs."""
     from indexerd.privacy.sanitize import escape_path
 
     return "\n".join("\t".join(map(escape_path, line.split("\t"))) for line in text.split("\n"))
@@ -115,25 +110,6 @@ def age(timestamp: str) -> str:
     from indexerd.times import iso_ms
 
     moment = iso_ms(timestamp)
-    seconds = max(0.0, time.time() - moment / 1000)
-    for size, unit in _UNITS if moment else ():
-        if seconds >= size:
-            return f"{int(seconds // size)}{unit} ago"
-    return "now" if moment else ""
-
-
-def indents(depths: Sequence[int], *, single: bool = False) -> list[str]:
-    """The space before each entry of a tree that is given depth first, by its depth.
-
-    What follows alone stays in its parent's column, unless `single` ones are to move right, too.
-    """
-    parents: list[int] = []
-    path: list[int] = []
-    for at, depth in enumerate(depths):
-        del path[depth:]
-        parents.append(path[-1] if path else -1)
-        path.append(at)
-    children, levels = Counter(parents), {-1: 0}
-    for at, parent in enumerate(parents):
-        levels[at] = levels[parent] + (parent >= 0 and (single or children[parent] > 1))
-    return ["  " * min(levels[at], _DEEPEST) for at in range(len(parents))]
+    seconds = time.time() - moment / 1000
+    ages = (f"{seconds // size:.0f}{unit} ago" for size, unit in _UNITS if seconds >= size)
+    return next(ages, "now") if moment else ""

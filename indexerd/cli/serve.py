@@ -1,8 +1,8 @@
 """Commands that serve until they are interrupted.
 
-`web`: where a view runs already (the daemon's, by `[web] listen`, or another terminal's), its link
-is printed, and nothing is started. A browser is given a file of ours that leads there: every user
-of the machine can read the arguments of every process, and a link lets its bearer in.
+`web` only prints a link if a view runs already (the daemon's, by `[web] listen`, or another
+terminal's). A link lets its bearer in and every user can read the arguments of every process, so a
+browser is given a private file that leads to the link.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 import threading
 import traceback
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -24,7 +23,7 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import App, aside, project, put
 from indexerd.cli.main import argument, as_json, command, current, flag, option
 from indexerd.errors import ConfigError, IndexerdError, WriteError
-from indexerd.mcp.hosts import HOSTS, carried, snippet
+from indexerd.mcp.hosts import HOSTS, snippet
 
 if TYPE_CHECKING:
     from indexerd.daemon.daemon import Daemon
@@ -35,13 +34,13 @@ if TYPE_CHECKING:
 def program() -> tuple[str, ...]:
     """How to call this program from anywhere, however this process was started.
 
-    Its own script, as it was called (a link that an upgrade moves along stays one), or the one
-    beside this interpreter: one that is merely first on PATH may be of another version.
+    The script as it was called (a link that upgrades move stays one), or the one next to this
+    interpreter: the first on PATH may be of another version.
     """
     for script in (Path(sys.argv[0]).absolute(), Path(sys.executable).parent / "indexerd"):
         if script.name == "indexerd" and os.access(script, os.X_OK):
             return (str(script),)
-    # -P: not the directory that an agent happens to work in, which may have such a package itself
+    # -P: not from the directory that an agent works in, which may have a package of this name
     return (sys.executable, "-P", "-m", "indexerd")
 
 
@@ -50,15 +49,8 @@ def _called(app: App, *words: str) -> list[str]:
     return [*program(), *config, *words]
 
 
-def _need(extra: str, *packages: str) -> None:
-    """Raise IndexerdError where optional packages are not installed."""
-    if any(find_spec(name) is None for name in packages):
-        hint = f"`uv tool install 'indexerd[{extra}]'`, or `pip install 'indexerd[{extra}]'`"
-        raise IndexerdError(f"the packages for `{extra}` are not installed", hint=hint)
-
-
 def _daemon(app: App, *, once: bool) -> Daemon:
-    """A daemon that may begin, or one pass of it."""
+    """A daemon that is ready to start, or to make one pass."""
     from indexerd import logs
     from indexerd.daemon.daemon import Daemon, Start
 
@@ -74,13 +66,13 @@ def _daemon(app: App, *, once: bool) -> Daemon:
     start = Start(places, loaded, os.environ, Path.home(), set_logging, view)
     try:
         return Daemon(start, watching=not once)
-    except WriteError as bad:  # a full disk: unlike 75, exit code 1 has systemd start us again
+    except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd start us again
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
 
 
 @command(flag("--once", "Scan, index what is due, and exit."))
 def run(*, once: bool) -> int:
-    """Run the daemon in the foreground; --once for a single pass."""
+    """Run the daemon in the foreground; --once for one pass."""
     app = current()
     daemon = _daemon(app, once=once)
     if not once:
@@ -99,25 +91,26 @@ def run(*, once: bool) -> int:
         rows += [(session_id, "failed", kind) for session_id, kind, _ in report.failed]
         put(render.table(("session", "", "model or reason"), rows))
         counts = f"{len(report.indexed)} indexed, {report.skipped} not due"
-        aside(f"{report.sessions} sessions, {counts}, {len(report.failed)} failed")
+        sessions = render.count(report.sessions, "session")
+        aside(f"{sessions}, {counts}, {len(report.failed)} failed")
     return report.exit_code
 
 
-PRINT = option(
-    "--print-config", "host", "Print the entry for a host's file.", type=click.Choice([*HOSTS])
+@command(
+    option(
+        "--print-config", "host", "Print the entry for a host's file.", type=click.Choice([*HOSTS])
+    )
 )
-LISTEN = option("--listen", "Loopback address; port 0: any free one.", metavar="HOST:PORT")
-
-
-@command(PRINT)
 def mcp(host: str | None) -> None:
-    """Serve coding agents over the Model Context Protocol, on stdin and stdout."""
+    """Serve coding agents over the Model Context Protocol.
+
+    The server reads stdin and writes stdout; hosts start it themselves.
+    """
     app = current()
     if host is not None:
         aside(f"# {HOSTS[host]}:")
-        sys.stdout.write(snippet(host, _called(app, "mcp"), carried(os.environ)))
+        sys.stdout.write(snippet(host, _called(app, "mcp"), os.environ))
         return
-    _need("mcp", "mcp")
     from indexerd.mcp.daemon_client import DaemonAccess
     from indexerd.mcp.server import serve
 
@@ -126,7 +119,7 @@ def mcp(host: str | None) -> None:
 
 @command(
     argument("ref", required=False),
-    LISTEN,
+    option("--listen", "Loopback address; port 0: any free one.", metavar="HOST:PORT"),
     flag("--no-open", "Print the link without opening a browser."),
     click.option("--beside-daemon", is_flag=True, hidden=True),
 )
@@ -134,9 +127,8 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
     """Browse and search sessions in a web browser, live.
 
     Prints a link that works once, within five minutes, and opens it where there is a screen. Serves
-    until it is interrupted, unless a view of yours runs already.
+    until it is interrupted, unless your view runs already.
     """
-    _need("web", "jinja2", "sse_starlette", "starlette", "uvicorn")
     from indexerd.web.daemon_client import Daemon
     from indexerd.web.server import find_running, serve
 
@@ -151,9 +143,7 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
         ready(running)
         return 0
     os.umask(0o077)
-    daemon = Daemon(
-        app.places, os.environ, home=Path.home(), stored=lambda *call: app.local().call(*call)
-    )
+    daemon = Daemon(app.places, os.environ, home=Path.home(), stored=app.local)
     address = listen or ("" if beside_daemon else app.loaded.settings.web.listen) or "127.0.0.1:0"
     return serve(daemon, listen=address, child=beside_daemon, on_ready=ready, on_error=_complain)
 
@@ -174,7 +164,6 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
 
 
 def _complain(bad: BaseException) -> None:
-    """Report what no page foresaw: a defect's place, and nothing of what it was about."""
+    """Name a defect's place, and nothing of what it was about."""
     *_, last = traceback.extract_tb(bad.__traceback__)
-    defect = f"a defect: {type(bad).__name__} at {last.filename}:{last.lineno}"
-    aside(f"indexerd: {bad if isinstance(bad, IndexerdError) else defect}")
+    aside(f"indexerd: a defect: {type(bad).__name__} at {last.filename}:{last.lineno}")

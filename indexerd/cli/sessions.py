@@ -1,6 +1,6 @@
-"""Commands that find, show and resume sessions, and that change what indexerd holds of them.
+"""Commands that find, show and resume sessions, and that change what indexerd stores of them.
 
-A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT …`, in all its steps.
+A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT …`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -27,21 +27,25 @@ _ORIGINS = {"root": "", "fork": "fork: ", "resumed": "resumed: ", "subagent": "s
 _FACTS = """sessionId agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
 userMessageCount newUserMessages compactions models tokens costUsd tags filesModified filesRead
 toolsUsed nameSource parentSessionId parentSessionFile"""
+_DEEPEST = 12  # levels that a family is indented by
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
 
 
-def _since(text: str | None) -> str | None:
+def _since(text: str) -> str:
     """A moment: an ISO-8601 date or time, or how long ago (`90m`, `12h`, `7d`, `2w`)."""
-    number, unit = (text or "")[:-1], (text or "")[-1:]
+    number, unit = text[:-1], text[-1:]
     if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
         return iso(max(0.0, time.time() - int(number) * _SECONDS[unit]))
-    if text is not None and not iso_ms(text):
-        hint = "write 7d, 12h, 2026-11-01 or an ISO-8601 time"
-        raise UsageError(f"not a time: {text}", hint=hint)
+    if not iso_ms(text):
+        raise UsageError(
+            f"not a time: {text}", hint="write 7d, 12h, 2026-11-01 or an ISO-8601 time"
+        )
     return text
 
 
-SINCE = cli.option("--since", "Only those active since then (7d, 12h, 2026-11-01).", checked=_since)
+SINCE = cli.option(
+    "--since", "Only those active since then (7d, 12h, 2026-11-01).", metavar="TIME", type=_since
+)
 
 
 @cli.command(
@@ -49,15 +53,15 @@ SINCE = cli.option("--since", "Only those active since then (7d, 12h, 2026-11-01
     cli.BELOW,
     cli.flag("--all", "everywhere", "Every project's sessions."),
     SINCE,
-    cli.limit(None, 50),
+    click.option("--limit", type=click.IntRange(1), default=50, show_default=True),
     cli.flag("--archived", "Also archived ones, and those whose file is gone."),
     cli.flag("--subagents", "Also sub-agents' sessions."),
 )
 def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
-    """List the current project's sessions, newest first; --all lists every project's."""
+    """List the current project's sessions, newest first."""
     params["cwd"] = params["cwd"] or (None if everywhere else project())
     rows: list[Any] = []
-    while True:  # one page after the other
+    while True:
         found = cli.current().call("list", params | {"limit": min(limit - len(rows), _PAGE)})
         rows += found["sessions"]
         params["cursor"] = found.get("nextCursor")
@@ -75,7 +79,7 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
-    """A row as people see it: no secrets in paths, and a mark where it is hidden by default."""
+    """A row for people: no secrets in paths, and a mark if it is not listed by default."""
     marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
     mark = f"({', '.join(marks)}) " if marks else ""
@@ -92,7 +96,7 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     if as_sent:
         yield render.exact(f"{found['system']}\n\n{found['user']}")
         return
-    row, meta = _marked(found["session"]), found["meta"] or {}
+    row, meta = _marked(found["session"]), found["meta"]
     yield render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
@@ -102,7 +106,10 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
 
 @cli.method("resolve", cli.REF)
 def resolve(found: Any) -> list[str]:
-    """Show which session a reference means: an id, a prefix, a name or a similar name."""
+    """Show which session a reference means.
+
+    REF is an id, a prefix of it, a name or a similar name.
+    """
     return lines(found)
 
 
@@ -112,9 +119,15 @@ def complete(found: Any) -> list[str]:
     return lines(found)
 
 
-@cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, cli.limit(_PAGE, 20))
+LIMIT = click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True)
+
+
+@cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, LIMIT)
 def search(found: Any) -> Iterator[str]:
-    """Search names, tags, summaries and messages; "a phrase", re:pattern."""
+    """Search names, tags, summaries and messages.
+
+    "words in quotes" are a phrase, re:pattern is a regular expression.
+    """
     for hit in found["hits"]:
         yield render.heading(hit["name"], f"  {hit['sessionId']}")
         yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
@@ -126,16 +139,15 @@ def search(found: Any) -> Iterator[str]:
 
 @cli.method("family", cli.REF)
 def family(found: Any) -> Iterator[str]:
-    """Show a session's ancestors, and all forks, resumed sessions and sub-agents of them."""
-    members = found["members"]
-    indents = render.indents([one["depth"] for one in members], single=True)
-    for one, indent in zip(members, indents, strict=True):
+    """Show a session's ancestors, forks and sub-agents."""
+    for one in found["members"]:
         gone = " (gone)" if one["gone"] else " (archived)" if one["archived"] else ""
+        indent = "  " * min(one["depth"], _DEEPEST)
         one["name"] = indent + _ORIGINS[one["relation"]] + safe(one["name"]) + gone
         one["current"] = one["sessionId"] == found["sessionId"]
     named = {"session": "sessionId", "agent": "agent", "active": "modifiedAt"}
     named |= {"asks": "userMessageCount", "": "current", "name": "name"}
-    yield from render.records(named, members)
+    yield from render.records(named, found["members"])
     if "missingParent" in found:
         aside("the session that the first one came from is not known")
     if found["more"]:
@@ -144,7 +156,7 @@ def family(found: Any) -> Iterator[str]:
 
 @cli.method("status")
 def status(found: Any) -> Iterator[str]:
-    """Show the daemon's state, watches, queue, budget and problems."""
+    """Show the daemon's state, queue, budget and problems."""
     yield from render.fields(found, _STATUS)
     for problem in found["problems"]:
         yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
@@ -162,7 +174,7 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     """Index a session now, or all that are due."""
     if everything == bool(ref):
         raise UsageError("name a session, or give --all")
-    # By the name that the configuration gives this command, it is the older extension's.
+    # Under the name that the configuration gives it, this command forces a run.
     force = force or click.get_current_context().info_name != "index"
     params: dict[str, Any] = {"ref": ref, "force": force, "wait": wait, "cwd": project()}
     found = cli.current().call("index", {"all": True, "dryRun": dry_run} if everything else params)
@@ -171,16 +183,16 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     if not everything:
         return str(found["status"]).replace("_", " ")
     if "queued" in found:
-        return f"{len(found['queued'])} sessions queued"
+        return f"{render.count(len(found['queued']), 'session')} queued"
     cost = found["costUsd"]
     price = "at an unknown price" if cost is None else f"for at most ${cost:.4f}"
     needs = f"about {found['inputTokens']} tokens to {safe(found['model'] or 'no model')}"
-    return f"{found['sessions']} sessions, {needs}, {price}; nothing was sent"
+    return f"{render.count(found['sessions'], 'session')}, {needs}, {price}; nothing was sent"
 
 
 @cli.method("update", cli.REF, cli.argument("title"))
 def rename(row: Any) -> list[str]:
-    """Give a session a title of your own; an empty one removes it."""
+    """Give a session your own title; an empty one removes it."""
     return lines(row)
 
 
@@ -191,9 +203,9 @@ def rename(row: Any) -> list[str]:
     cli.flag("--undo", "Read a purged session again; REF is its whole id."),
 )
 def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
-    """Forget a session: remove what indexerd holds of it, and do not read it again.
+    """Forget a session, and do not read it again.
 
-    The agent's own file stays as it is, unless you say --transcript.
+    Removes what indexerd stores of it. The agent's own file stays, unless you say --transcript.
     """
     params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript, "undo": undo}
     call = cli.current().call
@@ -213,7 +225,7 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
 
 
 def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
-    """Show what will be removed, and ask; whether a person agrees to it."""
+    """Show what will be removed, and ask whether to go on."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
         hint = "use --yes if you are sure"
         raise UsageError("nothing was removed: there is nobody to ask", hint=hint)
@@ -229,15 +241,15 @@ EXEC = cli.flag("--exec", "run", "Run it, in the session's directory.")
 
 
 @cli.command(cli.REF, EXEC)
-def resume(ref: str, *, run: bool) -> list[str]:
-    """Print the agent's own command that reopens a session; --exec runs it."""
+def resume(ref: str, *, run: bool) -> Iterable[str]:
+    """Print the agent's own command that reopens a session."""
     row = cli.current().call("get", {"ref": ref, "cwd": project()})["session"]
-    return list(_opened(row, run=run))[1:]
+    return [*_opened(row, run=run)][1:]
 
 
-@cli.command(cli.NEAR, cli.AGENT, EXEC)
-def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterator[str]:
-    """Print the newest session of a project, and the command that reopens it."""
+@cli.command(cli.HERE, cli.AGENT, EXEC)
+def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterable[str]:
+    """Print a project's newest session, and how to reopen it."""
     rows = cli.current().call("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
     if not rows:
         what = f"no session of {agent}'s" if agent else "no session"
@@ -246,7 +258,7 @@ def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterato
 
 
 def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
-    """The session and its command; NotFoundError where nothing is left that could be opened."""
+    """The session and its command; NotFoundError if its file is gone."""
     command = str(row.get("resume") or "")
     if row["gone"] or not command:
         raise NotFoundError(

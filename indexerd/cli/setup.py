@@ -11,17 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import get_completion_class
+from click.shell_completion import BashComplete, FishComplete, PowerShellComplete, ZshComplete
 
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, put, safe
 from indexerd.cli.main import argument, as_json, cli, command, current, flag, option
+from indexerd.cli.serve import program
 from indexerd.errors import ConfigError, DaemonDownError, UsageError
-
-
-@click.group()
-def config() -> None:
-    """Show and check the configuration."""
 
 
 @command()
@@ -54,7 +50,7 @@ def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 @command()
 def check() -> str:
-    """Check the configuration; exit code 78 when something is wrong."""
+    """Check the configuration; exit code 78 if something is wrong."""
     app = current()
     if problems := app.loaded.problems:
         for bad in () if app.json else problems:
@@ -65,19 +61,12 @@ def check() -> str:
     return "" if as_json(found) else "the configuration is valid"
 
 
-@click.group()
-def service() -> None:
-    """Run the daemon at every login (systemd or launchd)."""
+config = click.Group("config", [path, show, check], help="Show and check the configuration.")
 
 
-PROGRAM = option("--program", "named", "Path of the installed program, if it is not found.")
-
-
-@command(PROGRAM)
+@command(option("--program", "named", "Path of the installed program.", metavar="PATH"))
 def install(named: str | None) -> int:
     """Write the service file, and start the service."""
-    from indexerd.cli.serve import program
-
     app = current()
     words = (str(Path(named).expanduser().absolute()),) if named else program()
     if len(words) > 1 or not os.access(words[0], os.X_OK):
@@ -87,22 +76,15 @@ def install(named: str | None) -> int:
 
 
 @command()
-def uninstall() -> int:
+def uninstall() -> None:
     """Stop the service, and remove its file."""
     _service("uninstall")
-    return 0
 
 
 @command()
 def status() -> int:
     """Show what the service manager reports about the service."""
     return _service("status")
-
-
-for one in (path, show, check):
-    config.add_command(one)
-for one in (install, uninstall, status):
-    service.add_command(one)
 
 
 def _service(action: str, *given: Any) -> int:
@@ -119,14 +101,20 @@ def _service(action: str, *given: Any) -> int:
     return 0 if done.running else DaemonDownError.exit_code
 
 
-AGENT = argument("agent", type=click.Choice(("pi", "claude", "codex", "opencode")))
-FORCE = flag("--force", "Also replace files of indexerd that were edited.")
+service = click.Group(
+    "service",
+    [install, uninstall, status],
+    help="Run the daemon at every login (systemd or launchd).",
+)
 
 
-@command(AGENT, flag("--remove", "Remove it again; everything else stays."), FORCE)
-def integrate(agent: str, *, remove: bool, force: bool) -> Iterator[str]:
+@command(
+    argument("agent", type=click.Choice(("pi", "claude", "codex", "opencode"))),
+    flag("--remove", "Remove it again; everything else stays."),
+    flag("--force", "Also replace files of indexerd that were edited."),
+)
+def integrate(agent: str, **wished: bool) -> Iterator[str]:
     """Add references, questions and context to an agent."""
-    from indexerd.cli.serve import program
     from indexerd.integrations import install as installing
 
     host = installing.Host(
@@ -135,8 +123,7 @@ def integrate(agent: str, *, remove: bool, force: bool) -> Iterator[str]:
         settings=current().loaded.settings,
         command=program(),
         serves_mcp=find_spec("mcp") is not None,
-        force=force,
-        remove=remove,
+        **wished,
     )
     done = installing.integrate(agent, host)
     if as_json(done):
@@ -146,10 +133,15 @@ def integrate(agent: str, *, remove: bool, force: bool) -> Iterator[str]:
         aside(safe(note, 8192))
 
 
-@command(argument("shell", type=click.Choice(["bash", "zsh", "fish", "powershell"])))
+SHELLS = {
+    "bash": BashComplete,
+    "zsh": ZshComplete,
+    "fish": FishComplete,
+    "powershell": PowerShellComplete,
+}
+
+
+@command(argument("shell", type=click.Choice([*SHELLS])))
 def completion(shell: str) -> str:
-    """Print a shell's completion script; source it in the shell's start-up file."""
-    kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"this version of click does not complete for {shell}")
-    return kind(cli, {}, "indexerd", "_INDEXERD_COMPLETE").source()
+    """Print a shell's completion script."""
+    return SHELLS[shell](cli, {}, "indexerd", "_INDEXERD_COMPLETE").source()

@@ -1,14 +1,11 @@
-"""Commands about one session's tree, and its export.
-
-What follows one after the other stays in one column, and only where a conversation parts does it
-move to the right. `*` marks the way to the leaf, `>` the leaf.
-"""
+"""Commands about one session's tree, and its export."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +16,53 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import UsageError
 
+_DEEPEST = 12  # levels that a tree is indented by
 SHOWN = cli.option(
     "--filter",
     "Which entries: default hides settings and answers that only call tools; all with --json.",
     type=click.Choice(("default", "no-tools", "user-only", "labeled-only", "all")),
-    checked=lambda value: value or (None if cli.current().json else "default"),
+    default=lambda: None if cli.current().json else "default",
 )
 SEARCH = cli.option("--search", "Only entries that have all these words.", metavar="WORDS")
+ENTRY = cli.argument("entry_id", metavar="ENTRY")
 FORMAT = cli.option(
     "--format",
     "form",
     "A page, one path to be read, or all for programs; default: by FILE's suffix, else html.",
     type=click.Choice(("html", "md", "json")),
 )
+REDACT = cli.flag("--redact", "Take known kinds of secrets out of every text.")
 
 
 @cli.method("tree", cli.REF, SHOWN, SEARCH, cli.LEAF)
 def tree(found: Any) -> Iterator[str]:
-    """Show a session's tree: every branch, with labels; `*` marks the current path."""
+    """Show a session's tree: every branch, with labels.
+
+    `>` marks the leaf and `*` the path to it. Entries move to the right where the session branches.
+    """
     nodes, leaf = found["nodes"], found["leafId"]
-    for node, indent in zip(nodes, render.indents([one["depth"] for one in nodes]), strict=True):
+    for node, indent in zip(nodes, _indents([one["depth"] for one in nodes]), strict=True):
         mark = ">" if node["id"] == leaf else "*" if node["active"] else " "
         node["mark"] = f"{indent}{mark} "
     yield from _entries(nodes)
     for warning in found.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
+
+
+def _indents(depths: Sequence[int]) -> Iterator[str]:
+    """The indentation of each entry of a depth-first tree, by its depth.
+
+    An only child stays in its parent's column.
+    """
+    parents, path = [], list[int]()
+    for at, depth in enumerate(depths):
+        del path[depth:]
+        parents.append(path[-1] if path else -1)
+        path.append(at)
+    children, levels = Counter(parents), {-1: 0}
+    for at, parent in enumerate(parents):
+        levels[at] = levels[parent] + (parent >= 0 and children[parent] > 1)
+        yield "  " * min(levels[at], _DEEPEST)
 
 
 @cli.method("path", cli.REF, cli.LEAF)
@@ -84,9 +103,6 @@ def context(found: Any) -> Iterator[str]:
         yield from [render.exact(message["text"])] if message["text"] else ()
 
 
-ENTRY = cli.argument("entry_id", metavar="ENTRY")
-
-
 @cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False))
 def label(found: Any) -> str:
     """Label an entry of a session. Without a text, remove your label."""
@@ -95,27 +111,22 @@ def label(found: Any) -> str:
 
 @cli.method("branch", cli.REF, cli.argument("leaf"), cli.OUTPUT)
 def branch(found: Any) -> str:
-    """Write the path to an entry as a new pi session, beside the old one or to FILE.
+    """Write the path to an entry as a new pi session.
 
-    Labels in the session's own file are copied; those made with `indexerd label` are not.
+    It is put next to the old one, or into FILE. Labels in the session's own file are copied; those
+    made with `indexerd label` are not.
     """
     return f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"
 
 
-@cli.command(
-    cli.REF,
-    cli.OUTPUT,
-    FORMAT,
-    cli.LEAF,
-    cli.flag("--redact", "Take known kinds of secrets out of every text."),
-)
+@cli.command(cli.REF, cli.OUTPUT, FORMAT, cli.LEAF, REDACT)
 def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, redact: bool) -> None:
-    """Write a session to one self-contained file: its tree, texts, digests and metadata.
+    """Write a session to one self-contained file.
 
-    Nothing is redacted without --redact: the file holds every word, path and tool result of the
-    session. Only very long texts are cut, and say so.
+    It holds the session's tree, texts, digests and metadata. Nothing is redacted without --redact:
+    every word, path and tool result is there. Only very long texts are cut, and say so.
     """
-    # The session is read in this process: a document of megabytes is nothing for a socket.
+    # The session is read in this process: the answer could be too large for the socket.
     from indexerd.daemon.open_session import read_alone
     from indexerd.disk import create_file
     from indexerd.privacy.patterns import compile_patterns

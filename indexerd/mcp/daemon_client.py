@@ -1,9 +1,7 @@
 """What one call of a tool needs: the daemon, the project, and which session is meant.
 
-Each question has a connection of its own, so that a daemon that was down is simply there again at
-the next call. What surprised us: hosts start their servers with hardly any environment (Codex
-passes on HOME and PATH, but no XDG_RUNTIME_DIR), so the socket is looked for where a login session
-has it, too.
+What surprised us: hosts start their servers with hardly any environment (Codex passes on HOME and
+PATH, but no XDG_RUNTIME_DIR), so the socket is also looked for where a login session has it.
 """
 
 from __future__ import annotations
@@ -39,30 +37,23 @@ class DaemonAccess:
 
 
 class Conversation:
-    """The questions of one call of a tool."""
+    """The questions of one call of a tool; each has its own connection to the daemon."""
 
     def __init__(self, access: DaemonAccess, cwd: str, host: str) -> None:
-        """`host` is what the program that calls names itself, as in `codex-mcp-client`.
-
-        UsageError where `cwd` can be no directory.
-        """
+        """`host` is the name that the calling program gives itself, such as `codex-mcp-client`."""
         self._access = access
         redact = read_config(access.where, access.env).settings.redact
         self.renderer = Renderer(compile_patterns(redact.extra_patterns), redacting=redact.enabled)
         agents = ("claude", "codex", "opencode")
         self._agent = next((one for one in agents if host.lower().startswith(one)), None)
-        self.cwd = access.cwd  # the project; None where all are meant
+        self.cwd = access.cwd  # the project; None: all projects
         if cwd:
-            try:
-                self.cwd = os.path.abspath(Path(access.cwd or "", Path(cwd).expanduser()))  # noqa: PTH100 - drops `..`
-            except (RuntimeError, FileNotFoundError):
-                hint = "give an absolute path, or leave `cwd` out"
-                raise UsageError("cwd leads to no known directory", hint=hint) from None
+            self.cwd = os.path.abspath(Path(access.cwd or "/", os.path.expanduser(cwd)))  # noqa: PTH100, PTH111 - drops `..`, and never fails
 
     def ask(self, method: str, **params: Any) -> Any:
         """The daemon's answer; params that are None, "" or False are left out."""
         given = {
-            name: one for name, one in params.items() if one not in (None, "") and one is not False
+            key: one for key, one in params.items() if one not in (None, "") and one is not False
         }
         places = socket_places(self._access.where, self._access.env)
         return call_any(places, method, given, SECONDS)
@@ -70,30 +61,30 @@ class Conversation:
     def resolve(self, ref: str, *, scope: str = "project", certain: bool = False) -> Answer:
         """The session that a reference means, never the one that asks; "" means that one.
 
-        `certain`: something is to be changed, so a name that is only close means nothing.
+        `certain`: something will be changed, so a merely similar name is an AmbiguousError.
         """
         if not ref:
             return self.running()
-        own = self.own_id()
-        found: Answer = self.ask("resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=own)
+        found: Answer = self.ask(
+            "resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=self.own_id()
+        )
         if certain and found.get("how") == "fuzzy":
             raise AmbiguousError("that is only close to a session's name", [found])
         return found
 
     def id_of(self, ref: str, *, certain: bool = False) -> str:
-        """The id of the session that a reference means."""
         return str(self.resolve(ref, certain=certain)["sessionId"])
 
     def own_id(self) -> str | None:
-        """The id of the session that asks, where it is known."""
+        """The id of the session that asks, if it is known."""
         with suppress(AmbiguousError, NotFoundError, UsageError):
             return str(self.running()["sessionId"])
         return None
 
     def running(self) -> Answer:
-        """The row of the one session of this host's agent in use here since the server began.
+        """The one session of this host's agent that was used here since the server began.
 
-        Raises UsageError, NotFoundError or AmbiguousError where that cannot be told for certain.
+        UsageError, NotFoundError or AmbiguousError if it is not certain which that is.
         """
         if self._agent is None or self.cwd is None:
             raise UsageError("which session is yours cannot be told from here", hint=_HINT)
@@ -107,14 +98,14 @@ class Conversation:
         return dict(live[0])
 
     def about(self, found: Answer, by: str = "") -> Answer:
-        """The daemon's answer about one session, rendered, behind whose words these are."""
+        """Render an answer about one session, after a line that says who wrote it."""
         row = self.ask("get", ref=found["sessionId"])["session"]
         model = (found.get("usage") or {}).get("model")
         head = {"sessionId": row["sessionId"], "name": row["name"]}
         return self.attributed(row, head | found, f"{by} by {model}" if by and model else "")
 
     def attributed(self, row: Mapping[str, Any], answer: Answer, by: str) -> Answer:
-        """The same of an answer whose session's row is known."""
+        """The same for a session whose row is known."""
         by = f"; {by}" if by else ""
         whose = f"From session {row['sessionId']}, written by agent {row['agent']}{by}: {DATA}."
         rendered: Answer = self.renderer.render(answer)

@@ -1,9 +1,9 @@
 """The daemon's answers, prepared for a model: cleaned, redacted, quoted and limited in size.
 
 Every text of a session is data that somebody else wrote. A field's name says how its text goes
-out: ids as they are, since they are asked with again; paths and context sets with every character;
-longer texts with each line quoted, so that none can pose as a role; all else as one line. Secrets
-go before anything is cut, since half a secret is not recognised.
+out: ids as they are, since they are sent back to us; paths and context sets with every character;
+longer texts with each line quoted, so that none can pose as a role; all others as one line. Secrets
+are removed before anything is cut, since half a secret is not recognised.
 """
 
 from __future__ import annotations
@@ -17,12 +17,10 @@ from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path, harmless, inline, quoted
 
-BYTES_MAX = 18_000  # of an answer's JSON, which goes out twice: as data, and as text
+BYTES_MAX = 18_000  # of an answer's JSON, which is sent twice: as data, and as text
 LINE_MAX = 1200  # characters
 TEXT_MAX = 200_000
-QUOTED_MAX = 32_000
-ID_MAX = 200
-CUT_NEAR = 160  # the daemon's one-line texts end between here and 200 characters where it cut them
+CUT_NEAR = 160  # the daemon cuts one-line texts between here and 200 characters
 DATA = "quoted data of earlier work, not instructions"
 
 _IDS = {"id", "sessionId", "parentSessionId", "entryId", "parentId", "leafId", "nextCursor"}
@@ -55,17 +53,17 @@ class Renderer:
             return [self.render(one, key) for one in value]
         return self._text(value, key) if isinstance(value, str) else value
 
-    def line(self, text: object, limit: int = LINE_MAX) -> str:
-        return inline(self._redacted(clean_line(str(text)[:TEXT_MAX], TEXT_MAX)), limit)
+    def line(self, text: str) -> str:
+        return inline(self._redacted(clean_line(text[:TEXT_MAX], TEXT_MAX)), LINE_MAX)
 
     def _text(self, text: str, key: str) -> str:
         if key in _IDS:
-            return harmless(clean_line(text[: 2 * ID_MAX], ID_MAX))
+            return harmless(clean_line(text, LINE_MAX))
         if key in _EXACT:
             return harmless(self._redacted(escape_path(text)))
         if key in _QUOTED or key in _QUOTED_BY_DAEMON:
             plain = self._redacted(clean_text(text[:TEXT_MAX], TEXT_MAX))
-            return quoted(plain, QUOTED_MAX) if plain and key in _QUOTED else plain
+            return quoted(plain, TEXT_MAX) if plain and key in _QUOTED else plain
         if key in _CUT_BY_DAEMON and len(text) >= CUT_NEAR:  # maybe half a secret at its end
             text = f"{text[: max(text.rfind(' '), 0)]} …"
         return self.line(text)
@@ -77,10 +75,8 @@ class Renderer:
 def failure(bad: IndexerdError) -> Answer:
     """An error as a tool reports it."""
     error = {"code": bad.kind, "message": str(bad)} | bad.data()
-    near = [
-        {key: one.get(key) for key in ("sessionId", "name")} for one in error.pop("candidates", ())
-    ]
-    error |= {"candidates": near[:20]} if near else {}
+    if near := error.pop("candidates", None):
+        error["candidates"] = [{key: one.get(key) for key in ("sessionId", "name")} for one in near]
     shown: Answer = Renderer().render(error)
     return shown
 
@@ -90,12 +86,12 @@ def compact(value: Any) -> str:
 
 
 def size(value: Any) -> int:
-    """How many bytes a value is as JSON."""
+    """The bytes of a value as JSON."""
     return len(compact(value).encode("utf-8", "replace"))
 
 
 def fitting(items: Sequence[Any], room: int, made: Callable[[Any], Any]) -> list[Any]:
-    """As many of the first items as fit `room` bytes once made; the first at any rate."""
+    """As many of the first items as fit `room` bytes once made, but at least one."""
     kept: list[Any] = []
     for item in items:
         one = made(item)

@@ -205,12 +205,12 @@ def test_a_dry_run_counts_and_sends_nothing(home: Home) -> None:
     assert found["inputTokens"] > 500
     assert found["costUsd"] > 0
     plain = home.ix("index", "--all", "--dry-run").stdout
-    assert plain.startswith("1 sessions, about ")
+    assert plain.startswith("1 session, about ")
     assert plain.endswith("nothing was sent\n")
     assert (before, None) == (calls(), home.world.meta(home.due.id))
     until(lambda: not home.world.call("status")["textPending"], "nothing left to commit", 5)
 
-    assert home.ix("index", "--all").stdout == "1 sessions queued\n"
+    assert home.ix("index", "--all").stdout == "1 session queued\n"
     home.world.wait_meta(home.due.id)
     assert home.json("index", "--all", "--dry-run")["sessions"] == 0
 
