@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 .PHONY: demo run test test-faults test-browser check bench bench-write peers screenshots lock clean
 
 demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leaves nothing behind
-	$(BIN)/python -m indexerd.demo
+	$(BIN)/python tests/demo.py
 
 run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
 	$(BIN)/indexerd run

@@ -11,7 +11,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -20,22 +20,31 @@ from indexerd.times import iso
 
 POLL_SECONDS = 0.002
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file as a whole, durably, 0600. OSError leaves the old one as it was."""
-    temp = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    fd = os.open(temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600)
+def write_atomically(
+    path: Path, data: bytes, *, temp: str = "", ready: Callable[[Path], bool] = lambda _: True
+) -> bool:
+    """Replace a file as a whole, durably, 0600. OSError leaves the old file as it was.
+
+    `temp` begins the temporary file's name. Just before the rename, `ready(temporary file)` may
+    change its mode and owner, or return False to keep the old file.
+    """
+    new = path.with_name(f".{temp or path.name}.{os.getpid()}.{time.time_ns()}.tmp")
     try:
-        with open(fd, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
+        with open(os.open(new, _NEW, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
             file.flush()
-            os.fsync(fd)
-        temp.replace(path)
-    except BaseException:
-        temp.unlink(missing_ok=True)
-        raise
+            os.fsync(file.fileno())
+        if not ready(new):
+            return False
+        new.replace(path)
+    finally:
+        with suppress(OSError):
+            new.unlink(missing_ok=True)
     sync_names(path.parent)
+    return True
 
 
 def create_file(path: Path, lines: Iterable[bytes]) -> int:
@@ -44,9 +53,9 @@ def create_file(path: Path, lines: Iterable[bytes]) -> int:
     A failure leaves nothing: UsageError where something has the name, or no file can have it;
     WriteError otherwise.
     """
-    flags, count = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0
+    count = 0
     try:
-        with open(os.open(path, flags, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
+        with open(os.open(path, _NEW, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
             try:
                 for count, line in enumerate(lines, 1):  # noqa: B007 - returned
                     file.write(line)

@@ -23,7 +23,10 @@ VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "bas
 MAY_WRITE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
-    "disk.py": "settings of the last good configuration, lock, log and telemetry",
+    "disk.py": "for those below; lock, log and telemetry",
+    "settings/loading.py": "settings of the last good configuration",
+    "daemon/open_session.py": "a branch as a new file, where its user asked for it",
+    "cli/tree.py": "an export, where its user asked for it",
     "models/journal.py": "the budget's journal",
     "sources/quarantine.py": "the path of the file that is being read",
     "store/store.py": "the store, made private before SQLite opens it",
@@ -31,8 +34,9 @@ MAY_WRITE = {
     "web/server.py": "where the web view listens, and the page that opens it",
     "models/scripted.py": "the fake model counts its calls, in tests",
     "cli/backend.py": "/dev/null in the place of a stream that is gone",
-    "demo.py": "sample sessions, in a temporary home",
 }
+WRITING = {"write_text", "write_bytes", "touch", "truncate", "ftruncate", "utime"}
+WRITING |= {"write_atomically", "create_file"}  # of disk.py
 READERS = ("agents/", "sessions/", "sources/tail.py", "sources/scan.py", "meta/reader.py")
 
 
@@ -77,7 +81,7 @@ def writes(tree: ast.AST) -> bool:
     if any(isinstance(node, ast.Attribute) and node.attr in flags for node in ast.walk(tree)):
         return True
     for name, node in calls(tree):
-        if name in ("write_text", "write_bytes", "touch", "truncate", "ftruncate", "utime"):
+        if name in WRITING:
             return True
         words = (*node.args, *(key.value for key in node.keywords))
         modes = [str(one.value) for one in words if isinstance(one, ast.Constant)]

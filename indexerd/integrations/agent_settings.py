@@ -1,11 +1,11 @@
 """Our hooks and MCP server in agents' settings: JSON of Claude Code and Codex, TOML of Codex.
 
-Text in, text out. A hook is ours if its command calls our program and does nothing else; a server
-is ours if it starts our program. Of entries that are there only the program's path and arguments
-are brought up to date: limits, matchers and further keys belong to the user.
+Text in, text out. A hook is ours if its command calls our program and nothing else; a server is
+ours if it starts our program. Of existing entries only the program's path and arguments are
+updated: limits, matchers and other keys belong to the user.
 
-ValueError: a text cannot be parsed, has another shape, or would not survive being rewritten (JSON
-with comments). UsageError: there is a server of our name that is not ours.
+ValueError: a text cannot be parsed, has another shape, or would not survive rewriting (JSON with
+comments). UsageError: there is a server of our name that is not ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tomlkit.items import InlineTable
 from indexerd.errors import UsageError
 
 NAME = "indexerd"
-EVENTS = ("UserPromptSubmit", "SessionStart")  # of the hooks that we install
+EVENTS = ("UserPromptSubmit", "SessionStart")  # of our hooks
 _PYTHON = re.compile(r"(?:python|pypy|graalpy)[\w.-]*")
 _INDENT = re.compile(r"\n([ \t]+)\S")
 
@@ -32,16 +32,15 @@ Value = MutableMapping[str, Any]
 
 
 def change_json(change: Callable[[Value], None], text: str | None) -> str:
-    """The text with `change` done to its object; the same text where that changes nothing."""
-    empty = not (text or "").strip()
-    body = "{}\n" if empty else str(text)
+    """Apply `change` to a JSON object; if that changes nothing, return the text as it is."""
+    body = text if text and text.strip() else "{\n  }\n"  # two spaces
     try:
         before = json.loads(body)
         json.dumps(before, allow_nan=False)  # a number that is too large would not come back
     except json.JSONDecodeError as bad:
         raise ValueError(f"not JSON in line {bad.lineno}") from None
     except (ValueError, RecursionError):
-        raise ValueError("it cannot be written again as it is") from None
+        raise ValueError("it cannot be rewritten without a loss") from None
     if not isinstance(before, dict):
         raise ValueError("it holds no object")
     after = copy.deepcopy(before)
@@ -49,13 +48,12 @@ def change_json(change: Callable[[Value], None], text: str | None) -> str:
     if after == before and text is not None:
         return text
     found = _INDENT.search(body)
-    indent: str | None = found[1] if found else ("  " if empty else None)
     end = "\n" if body.endswith("\n") else ""
-    return json.dumps(after, indent=indent, ensure_ascii=False) + end
+    return json.dumps(after, indent=found and found[1], ensure_ascii=False) + end
 
 
 def change_toml(change: Callable[[Value], None], text: str | None) -> str:
-    """The same for TOML, where comments and layout stay."""
+    """Do the same to TOML, keeping comments and layout."""
     try:
         document = tomlkit.parse(text or "")
     except TOMLKitError:
@@ -69,7 +67,7 @@ def change_toml(change: Callable[[Value], None], text: str | None) -> str:
 
 
 def _member(value: Value, key: str, kind: type) -> Any:
-    """What is under a key, made where there is nothing. ValueError for another type."""
+    """Return a member, created if missing; ValueError for another type."""
     entry = value.setdefault(key, kind())
     if not isinstance(entry, kind):
         raise ValueError(f"{key} is no {'list' if kind is list else 'table'}")
@@ -77,7 +75,7 @@ def _member(value: Value, key: str, kind: type) -> Any:
 
 
 def put_hooks(agent: str, groups: Mapping[str, Value], value: Value) -> None:
-    """Have a hook of ours for each event; of one that is there the command is brought up."""
+    """Add our hook for each event, or update the command of the one that is there."""
     hooks = _member(value, "hooks", dict)
     for event, group in groups.items():
         listed = _member(hooks, event, list)
@@ -91,17 +89,18 @@ def put_hooks(agent: str, groups: Mapping[str, Value], value: Value) -> None:
 def take_hooks(agent: str, value: Value) -> None:
     """Remove our hooks, and the lists that this leaves empty."""
     hooks: Any = value.get("hooks")
-    for event in EVENTS:
-        groups: Any = hooks.get(event) if isinstance(hooks, dict) else None
-        for group in list(groups) if isinstance(groups, list) else ():
-            for hook in list(_our_hooks(agent, group)):
-                group["hooks"].remove(hook)
-                if not group["hooks"]:
-                    groups[:] = [one for one in groups if one is not group]
-                if not groups:
-                    del hooks[event]
-                if not hooks:
-                    del value["hooks"]
+    for event in EVENTS if isinstance(hooks, dict) else ():
+        groups: Any = hooks.get(event)
+        listed = groups if isinstance(groups, list) else []
+        ours = [(group, hook) for group in listed for hook in _our_hooks(agent, group)]
+        for group, hook in ours:
+            group["hooks"].remove(hook)
+            if not group["hooks"]:
+                groups.remove(group)
+        if ours and not groups:
+            del hooks[event]
+        if ours and not hooks:
+            del value["hooks"]
 
 
 def _our_hooks(agent: str, group: Any) -> Iterator[dict[str, Any]]:
@@ -113,10 +112,10 @@ def _our_hooks(agent: str, group: Any) -> Iterator[dict[str, Any]]:
 
 
 def is_hook_command(agent: str, command: str) -> bool:
-    """Whether a shell command calls our hook for an agent, and does nothing besides."""
+    """Whether a shell command calls our hook for an agent, and nothing else."""
     try:
         words = shlex.split(command)
-    except ValueError:  # quotes that do not end
+    except ValueError:  # an unclosed quote
         return False
     if words[-2:] == ["||", "true"]:
         del words[-2:]
@@ -124,7 +123,7 @@ def is_hook_command(agent: str, command: str) -> bool:
 
 
 def _is_program(words: Sequence[str]) -> bool:
-    """Whether these words start our program, wherever that is."""
+    """Whether these words start our program, from any path."""
     name = words[0].rpartition("/")[2] if words else ""
     return (name == NAME and len(words) == 1) or (
         _PYTHON.fullmatch(name) is not None and [*words[1:]] in (["-m", NAME], ["-P", "-m", NAME])
@@ -132,7 +131,7 @@ def _is_program(words: Sequence[str]) -> bool:
 
 
 def put_server(key: str, wanted: Mapping[str, Any], value: Value) -> None:
-    """Have an entry for our MCP server under a key; what else its user gave it stays."""
+    """Add our MCP server under a key, or update its command and arguments."""
     ours = _member(value, key, dict).setdefault(NAME, dict(wanted))
     if not _is_server(ours):
         raise UsageError(
@@ -154,7 +153,6 @@ def take_server(key: str, value: Value) -> None:
 
 
 def _is_server(entry: Any) -> bool:
-    """Whether an entry starts our program, wherever that is."""
     if not isinstance(entry, dict) or not isinstance(entry.get("args"), list):
         return False
     words = [str(entry.get("command")), *map(str, entry["args"])]

@@ -1,15 +1,14 @@
 """Changes to files in agents' directories.
 
-Every new text is computed before the first file is written, so a file that cannot be changed leaves
+All new texts are computed before the first file is written, so a file that cannot be changed leaves
 all as they were. A file is read again right before it is replaced, because its agent may write it
-at any time. Mode and owner stay, and where the path is a symbolic link its target is replaced.
+at any time. Mode and owner stay, and of a symbolic link the target is replaced.
 
-A file that is ours as a whole says so in its first line (below the `---` of a skill), with a hash
-of the rest. Without that line a file is never overwritten or removed; one that was edited since
-only with `force`.
+A file of ours says so in its first line (below the `---` of a skill), with a hash of the rest. A
+file without that line is never overwritten or removed; an edited one only with `force`.
 
-Before an agent's settings file is changed for the first time, a copy is put beside it. Removing
-restores that copy if nothing else was changed since, and takes out only our entries otherwise.
+Before an agent's settings file is first changed, it is copied. Removing restores that copy if
+nothing else has changed since, and otherwise removes only our entries.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from indexerd.disk import write_atomically
 from indexerd.errors import AccessError, ConfigError, UsageError, WriteError
 from indexerd.integrations.agent_settings import NAME
 
@@ -39,26 +39,26 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What shall be at a path. `change` raises ValueError for a text that it cannot parse."""
+    """A change of one file. `change` raises ValueError for a text that it cannot parse."""
 
     path: str
     change: Callable[[Text], Text]
     removing: bool = False
     mode: int = 0o600  # of a new file
-    skip_foreign: bool = False  # a file that is not ours is left alone, and is no error
+    skip_foreign: bool = False  # leave a file that is not ours alone, instead of an error
     reported: bool = True
 
 
 class _ForeignError(UsageError):
-    """What is there is not ours, or is no file."""
+    """The path has something that is not ours, or is no file."""
 
     hint = "move it out of the way"
 
 
 def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
-    """Do all edits; `{"path", "did"}` of each.
+    """Do all edits, and return `{"path", "did"}` of each.
 
-    ConfigError: a file is not what it must be. UsageError: a file that is not ours is in the way.
+    ConfigError: a file cannot be parsed. UsageError: a file that is not ours is in the way.
     AccessError, WriteError: the system refuses. Each names the file.
     """
     for edit in edits:
@@ -68,7 +68,6 @@ def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
 
 
 def _apply(edit: Edit, *, write: bool) -> str:
-    """Find out what an edit does, and do it if asked to."""
     target = Path(os.path.realpath(edit.path))
     try:
         before = read(target)
@@ -94,7 +93,7 @@ def _apply(edit: Edit, *, write: bool) -> str:
 
 
 def _put(target: Path, text: Text, mode: int) -> None:
-    """Replace a file as a whole, or remove it, and a directory of ours that this leaves empty."""
+    """Replace a file, or remove it, with its directory if that was ours and is now empty."""
     if text is None:
         target.unlink()
         if target.parent.name == NAME:
@@ -102,25 +101,23 @@ def _put(target: Path, text: Text, mode: int) -> None:
                 target.parent.rmdir()
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    new = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    try:
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-            file.write(text.encode(errors="surrogateescape"))
-            with suppress(FileNotFoundError):
-                old = target.stat()
-                mode = stat.S_IMODE(old.st_mode)
-                with suppress(PermissionError):  # an owner that only root could give
-                    os.fchown(file.fileno(), old.st_uid, old.st_gid)
-            os.fchmod(file.fileno(), mode)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
+
+    def keep_mode_and_owner(new: Path) -> bool:
+        with suppress(FileNotFoundError):
+            old = target.stat()
+            with suppress(PermissionError):  # an owner that only root could give
+                os.chown(new, old.st_uid, old.st_gid)
+            new.chmod(stat.S_IMODE(old.st_mode))
+            return True
+        new.chmod(mode)
+        return True
+
+    data = text.encode(errors="surrogateescape")
+    write_atomically(target, data, ready=keep_mode_and_owner)
 
 
 def read(path: Path) -> Text:
-    """The text of a file, None where there is none; bytes that are no UTF-8 survive a rewrite."""
+    """Read a text file, or None; bytes that are not UTF-8 survive a rewrite."""
     if path.is_file():
         return path.read_bytes().decode(errors="surrogateescape")
     if path.exists():
@@ -131,7 +128,7 @@ def read(path: Path) -> Text:
 def settings_edits(
     path: str, put: Callable[[Text], str], take: Callable[[Text], str], *, remove: bool
 ) -> list[Edit]:
-    """Have `put` add our entries to a settings file, or `take` remove them; and its copy."""
+    """Have `put` add our entries to a settings file after copying it, or `take` remove them."""
     target = Path(os.path.realpath(path))
     backup = target.with_name(target.name + BACKUP)
 
@@ -154,14 +151,14 @@ def settings_edits(
 
 
 def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool = False) -> Edit:
-    """A file that is ours as a whole; None removes it."""
+    """Write a file of ours, or remove it where `body` is None."""
     gone = body is None
     change = partial(_own, body, force)
     return Edit(path, change, removing=gone, mode=0o644, skip_foreign=skip_foreign or gone)
 
 
 def own_files_in(directory: str) -> list[str]:
-    """The files of ours directly in a directory."""
+    """List the files of ours directly in a directory."""
     found = Path(directory).glob("*")
     return sorted(str(one) for one in found if one.is_file() and _OURS.match(read(one) or ""))
 

@@ -1,12 +1,12 @@
-"""What `indexerd integrate` puts into each agent, and takes out again.
+"""What `indexerd integrate` installs into each agent and removes again.
 
-* pi: an extension in a directory of our own. opencode: a plugin, which brings its MCP server along.
+* pi: an extension in a directory of our own. opencode: a plugin that registers the MCP server.
 * Claude Code: two hooks in its settings, and an MCP server where `claude mcp add` puts one.
 * Codex: the same two hooks, which its user must trust, and an MCP server in its configuration.
-* Each of them: a skill that says when to note context, and when to ask past sessions.
+* Each: a skill that says when to note context, and when to ask past sessions.
 
-A hook's command ends in `|| true`: where our program is gone or older, the shell's 127 or 2 would
-show at every prompt, or block it.
+A hook's command ends in `|| true`, because the shell's 127 or 2 for a missing or older program
+would show at every prompt, or block it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ from indexerd.integrations.agent_settings import NAME
 from indexerd.integrations.changes import Edit
 from indexerd.settings import Settings
 
-RESUME_SECONDS = 10
-MORE_SECONDS = 10  # for a hook or a tool, beyond what a question may take
-# What agents keep in mind of a skill; they read the rest when they need it.
+MORE_SECONDS = 10  # for a hook or a tool, in addition to a question's time
+# The part of a skill that is always in an agent's context.
 _SKILL = f"""---
 name: {NAME}
 description: >-
@@ -40,39 +39,37 @@ description: >-
 ---
 
 """
-# Codex passes these on to an MCP server only where they are named.
+# Codex passes only named variables to an MCP server.
 PASSED_ON = (
     *("INDEXERD_SOCKET", "INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR"),
     *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"),
 )
 Change = Callable[[MutableMapping[str, Any]], None]
-_NEW_SESSIONS = "it is there in sessions that start from now on"
+_NEW_SESSIONS = "sessions that start from now on have it"
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where agents are looked for, and how they are to call us."""
+    """The user's machine, our program, and the options of the command."""
 
     env: Mapping[str, str]
     home: str
     settings: Settings
-    command: tuple[str, ...]  # our program, by its absolute path
-    serves_mcp: bool = True  # whether `indexerd mcp` has what it needs
+    command: tuple[str, ...]  # starts our program, by its absolute path
+    serves_mcp: bool = True  # whether the packages for `indexerd mcp` are installed
     force: bool = False
     remove: bool = False
 
     def path(self, named: str) -> str:
-        """A path as the user writes it, made absolute."""
         whole = self.home + named[1:] if named == "~" or named.startswith("~/") else named
         return os.path.abspath(whole)  # noqa: PTH100 - a link in it stays
 
     def base(self, variable: str, default: str) -> str:
-        """A directory of the XDG's; a relative value is none."""
-        named = self.env.get(variable, "")
+        named = self.env.get(variable, "")  # by XDG a relative value is ignored
         return named if named.startswith("/") else f"{self.home}/{default}"
 
     def present(self, agent: str, places: Iterable[str]) -> list[str]:
-        """The directories of an agent that are there; NotFoundError where none is."""
+        """List the existing directories of an agent; NotFoundError if there is none."""
         named = list(dict.fromkeys(map(self.path, places)))
         found = [one for one in named if Path(one).is_dir()]
         if not found and not self.remove:
@@ -83,41 +80,32 @@ class Host:
         return found
 
     def own_file(self, path: str, body: str, *, skip_foreign: bool = False) -> Edit:
-        """A file that is ours as a whole, written or removed."""
         text = None if self.remove else body
         return changes.own_file(path, text, force=self.force, skip_foreign=skip_foreign)
 
     def skill(self, home: str) -> Edit:
-        """The instruction text in an agent's directory of skills; the user's own goes first."""
+        """Put the instructions into an agent's skills, unless the user has one of that name."""
         text = (files("indexerd") / "integrations" / "instructions.md").read_text(encoding="utf-8")
         return self.own_file(f"{home}/skills/{NAME}/SKILL.md", _SKILL + text, skip_foreign=True)
 
 
 def integrate(agent: str, host: Host) -> dict[str, Any]:
-    """Install into an agent, or remove what was installed.
-
-    NotFoundError where the agent is not there; else as `changes.apply`.
-    """
+    """Install into an agent, or remove it. NotFoundError, or errors of `changes.apply`."""
     edits, notes = _AGENTS[agent](host)
     did = changes.apply(edits)
     if agent != "pi" and not host.serves_mcp:
         notes.append("the MCP server is left out: install indexerd[mcp], and integrate again")
-    notes += [
-        f"{one['path']} is not ours, and was left alone;"
-        " move it away and integrate again to have ours"
-        for one in did
-        if one["did"] == changes.NOT_OURS
-    ]
+    kept = [one["path"] for one in did if one["did"] == changes.NOT_OURS]
+    notes += [f"{path} is not ours and was kept; move it and integrate again" for path in kept]
     return {"agent": agent, "changes": did, "notes": [] if host.remove else notes}
 
 
 def hook_command(agent: str, command: Iterable[str]) -> str:
-    """What an agent's shell runs."""
     return f"{shlex.join([*command, 'hook', agent])} || true"
 
 
 def _packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
-    """The files that belong into an agent, by their names."""
+    """Read the files for an agent, by name."""
     named = json.dumps(list(command))
     return {
         one.name: one.read_text(encoding="utf-8").replace("__INDEXERD_COMMAND__", named)
@@ -136,7 +124,7 @@ def _pi(host: Host) -> tuple[list[Edit], list[str]]:
         edits += [changes.own_file(path, None, force=host.force) for path in older]
         edits += [host.own_file(path, body) for path, body in sorted(ours.items())]
         edits.append(host.skill(root))
-    return edits, ["sessions that run now take it up with /reload"]
+    return edits, ["running sessions get it with /reload"]
 
 
 def _opencode(host: Host) -> tuple[list[Edit], list[str]]:
@@ -158,7 +146,7 @@ def _claude(host: Host) -> tuple[list[Edit], list[str]]:
     chosen = [named] if named else host.settings.agents.claude.roots
     roots = host.present("claude", chosen or usual)
     if not chosen and not host.remove:
-        del roots[1:]  # the second is Claude Code's where the first is not there
+        del roots[1:]  # Claude Code uses the second only where the first is missing
     edits = [edit for root in roots for edit in _hooks(host, "claude", f"{root}/settings.json")]
     program, *words = host.command
     server = {"type": "stdio", "command": program, "args": [*words, "mcp"], "env": {}}
@@ -168,7 +156,7 @@ def _claude(host: Host) -> tuple[list[Edit], list[str]]:
 
 
 def _claude_state(host: Host, root: str, usual: tuple[str, ...]) -> str:
-    """The file in which Claude Code keeps the servers of a user."""
+    """Find the file in which Claude Code keeps a user's servers."""
     old = Path(root, ".config.json")
     if old.is_file() and old.stat().st_size:
         return str(old)
@@ -210,14 +198,13 @@ def _hooks(host: Host, agent: str, path: str) -> list[Edit]:
     prompt = int(host.settings.query.timeout_seconds + MORE_SECONDS)
     groups: dict[str, dict[str, Any]] = {
         "UserPromptSubmit": {"hooks": [hook | {"timeout": prompt}]},
-        "SessionStart": {"matcher": "resume", "hooks": [hook | {"timeout": RESUME_SECONDS}]},
+        "SessionStart": {"matcher": "resume", "hooks": [hook | {"timeout": 10}]},
     }
     put = partial(agent_settings.put_hooks, agent, groups)
     return _settings(host, path, put, partial(agent_settings.take_hooks, agent))
 
 
 def _server(host: Host, path: str, key: str, server: dict[str, Any]) -> list[Edit]:
-    """The MCP server under a key, as `claude mcp add` writes it."""
     if not host.serves_mcp and not host.remove:
         return []
     put = partial(agent_settings.put_server, key, server)
@@ -225,19 +212,18 @@ def _server(host: Host, path: str, key: str, server: dict[str, Any]) -> list[Edi
 
 
 def _settings(host: Host, path: str, put: Change, take: Change) -> list[Edit]:
-    """Edits of a settings file; JSON that has comments is the user's to change."""
+    """Edit a settings file; JSON with comments is left to the user."""
     toml = path.endswith(".toml")
+    rewrite = agent_settings.change_toml if toml else agent_settings.change_json
 
     def changed(change: Change, text: str | None) -> str:
         try:
-            return (agent_settings.change_toml if toml else agent_settings.change_json)(
-                change, text
-            )
+            return rewrite(change, text)
         except ValueError as bad:
             put(entry := dict[str, Any]())
-            todo = "take out what calls indexerd" if host.remove else f"add {json.dumps(entry)}"
+            todo = "remove what calls indexerd" if host.remove else f"add {json.dumps(entry)}"
             by_hand = "" if toml else f", or, if it has comments, by hand {todo}"
-            raise ValueError(f"{bad}; nothing was changed; mend the file{by_hand}") from None
+            raise ValueError(f"{bad}; nothing was changed; fix the file{by_hand}") from None
 
     return changes.settings_edits(
         path, partial(changed, put), partial(changed, take), remove=host.remove

@@ -1,12 +1,12 @@
 """The daemon as a user service: systemd on Linux, launchd on macOS.
 
-Never touches a file that does not carry our marker; never puts a key into a service file;
-never fails because no service manager runs here: the file is written and a note says what to
-type later. Everything may be run twice.
+Never changes a file without our marker, never writes a key into a service file, and does not fail
+without a service manager: the file is written, and a note says what to type later. Everything can
+be repeated.
 
-What surprised us: a refused user namespace shows only as exit status 217, 218 or 226 of a unit
-that systemd did try to start; `launchctl bootout` returns before the service is gone, and
-`bootstrap` then fails with an input/output error.
+What surprised us: a refused user namespace shows only as exit status 217, 218 or 226 of a unit that
+systemd did try to start; `launchctl bootout` returns before the service is gone, and `bootstrap`
+then fails with an input/output error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from typing import NamedTuple
 from indexerd.client import absolute
 from indexerd.errors import UsageError
 from indexerd.integrations import changes, service_files
-from indexerd.integrations.changes import Edit
 from indexerd.integrations.service_files import MARKER, is_plain
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
@@ -32,8 +31,8 @@ from indexerd.sources.stores import Kind, stores
 
 UNIT = "indexerd.service"
 LABEL = "io.indexerd"
-RUN_SECONDS = 150.0  # a start waits for READY: at most TimeoutStartSec and then a stop
-LAUNCHD_TRIES = 20  # of a quarter second each
+RUN_SECONDS = 150.0  # a start waits for READY: TimeoutStartSec, and then a stop
+LAUNCHD_TRIES = 20  # every quarter of a second
 
 _REFUSED = {"217", "218", "226"}  # systemd's EXIT_USER, EXIT_CAPABILITIES, EXIT_NAMESPACE
 _PATHS = {  # made absolute: a service has another working directory
@@ -49,7 +48,7 @@ _SHOWN = (
 
 
 class Ran(NamedTuple):
-    """What a system command said."""
+    """The exit status and output of a system command."""
 
     code: int
     out: str = ""
@@ -57,15 +56,15 @@ class Ran(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Its first line, for a note: the later ones say where to read more."""
+        """The first line of output: later ones say where to read more."""
         lines = (self.err or self.out).split("\n")
         return lines[0].strip() or f"exit status {self.code}"
 
 
 def run_command(words: Sequence[str]) -> Ran:
-    """Run a system command to its end, in English, without input.
+    """Run a system command in English, without input.
 
-    A command that is not there is code 127, one without an answer in 150 s is code 124.
+    The code of a missing command is 127, and 124 after 150 s without an end.
     """
     env = dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", SYSTEMD_COLORS="0")
     runtime = f"/run/user/{os.getuid()}"
@@ -83,7 +82,7 @@ def run_command(words: Sequence[str]) -> Ran:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The machine and the user, as far as a service needs them."""
+    """The machine and its user."""
 
     env: Mapping[str, str]
     home: Path
@@ -93,7 +92,6 @@ class Host:
 
     @property
     def service_file(self) -> Path:
-        """Where the user's service manager looks for ours."""
         if self.platform == "darwin":
             return self.home / "Library/LaunchAgents" / f"{LABEL}.plist"
         base = self.env.get("XDG_CONFIG_HOME", "")
@@ -101,17 +99,15 @@ class Host:
         return config / "systemd/user" / UNIT
 
     def systemctl(self, *words: str) -> Ran:
-        """Ask the user's own systemd."""
         return self.run(["systemctl", "--user", *words])
 
     def launchctl(self, *words: str) -> Ran:
-        """Ask launchd."""
         return self.run(["launchctl", *words])
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done, or found. `notes` are sentences for the user."""
+    """The state of the service. `notes` are sentences for the user."""
 
     path: Path
     installed: bool
@@ -122,52 +118,54 @@ class Outcome:
 
 
 def install(host: Host, program: Path, places: Places, settings: Settings) -> Outcome:
-    """Write the service file, start the service now and at each login.
+    """Write the service file, start the service, and have it started at each login.
 
-    Raises UsageError for a file there that is not ours, or a program that no service file can
-    name; AccessError or WriteError where the file cannot be written.
+    Raises UsageError for a file that is not ours, or a program that no service file can name;
+    AccessError or WriteError if the file cannot be written.
     """
-    env, notes = _carried(host, places)
+    env, notes = _environment(host, places)
     if host.platform == "darwin":
-        plist = service_files.plist_text(str(program), str(host.home), env)
-        return _install_launchd(host, plist, notes)
-    if not host.platform.startswith("linux"):
+        text = service_files.plist_text(str(program), str(host.home), env)
+    elif host.platform.startswith("linux"):
+        text = _unit_text(host, program, places, settings, env)
+    else:
         raise UsageError("no service manager is known on this system", hint="use `indexerd run`")
-    home, agents = str(host.home.resolve()), stores(settings, host.env, host.home)
-    writes = [*(one.meta for one in agents), str(places.state_dir), str(places.data_dir)]
-    if not within(str(places.socket), host.env.get("XDG_RUNTIME_DIR") or "/run/user"):
-        writes.append(str(places.socket.parent))
-    reads = [one.sessions for one in agents if one.kind is Kind.FILES]
-    opened = [_opened(one, home) for one in writes]
-    return _install_systemd(
-        host, service_files.unit_text(str(program), home, env, opened, reads), notes
-    )
+    path = host.service_file
+    before = _installed(path)
+    _put(path, text)
+    if host.platform == "darwin":
+        found = _start_launchd(host, notes, changed=before != text)
+    else:
+        found = Outcome(path, installed=True, running=False)
+        found = replace(found, running=_start_systemd(host, text, notes, changed=before != text))
+    return replace(found, changed=before != changes.read(path), notes=(*notes, *found.notes))
 
 
 def uninstall(host: Host) -> Outcome:
-    """Stop the service and remove its file, if it is ours. Raises as `install` does."""
+    """Stop the service and remove its file. Raises as `install` does."""
     path = host.service_file
     if _installed(path) is None:
         return Outcome(path, installed=False, running=False, notes=("nothing is installed",))
+    notes: tuple[str, ...] = ()
     if host.platform == "darwin":
         host.launchctl("bootout", f"gui/{host.uid}/{LABEL}")
         _put(path, None)
-        return Outcome(path, installed=False, running=False, changed=True)
-    host.systemctl("stop", UNIT)
-    host.systemctl("disable", UNIT)
-    _put(path, None)
-    link = path.parent / "default.target.wants" / UNIT
-    if link.is_symlink():  # left over where no manager ran to disable it
-        link.unlink()
-    host.systemctl("daemon-reload")
-    host.systemctl("reset-failed", UNIT)
-    own = path.with_name(f"{UNIT}.d")
-    notes = (f"your own changes are left in {own}",) if own.is_dir() else ()
+    else:
+        host.systemctl("stop", UNIT)
+        host.systemctl("disable", UNIT)
+        _put(path, None)
+        link = path.parent / "default.target.wants" / UNIT
+        if link.is_symlink():  # remains where no manager ran to disable it
+            link.unlink()
+        host.systemctl("daemon-reload")
+        host.systemctl("reset-failed", UNIT)
+        own = path.with_name(f"{UNIT}.d")
+        notes = (f"your own changes remain in {own}",) if own.is_dir() else ()
     return Outcome(path, installed=False, running=False, changed=True, notes=notes)
 
 
 def status(host: Host) -> Outcome:
-    """Say what the service manager says, in its own words."""
+    """Report what the service manager says."""
     path = host.service_file
     if host.platform == "darwin":
         shown = host.launchctl("print", f"gui/{host.uid}/{LABEL}")
@@ -179,14 +177,13 @@ def status(host: Host) -> Outcome:
         details = dict(line.split("=", 1) for line in shown.out.splitlines() if "=" in line)
         running = details.get("ActiveState") in {"active", "reloading"}
         unknown = "no user manager answers"
-    if shown.code != 0:
-        notes = (f"{unknown}: {shown.said}",)
-        return Outcome(path, installed=path.exists(), running=False, notes=notes)
-    return Outcome(path, installed=path.exists(), running=running, details=details)
+    notes = (f"{unknown}: {shown.said}",) if shown.code else ()
+    running, details = running and not notes, {} if notes else details
+    return Outcome(path, installed=path.exists(), running=running, notes=notes, details=details)
 
 
-def _carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
-    """The variables of this shell that the service needs too, and notes; keys stay out."""
+def _environment(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
+    """Choose the variables that the service needs from this shell, without keys; and notes."""
     values: dict[str, str] = {}
     left: list[str] = []
     for name, value in sorted(host.env.items()):
@@ -200,16 +197,28 @@ def _carried(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
             values[name] = absolute(value, host.env, str(host.home)) if name in _PATHS else value
     if places.config_explicit:
         values["INDEXERD_CONFIG"] = str(places.config_file)
-    notes = [f"taken into the service from here: {', '.join(values)}"] if values else []
+    notes = [f"copied from this shell into the service: {', '.join(values)}"] if values else []
     if left:
         notes.append(f"left out: {', '.join(left)}; put keys into a file (docs/OPERATIONS.md)")
     return values, notes
 
 
-def _opened(path: str, home: str) -> str:
-    """Outside the home the nearest directory that exists: a unit can open up nothing else.
+def _unit_text(
+    host: Host, program: Path, places: Places, settings: Settings, env: Mapping[str, str]
+) -> str:
+    home, agents = str(host.home.resolve()), stores(settings, host.env, host.home)
+    writes = [*(one.meta for one in agents), str(places.state_dir), str(places.data_dir)]
+    if not within(str(places.socket), host.env.get("XDG_RUNTIME_DIR") or "/run/user"):
+        writes.append(str(places.socket.parent))
+    reads = [one.sessions for one in agents if one.kind is Kind.FILES]
+    opened = [_opened(one, home) for one in writes]
+    return service_files.unit_text(str(program), home, env, opened, reads)
 
-    Where only the root exists, the path itself: all of the system is not opened for it.
+
+def _opened(path: str, home: str) -> str:
+    """Return the nearest existing directory outside the home: a unit can open nothing else.
+
+    If only the root exists, the path itself, because the whole system must not be opened for it.
     """
     real = Path(path).resolve()
     outside = (one for one in (real, *real.parents) if not within(str(real), home))
@@ -217,51 +226,43 @@ def _opened(path: str, home: str) -> str:
     return str(real if found == Path("/") else found)
 
 
-def _install_systemd(host: Host, unit: str, notes: list[str]) -> Outcome:
-    path = host.service_file
-    before, written = _installed(path), unit
-    active = host.systemctl("is-active", "--quiet", UNIT).code == 0
-    _put(path, unit)
+def _start_systemd(host: Host, unit: str, notes: list[str], *, changed: bool) -> bool:
+    """Enable and start the unit, add notes, and return whether it runs."""
     reloaded = host.systemctl("daemon-reload")
     if reloaded.code != 0:
         notes.append(
             f"the unit is written, but no user manager answers ({reloaded.said}); where one does:"
             f" systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
         )
-        return Outcome(path, installed=True, running=False, changed=before != unit, notes=(*notes,))
-    started = _start(host, again=active and before != unit)
+        return False
+
+    def start(verb: str) -> Ran:
+        host.systemctl("reset-failed", UNIT)  # an earlier start limit must not stop this start
+        enabled = host.systemctl("enable", UNIT)  # `--now` would hide the start's own error
+        return enabled if enabled.code != 0 else host.systemctl(verb, UNIT)
+
+    started = start("restart" if changed else "start")
     if started.code != 0:
         exited = host.systemctl("show", UNIT, "--property=ExecMainStatus", "--value").out.strip()
         if exited in _REFUSED:
-            written = service_files.without_namespace(unit)
             notes.append(
                 "this system refuses user namespaces: the unit was written without the protections"
                 " that need one, see docs/OPERATIONS.md"
             )
-            _put(path, written)
+            _put(host.service_file, service_files.without_namespace(unit))
             host.systemctl("daemon-reload")
-            started = _start(host, again=True)
+            started = start("restart")
     if started.code != 0:
         notes.append(f"systemd: {started.said}; see `systemctl --user status {UNIT}`")
     linger = host.run(["loginctl", "show-user", str(host.uid), "--property=Linger", "--value"])
     if linger.out.strip() != "yes":
         notes.append("it ends when you log out; to keep it: loginctl enable-linger")
-    running = host.systemctl("is-active", "--quiet", UNIT).code == 0
-    changed = before != written
-    return Outcome(path, installed=True, running=running, changed=changed, notes=(*notes,))
+    return host.systemctl("is-active", "--quiet", UNIT).code == 0
 
 
-def _start(host: Host, *, again: bool) -> Ran:
-    """Enable and start; `again` restarts what may run from an older file."""
-    host.systemctl("reset-failed", UNIT)  # an earlier start limit must not stop this start
-    enabled = host.systemctl("enable", UNIT)  # not `--now`: its words would hide the start's
-    return enabled if enabled.code != 0 else host.systemctl("restart" if again else "start", UNIT)
-
-
-def _install_launchd(host: Host, plist: str, notes: list[str]) -> Outcome:
-    path, target = host.service_file, f"gui/{host.uid}/{LABEL}"
-    changed = _installed(path) != plist
-    _put(path, plist)
+def _start_launchd(host: Host, notes: list[str], *, changed: bool) -> Outcome:
+    domain, path = f"gui/{host.uid}", host.service_file
+    target = f"{domain}/{LABEL}"
     (host.home / "Library/Logs").mkdir(parents=True, exist_ok=True)
     loaded = host.launchctl("print", target).code == 0
     if loaded and not changed:
@@ -269,23 +270,22 @@ def _install_launchd(host: Host, plist: str, notes: list[str]) -> Outcome:
     else:
         if loaded:
             host.launchctl("bootout", target)
-        host.launchctl("enable", target)  # a service once disabled stays so until then
+        host.launchctl("enable", target)  # undoes an earlier `disable`
         for _ in range(LAUNCHD_TRIES):
-            started = host.launchctl("bootstrap", f"gui/{host.uid}", str(path))
+            started = host.launchctl("bootstrap", domain, str(path))
             if started.code not in {5, 37}:  # input/output error, operation in progress
                 break
             time.sleep(0.25)
     if started.code != 0:
         notes.append(
             f"the plist is written, but launchd says: {started.said}; in a login session of the"
-            f" desktop: launchctl bootstrap gui/{host.uid} {path}"
+            f" desktop: launchctl bootstrap {domain} {path}"
         )
-    found = status(host)
-    return replace(found, changed=changed, notes=(*notes, *found.notes))
+    return status(host)
 
 
 def _installed(path: Path) -> str | None:
-    """The text of our file, None where there is none; another one is an error."""
+    """Read our service file; UsageError for another one."""
     text = changes.read(path)
     if text is not None and MARKER not in text:
         raise UsageError(
@@ -295,5 +295,5 @@ def _installed(path: Path) -> str | None:
 
 
 def _put(path: Path, text: str | None) -> None:
-    """Replace the file as a whole, or remove it."""
-    changes.apply([Edit(str(path), lambda _: text, removing=text is None, mode=0o644)])
+    edit = changes.Edit(str(path), lambda _: text, removing=text is None, mode=0o644)
+    changes.apply([edit])

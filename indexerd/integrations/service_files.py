@@ -1,11 +1,9 @@
-"""The text of the systemd unit and of the launchd plist, from the templates that ship with us.
+"""The text of the systemd unit and of the launchd plist, made from templates.
 
-In an installed wheel the templates are inside the package, under `_data/`; in a checkout they are
-at the repository's root, and only there: a `config/` beside an installed package is not ours, hence
-the look for pyproject.toml.
+The templates of an installed wheel are under `_data/` in the package, those of a checkout at the
+repository's root, which has a pyproject.toml.
 
-systemd reads `%` as a specifier, quotes and backslashes as quoting, and refuses a program whose
-path holds either, however it is escaped; a plist is made by plistlib. Nothing here writes a file.
+What surprised us: systemd refuses a program whose path has quotes or backslashes, even escaped.
 """
 
 from __future__ import annotations
@@ -21,33 +19,32 @@ from indexerd.paths import within
 CONFIG = "config/indexerd.toml"
 SYSTEMD_UNIT = "systemd/indexerd.service"
 LAUNCHD_PLIST = "systemd/io.indexerd.plist"
-MARKER = "Installed by `indexerd service install`"  # in both templates; says that a file is ours
+MARKER = "Installed by `indexerd service install`"  # in both templates: the file is ours
 
 _BLOCK = ("# begin: user namespace\n", "# end: user namespace\n")
 _HOME_LINE = "ReadOnlyPaths=-%h/"
 
 
 def read_text(name: str) -> str:
-    """Read a shipped file (UTF-8); one that is missing means a broken installation."""
+    """Read a file that comes with the program."""
     package = Path(str(files("indexerd")))
-    root = package.parent
     shipped = package / "_data" / name
-    if not shipped.is_file() and (root / "pyproject.toml").is_file():
-        shipped = root / name
-    if not shipped.is_file():
+    if not shipped.is_file() and (package.parent / "pyproject.toml").is_file():
+        shipped = package.parent / name
+    try:
+        return shipped.read_text(encoding="utf-8")
+    except FileNotFoundError:
         hint = "install indexerd again"
-        raise IndexerdError(f"a file of the program is missing: {name}", hint=hint)
-    return shipped.read_text(encoding="utf-8")
+        raise IndexerdError(f"a file of the program is missing: {name}", hint=hint) from None
 
 
 def unit_text(
     program: str, home: str, env: Mapping[str, str], writes: Iterable[str], sessions: Iterable[str]
 ) -> str:
-    """Fill the systemd template; all paths are resolved.
+    """Fill the systemd template; UsageError for a program that systemd cannot start.
 
-    `writes` are directories that the daemon writes in, and which must not be shut; `sessions` are
-    those of the agents, which it only reads. Raises UsageError for a program that systemd cannot
-    start.
+    `writes` are the directories that the daemon writes to, `sessions` those of the agents, which it
+    only reads. All paths are resolved.
     """
     if not program.startswith("/") or not is_plain(program) or set(program) & set("'\"\\"):
         raise UsageError(
@@ -74,14 +71,14 @@ def unit_text(
 
 
 def without_namespace(unit: str) -> str:
-    """The same unit, for a system that refuses user namespaces to its users."""
+    """Remove from a unit what a system that refuses user namespaces cannot do."""
     before, rest = unit.split(_BLOCK[0], 1)
-    said = "# This system refuses user namespaces: the lines that need one are left out.\n"
-    return before + said + rest.split(_BLOCK[1], 1)[1]
+    note = "# This system refuses user namespaces: the lines that need one are left out.\n"
+    return before + note + rest.split(_BLOCK[1], 1)[1]
 
 
 def plist_text(program: str, home: str, env: Mapping[str, str]) -> str:
-    """Fill the launchd template. Raises UsageError for a program that a plist cannot hold."""
+    """Fill the launchd template; UsageError for a program that a plist cannot name."""
     if not program.startswith("/") or not is_plain(program):
         raise UsageError(f"launchd cannot start a program of this path: {program!r}")
     plist = plistlib.loads(read_text(LAUNCHD_PLIST).encode())
@@ -90,11 +87,11 @@ def plist_text(program: str, home: str, env: Mapping[str, str]) -> str:
     plist["ProgramArguments"][0] = program
     plist["EnvironmentVariables"].update(env)
     head, doctype, *body = plistlib.dumps(plist, sort_keys=False).decode().splitlines(keepends=True)
-    return "".join([head, doctype, f"<!-- {MARKER}, which writes it anew each time. -->\n", *body])
+    return "".join([head, doctype, f"<!-- {MARKER}, which rewrites it each time. -->\n", *body])
 
 
 def is_plain(text: str) -> bool:
-    """Free of control characters and of bytes that were not UTF-8: fit for a service file."""
+    """Whether a text has neither control characters nor undecodable bytes."""
     return all(c >= " " and c != "\x7f" and not "\ud800" <= c <= "\udfff" for c in text)
 
 

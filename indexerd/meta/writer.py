@@ -27,7 +27,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any
 
-from indexerd.disk import hold_directory, lives, make_directory, sync_names
+from indexerd.disk import hold_directory, lives, make_directory, sync_names, write_atomically
 from indexerd.errors import AccessError, NotFoundError, WriteError
 from indexerd.meta.model import META_BYTES_MAX, MetaFile, UserFile
 from indexerd.meta.reader import Stamp, digest_name, read, stamp
@@ -36,7 +36,6 @@ from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; who holds the directory longer is stuck
 FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale after this
 
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 # Ours, and upstream's extension's: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
 _TEMP = re.compile(rf"\.?({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
 _HINTS = {
@@ -130,24 +129,9 @@ class MetaWriter:
             with hold_directory(path.parent, LOCK_WAIT_SECONDS):
                 if session_id in self._forgotten:
                     raise NotFoundError("the session was purged")
-                return _replaced(path, session_id, data, expect)
-
-
-def _replaced(path: Path, session_id: str, data: bytes, expect: Expected) -> bool:
-    temp = path.with_name(f".{session_id}.{os.getpid()}.{time.time_ns()}.tmp")
-    try:
-        with open(os.open(temp, _CREATE, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if not _is_expected(path, expect, data):
-            return False
-        temp.replace(path)
-    finally:
-        with suppress(OSError):  # what cannot go is left to `sweep`
-            temp.unlink(missing_ok=True)
-    sync_names(path.parent)
-    return True
+                return write_atomically(
+                    path, data, temp=session_id, ready=lambda _: _is_expected(path, expect, data)
+                )
 
 
 def _is_expected(path: Path, expect: Expected, data: bytes) -> bool:

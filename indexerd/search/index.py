@@ -13,9 +13,12 @@ commit, and any thread searches what was last committed.
 from __future__ import annotations
 
 import errno
+import json
+import mmap
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -120,6 +123,7 @@ class TextIndex:
             self.close()
             with suppress(DamagedError), self._guard():
                 if found:
+                    _verify(self._directory / name)
                     self._index = self._make(name)
                     have = self.signs("about")
             if self._index is None or self.damaged:
@@ -366,6 +370,33 @@ class TextIndex:
         there = map(message_in, self._stored(both(own, term("row", row)), 1))
         same = ((one.role, one.text) == (message.role, message.text) for one in there)
         return any(True for _ in copies) or any(same)
+
+
+def _verify(directory: Path) -> None:
+    """Compare each file of an index with the checksum that tantivy ends it with.
+
+    tantivy itself does not: a flipped byte would be in an answer, or end the process.
+    """
+    segments = json.loads((directory / "meta.json").read_bytes())["segments"]
+    deletes = {
+        one["segment_id"].replace("-", ""): (one["deletes"] or {}).get("opstamp")
+        for one in segments
+    }
+    for path in directory.iterdir():
+        segment, _, rest = path.name.partition(".")
+        if segment not in deletes or (
+            path.suffix == ".del" and rest != f"{deletes[segment]}.del"  # of a commit cut short
+        ):
+            continue
+        with (
+            path.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            memoryview(data) as view,
+        ):
+            end = len(data) - 8  # the length of the footer in JSON, and a constant
+            begin = end - int.from_bytes(data[end : end + 4], "little")
+            if json.loads(data[begin:end])["crc"] != zlib.crc32(view[:begin]):
+                raise ValueError("a file does not match its checksum")
 
 
 def _schema() -> tantivy.Schema:

@@ -5,17 +5,23 @@ thread writes; any thread reads what was last committed. A command that runs wit
 it `readonly`, and gets an empty store and a `problem` where the file cannot be read.
 
 A full disk, a lock or a missing permission raises an error and loses nothing. Damage means that
-SQLite reports corruption, or that a value does not decode: the file is then set aside when it is
-closed or opened, and a new one is made.
+SQLite reports corruption, that a value does not decode, or that the file does not match its
+checksum: it is then set aside when it is closed or opened, and a new one is made.
+
+SQLite does not notice a byte that flips within a value. So only this class checkpoints the log,
+and each time writes a checksum of the whole file to `<name>.sum`. It holds after a crash, too:
+until the next checkpoint only the log changes, and each of its frames has its own checksum.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import sqlite3
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
@@ -32,7 +38,8 @@ from indexerd.times import iso_ms
 
 VERSION = 5
 _BUSY_MS = 5000
-_LOG_PAGES = 8000  # of 4 KiB: a checkpoint syncs the disk, and appends wait for it
+# Bytes of the log, beyond which it is checkpointed: that syncs the disk, and appends wait for it.
+_LOG_MAX = 32 * 2**20
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
@@ -103,6 +110,11 @@ class StateStore:
         self.problem: str | None = None  # why a store that is only read is empty
         self.renamed = 0  # counts up where rows were stored, and the names index was not told
         self._path, self._report = path, report
+        self._sum, self._log = _beside(path, ".sum"), _beside(path, "-wal")
+        self._log_max = _LOG_MAX
+        # For the checksum. Closing any descriptor of a file ends all locks that this process has
+        # on it, so it is opened before SQLite's and closed after them.
+        self._fd = -1
         self._writer: sqlite3.Connection | None = None
         self._owner = 0  # the thread that has a transaction open
         self._idle: list[sqlite3.Connection] = []  # readers
@@ -122,21 +134,39 @@ class StateStore:
     def _open(self) -> sqlite3.Connection:
         db: sqlite3.Connection | None = None
         try:
-            self._path.touch(0o600)  # SQLite gives the files beside it the same mode
+            # SQLite gives the files beside it the same mode
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._verify()
             db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
             db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA wal_autocheckpoint = 0")  # see the head
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA secure_delete = ON")
-            db.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
             if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
             _check(db)
         except (sqlite3.Error, OSError, DamagedError) as bad:
             if db is not None:
                 db.close()
+            self._close_file()
             raise _state_error(bad) from bad
         return db
+
+    def _close_file(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _verify(self) -> None:
+        if self._sum.exists() and self._sum.read_bytes() != self._checksum():
+            raise DamagedError("the store is damaged: it does not match its checksum")
+
+    def _checksum(self) -> bytes:
+        total = at = 0
+        while chunk := os.pread(self._fd, 2**20, at):
+            total, at = zlib.crc32(chunk, total), at + len(chunk)
+        return b"%08x" % total
 
     def _open_readonly(self) -> sqlite3.Connection:
         try:
@@ -165,18 +195,28 @@ class StateStore:
         while self._idle:
             self._idle.pop().close()
         if self._writer is not None:
+            with suppress(StateError):
+                self._checkpoint()
             self._writer.close()
             self._writer = None
             if self.damaged:
                 with suppress(OSError):
                     _set_aside(self._path)
+        self._close_file()
 
     def fold(self) -> None:
         """Checkpoint the log and delete the file set aside, so that deleted data is in neither."""
         _beside(self._path, ".aside").unlink(missing_ok=True)
-        if self._writer is not None:
-            with self._guarded():
-                self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        if self._writer is None or self.damaged:
+            return
+        with self._guarded():
+            self._sum.unlink(missing_ok=True)
+            busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            if not busy:
+                self._sum.write_bytes(self._checksum())
 
     # -- asking and writing
 
@@ -231,6 +271,10 @@ class StateStore:
             if db.in_transaction:
                 with suppress(sqlite3.Error):  # the first error is the one to tell
                     db.execute("ROLLBACK")
+        with suppress(StateError, OSError):  # what was written is in the log
+            if self._log.stat().st_size > self._log_max:
+                self._checkpoint()
+                self._log_max = self._log.stat().st_size + _LOG_MAX
 
     def _run(self, sql: str, *given: Any) -> int:
         """Execute one statement in a transaction; how many rows it changed."""
@@ -456,7 +500,7 @@ def _beside(path: Path, suffix: str) -> Path:
 def _set_aside(path: Path) -> None:
     """Keep a damaged file as `<name>.aside`; its log goes."""
     path.replace(_beside(path, ".aside"))
-    for suffix in ("-wal", "-shm", ".sum"):  # the last one was a former version's
+    for suffix in ("-wal", "-shm", ".sum"):
         _beside(path, suffix).unlink(missing_ok=True)
 
 

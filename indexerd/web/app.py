@@ -1,9 +1,8 @@
-"""The web view's routes: pages, their data, the daemon's events, and what a page may change.
+"""The web view's routes: pages, their data, the daemon's events, and changes made from a page.
 
-What can be read without a daemon is; what changes something is the daemon's to do, and its answer
-is passed on. Another name of a session leads to its page, and to nothing else: whoever changes
-something names the session by its whole id, so that a late change is never another session's.
-A session that cannot be read has a page all the same, whose data says what is wrong.
+Reading works without a daemon; changes are the daemon's work, and its answer is passed on. Any name
+of a session leads to its page. All other addresses name it by its whole id, so that a late change
+never reaches another session. A session that cannot be read still has a page, with the error.
 """
 
 from __future__ import annotations
@@ -34,12 +33,10 @@ from indexerd.web.home import home_page, session_address
 from indexerd.web.responses import answer, problem
 from indexerd.web.session_page import FORMATS, export, live_page
 
-PING_SECONDS = 15
-SEND_SECONDS = 60.0  # for a page to take an event; it is cut off then, and comes back by itself
 AT_ONCE = 2  # sessions that are read
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
-# What a page may change: the daemon's method, and the fields that it sends.
-_ACTS: dict[str, tuple[str, set[str]]] = {
+# The changes that a page may make: the daemon's method, and the fields of the request.
+_CHANGES: dict[str, tuple[str, set[str]]] = {
     "rename": ("update", {"title"}),
     "label": ("label", {"entryId", "text"}),
     "index": ("index", set()),
@@ -49,7 +46,7 @@ _T = TypeVar("_T")
 
 
 def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette:
-    """The app. It follows the daemon from its start to its end; `on_error` gets defects."""
+    """Make the app, which follows the daemon while it runs; `on_error` gets defects."""
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -59,7 +56,7 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
 
     async def events(_request: Request) -> Response:
         stream = ({"data": json.dumps(event)} async for event in daemon.listen())
-        return EventSourceResponse(stream, ping=PING_SECONDS, send_timeout=SEND_SECONDS)
+        return EventSourceResponse(stream, ping=15, send_timeout=60)
 
     async def failed(request: Request, error: Exception) -> Response:
         if not isinstance(error, IndexerdError | ClientDisconnect):
@@ -74,8 +71,8 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
             Route("/events", events),
             Route("/static/{name}", _static),
             Route("/s/{id}", sessions.page, methods=["GET"]),
-            *(Route(f"/s/{{id}}/{one.__name__}", one, methods=["GET"]) for one in reads),
-            *(Route(f"/s/{{id}}/{name}", sessions.act, methods=["POST"]) for name in _ACTS),
+            *(Route(f"/s/{{id}}/{read.__name__}", read, methods=["GET"]) for read in reads),
+            *(Route(f"/s/{{id}}/{name}", sessions.change, methods=["POST"]) for name in _CHANGES),
         ],
         exception_handlers={IndexerdError: failed, Exception: failed},
         lifespan=lifespan,
@@ -100,10 +97,10 @@ class Sessions:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._folder = daemon.where.state_dir / "view"
         make_private(self._folder)
-        sweep(self._folder)  # what killed processes left
+        sweep(self._folder)  # left by killed processes
 
     async def page(self, request: Request) -> Response:
-        """The page of a session, or the way to it from another of its names."""
+        """Show a session, or redirect to it from another of its names."""
         ref = request.path_params["id"]
         stored = await self._daemon.read("get", {"ref": ref})
         session_id = stored["session"]["sessionId"]
@@ -114,7 +111,7 @@ class Sessions:
         return HTMLResponse(page.encode("utf-8", "replace"))
 
     async def document(self, request: Request) -> Response:
-        """The document, or what is new in it."""
+        """Answer with the document, or with what changed in it."""
         document = await self._document(await self._stored(request))
         return answer(changed(document, request.query_params.get("after", "")))
 
@@ -125,18 +122,18 @@ class Sessions:
         except NotFoundError:
             found, gone = without_entries(stored), True
         except IndexerdError as bad:
-            trouble = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
-            found = without_entries(stored) | {"problem": trouble}
-        live = {
+            found = without_entries(stored)
+            found["problem"] = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
+        found["live"] = {
             "daemon": self._daemon.up,
             "behind": stored["session"].get("newUserMessages") or 0,
             "indexing": stored.get("indexing"),
             "gone": gone,
         }
-        return found | {"live": live}
+        return found
 
     async def _read(self, stored: Stored, work: Callable[[Library], _T]) -> _T:
-        """Read a session in a thread, a few at a time."""
+        """Read a session in a thread."""
 
         def read() -> _T:
             settings, env = self._daemon.settings(), self._daemon.env
@@ -148,7 +145,7 @@ class Sessions:
             return await asyncio.to_thread(read)
 
     async def sent(self, request: Request) -> Response:
-        """What a model would be sent now, and what was asked of models before."""
+        """Answer with what a model would be sent now, and the calls made so far."""
         session_id = (await self._stored(request))["session"]["sessionId"]
         found: dict[str, Any] = {"asSent": None}
         try:
@@ -160,11 +157,11 @@ class Sessions:
         return answer(found)
 
     async def family(self, request: Request) -> Response:
-        """Where it came from, and what came of it."""
+        """Answer with the session's relatives."""
         return answer(await self._daemon.read("family", {"ref": request.path_params["id"]}))
 
     async def export(self, request: Request) -> Response:
-        """The session as a file."""
+        """Answer with the session as a file."""
         form = request.query_params.get("format") or "html"
         if form not in FORMATS:
             raise UsageError(f"format is one of {', '.join(FORMATS)}")
@@ -179,11 +176,11 @@ class Sessions:
         data = text.encode("utf-8", "replace")
         return Response(data, media_type=_MEDIA_TYPES[form], headers=headers)
 
-    async def act(self, request: Request) -> Response:
-        """Change something: a title, a label, the index, the set `applet`."""
-        method, known = _ACTS[request.url.path.rpartition("/")[2]]
+    async def change(self, request: Request) -> Response:
+        """Change a title or a label, index the session, or set its context set `applet`."""
+        method, known = _CHANGES[request.url.path.rpartition("/")[2]]
         fields = await _fields(request, known)
-        session_id = (await self._stored(request, self._daemon.call))["session"]["sessionId"]
+        session_id = (await self._stored(request))["session"]["sessionId"]
         if method == "set_relevant_context":
             items = fields.get("items", [])
             if not isinstance(items, list) or not all(str(one).find("=") > 0 for one in items):
@@ -194,17 +191,18 @@ class Sessions:
             asked = {"ref": session_id, **fields} | ({"force": True} if method == "index" else {})
         return answer(await self._daemon.call(method, asked))
 
-    async def _stored(self, request: Request, ask: Any = None) -> dict[str, Any]:
-        """What is stored of the session of that very id; a name like it may be another's."""
+    async def _stored(self, request: Request) -> dict[str, Any]:
+        """Get the session with exactly this id: a name like it may be another session's."""
         session_id = request.path_params["id"]
-        stored: dict[str, Any] = await (ask or self._daemon.read)("get", {"ref": session_id})
+        ask = self._daemon.call if request.method == "POST" else self._daemon.read
+        stored: dict[str, Any] = await ask("get", {"ref": session_id})
         if stored["session"]["sessionId"] != session_id:
             raise NotFoundError(f"no session {session_id}")
         return stored
 
 
 async def _fields(request: Request, known: set[str]) -> dict[str, Any]:
-    """The object that a request holds, a blank text as null; UsageError for anything else."""
+    """Parse the JSON object of a request, with blank texts as null."""
     try:
         fields = json.loads(await request.body() or b"{}")
     except (ValueError, RecursionError):

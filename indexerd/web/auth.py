@@ -1,10 +1,10 @@
-"""Who may ask the web view: one-time links, the cookie, and the checks of every request.
+"""Access to the web view: one-time links, the cookie, and checks on every request.
 
-The token of a link works once, within five minutes, at the server it was made for: its hash names
-an empty file in the state directory, and using it removes the file. `web-open.html` (0600) leads a
-browser to a link, so that no process's arguments hold the token: every user can read those.
+A link's token works once, within five minutes, at the server it was made for: its hash names an
+empty file in the state directory, which its use removes. `web-open.html` (0600) sends a browser to
+a link, because every user of the machine can read the arguments of a process.
 
-Cookies ignore ports, so the cookie's name holds the port.
+Cookies ignore ports, so the cookie's name contains the port.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_AGAIN = "run `indexerd web` again, and follow the address that it gives"
+_AGAIN = "run `indexerd web` again, and open the link that it prints"
 
 
 def login_link(state_dir: Path, url: str, path: str = "/") -> str:
-    """Make a one-time address of the server at `url`; tokens that nobody used in time go."""
+    """Make a one-time link to the server at `url`, and delete expired tokens."""
     for old in state_dir.glob("web-token-*"):
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > TOKEN_SECONDS:
@@ -55,7 +55,7 @@ def login_link(state_dir: Path, url: str, path: str = "/") -> str:
 
 
 def redeem_token(state_dir: Path, url: str, token: str) -> bool:
-    """Use a token; whether it was good."""
+    """Use up a token, and return whether it was valid."""
     path = _token_file(state_dir, url, token)
     try:
         issued = path.stat().st_mtime
@@ -72,7 +72,7 @@ def _token_file(state_dir: Path, url: str, token: str) -> Path:
 
 
 def open_page(state_dir: Path, address: str) -> Path:
-    """Write the page that leads a browser to an address."""
+    """Write the page that sends a browser to an address."""
     path = state_dir / OPEN_PAGE
     write_atomically(path, bytes(render("open.html", address=address).body))
     return path
@@ -81,19 +81,19 @@ def open_page(state_dir: Path, address: str) -> Path:
 class Auth:
     """The checks of one server, and its cookie.
 
-    `keep`: the cookie outlives the browser. Not where each start has another port, and so another
-    cookie: browsers would collect them, and send all of them to every server of this machine.
+    With `keep` the cookie outlives the browser. That is wrong for a port that each start chooses:
+    browsers would collect such cookies, and send all of them to every server of this machine.
     """
 
     def __init__(self, url: str, state_dir: Path, *, keep: bool = False) -> None:
         parts = urlsplit(url)
-        self._url, self._state_dir, self._keep = url, state_dir, keep
+        self._url, self._state_dir = url, state_dir
         self._hosts = {parts.netloc, f"localhost:{parts.port}"}
-        self._hosts |= {one.removesuffix(":80") for one in self._hosts}  # as browsers write it
         self._name, self._cookie = f"indexerd-{parts.port}", secrets.token_urlsafe(32)
+        self._max_age = COOKIE_SECONDS if keep else None
 
     def protect(self, app: ASGIApp) -> ASGIApp:
-        """The app behind these checks."""
+        """Put these checks in front of an app."""
 
         async def protected(scope: Scope, receive: Receive, send: Send) -> None:
             async def with_headers(message: Message) -> None:
@@ -113,7 +113,7 @@ class Auth:
         return protected
 
     def _refusal(self, request: Request) -> Response | None:
-        """Refuse what neither a page of ours, nor somebody who follows a link to one, asks."""
+        """Refuse requests that neither our own page made nor a person who followed a link."""
         headers, reads = request.headers, request.method in ("GET", "HEAD")
         host = headers.get("host", "").lower()
         if host not in self._hosts:
@@ -127,26 +127,23 @@ class Auth:
         return None
 
     def _identify(self, request: Request) -> Response | None:
-        """Turn a token into a cookie, and refuse whoever has neither."""
+        """Exchange a token for the cookie; refuse a request that has neither."""
         sent = request.cookies.get(self._name, "").encode("utf-8", "replace")
         known = hmac.compare_digest(sent, self._cookie.encode())
         token = request.query_params.get("token")
         if token is None or request.method != "GET":
-            # The assets ship with the program, and dress the refusal itself.
+            # Static files are public, and the refusal itself uses them.
             allowed = known or request.scope["path"].startswith("/static/")
             return None if allowed else _refused(request, "this browser is not known here")
         fresh = redeem_token(self._state_dir, self._url, token)
         if not fresh and not known:
-            return _refused(request, "this address has been used, or is old")
-        parts = request.scope["query_string"].decode("latin-1").split("&")
-        query = "&".join(one for one in parts if not one.startswith("token="))
-        # The whole address: a path alone could begin with two slashes, a host.
-        path = request.scope["raw_path"].decode("latin-1")
-        address = f"http://{request.headers['host']}{path}{'?' if query else ''}{query}"
-        answer = RedirectResponse(address, 303)
+            return _refused(request, "this link was used already, or has expired")
+        query = "&".join(p for p in request.url.query.split("&") if not p.startswith("token="))
+        path = request.scope["raw_path"].decode("latin-1")  # still quoted
+        answer = RedirectResponse(str(request.url.replace(path=path, query=query)), 303)
         if fresh:
-            age = COOKIE_SECONDS if self._keep else None
-            answer.set_cookie(self._name, self._cookie, max_age=age, httponly=True, samesite="lax")
+            named = (self._name, self._cookie, self._max_age)
+            answer.set_cookie(*named, httponly=True, samesite="lax")
         return answer
 
 

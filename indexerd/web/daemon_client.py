@@ -1,7 +1,7 @@
-"""The web view's access to the daemon: questions, and events for every open page.
+"""The web view's access to the daemon: requests, and its events for every open page.
 
-Each question has a connection of its own, so a daemon that was restarted is simply there again.
-What can be read without a daemon is read from what is stored where none answers.
+Each request has its own connection, so a restarted daemon needs no reconnecting. Read methods that
+need no daemon are answered from stored data while none runs.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ from indexerd.errors import DaemonDownError, DeadlineError
 from indexerd.paths import Places, socket_places
 from indexerd.settings import Settings, read_config
 
-AT_ONCE = 8  # questions
-SECONDS = 20.0  # for one answer
-READ_SECONDS = 6.0  # for one that can be had without the daemon, which may wait 5 s for its scan
-PAUSES = (0.25, 5.0)  # seconds between tries to subscribe: the first, and the longest
+SECONDS = 20.0  # for an answer
+READ_SECONDS = 6.0  # for one that can do without the daemon, whose first scan may take 5 s
+RETRY_SECONDS = 1.0  # between attempts to subscribe
 _SUBSCRIBE = b'{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{}}\n'
 _LINE_MAX = 4 * 1024 * 1024  # bytes; events are far smaller
 
@@ -29,7 +28,7 @@ Event = dict[str, Any]
 
 
 class Daemon:
-    """Questions and events. `stored(method, params)` answers what needs no daemon; it may block."""
+    """Requests and events. `stored(method, params)` answers without a daemon, and may block."""
 
     def __init__(
         self,
@@ -42,28 +41,26 @@ class Daemon:
         self.where, self.env, self.home = where, env, home
         self.up = False
         self._stored = stored
-        self._slots = asyncio.Semaphore(AT_ONCE)
         self._pages: set[asyncio.Queue[Event]] = set()
 
     def settings(self) -> Settings:
-        """The settings as the configuration is now; where it has mistakes, what still holds."""
+        """Read the settings; where the configuration is invalid, those that still apply."""
         return read_config(self.where, self.env).settings
 
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         """Ask the daemon; errors as `call_any` raises them."""
         places = socket_places(self.where, self.env)
-        async with self._slots:
-            return await asyncio.to_thread(call_any, places, method, params, seconds)
+        return await asyncio.to_thread(call_any, places, method, params, seconds)
 
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Ask the daemon, or read what is stored; for methods that change nothing."""
+        """Ask the daemon, or read stored data; for methods that change nothing."""
         try:
             return await self.call(method, params, READ_SECONDS)
         except (DaemonDownError, DeadlineError):
             return await asyncio.to_thread(self._stored, method, dict(params))
 
     async def listen(self) -> AsyncIterator[Event]:
-        """Whether the daemon runs, and its events from now on."""
+        """Yield whether the daemon runs, then its events."""
         queue: asyncio.Queue[Event] = asyncio.Queue()
         self._pages.add(queue)
         try:
@@ -75,36 +72,33 @@ class Daemon:
 
     async def follow(self) -> None:
         """Stay subscribed until cancelled."""
-        pause = PAUSES[0]
         while True:
             for path in socket_places(self.where, self.env):
-                with suppress(OSError, ValueError):  # nobody there, it hung up, or no JSON
+                with suppress(OSError, ValueError):  # not listening, hung up, or not JSON
                     await self._subscription(path)
                 if self.up:
-                    self.up, pause = False, PAUSES[0]
-                    self._tell({"event": "daemon", "up": False})
+                    self._set_up(up=False)
                     break
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, PAUSES[1])
+            await asyncio.sleep(RETRY_SECONDS)
 
     async def _subscription(self, path: Path) -> None:
-        """One connection, from its beginning to its end."""
-        async with asyncio.timeout(SECONDS):
-            reader, writer = await asyncio.open_unix_connection(path, limit=_LINE_MAX)
+        reader, writer = await asyncio.open_unix_connection(path, limit=_LINE_MAX)
         try:
             writer.write(_SUBSCRIBE)
             while line := await reader.readline():
                 message = json.loads(line)
                 if "result" in message:
-                    self.up = True
-                    self._tell({"event": "daemon", "up": True})
+                    self._set_up(up=True)
                 elif message.get("method") == "event":
                     params = message["params"]
-                    names = ("event", "sessionId")
-                    self._tell({name: params[name] for name in names if name in params})
+                    self._publish({k: params[k] for k in ("event", "sessionId") if k in params})
         finally:
             writer.transport.abort()
 
-    def _tell(self, event: Event) -> None:
+    def _set_up(self, *, up: bool) -> None:
+        self.up = up
+        self._publish({"event": "daemon", "up": up})
+
+    def _publish(self, event: Event) -> None:
         for queue in self._pages:
             queue.put_nowait(event)

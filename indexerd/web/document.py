@@ -1,18 +1,17 @@
-r"""A session as one JSON document, of which every form of an export and the live page are made.
+r"""A session as one JSON document, from which every export and the live page are made.
 
     format "indexerd-export", schema 1, exportedAt, generator
     session, meta, context, footer, kin {parent, forks: [id], subagents: [id]}
-    leafId, leaf    the entry that the session stands at, or that was asked for; its place
-    nodes, beats    every entry, depth first, and the story over them: `web/story.py`; places count
-                    in `nodes`, as ids may repeat or be empty
+    leafId, leaf    the leaf, or the entry that was asked for, and its place
+    nodes, beats    all entries and the story over them, see `web/story.py`; places are indices of
+                    `nodes`, because ids may repeat or be empty
     tips            the branches, as `branches` answers, each with its `place`
-    digests         the segments that hold on the path to the leaf, with the places `from` and `to`
+    digests         the segments that are valid on the path to the leaf, with places `from` and `to`
     textMax         characters that an entry had room for; redacted, warnings
 
-A field that has nothing to say is absent. Texts are the session's own, whole but for `textMax`,
-which depends on how much all of them say. Secrets are taken out only where that was asked for,
-before a text is cut, and from a little more than is shown, so that none is recognised by its first
-half alone.
+An empty field is absent. Texts are the session's own, cut at `textMax`, which depends on the length
+of all. Secrets are removed only on request: before a text is cut, and from a little more than is
+shown, because half a secret would not be recognised.
 """
 
 from __future__ import annotations
@@ -41,14 +40,13 @@ from indexerd.sources.session_reader import OpenSession, reader
 from indexerd.times import iso
 from indexerd.web.story import Cut, Story, entry_rows, node_of, story_of
 
-TEXT_MAX = 20_000  # characters of one entry
-TOTAL_MAX = 12_000_000  # of all, before each has less
+TEXT_MAX = 20_000  # characters of an entry
+TOTAL_MAX = 12_000_000  # characters of all, before each gets less room
 ROOMS = (TEXT_MAX, 4000, 1000, 200)
 LABEL_ROOM = 480
-MARGIN = 8192  # characters past a cut in which the rest of a secret may stand
+MARGIN = 8192  # characters past a cut in which the rest of a secret may be
 RELATIVES_MAX = 200  # ids of each kind
-_PATHS = ("cwd", "sessionFile", "parentSessionFile")  # left out of `meta`: the row has them
-_PASSING = ("nodes", "exportedAt")  # not among what makes a version
+_PATHS = ("cwd", "sessionFile", "parentSessionFile")  # left out of `meta`: `session` has them
 
 Document = dict[str, Any]
 Stored = Mapping[str, Any]  # the answer of `get`
@@ -56,9 +54,9 @@ Stored = Mapping[str, Any]  # the answer of `get`
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """How a document is to be. `extra`: the user's own patterns of secrets."""
+    """Options of a document. `extra`: the user's own patterns of secrets."""
 
-    for_people: bool = True  # only what shows; else whole characters, for a program
+    for_people: bool = True  # only visible characters; otherwise all, for a program
     redact: bool = False
     extra: tuple[re.Pattern[str], ...] = ()
     leaf: str | None = None
@@ -67,12 +65,8 @@ class Wish:
 def read_document(
     library: Library, stored: Stored, wish: Wish, family: Mapping[str, Any] | None = None
 ) -> Document:
-    """The document of a session that the library knows. Blocks.
-
-    `family` is the answer of that method. NotFoundError where the session's file is gone.
-    """
-    session_id = stored["session"]["sessionId"]
-    session = open_session(library, session_id, wish.leaf)
+    """Read the document of a session of the library; `family` is the answer of that method."""
+    session = open_session(library, stored["session"]["sessionId"], wish.leaf)
     if session is None:
         raise FileGoneError("the session's file is gone")
     return document_of(session, stored, wish, family)
@@ -81,8 +75,9 @@ def read_document(
 def document_of(
     session: OpenSession, stored: Stored, wish: Wish, family: Mapping[str, Any] | None = None
 ) -> Document:
-    """The document of an open session."""
-    state, cut = session.state, cutter(wish)
+    """Make the document of an open session."""
+    state, cut = session.state, _cutter(wish)
+    found = without_entries(stored, wish)
     rows = entry_rows(state)
     lengths = [state.lengths[row] for row in rows]
     rooms = (room for room in ROOMS if sum(min(one, room) for one in lengths) <= TOTAL_MAX)
@@ -101,14 +96,16 @@ def document_of(
     for row, tip in placed:
         if row in story.places:
             tip["place"] = story.places[row]
-    found = without_entries(stored, wish)
     if lost := lengths.count(0):
         many = "entry is" if lost == 1 else "entries are"
         found["warnings"].append(f"{lost} {many} too long to be read")
-    digests = _digests(session, story, found["warnings"])
-    kin = _relatives(family, stored["session"]["sessionId"]) if family else {}
+    try:
+        digests = _digests(session, story)
+    except IndexerdError as bad:
+        found["warnings"].append(str(bad))
+        digests = []
     return found | {
-        "kin": kin,
+        "kin": _relatives(family, stored["session"]["sessionId"]) if family else {},
         "leafId": story.nodes[story.leaf].id if story.leaf >= 0 else None,
         "leaf": story.leaf,
         "tips": _fit(tips, cut),
@@ -120,7 +117,7 @@ def document_of(
 
 
 def without_entries(stored: Stored, wish: Wish | None = None) -> Document:
-    """The document of a session whose entries cannot be read: what is stored of it."""
+    """Make the document of a session whose entries cannot be read."""
     wish = wish or Wish()
     row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
     row = for_people(row) if wish.for_people else row
@@ -137,25 +134,22 @@ def without_entries(stored: Stored, wish: Wish | None = None) -> Document:
         "generator": f"indexerd {__version__}",
         "exportedAt": iso(time.time()),
         "redacted": wish.redact,
-        **_fit(about, cutter(wish)),
+        **_fit(about, _cutter(wish)),
         "kin": {},
         "leafId": None,
         "leaf": -1,
-        "tips": [],
-        "digests": [],
         "textMax": 0,
-        "beats": [],
-        "nodes": [],
+        **{key: [] for key in ("tips", "digests", "beats", "nodes")},
     }
 
 
 def _relatives(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
-    """The ids of a session's parent, forks and sub-agents."""
     found: dict[str, Any] = {}
     for one in family["members"]:
-        if one["sessionId"] == session_id and one.get("parentSessionId"):
-            found["parent"] = one["parentSessionId"]
-        elif one.get("parentSessionId") == session_id:
+        parent = one.get("parentSessionId")
+        if one["sessionId"] == session_id and parent:
+            found["parent"] = parent
+        elif parent == session_id:
             kind = "subagents" if one["relation"] == "subagent" else "forks"
             found.setdefault(kind, []).append(one["sessionId"])
             del found[kind][RELATIVES_MAX:]
@@ -163,7 +157,7 @@ def _relatives(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
 
 
 def _redacting(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entry]:
-    """Entries whose texts are redacted, before anything is cut from them."""
+    """Redact the texts of entries before anything is cut from them."""
 
     def clean(row: int) -> Entry:
         entry = read(row)
@@ -173,9 +167,7 @@ def _redacting(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entr
     return clean
 
 
-def cutter(wish: Wish) -> Cut:
-    """How texts are made fit for their readers."""
-
+def _cutter(wish: Wish) -> Cut:
     def cut(text: str, limit: int) -> str:
         seen = text[: limit + MARGIN]
         if wish.redact:
@@ -190,7 +182,7 @@ def cutter(wish: Wish) -> Cut:
 
 
 def _fit(value: Any, cut: Cut) -> Any:
-    """A value whose texts are fit for their readers; they are all bounded where they come from."""
+    """Apply `cut` to all texts of a value, which were bounded at their source."""
     if isinstance(value, str):
         return cut(value, len(value))
     if isinstance(value, list | tuple):
@@ -200,17 +192,11 @@ def _fit(value: Any, cut: Cut) -> Any:
     return value
 
 
-def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[dict[str, Any]]:
-    """The segments that hold on the path, with the places of what they cover."""
+def _digests(session: OpenSession, story: Story) -> list[dict[str, Any]]:
     state = session.state
     rows, path = message_rows(state), state.path()
-    try:
-        segments = chain_at(state, session.home, session.info.session_id)
-    except IndexerdError as bad:
-        warnings.append(str(bad))
-        return []
     found = []
-    for one in segments:
+    for one in chain_at(state, session.home, session.info.session_id):
         between = rows_between(path, rows, *one.covering)
         if places := [story.places[row] for row in between if row in story.places]:
             found.append(encode(one) | {"from": places[0], "to": places[-1]})
@@ -218,14 +204,14 @@ def _digests(session: OpenSession, story: Story, warnings: list[str]) -> list[di
 
 
 def changed(document: Document, after: str) -> Document:
-    """What a page needs that has the version `after` of a document, or "".
+    """Return what a page needs that has version `after` of a document, or "" for none.
 
-    A version is `COUNT.HASH.HASH`, of the nodes and of the rest. The answer is `{version}` where
-    nothing is new, the whole document with its `version`, or, where a page's nodes are still the
-    first ones, that with those behind them alone: `{…, keep}`.
+    A version is `COUNT.HASH.HASH`: the nodes, and the rest. The answer is `{version}` if nothing
+    changed, else the whole document with its `version`; where the page's nodes are still the first
+    ones, `keep` is their number and `nodes` only has those after them.
     """
     nodes = document["nodes"]
-    rest = {key: one for key, one in document.items() if key not in _PASSING}
+    rest = {key: one for key, one in document.items() if key not in ("nodes", "exportedAt")}
     version = f"{len(nodes)}.{_digest(nodes)}.{_digest(rest)}"
     if after == version:
         return {"version": version}
@@ -242,9 +228,5 @@ def _digest(value: Any) -> str:
 
 
 def to_json(value: Any) -> str:
-    """A value as JSON in one line, ASCII alone; a number that is none is null."""
-    try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
-        return json.dumps(finite, separators=(",", ":"))
+    """Write a value as JSON, in one line of ASCII."""
+    return json.dumps(value, separators=(",", ":"))

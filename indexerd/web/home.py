@@ -1,11 +1,11 @@
-"""The home page: sessions by day and project, or what a search found.
+"""The home page: sessions by day and project, or the results of a search.
 
-The address holds all of the page's state, and anybody may have written it: each value is bounded,
-and one that its filter does not know counts as absent. The page is whole without its script, which
-fetches this same page again while its user types, and when something happened.
+The address contains all state of the page and may come from anyone: every value is bounded, and one
+that its filter does not know is ignored. The page is complete without its script, which fetches the
+same page again while its user types and after events.
 
-A day is a day of this machine's calendar. `since` begins at a local midnight: a cursor of `list`
-would not fit a `since` that moves with the clock.
+Days are those of this machine's calendar. `since` begins at a local midnight, because a cursor of
+`list` is only valid for the `since` it was made with.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ from indexerd.web.responses import render
 
 ROWS = 60  # sessions on a page
 HITS = 30
-PROJECTS_OF = 500  # sessions, the latest, whose directories may be named in a search
+PROJECTS_OF = 500  # newest sessions, whose directories `project:` may name
 QUERY_MAX, VALUE_MAX, GIST_MAX, FIND_MAX = 500, 4096, 280, 200  # characters
-OPEN_SECONDS = 30 * 60  # without a change, after which nobody is at an open turn any more
+OPEN_SECONDS = 30 * 60  # without a change, after which an open turn counts as abandoned
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 _DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
+_KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
+_KNOWN |= {"archived": "1", "subagents": "1"}
 _TYPED = re.compile(r'(agent|project|since):(?:"([^"]+)"|([^\s"]+))')
 _PART = re.compile(r're:.*|[^\s"]*"[^"]*"|\S+')
 _FOUND = re.compile("«([^«»]*)»")  # how a search marks what it found
+_AGES = ((60, 1, "min"), (24 * 60, 60, "h"), (7 * 24 * 60, 24 * 60, "d"))  # minutes
 
 Row = Mapping[str, Any]
 Shown = dict[str, Any]  # what the template prints
@@ -45,50 +48,46 @@ Shown = dict[str, Any]  # what the template prints
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What an address of the home page asks for; "" is no filter."""
+    """The parameters of the home page's address; "" is no filter."""
 
     q: str = ""
     agent: str = ""
-    project: str = ""  # a directory, for itself and all below
+    project: str = ""  # a directory, with everything below it
     since: str = ""  # a key of SINCE
     archived: str = ""  # "1" or ""
     subagents: str = ""
-    before: str = ""  # a cursor: go on after an earlier page
+    before: str = ""  # a cursor of `list`
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> Filters:
-        """The filters among an address's parameters."""
-        known: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
-        known |= {"archived": "1", "subagents": "1"}
         found = {
             name: params[name][:VALUE_MAX]
             for name in cls.__slots__
-            if name in params and params[name] in known.get(name, (params[name],))
+            if name in params and params[name] in _KNOWN.get(name, (params[name],))
         }
         return cls(**found | {"q": clean_line(found.get("q", ""), QUERY_MAX)})
 
     @property
     def narrowed(self) -> bool:
-        """Whether anything is left out that a bare address would show."""
         return bool(self.agent or self.project or self.since)
 
     def address(self, **changes: str) -> str:
-        """The page with these changes; a change of filters begins at its first page."""
+        """Make the address with these changes, of the first page unless they name another."""
         changed = asdict(self) | {"before": ""} | changes
         query = "&".join(f"{key}={_encoded(value)}" for key, value in changed.items() if value)
         return f"/?{query}" if query else "/"
 
     def kept(self) -> list[tuple[str, str]]:
-        """What a form for a search carries along."""
+        """List the filters that a new search keeps."""
         return [(k, v) for k, v in asdict(self).items() if v and k not in ("q", "before")]
 
 
 def typed_filters(filters: Filters, home: str, directories: Iterable[str] = ()) -> Filters:
-    """The same with the `agent:`, `project:` and `since:` of the search as filters.
+    """Turn `agent:`, `project:` and `since:` in the query into filters.
 
-    A project is a whole path (`~` is the directory `home`), or the name of one of `directories` or
-    a part of it. What is no agent, project or key of SINCE stays a word, as does everything in
-    quotes and after `re:`.
+    A project is a whole path (`~` is `home`), or part of the name of one of `directories`. What
+    names no agent, project or key of SINCE stays a word, as does everything in quotes and after
+    `re:`.
     """
     named: dict[str, str] = {}
     words: list[str] = []
@@ -97,8 +96,7 @@ def typed_filters(filters: Filters, home: str, directories: Iterable[str] = ()) 
         name, value = (found[1], found[2] or found[3]) if found else ("", "")
         if name == "project":
             value = _directory(value, home, directories)
-        known: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
-        if value and value in known.get(name, (value,)):
+        if value and value in _KNOWN.get(name, (value,)):
             named[name] = value
         else:
             words.append(part[0])
@@ -106,7 +104,6 @@ def typed_filters(filters: Filters, home: str, directories: Iterable[str] = ()) 
 
 
 def _directory(text: str, home: str, directories: Iterable[str]) -> str:
-    """The directory that somebody means; "" for none."""
     if text == "~" or text.startswith("~/"):
         text = home.rstrip("/") + text[1:]
     if text.startswith("/"):
@@ -117,13 +114,13 @@ def _directory(text: str, home: str, directories: Iterable[str]) -> str:
 
 
 def session_address(session_id: str) -> str:
-    """The page of a session. An id of dots alone would be a parent directory: no link."""
+    """Address a session's page; an id of dots alone would lead to a parent directory."""
     name = quote(replace_surrogates(session_id), safe="")
     return f"/s/{name}" if name.strip(".") else "/s/-"
 
 
 def footer_target(params: Mapping[str, str]) -> str | None:
-    """Where a link of a context footer leads, `?session=…&applet=…`; None for another address."""
+    """Resolve a context footer's link, `?session=…&applet=…`; None for other addresses."""
     session_id = params.get("session", "")[:VALUE_MAX]
     if not session_id or "applet" not in params:
         return None
@@ -133,7 +130,7 @@ def footer_target(params: Mapping[str, str]) -> str | None:
 
 
 def basename(path: str) -> str:
-    """The last part of a path, whichever way its separators lean."""
+    """Return the last part of a POSIX or Windows path."""
     return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
 
 
@@ -142,7 +139,7 @@ def _encoded(text: str) -> str:
 
 
 async def home_page(daemon: Daemon, request: Request) -> Response:
-    """The page, or the way to where a context footer's link leads."""
+    """Show the page, or redirect the link of a context footer."""
     pairs = parse_qsl(request.url.query[:16_384], errors="replace")
     params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
     if target := footer_target(params):
@@ -156,7 +153,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     shown: Shown = {"stretches": {}, "hits": [], "following": "", "warnings": [], "problem": None}
     try:
         shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
-    except AskError as bad:  # such as a cursor of another list: said in the results' place
+    except AskError as bad:  # such as an expired cursor; shown in place of the results
         shown["problem"] = {"message": str(bad), "hint": bad.hint}
     return render(
         "home.html",
@@ -173,7 +170,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
 
 
 def _asked(filters: Filters, **more: Any) -> dict[str, Any]:
-    """What is asked of `list` or `search`."""
+    """Build the parameters of `list` or `search`."""
     since = None
     if filters.since:
         day = _now().date() - timedelta(days=_DAYS_BACK[filters.since])
@@ -184,13 +181,11 @@ def _asked(filters: Filters, **more: Any) -> dict[str, Any]:
 
 async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     more = {"archived": bool(filters.archived), "subagents": bool(filters.subagents)}
-    asked = _asked(filters, limit=ROWS, cursor=filters.before, **more)
-    found = await daemon.read("list", asked)
+    found = await daemon.read("list", _asked(filters, limit=ROWS, cursor=filters.before, **more))
     stretches: dict[str, dict[str, Shown]] = {}
     for row in found["sessions"]:
-        title, cwd = _stretch(row["modifiedAt"]), row["cwd"] or ""
+        projects, cwd = stretches.setdefault(_stretch(row["modifiedAt"]), {}), row["cwd"] or ""
         project = {"place": _place(cwd, filters, home), "lines": list[Shown]()}
-        projects = stretches.setdefault(title, {})
         projects.setdefault(shown_path(cwd), project)["lines"].append(line(row))
     following = found.get("nextCursor")
     return {
@@ -202,9 +197,9 @@ async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
 
 async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     found = await daemon.read("search", _asked(filters, query=filters.q, limit=HITS, rows=True))
-    rows, hits = found.get("rows", {}), []
+    hits = []
     for hit in found["hits"]:
-        row = rows.get(hit["sessionId"], {})
+        row = found.get("rows", {}).get(hit["sessionId"], {})
         place = _place(row["cwd"] or "", filters, home) if row else None
         hits.append(_hit(hit, row) | {"place": place})
     return {"hits": hits, "warnings": found.get("warnings", [])}
@@ -212,11 +207,10 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
 
 def _hit(hit: Row, row: Row) -> Shown:
     session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
-    shown = line({"name": hit.get("name"), **row, "sessionId": session_id})
-    pieces = enumerate(_FOUND.split(hit["snippet"]))  # every second one was looked for
+    pieces = enumerate(_FOUND.split(hit["snippet"]))  # every second one matched
     snippet = [(piece, bool(at % 2)) for at, piece in pieces if piece]
-    # Where in the session's page it is: its entry, or what to look for among the entries. That
-    # is only what was found in them: a title, a tag or a summary has words of its own.
+    # The place in the session's page: the entry, or words to search its entries for. Words of a
+    # title, a tag or a summary are in no entry.
     words: list[str] = []
     if field == "message":
         words = [word for text, found in snippet if found for word in text.split()]
@@ -224,32 +218,36 @@ def _hit(hit: Row, row: Row) -> Shown:
         words = basename("".join(text for text, _ in snippet).strip("…")).split()
     find = " ".join(dict.fromkeys(words))[:FIND_MAX]
     spot = f"#target={_encoded(entry)}" if entry else f"?find={_encoded(find)}" if find else ""
-    key = f"{session_id} {field} {entry}"
-    return shown | {"hit": hit, "key": key, "spot": spot, "snippet": snippet}
+    return {
+        **line({"name": hit.get("name"), **row, "sessionId": session_id}),
+        "hit": hit,
+        "key": f"{session_id} {field} {entry}",
+        "spot": spot,
+        "snippet": snippet,
+    }
 
 
 def _place(cwd: str, filters: Filters, home: str) -> Shown:
-    """A directory, with `~` for the user's home; it leads to the page of that project."""
+    """Describe a directory, with `~` for the user's home, and link to the page of that project."""
     if not cwd:
         return {"name": "no directory", "path": "", "href": ""}
     path = shown_path(cwd)
-    is_whole = path == cwd  # else the address does not name it either
+    linked = path == cwd != filters.project  # a redacted path stays out of addresses, too
     if home and (path == home or path.startswith(f"{home}/")):
         path = "~" + path[len(home) :]
-    href = filters.address(project=cwd) if is_whole and cwd != filters.project else ""
+    href = filters.address(project=cwd) if linked else ""
     return {"name": escape_path(basename(path) or path), "path": escape_path(path), "href": href}
 
 
 def line(row: Row) -> Shown:
-    """One session in a list."""
+    """Prepare a session's row for a list."""
     session_id, title = row["sessionId"], row.get("name") or "session"
     gist = row.get("description") or row.get("firstUserMessage") or ""
     files = row.get("filesModified") or row.get("filesRead") or ()
     resume = "" if row.get("gone") else for_people(row).get("resume") or ""
-    stamp, state = row.get("modifiedAt", ""), row.get("state", "idle")
-    then = iso_ms(stamp) / 1000
-    if state == "active" and then and _now().timestamp() - then > OPEN_SECONDS:
-        state = "unfinished"  # an open turn may never have ended
+    then, state = _local(row.get("modifiedAt", "")), row.get("state", "idle")
+    if state == "active" and then and (_now() - then).total_seconds() > OPEN_SECONDS:
+        state = "unfinished"
     return {
         "row": row,
         "key": session_id,
@@ -257,9 +255,9 @@ def line(row: Row) -> Shown:
         "title": title,
         "state": state,
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
-        "moment": _moment(stamp),
+        "moment": _moment(then),
         "files": [(escape_path(basename(one)), escape_path(one)) for one in files if basename(one)],
-        # A command that would not show as it is, is not offered for pasting.
+        # A command that would be shown escaped is not offered for copying.
         "resume": resume if escape_path(resume) == resume else "",
     }
 
@@ -273,28 +271,19 @@ def _local(stamp: str) -> datetime | None:
     return datetime.fromtimestamp(ms / 1000).astimezone() if ms else None
 
 
-def _moment(stamp: str) -> Shown:
-    """A time: for programs, for a reader, and how long ago it is, in one unit."""
-    then = _local(stamp)
+def _moment(then: datetime | None) -> Shown:
+    """Write a time for programs, for people, and as an age."""
     if then is None:
         return {"iso": "", "full": "at an unknown time", "ago": ""}
-    age = max(timedelta(), _now() - then)
-    minutes = age // timedelta(minutes=1)
-    days = max(1, age.days)
-    units = {
-        1: "just now",
-        60: f"{minutes} min ago",
-        24 * 60: f"{minutes // 60} h ago",
-        7 * 24 * 60: f"{days} day{'' if days == 1 else 's'} ago",
-    }
-    usual = f"{then.day} {then:%b} {then.year}"
-    ago = next((words for most, words in units.items() if minutes < most), usual)
+    minutes = max(0, int((_now() - then).total_seconds() // 60))
+    ages = (f"{minutes // each} {unit} ago" for most, each, unit in _AGES if minutes < most)
+    ago = next(ages, f"{then.day} {then:%b} {then.year}")
     full = f"{then:%a} {then.day} {then:%B %Y, %H:%M}"
-    return {"iso": stamp, "full": full, "ago": ago}
+    return {"iso": then.isoformat(), "full": full, "ago": ago}
 
 
 def _stretch(stamp: str) -> str:
-    """The stretch of days that a time falls into; what is still to come counts as today."""
+    """Name the days that a time belongs to; the future counts as today."""
     then = _local(stamp)
     if then is None:
         return "No date"

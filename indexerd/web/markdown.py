@@ -1,10 +1,10 @@
-r"""One path of a session as Markdown: a heading for each ask, answers quoted, tools one line each.
+r"""One path of a session as Markdown: a heading for each request, answers quoted, a line per call.
 
-Nothing of the session is in it but behind our own marks: words on a line of ours have every mark of
-Markdown escaped; texts are quoted line by line, so that a heading, a rule or a list in one stays in
-the quotation. Quoted text stays Markdown, with two exceptions outside of fenced code: a tag is
-shown, not rendered, and an image becomes a link, since a reader's program must not load it. A fence
-counts only where it begins a line: one inside a list or a nested quotation protects nothing.
+Text of the session is either escaped on a line of ours or quoted line by line, so that a heading, a
+rule or a list in it stays in the quotation. Quoted text remains Markdown, with two exceptions
+outside fenced code: a tag is shown instead of rendered, and an image becomes a link, because a
+reader's program must not load it. Only a fence at the beginning of a line counts: one in a list or
+a nested quotation protects nothing.
 """
 
 from __future__ import annotations
@@ -33,27 +33,26 @@ Doc = Mapping[str, Any]
 
 
 def markdown(document: Doc) -> str:
-    """The path to the document's leaf, below what is known of the session."""
-    lines = [*_head(document), *_path(document)]
-    return "\n".join(lines).rstrip("\n") + "\n"
+    """Write the path to the document's leaf, below the facts about the session."""
+    return "\n".join([*_head(document), *_path(document)]).rstrip("\n") + "\n"
 
 
 def plain(text: str, limit: int = LINE_MAX) -> str:
-    """Foreign words on a line of ours: nothing in them is Markdown."""
+    """Escape text for a line of ours."""
     return _MARK.sub(r"\\\1", clean_line(text[: 4 * limit], limit))
 
 
-def code(text: str, limit: int = LINE_MAX) -> str:
-    """Foreign words as code on a line of ours."""
-    words = clean_line(text[: 4 * limit], limit).replace("`", "'")
+def code(text: str) -> str:
+    """Write text as code on a line of ours."""
+    words = clean_line(text[: 4 * LINE_MAX], LINE_MAX).replace("`", "'")
     return f"`{words}`" if words else ""
 
 
 def quoted(text: str) -> Iterator[str]:
-    """A text's lines, each quoted."""
+    """Quote the lines of a text."""
     fence = ""
     for raw in _LINE_END.split(bare(text).rstrip()):
-        line = raw.expandtabs(4)  # a tab is not as wide behind our mark
+        line = raw.expandtabs(4)  # behind our mark a tab would be narrower
         opened = _FENCE.match(line)
         if fence:
             mark = line.strip(" ")
@@ -87,7 +86,7 @@ def _head(document: Doc) -> Iterator[str]:
     }
     yield from (f"- {name}: {value}" for name, value in facts.items() if value)
     if document["redacted"]:
-        yield "- Note: secrets were taken out of the texts; an unknown kind may still be there"
+        yield "- Note: secrets were removed from the texts; ones of an unknown kind may remain"
     yield from (f"- Note: {plain(one)}" for one in document["warnings"])
     yield ""
     if meta.get("description"):
@@ -106,44 +105,36 @@ def _path(document: Doc) -> Iterator[str]:
         place = nodes[place]["above"]
     asks, in_list = 0, False
     for node in reversed(path):
-        asks += node["kind"] == "user" and not node.get("hidden")
-        lines = [] if node.get("hidden") else [*_entry(node, asks)]
-        if not lines:
+        if node.get("hidden"):
             continue
-        if in_list and not lines[0].startswith("- "):
-            yield ""
-        yield from lines
-        in_list = lines[-1].startswith("- ")
-        if not in_list:
-            yield ""
+        asks += node["kind"] == "user"
+        for line in _entry(node, asks):
+            if in_list and not line.startswith("- "):
+                yield ""
+            yield line
+            in_list = line.startswith("- ")
 
 
 def _entry(node: Doc, number: int) -> Iterator[str]:
     kind, text = node["kind"], node["text"].strip()
-    label = (f"*Label: {plain(node['label'])}*", "") if node.get("label") else ()
+    heading = f"**{_HEADINGS.get(kind)}{', failed' if node.get('failed') else ''}**"
     if kind == "user":
-        first = node["text"].lstrip()[: 4 * HEADING_MAX].partition("\n")[0]
-        yield f"## {number}. {plain(first, HEADING_MAX) or '(no words)'}"
-        yield from ("", *label, *_body(node))
-        return
-    yield from label
-    heading = _HEADINGS.get(kind)
-    if heading and text:
-        model = plain(node.get("model", "")) if kind == "assistant" else ""
-        failed = ", failed" if node.get("failed") else ""
-        yield f"**{heading}{failed}**" + (f" ({model})" if model else "")
-        yield from ("", *_body(node))
-        if node.get("calls"):
-            yield ""
+        first = text.partition("\n")[0]
+        heading = f"## {number}. {plain(first, HEADING_MAX) or '(no words)'}"
+    elif kind == "assistant" and node.get("model"):
+        heading += f" ({plain(node['model'])})"
+    is_quoted = kind == "user" or (kind in _HEADINGS and text)
+    if is_quoted:
+        yield from (heading, "")
+    if node.get("label"):
+        yield from (f"*Label: {plain(node['label'])}*", "")
+    if is_quoted:
+        yield from (*quoted(node["text"]), "")
+        if node.get("length"):
+            yield from (f"*Cut: {len(node['text'])} of {node['length']} characters.*", "")
+        if node.get("images"):
+            yield from (f"*Images: {node['images']}.*", "")
     elif kind == "tool" and node.get("failed"):
         yield f"- failed: {code(node.get('tool', ''))} {plain(text)}".rstrip()
     for name, detail in node.get("calls", ()):
         yield f"- {code(name) or 'a tool'} {code(detail)}".rstrip()
-
-
-def _body(node: Doc) -> Iterator[str]:
-    yield from quoted(node["text"])
-    if node.get("length"):
-        yield from ("", f"*Cut: {len(node['text'])} of {node['length']} characters.*")
-    if node.get("images"):
-        yield from ("", f"*Images: {node['images']}.*")

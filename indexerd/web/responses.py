@@ -1,6 +1,6 @@
-"""What the web view answers with: pages from templates, JSON, problems.
+"""Responses of the web view: pages from templates, JSON, errors.
 
-Whatever goes into a template is escaped; a name that nobody gave is an error.
+Values are escaped in templates, and a name without a value is an error.
 """
 
 from __future__ import annotations
@@ -19,34 +19,31 @@ from indexerd.web.document import to_json
 
 _STATUS = ((NotFoundError, 404), (AmbiguousError, 404), (AccessError, 403), (UsageError, 400))
 
-
 _templates = Environment(
     loader=FunctionLoader(read_static),
     autoescape=True,
     undefined=StrictUndefined,
-    auto_reload=False,
     trim_blocks=True,
     lstrip_blocks=True,
-    keep_trailing_newline=True,
 )
 _templates.globals["asset"] = asset
 
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page from a template."""
+    """Make a page from a template."""
     text = _templates.get_template(template).render(values)
     return HTMLResponse(text.encode("utf-8", "replace"), status)
 
 
 def answer(value: Mapping[str, Any], status: int = 200) -> Response:
-    """JSON for a script."""
+    """Answer a script in JSON."""
     return Response(to_json(value), status, media_type="application/json")
 
 
 def problem(request: Request, error: Exception) -> Response:
-    """The answer for an error: a page for a person, JSON for a script.
+    """Answer with an error: a page for a person, JSON for a script.
 
-    Of an error that is not ours it says only that there was one.
+    A defect's own text is not shown.
     """
     if not isinstance(error, IndexerdError):
         error = IndexerdError("something went wrong in indexerd itself")

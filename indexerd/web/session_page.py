@@ -1,13 +1,12 @@
-r"""The page of a session, live or as a file, and the session as HTML, Markdown or JSON.
+r"""The page of a session, live or as a file, and a session exported as HTML, Markdown or JSON.
 
-There is no method of the socket for an export: a document has megabytes, and whoever wants a file
-can read the session as well as the daemon can, in a process of its own.
+Exports are not a method of the socket: a document has megabytes, and the process that wants a file
+can read the session itself.
 
-A page's data is in a script element of a type that no browser runs, as JSON in which `<`, `>` and
-`&` are written `\uXXXX`: nothing in it can end the element, open a comment or be an entity. The
-page's scripts put texts into the document as text, and the policy (trusted types) sees to it that
-they could do nothing else, nor load, send or frame anything. In a file, script and style are
-allowed by their hashes alone.
+A page's data is JSON in a script element of a type that no browser runs, with `<`, `>` and `&` as
+`\uXXXX`, so nothing in it can end the element, open a comment or be an entity. Scripts insert texts
+as text only, and the policy (trusted types) prevents anything else, as well as loading, sending and
+framing. In an exported file, script and style are allowed by their hashes alone.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _MARK = re.compile("@([A-Z]+)@")
 def export(
     library: Library, stored: Stored, form: str, wish: Wish, family: Mapping[str, Any]
 ) -> tuple[str, str]:
-    """A name for the file, and its text. Blocks. NotFoundError: the session's file is gone.
+    """Return a file name and the text of a session; NotFoundError if its file is gone.
 
     `family` is the answer of that method.
     """
@@ -43,7 +42,7 @@ def export(
 
 
 def export_page(document: Document) -> str:
-    """The page as one file that needs nothing else."""
+    """Make the page as one file that needs nothing else."""
     style, script = read_static("view.css"), read_static("export.js")
     policy = (
         f"default-src 'none'; script-src '{content_hash(script)}'; "
@@ -59,7 +58,7 @@ def export_page(document: Document) -> str:
 
 
 def live_page(document: Document) -> str:
-    """The page of the web view, with its script and style by address."""
+    """Make the page of the web view."""
     css, icon, script = (asset(name) for name in ("view.css", "favicon.svg", "live-page.js"))
     style = (
         f'<link rel="stylesheet" href="{css.url}" integrity="{css.integrity}">\n'
@@ -70,20 +69,22 @@ def live_page(document: Document) -> str:
 
 
 def _page(document: Document, **fills: str) -> str:
-    """`page.html` with its marks filled in, in one go: no data is searched for marks."""
+    """Fill all marks of `page.html` at once: data is not searched for marks."""
+
+    def line(value: Any, limit: int) -> str:
+        return escape(clean_line(bare(str(value or "")[: 4 * limit]), limit))
+
     session, meta = document["session"], document["meta"] or {}
-    title = str(session.get("name") or session["sessionId"])[: 4 * TITLE_MAX]
-    fills["NAME"] = escape(clean_line(bare(title), TITLE_MAX)) or "Session"
-    description = str(meta.get("description") or "")[: 4 * DESCRIPTION_MAX]
-    fills["DESCRIPTION"] = escape(clean_line(bare(description), DESCRIPTION_MAX))
+    fills["NAME"] = line(session.get("name") or session["sessionId"], TITLE_MAX) or "Session"
+    fills["DESCRIPTION"] = line(meta.get("description"), DESCRIPTION_MAX)
     fills["DATA"] = embedded(document)
     return _MARK.sub(lambda mark: fills.get(mark[1], ""), read_static("page.html"))
 
 
 def embedded(value: Mapping[str, Any]) -> str:
-    """A value as JSON that can stand in a script element."""
+    """Write a value as JSON for a script element."""
     text = to_json(value)
-    for char in "<>&":  # on megabytes this is far quicker than a table
+    for char in "<>&":  # much faster than a translation table on megabytes
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
 

@@ -1,12 +1,12 @@
-"""A session's tree as a story: entries as nodes, depth first, and beats over them.
+"""A session's tree as a story: a list of nodes, depth first, and beats over them.
 
-A beat is a stretch of neighbours in that list: one ask, one compaction, one summary of a branch, or
-the work between them. A straight chain keeps its depth, however long; depth grows at branches
-alone. Pure, linear in entries; nothing recurses; texts are cut, not parsed.
+A beat is a stretch of neighbouring nodes: one request, one compaction, one summary of a branch, or
+the work between them. Depth grows at branches only, so a straight chain keeps its depth. Linear in
+entries, and without recursion.
 
-What surprised us: results of tools often hang beside what came next, so that half of the branch
-points of a real session are none. What nobody said anything below is no branch: it is put right
-after its parent, and belongs to the work there.
+What surprised us: tool results often hang beside the entry that came next, so half of the branch
+points of a real session are none. A child below which nobody said anything is therefore no branch:
+it comes right after its parent and belongs to the work there.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from itertools import islice
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,17 +25,17 @@ from indexerd.sessions.tree import WORD_MAX, is_displayed, is_quiet, outline, sh
 from indexerd.times import iso_ms
 
 LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
-CALLS_MAX = 50  # of one node
-ARGUMENTS_MAX = 5  # of a call that are shown, where nothing of it is notable
+CALLS_MAX = 50  # of a node
+ARGUMENTS_MAX = 5  # shown of a call that has no detail
 
 _BEATS = {"user": "ask", "compaction": "compaction", "branch_summary": "branch-summary"}
 _SPOKEN = frozenset({"user", "assistant", "bash", "compaction"})
 
-Cut = Callable[[str, int], str]  # a text, made fit for its reader, of at most so many characters
+Cut = Callable[[str, int], str]  # makes a text fit for its reader, with at most so many characters
 
 
 class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """One entry, as its JSON has it: a field with a default is left out where it says nothing."""
+    """One entry, as JSON has it; a field with its default is left out."""
 
     id: str
     row: int
@@ -46,16 +47,16 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     above: int = -2  # place of the parent in the list, or ROOT
     ordinal: int = -1
     role: str | None = None
-    length: int = 0  # characters of the whole text, where it was cut
-    calls: tuple[tuple[str, str], ...] = ()  # (tool, what for)
-    results: tuple[tuple[str, str], ...] = ()  # (tool, text) that stand on the same line
+    length: int = 0  # characters of the whole text, if it was cut
+    calls: tuple[tuple[str, str], ...] = ()  # (tool, purpose)
+    results: tuple[tuple[str, str], ...] = ()  # (tool, text) on the same line
     tool: str = ""  # the tool whose result this is
     thinking: str = ""
     model: str = ""
-    failed: int = 0  # calls, or the answer itself, that came to nothing
+    failed: int = 0  # calls, or the answer itself
     images: int = 0
-    quiet: bool = False  # no more than calls, or said by nobody
-    hidden: bool = False  # its author wants it hidden from people
+    quiet: bool = False  # only calls, or bookkeeping
+    hidden: bool = False  # its author hides it from people
     label: str | None = None
     active: bool = False  # on the path to the leaf
 
@@ -73,8 +74,8 @@ class Beat(msgspec.Struct, omit_defaults=True, rename="camel"):
     gist_source: str = ""
 
 
-class Story(msgspec.Struct):
-    """The whole of it."""
+class Story(NamedTuple):
+    """A whole session."""
 
     nodes: list[Node]
     beats: list[Beat]
@@ -83,16 +84,16 @@ class Story(msgspec.Struct):
 
 
 def entry_rows(state: SessionState) -> list[int]:
-    """One row for each id of a session."""
+    """Return one row for each id of a session."""
     return sorted({state.index.get(one, at) for at, one in enumerate(state.ids)})
 
 
 def node_of(
     state: SessionState, row: int, entry: Entry, room: int, *, cut: Cut, names: dict[str, str]
 ) -> Node:
-    """The node of an entry, each text of it cut to `room` characters.
+    """Make the node of an entry, with each text cut to `room` characters.
 
-    `names` takes in the names of calls by their ids, and gives them to results that lack one.
+    `names` collects the tools of calls by call id, for results that do not name theirs.
     """
     turn = Turn((state.codes[row] & TURN_MASK) >> TURN_SHIFT)
     answer, whole = entry.kind is Kind.ASSISTANT, "".join(entry.texts)
@@ -102,11 +103,11 @@ def node_of(
         (cut(one.name or names.get(one.call, ""), NAME_MAX), one.text)
         for one in entry.results[:CALLS_MAX]
     ]
-    is_result = bool(results) and entry.kind is Kind.TOOL
-    calls = [
+    calls = (
         (_one_line(call.name, NAME_MAX), _one_line(cut(_purpose(call), DETAIL_MAX), DETAIL_MAX))
         for call in entry.tools[:CALLS_MAX]
-    ]
+    )
+    is_result = bool(results) and entry.kind is Kind.TOOL
     beside = [(tool, cut(text, room)) for tool, text in results if text not in whole]
     return Node(
         id=replace_surrogates(entry.id[:ID_MAX]),
@@ -131,7 +132,6 @@ def node_of(
 
 
 def _purpose(call: ToolCall) -> str:
-    """What a call was for: what is notable of it, or its first few arguments."""
     if call.detail or not isinstance(call.arguments, dict):
         return call.detail
     pairs = ((k, v) for k, v in call.arguments.items() if isinstance(v, str | int))
@@ -149,46 +149,51 @@ def story_of(
     labels: Mapping[str, str],
     gists: Mapping[int, tuple[str, str]],
 ) -> Story:
-    """The story of a state's tree, seen from its leaf; `nodes` has one for each of `entry_rows`.
+    """Tell a tree as seen from its leaf; `nodes` has one for each of `entry_rows`.
 
-    `gists`: by the row of a branch's last entry what the branch was about, and who says so.
+    `gists` maps the row of a branch's last entry to a summary of the branch, and its source.
     """
     parents, begins = _ordered(state, nodes)
     places = {row: place for place, row in enumerate(parents)}
-    listed, depths, branches = list[Node](), list[int](), list[int]()
-    for row, parent in parents.items():
-        node, label = nodes[row], labels.get(state.id(row))
-        node.above = above = places.get(parent, ROOT)
+    listed, beats = list[Node](), list[Beat]()
+    depths, branches = list[int](), list[int]()  # by place; a branch is the place of its beginning
+    leaf = ROOT if state.leaf == NOWHERE else places.get(state.leaf, ROOT)
+    for place, (row, parent) in enumerate(parents.items()):
+        node, label, above = nodes[row], labels.get(state.id(row)), places.get(parent, ROOT)
+        node.above = above
         node.parent_id = None if above == ROOT else listed[above].id
         node.label = _one_line(label, LABEL_MAX) if label else None
-        depth, branch = (depths[above], branches[above]) if above >= 0 else (0, ROOT)
+        depth, branch = (0, ROOT) if above == ROOT else (depths[above], branches[above])
         depths.append(depth + (row in begins))
-        branches.append(places[row] if row in begins else branch)
+        branches.append(place if row in begins else branch)
         listed.append(node)
-    leaf = place = ROOT if state.leaf == NOWHERE else places.get(state.leaf, ROOT)
+        kind = _BEATS.get(node.kind, "work")
+        apart = not beats or not kind == beats[-1].kind == "work" or row in begins or above == ROOT
+        if apart or leaf in (beats[-1].last, above):
+            beats.append(Beat(kind, place, place, depths[place], begins=row in begins))
+        beats[-1].last = place
+    place = leaf
     while place >= 0:
         listed[place].active = True
         place = listed[place].above
-    beats = _beats(listed, depths, branches, leaf)
+    for beat in beats:
+        beat.active = any(node.active for node in listed[beat.first : beat.last + 1])
     starts = {beat.first: beat for beat in beats if beat.begins}
     for tip, gist in gists.items():
-        beat = starts.get(branches[places[tip]]) if tip in places else None
-        if beat and not beat.gist:
-            beat.gist, beat.gist_source = gist
+        start = starts.get(branches[places[tip]]) if tip in places else None
+        if start and not start.gist:
+            start.gist, start.gist_source = gist
     return Story(listed, beats, leaf, places)
 
 
 def _ordered(state: SessionState, nodes: Mapping[int, Node]) -> tuple[dict[int, int], set[int]]:
-    """The rows, depth first, each with the one above; and where branches begin.
-
-    What nobody said anything below comes before what is a branch.
-    """
+    """Map the rows, depth first, to the rows above them; and return where branches begin."""
     parents: dict[int, int] = {}
     for row, above, _ in outline(state, lambda row: iso_ms(nodes[row].time) if row in nodes else 0):
         if row in nodes:
             parents.setdefault(row, above if above in parents else ROOT)
     spoken = {row for row in parents if nodes[row].kind in _SPOKEN}
-    for row in reversed(parents):  # children stand after their parents
+    for row in reversed(parents):  # children come after their parents
         if row in spoken:
             spoken.add(parents[row])
     children: defaultdict[int, list[int]] = defaultdict(list)
@@ -196,7 +201,7 @@ def _ordered(state: SessionState, nodes: Mapping[int, Node]) -> tuple[dict[int, 
         children[above].append(row)
     begins: set[int] = set()
     for rows in children.values():
-        rows.sort(key=spoken.__contains__)  # stable: oldest first all the same
+        rows.sort(key=spoken.__contains__)  # stable: oldest first within both kinds
         if len(rows) > 1 and rows[-2] in spoken:
             begins |= spoken.intersection(rows)
     ordered, stack = dict[int, int](), children[ROOT][::-1]
@@ -205,22 +210,3 @@ def _ordered(state: SessionState, nodes: Mapping[int, Node]) -> tuple[dict[int, 
         ordered[row] = parents[row]
         stack += children.get(row, ())[::-1]
     return ordered, begins
-
-
-def _beats(nodes: list[Node], depths: list[int], branches: list[int], leaf: int) -> list[Beat]:
-    beats: list[Beat] = []
-    for place, node in enumerate(nodes):
-        kind, begins = _BEATS.get(node.kind, "work"), branches[place] == place
-        beat = beats[-1] if beats else None
-        if (
-            beat is None
-            or not kind == beat.kind == "work"
-            or begins
-            or node.above == ROOT
-            or leaf in (beat.last, node.above)
-        ):
-            beat = Beat(kind, place, place, depths[place], begins=begins)
-            beats.append(beat)
-        beat.last = place
-        beat.active |= node.active
-    return beats

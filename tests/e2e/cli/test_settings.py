@@ -50,7 +50,7 @@ def test_every_wrong_key_is_named(bare_world: World) -> None:
 def test_the_demo_says_where_the_meta_file_is() -> None:
     """By its whole path, so that it can be looked for at home."""
     options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 90}
-    done = subprocess.run([sys.executable, "-m", "indexerd.demo"], check=True, **options)
+    done = subprocess.run([sys.executable, "tests/demo.py"], check=True, **options)
     (home,) = re.findall(r"^A home with three pi sessions, in (/.+)$", done.stdout, re.MULTILINE)
     (found,) = re.findall(r"(/\S+/sessions-meta/\S+\.meta\.json)", done.stdout)
     session = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 from collections import Counter
 from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from tests.e2e.world import Session, World, until
 
 PAGE = 4096
 STORE, INDEX = "store.sqlite", "search"
+# How the daemon ended, which cache is damaged (of the index any file), and how.
+PLACES = [*product(("ended", "killed"), (STORE, INDEX)), ("killed", f"{STORE}-wal")]
+WAYS = [*product(PLACES, ["flip", "zero", "head", "double", "cut", "empty"])]
 
 
 class Template:
@@ -97,29 +102,50 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Template:
     return Template(tmp_path_factory.mktemp("caches"))
 
 
-def damaged(template: Template, how: str, name: str, kind: str) -> None:
+def damage(data: bytearray, kind: str, dice: random.Random) -> None:
+    pages = -(-len(data) // PAGE)
+    first, other = (dice.randrange(pages) * PAGE for _ in range(2))
+    match kind:
+        case "flip":  # some bytes anywhere
+            for _ in range(dice.choice([1, 8, 64])):
+                data[dice.randrange(len(data))] ^= dice.randrange(1, 256)
+        case "zero":
+            data[first : first + PAGE] = bytes(len(data[first : first + PAGE]))
+        case "head":
+            data[:100] = b"not a database".ljust(100)[: len(data)]
+        case "double":  # one page over another
+            data[other : other + PAGE] = data[first : first + PAGE]
+        case "cut":
+            del data[dice.randrange(len(data)) :]
+        case "empty":
+            data.clear()
+
+
+def damaged(template: Template, number: int) -> None:
+    dice = random.Random(number)
+    (how, name), kind = WAYS[number % len(WAYS)]
     path = template.fresh(how) / name
     if path.is_dir():
-        path = max(path.glob("*/*"), key=lambda one: one.stat().st_size)
-    data = path.read_bytes()
-    kinds = {"head": b"not a database".ljust(100) + data[100:], "cut": data[: len(data) // 2]}
-    path.write_bytes(kinds.get(kind, b""))
-    template.comes_to_it(f"{kind} of {path.name}, daemon {how}")
+        files = [one for one in sorted(path.glob("*/*")) if one.stat().st_size]
+        path = dice.choice([one for one in files if not one.name.endswith(".lock")])
+    data = bytearray(path.read_bytes())
+    damage(data, kind, dice)
+    path.write_bytes(data)
+    template.comes_to_it(f"damage {number}: {kind} in {path.name}, daemon {how}")
 
 
-@pytest.mark.parametrize("kind", ["head", "cut", "empty"])
-@pytest.mark.parametrize("name", [STORE, INDEX])
-def test_a_damaged_cache_costs_a_reading(template: Template, name: str, kind: str) -> None:
+@pytest.mark.parametrize("number", [0, 2, 7, 10, 16, 29])
+def test_a_damaged_cache_costs_a_reading(template: Template, number: int) -> None:
     """S3.14, S3.30: every session is listed, found and read as before, and no model is called."""
-    damaged(template, "ended", name, kind)
+    damaged(template, number)
 
 
 @pytest.mark.faults
-@pytest.mark.parametrize("kind", ["head", "cut", "empty"])
-@pytest.mark.parametrize("name", [STORE, INDEX, f"{STORE}-wal"])
-def test_so_does_one_that_a_killed_daemon_left(template: Template, name: str, kind: str) -> None:
-    """S3.30: the same, whatever was in the log alone."""
-    damaged(template, "killed", name, kind)
+@pytest.mark.parametrize("first", range(0, 200, 10))
+def test_two_hundred_damages(template: Template, first: int) -> None:
+    """S3.30: the same, wherever the damage is, and however the daemon ended."""
+    for number in range(first, first + 10):
+        damaged(template, number)
 
 
 @pytest.mark.parametrize("end", ["idx", "store", "json"])

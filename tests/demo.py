@@ -73,7 +73,7 @@ def show(home: Path, env: dict[str, str]) -> None:
 
     def run(*argv: str) -> None:
         say(f"$ indexerd {shlex.join(argv)}")
-        subprocess.run([sys.executable, "-m", "indexerd", *argv], env=env, check=True)  # noqa: S603 - ours
+        subprocess.run([sys.executable, "-m", "indexerd", *argv], env=env, check=True)
 
     metas = home / ".pi/agent/sessions-meta"
     until("the first indexing", lambda: list(metas.glob("*.meta.json")))
