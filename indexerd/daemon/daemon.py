@@ -1,11 +1,11 @@
 """The life of the daemon: lock, parts, socket, signals, ready, watchdog, end.
 
-The order matters. The lock comes first, so that nothing of a running daemon is touched; the
-socket answers before systemd is told READY; the watchdog is fed by the event loop, and only while
-the reader thread gets on.
+The order matters. The lock comes first, so that no file of a running daemon is touched; the socket
+answers before systemd gets READY; the event loop pings the watchdog, but only while the reader
+thread makes progress.
 
-A damaged cache, or a state directory that was removed, ends a daemon with RESTART: the next one in
-the same process starts with a new cache.
+A damaged cache, or a removed state directory, ends a daemon with RESTART: the next daemon in the
+same process makes a new cache.
 """
 
 from __future__ import annotations
@@ -56,26 +56,26 @@ from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
 
-RESTART = -1  # of `serve`: start again in this process, once
-TICK_SECONDS = 4.0  # between two looks at the socket's file and the watchdog
-SWITCH_SECONDS = 0.0005  # a busy reader thread lets the loop have the interpreter after this
-_FORMER = ("ledger.sqlite", "catalog.sqlite")  # what earlier versions kept instead of the store
+RESTART = -1  # result of `serve`: start again in this process, once
+TICK_SECONDS = 4.0  # between two checks of the socket file and the reader
+SWITCH_SECONDS = 0.0005  # after which a busy reader thread yields to the event loop
+_FORMER = ("ledger.sqlite", "catalog.sqlite")  # caches of earlier versions
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a daemon is started with."""
+    """The arguments of a daemon."""
 
     places: Places
     loaded: Loaded
     env: Mapping[str, str]
     home: Path
     set_logging: Callable[[Settings], None]
-    view: Sequence[str] = ()  # the command of the web view; its address is put behind it
+    view: Sequence[str] = ()  # the web view's command; its address is appended
 
 
 class Daemon:
-    """All parts of one process, put together."""
+    """All parts of one daemon process."""
 
     def __init__(self, start: Start, *, watching: bool = True) -> None:
         places, self._start = start.places, start
@@ -98,18 +98,10 @@ class Daemon:
         metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
         self._claims = [claim_directory(Path(meta)) for meta in metas]
         self.pipeline = self._pipeline(watching=watching)
-        self.answers = Answers(
-            self._texts, time.time, home=library.home, behind=lambda: library.texts.unread
-        )
+        self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
         self.pipeline.on_row = self.answers.index.changed
-        self.web = WebSupervisor(
-            start.view,
-            listen=lambda: self._settings().web.listen if start.view else "",
-            env=start.env,
-            bus=bus,
-            clock=time.time,
-        )
-        self.status = Status(self.pipeline, self.budget, time.time(), lambda: self.web.problems)
+        self.web = WebSupervisor(start.view, start.env, lambda: self._settings().web.listen, bus)
+        self.status = Status(self.pipeline, self.budget, self.web)
         self.api = self._api()
 
     def _library(self) -> Library:
@@ -164,7 +156,6 @@ class Daemon:
             budget=self.budget,
             events=self.bus,
             excluded=lambda: at_home(self._settings().digest.exclude, self._start.home),
-            clock=time.time,
             writer=self._writer,
             record=record,
             injected=injected,
@@ -172,7 +163,7 @@ class Daemon:
         )
         reads = ReadMethods(services)
         self.auto_digests = AutoDigests(
-            reads.make_digest,
+            lambda session_id: reads.digests.make(session_id, manual=False),
             pipeline.known,
             settings=self._settings,
             off=lambda: pipeline.indexing_off,
@@ -191,12 +182,12 @@ class Daemon:
         return Api(pipeline, answers, reads, sidecars, purge=purge, status=self.status.report)
 
     def _models(self) -> list[Model]:
-        """Models for a question: with a bad configuration none that leaves the machine."""
+        """Models for a question; with a broken configuration only local ones."""
         usable = self.pipeline.models.available()
         return [one for one in usable if not (one.remote and self.pipeline.indexing_off)]
 
     def _summarizers(self) -> list[Model]:
-        """The models of digests and compaction: the one that was set for them alone."""
+        """Models for digests and compaction."""
         key = self._settings().digest.model
         if not key:
             return self._models()
@@ -207,7 +198,7 @@ class Daemon:
         return self._loaded.settings
 
     def _hint(self) -> None:
-        """Have the loop look; called in any thread."""
+        """Wake the loop; called in any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
                 self._loop.call_soon_threadsafe(self.pipeline.hint)
@@ -230,7 +221,7 @@ class Daemon:
             try:
                 if Path(store.meta).is_dir():
                     self._writer.sweep(Path(store.meta))
-            except WriteError as bad:  # it cannot be written now; reading goes on
+            except WriteError as bad:  # a full or read-only disk: reading continues
                 self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
     async def once(self) -> Report:
@@ -278,7 +269,7 @@ class Daemon:
         footprint: Footprint,
         stopping: asyncio.Event,
     ) -> int:
-        """Run all parts until one of them ends; 1 where it should not have."""
+        """Run all parts until one of them ends; return 1 if it should not have."""
         parts = (
             self.pipeline.follow(),
             self.pipeline.index_texts(),
@@ -312,9 +303,9 @@ class Daemon:
         self._lock.release()
 
     async def _tend(self, server: UnixServer, notifier: Notifier, footprint: Footprint) -> None:
-        """Check every few seconds that the reader is not stuck and the socket file is there.
+        """Check reader, memory, state and socket file every few seconds.
 
-        Returns when the daemon is to start again.
+        Returns when the state directory was removed.
         """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         pipeline, blocked, state = self.pipeline, "", ""
@@ -326,11 +317,12 @@ class Daemon:
             before, state = state, self.status.state()
             if before not in ("", state):
                 self.bus.publish("status.changed", None, {"state": state, "previous": before})
-            notifier.status(f"{len(pipeline.known)} sessions, {len(pipeline.jobs)} queued")
+            count = len(pipeline.known)
+            notifier.status(f"{count} session{'s' * (count != 1)}, {len(pipeline.jobs)} queued")
             try:
                 await server.check()
                 blocked = ""
-            except IndexerdError as bad:  # something stands in our place: tried again later
+            except IndexerdError as bad:  # something else is in the socket's place
                 if str(bad) != blocked:
                     server.reject(str(bad))
                 blocked = str(bad)
@@ -341,7 +333,7 @@ class Daemon:
         loop = asyncio.get_running_loop()
 
         def stop() -> None:
-            if stopping.is_set():  # asked twice: at once
+            if stopping.is_set():  # the second signal
                 os._exit(130)
             stopping.set()
 
@@ -350,7 +342,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
 
     async def reload(self) -> None:
-        """Read the configuration again; a bad one changes nothing."""
+        """Read the configuration again; a broken one changes nothing."""
         loaded = await asyncio.to_thread(read_config, self._start.places, self._start.env)
         if loaded.problems:
             self._log_problems(loaded)
@@ -360,11 +352,11 @@ class Daemon:
         self.budget.reset_denials()
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
-        self.web.reload()
+        self.web.reloaded.set()
         self.bus.log(Event.DAEMON_CONFIG_RELOADED, {})
 
     def _remember_settings(self) -> None:
-        with suppress(OSError):  # a full disk keeps nobody from looking things up
+        with suppress(OSError):  # on a full disk lookups still work
             remember(self._loaded, self._start.places.state_dir)
 
     def _log_problems(self, loaded: Loaded) -> None:

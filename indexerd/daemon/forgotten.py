@@ -9,25 +9,23 @@ from indexerd.errors import AccessError, WriteError
 from indexerd.models.journal import Journal
 from indexerd.times import iso
 
-NAME = "forgotten.jsonl"
-
 
 class Forgotten:
-    """The purged sessions and the agents they were of, kept in a file that is only appended to."""
+    """The purged sessions and their agents, kept in an append-only file."""
 
     def __init__(self, state_dir: Path) -> None:
-        """AccessError where the file cannot be read: a session must not come back by that."""
-        self.agents: dict[str, str] = {}  # by session; for any thread
-        self._path = state_dir / NAME
+        """AccessError if the file cannot be read: no purged session may come back."""
+        self.agents: dict[str, str] = {}  # by session id; any thread may read it
+        self._path = state_dir / "forgotten.jsonl"
         self._journal = Journal(self._path)
         try:
             for row in self._journal.rows():
-                self._take(row)
+                self._apply(row)
         except OSError as bad:
             raise AccessError(f"cannot read {self._path}: {bad.strerror}") from None
 
     def add(self, session_id: str, agent: str, *, at: float, by: str, undone: bool = False) -> None:
-        """Forget a session from now on, or no more; `at` is in seconds since the epoch."""
+        """Forget a session from now on, or undo that; `at` is in seconds since the epoch."""
         row: dict[str, Any] = {"sessionId": session_id, "agent": agent, "at": iso(at), "by": by}
         row |= {"undone": True} if undone else {}
         try:
@@ -35,11 +33,11 @@ class Forgotten:
         except OSError as bad:
             message = f"{self._path} could not be written: {bad.strerror}"
             raise WriteError(message, upstream=bad.strerror) from None
-        self._take(row)
+        self._apply(row)
 
-    def _take(self, row: dict[str, Any]) -> None:
-        session_id, agent = row.get("sessionId"), row.get("agent")
+    def _apply(self, row: dict[str, Any]) -> None:
+        session_id = str(row.get("sessionId"))
         if row.get("undone") is True:
-            self.agents.pop(str(session_id), None)
-        elif isinstance(session_id, str):
-            self.agents[session_id] = agent if isinstance(agent, str) else ""
+            self.agents.pop(session_id, None)
+        else:
+            self.agents[session_id] = str(row.get("agent") or "")

@@ -1,12 +1,14 @@
-"""What `status` reports: the daemon's state, and each problem with its cause, start and cure."""
+"""The answer to `status`: the daemon's state, and each problem with cause, start and cure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
 from indexerd.daemon.pipeline import Pipeline
+from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.models.budget import Budget
 from indexerd.privacy.redact import quotable, shown_path
 from indexerd.privacy.sanitize import escape_path
@@ -22,19 +24,12 @@ _MODE = "check its mode and owner; it is checked again at every scan"
 class Status:
     """The state of one daemon."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        budget: Budget,
-        started: float,
-        more: Callable[[], Iterable[dict[str, Any]]] = tuple,
-    ) -> None:
-        """`started` in seconds since the epoch; `more()`: problems of other parts."""
+    def __init__(self, pipeline: Pipeline, budget: Budget, web: WebSupervisor) -> None:
         self._pipeline = pipeline
         self._budget = budget
-        self._since = iso(started)
-        self._more = more
-        self._seen = -1  # what `changed` was when sessions were looked at last
+        self._web = web
+        self._since = iso(time.time())
+        self._seen = -1  # `changed` of the library when sessions were last checked
         self._of_sessions: list[dict[str, Any]] = []
 
     def state(self) -> str:
@@ -47,8 +42,9 @@ class Status:
         for code, (cause, cure) in self._budget.troubles().items():
             retries = [known.retry for known in pipeline.known.values()]
             waiting = sum(one.why == code and one.refused_at is None for one in retries)
-            who = f"; {waiting} sessions wait for it" if waiting else ""
-            problems.append(self._problem(code, cause + who, cure))
+            who = f"{waiting} sessions wait" if waiting > 1 else "1 session waits"
+            more = f"; {who} for it" if waiting else ""
+            problems.append(self._problem(code, cause + more, cure))
         health = pipeline.watch.health()
         ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
         return {
@@ -83,7 +79,7 @@ class Status:
             self._of_sessions = [self._problem(*one) for one in _sessions(pipeline)]
             self._seen = pipeline.library.changed
         yield from self._of_sessions
-        yield from self._more()
+        yield from self._web.problems
 
     def _problem(self, code: str, cause: str, cure: str) -> dict[str, Any]:
         return {"code": code, "cause": shown_path(cause), "since": self._since, "cure": cure}

@@ -1,8 +1,7 @@
-"""The methods answered in this process, from store, meta files and session files.
+"""Answers methods without a daemon: the same handlers, in this process.
 
-What a command falls back to where no daemon runs: the same handlers, over a store that is only
-read. A session's tree is read from its file, questions and compactions are the built-in model's,
-nothing leaves the machine, nothing is counted, and nothing is kept.
+The store is only read, a session's tree comes from its file, and questions and compactions use the
+built-in model. Nothing leaves the machine or is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from indexerd.daemon.open_session import read_alone
 from indexerd.errors import DaemonDownError, UsageError
 from indexerd.indexing.snapshot import take_snapshot
 from indexerd.meta.writer import MetaWriter
-from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.extractive import Extractive
 from indexerd.models.registry import Models
@@ -38,7 +36,7 @@ from indexerd.store.store import StateStore
 
 
 class LocalBackend:
-    """Answers methods as `Client` does, in this process. Not for several threads."""
+    """Answers methods as `Client` does. Not thread-safe."""
 
     def __init__(
         self,
@@ -47,7 +45,7 @@ class LocalBackend:
         home: Path,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`warn` is called once with what keeps the answers from being complete."""
+        """`warn` is called once if the answers will be incomplete."""
         self._places = places
         self._env = env
         self._user_home = home
@@ -63,10 +61,10 @@ class LocalBackend:
         self._exclusions = Exclusions(lambda: exclude)
         self._exclusions.forgotten = Forgotten(places.state_dir).agents
         self._exclusions.renew()
-        self.answers = Answers(texts, time.time, self._hides, home=self._meta_dir)
+        self.answers = Answers(texts, self._hides, home=self._meta_dir)
 
     def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
-        """The method's result; DaemonDownError where only a daemon has one."""
+        """Return the method's result; DaemonDownError if only a daemon can answer."""
         spec = methods.METHODS.get(method)
         if spec is None:
             raise UsageError(f"unknown method: {method}")
@@ -94,17 +92,16 @@ class LocalBackend:
             library=library,
             read=_here,
             settings=lambda: self.settings,
-            models=_built_in,
-            summarizers=_built_in,
+            models=lambda: [Extractive()],
+            summarizers=lambda: [Extractive()],
             budget=Budget(self._places.budget, lambda: self.settings, time.time, lambda *_: None),
             events=_NoEvents(),
             excluded=lambda: self.settings.digest.exclude,
-            clock=time.time,
             writer=MetaWriter(),
         )
 
     def _hides(self, row: dict[str, Any]) -> bool:
-        """Whether the user excluded a session that no daemon has taken out since."""
+        """Whether the user excluded a session that no daemon has removed since."""
         return self._exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
 
     def _meta_dir(self, session_id: str) -> str | None:
@@ -115,14 +112,10 @@ class LocalBackend:
 
 class _NoEvents:
     def log(self, *_: object) -> None:
-        """Nobody listens here."""
+        """Do nothing: there are no subscribers here."""
 
     publish = defect = log
 
 
 async def _here(work: Callable[..., Any], *args: Any) -> Any:
     return work(*args)
-
-
-def _built_in() -> list[Model]:
-    return [Extractive()]

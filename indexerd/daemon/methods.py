@@ -1,17 +1,18 @@
 """The method table: what answers each method of the socket.
 
-`ReadMethods` look at sessions; `daemon/local.py` answers with them in any other process, too, where
-only `Services` differ. `Api` is the daemon's whole table, and dispatches requests. A handler
-takes the params that `protocol/params.py` declares, and gives a result, or an awaitable of one.
+`ReadMethods` look at sessions; `daemon/local.py` answers with them without a daemon. `Api` is the
+daemon's whole table, and dispatches requests. A handler takes the params that
+`protocol/params.py` declares, and returns a result or an awaitable of one.
 
-Questions, references and digests are imported when they are first asked for: they are half of all
-code to load, and often not needed.
+Questions, references and digests are imported when they are first used: they are half of all code,
+and often not needed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,14 +28,13 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import VIEWS, make_branch, open_session, show
 from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
 from indexerd.indexing.snapshot import take_snapshot
-from indexerd.meta import context_sets as sets
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
 from indexerd.protocol.limits import NAME_MAX
-from indexerd.protocol.params import Params, RefParams
+from indexerd.protocol.params import Params, RefParams, SessionParams
 from indexerd.references.injection_cache import InjectionCache
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool
@@ -54,40 +54,36 @@ Handler = Callable[[Any], Any]
 Row = dict[str, Any]
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
-PROTOCOL = 1
 _DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
 READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # a session's own file
-_AT_ONCE = frozenset({"hello", "status"})
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What the handlers that read sessions are made of; the defaults are for other processes."""
+    """The parts that `ReadMethods` use; the defaults serve without a daemon."""
 
     answers: Answers
     library: Library | None  # None: no session can be opened
-    read: Callable[..., Awaitable[Any]]  # does work in the thread that owns the library
+    read: Callable[..., Awaitable[Any]]  # runs work in the thread that owns the library
     settings: Callable[[], Settings]
     models: Callable[[], list[Model]]  # for questions, in the user's order
     summarizers: Callable[[], list[Model]]  # for digests and compactions
     budget: Budget
     events: Events
     excluded: Callable[[], list[str]]  # globs of sessions that get no digests
-    clock: Callable[[], float]
     writer: MetaWriter
     record: Callable[[Mapping[str, Any]], Any] = lambda _: None  # writes a row of telemetry
-    injected: InjectionCache | None = None  # None: what is injected is not kept
-    on_history: Callable[[str], object] = lambda _: None  # hears whose history was opened
+    injected: InjectionCache | None = None  # None: injected texts are not kept
+    on_history: Callable[[str], object] = lambda _: None  # called when a history is opened
 
 
 class ReadMethods:
-    """The handlers that look at sessions, and what they share."""
+    """The handlers that look at sessions."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         if (library := services.library) is not None:
-            opener = partial(open_session, library)
-            self.pool = SessionReaderPool(opener, services.read)
+            self.pool = SessionReaderPool(partial(open_session, library), services.read)
 
     def table(self) -> dict[str, Handler]:
         answers = self._services.answers
@@ -97,58 +93,33 @@ class ReadMethods:
             "resolve": answers.resolve,
             "complete": answers.complete,
             "search": self._search,
-            "family": self._family,
-            "get_relevant_context": self._context,
-            "footer": self._footer,
-            "branch": self._branch,
-            "query_session": self._query,
-            "expand": self._expand,
-            **{method: partial(self._digest, method) for method in _DIGESTS},
-            **{method: partial(self._view, method) for method in VIEWS},
+            "family": partial(self._of_row, answers.family),
+            "footer": partial(self._of_row, answers.footer),
+            "get_relevant_context": partial(self._of_row, answers.context),
+            "query_session": partial(self._call, "questions", "query"),
+            "expand": partial(self._call, "references", "expand"),
+            "branch": lambda asked: self._of_file(partial(make_branch, time.time()), asked),
+            **{one: partial(self._of_file, partial(show, one)) for one in VIEWS},
+            **{one: partial(self._call, "digests", one) for one in _DIGESTS},
         }
 
     async def _search(self, asked: params.Search) -> Row:
         return await asyncio.to_thread(self._services.answers.search, asked)
 
-    def _row(self, ref: str, cwd: str | None) -> Row:
-        return self._services.answers.row(ref, cwd=cwd)
+    def _row(self, asked: RefParams | SessionParams) -> Row:
+        ref = asked.ref if isinstance(asked, RefParams) else asked.session
+        return self._services.answers.row(ref, cwd=asked.cwd)
 
-    async def _family(self, asked: RefParams) -> Row:
-        row = self._row(asked.ref, asked.cwd)  # names belong to the loop
-        return await asyncio.to_thread(self._services.answers.family_of, row)
+    async def _of_row(self, answer: Callable[[Row, Any], Row], asked: Any) -> Row:
+        return await asyncio.to_thread(answer, self._row(asked), asked)  # names belong to the loop
 
-    async def _context(self, asked: params.GetContext) -> Row:
-        row = self._row(asked.session, asked.cwd)
-        noted = await asyncio.to_thread(self._services.answers.noted, row)
-        text, context = sets.listed(noted.context, asked.set_name)
-        where = {"sessionId": row["sessionId"], "cwd": row["cwd"]}
-        return {"text": text, "context": context, **where}
+    async def _of_file(self, answer: Callable[..., Row], asked: Any) -> Row:
+        return await self.pool.read(
+            self._row(asked)["sessionId"], asked.leaf, partial(answer, asked)
+        )
 
-    async def _footer(self, asked: RefParams) -> Row:
-        row = self._row(asked.ref, asked.cwd)
-        noted = await asyncio.to_thread(self._services.answers.noted, row)
-        return {"sessionId": row["sessionId"], **sets.footer(noted.context, row["cwd"])}
-
-    async def _view(self, method: str, asked: Any) -> Row:
-        session_id = self._row(asked.ref, asked.cwd)["sessionId"]
-        return await self.pool.read(session_id, asked.leaf, partial(show, method, asked))
-
-    async def _branch(self, asked: params.Branch) -> Row:
-        session_id = self._row(asked.ref, asked.cwd)["sessionId"]
-        make = partial(make_branch, self._services.clock(), asked)
-        return await self.pool.read(session_id, asked.leaf, make)
-
-    def _query(self, asked: params.QuerySession) -> Awaitable[Row]:
-        return self.questions.query(asked)
-
-    def _expand(self, asked: params.Expand) -> Awaitable[Row]:
-        return self.references.expand(asked)
-
-    def _digest(self, method: str, asked: Any) -> Any:
-        return getattr(self.digests, method)(asked)
-
-    async def make_digest(self, session_id: str) -> Row:
-        return await self.digests.make(session_id, manual=False)
+    def _call(self, part: str, method: str, asked: Any) -> Any:
+        return getattr(getattr(self, part), method)(asked)  # the part is made at its first call
 
     async def ask(self, session_id: str, question: str, **more: Any) -> Row:
         if self._services.library is None:
@@ -167,7 +138,7 @@ class ReadMethods:
             settings=services.settings,
             budget=services.budget,
             record=services.record,
-            clock=services.clock,
+            clock=time.time,
             log=services.events.log,
         )
 
@@ -183,7 +154,7 @@ class ReadMethods:
             home=services.answers.home,
             settings=services.settings,
             record=services.record,
-            clock=services.clock,
+            clock=time.time,
         )
 
     @cached_property
@@ -204,7 +175,7 @@ class ReadMethods:
                 events=services.events,
                 on_history=services.on_history,
                 excluded=services.excluded,
-                clock=services.clock,
+                clock=time.time,
             )
         )
 
@@ -225,7 +196,7 @@ class Api:
         self._pipeline = pipeline
         self._answers = answers
         self._sidecars = sidecars
-        self._started = iso(pipeline.now())
+        self._started = iso(time.time())
         self._table: dict[str, Handler] = {
             **reads.table(),
             "hello": self._hello,
@@ -241,14 +212,14 @@ class Api:
         }
 
     async def handle(self, request: wire.Request, peer: Peer) -> Any:
-        """Answer one request; right after a start, most wait a little for the first scan."""
+        """Answer one request; just after a start, most wait a little for the first scan."""
         method = request.method
         if method not in methods.METHODS:
             return wire.unknown_method(request)
         asked = methods.asked(method, request.params)
         if isinstance(asked, params.Subscribe):
             return self._subscribe(asked, peer)
-        if method not in _AT_ONCE:
+        if method not in {"hello", "status"}:
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_SCAN_PATIENCE):
                     await self._pipeline.scanned.wait()
@@ -262,7 +233,7 @@ class Api:
         settings = self._pipeline.settings
         return {
             "version": __version__,
-            "protocol": PROTOCOL,
+            "protocol": 1,
             "capabilities": sorted(methods.METHODS),
             "pid": os.getpid(),
             "startedAt": self._started,
@@ -275,7 +246,6 @@ class Api:
         }
 
     def _get(self, asked: RefParams) -> Row:
-        """What is stored, and how indexing goes."""
         found, settings = self._answers.get(asked), self._pipeline.settings
         known = self._pipeline.known.get(found["session"]["sessionId"])
         if known is not None and known.status is not None:
@@ -307,7 +277,7 @@ class Api:
         return {"status": "indexed", "costUsd": outcome.usd, "model": outcome.model}
 
     async def _index_all(self, *, dry_run: bool) -> Row:
-        """Queue all sessions with enough new messages, or say what that would cost."""
+        """Queue all sessions with enough new messages, or estimate their cost."""
         pipeline = self._pipeline
         due = pipeline.due()
         if dry_run:
@@ -322,9 +292,11 @@ class Api:
         return {"queued": queued}
 
     async def _as_sent(self, asked: RefParams) -> Row:
-        """The exact prompt that an indexing run would send now; nothing is sent."""
-        session_id = self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"]
-        pipeline = self._pipeline
+        """Return the exact prompt that an index run would send now; nothing is sent."""
+        session_id, pipeline = (
+            self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"],
+            self._pipeline,
+        )
         library, settings = pipeline.library, pipeline.settings
         snapshot = await take_snapshot(library, pipeline.read, session_id, settings)
         return snapshot.as_sent(pipeline.models.available())
@@ -336,7 +308,7 @@ class Api:
         return {"sessionId": asked.ref, "entryId": asked.entry_id, "label": shown or None}
 
     def _subscribe(self, asked: params.Subscribe, peer: Peer) -> Row:
-        """Send these events from now on, in the place of those asked for before."""
+        """Send these events from now on, instead of those of an earlier subscription."""
         wanted = asked.events
         names = {one for name in wanted or () for one in (name, *ALIASES.get(name, ()))}
 

@@ -17,15 +17,14 @@ from indexerd.disk import hold, make_directory
 from indexerd.errors import AccessError, AlreadyRunningError
 
 FILES_WANTED = 4096
-GROWTH = 8 * 1024 * 1024  # bytes that the process may have grown by before it gives any back
-GIVEN = 1024 * 1024  # bytes given back, below which nothing is left to give
-ARENAS = 2  # heaps of the C library's allocator, for all threads together
-_M_ARENA_MAX = -8  # mallopt's name for that
+GROWTH = 8 * 1024 * 1024  # bytes that the process may grow by before it gives any back
+FREED_MIN = 1024 * 1024  # bytes; if less was given back, nothing more is free
+M_ARENA_MAX, ARENAS = -8, 2  # mallopt: heaps of the C library's allocator, for all threads
 YOUNG = 10_000  # new objects before the young generation is collected
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory for us alone; one that is there is closed to others if it bears our name."""
+    """Make a directory with mode 0700; an existing one gets that mode if it has our name."""
     try:
         make_directory(directory)
         if directory.name == "indexerd":
@@ -35,10 +34,10 @@ def make_private(directory: Path) -> None:
 
 
 def claim_directory(directory: Path) -> Callable[[], None]:
-    """Claim a directory of meta files, and return what gives it back.
+    """Claim a directory of meta files; return a function that releases it.
 
-    Two daemons with state directories of their own would pay for the same twice. The claim is a
-    socket whose name lives in the kernel alone (Linux), or a locked file in the directory.
+    Two daemons with different state directories would pay for the same sessions twice. The claim is
+    a socket with an abstract name (Linux), or a locked file in the directory.
     """
     real = os.path.realpath(directory)
     if sys.platform != "linux":
@@ -58,23 +57,23 @@ def claim_directory(directory: Path) -> Callable[[], None]:
 
 
 class Footprint:
-    """Gives memory back that a large session took: neither Python nor glibc does so by itself.
+    """Gives memory back after a large session: neither Python nor glibc does so by itself.
 
     A full collection over modules and some thousand sessions takes 50 to 100 ms, in which nothing
-    else gets its turn; what is there once the sessions are known is left out of it from then on.
+    else runs, so what exists once the sessions are known is excluded from it.
     """
 
     def __init__(self) -> None:
         """To be made when the modules are loaded."""
         with suppress(OSError, AttributeError):  # else each of tantivy's threads has a heap
-            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, ARENAS)
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
         self._freeze()
-        self._least = 0  # bytes, since the last time; 0: the sessions were not there yet
-        self._settled = True  # False: the last time gave much back, so work was perhaps under way
+        self._least = 0  # bytes; 0: the sessions were not known yet
+        self._settled = True  # False: the last call freed much, so work was perhaps not finished
 
     def tend(self) -> None:
-        """Give back what is free, where there may be much; every few seconds, with all sessions."""
-        now = resident()
+        """Give memory back if the process has grown; called every few seconds."""
+        now = _resident()
         if not self._least:
             self._freeze()
         elif self._settled and now - self._least < GROWTH:
@@ -83,8 +82,8 @@ class Footprint:
         else:
             gc.collect()
             _trim()
-        self._least = max(1, resident())
-        self._settled = now - self._least < GIVEN
+        self._least = max(1, _resident())
+        self._settled = now - self._least < FREED_MIN
 
     def _freeze(self) -> None:
         gc.set_threshold(YOUNG)
@@ -92,11 +91,10 @@ class Footprint:
         _trim()
 
 
-def resident() -> int:
-    """Bytes that the process has in memory; 0 where the system does not say."""
+def _resident() -> int:
+    """Bytes of memory that the process uses; 0 where /proc does not exist."""
     try:
-        with open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - asked for every few seconds
-            return int(file.read().split()[1]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize()
     except OSError:
         return 0
 
@@ -107,7 +105,7 @@ def _trim() -> None:
 
 
 def raise_file_limit() -> None:
-    """Allow as many open files as the system lets us: launchd's default is too low for us."""
+    """Raise the limit of open files: launchd's default is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:

@@ -1,8 +1,7 @@
-"""Tell the service manager the daemon's state, by systemd's notification protocol.
+"""Report the daemon's state to systemd, by its notification protocol.
 
-Never raises, and never blocks for longer than a second; without a manager (a terminal, launchd)
-every call does nothing. A ping must follow real progress, never come from a timer of its own, or
-a wedged daemon would look healthy for ever.
+Never raises, and never blocks for longer than a second; without systemd every call does nothing.
+A watchdog ping must follow real progress, or a hung daemon would look healthy.
 """
 
 from __future__ import annotations
@@ -18,11 +17,7 @@ _WAIT_SECONDS = 1.0
 
 
 class Notifier:
-    """The way to the manager.
-
-    `watchdog_seconds` is the manager's deadline between two pings, or None where no watchdog was
-    asked for or it is meant for another process.
-    """
+    """Sends the messages; `watchdog_seconds` is the longest time between two pings, or None."""
 
     def __init__(self, env: Mapping[str, str]) -> None:
         path = env.get("NOTIFY_SOCKET", "")
@@ -32,7 +27,6 @@ class Notifier:
         self.watchdog_seconds = (int(micros) / 1e6 or None) if ours else None
 
     def ready(self) -> None:
-        """Say that the start is complete: the socket answers."""
         self._send("READY=1", wait=_WAIT_SECONDS)  # systemd acts on it once
 
     def status(self, text: str) -> None:
@@ -40,7 +34,6 @@ class Notifier:
         self._send(f"STATUS={flat[:STATUS_MAX]}")
 
     def watchdog(self) -> None:
-        """Ping: real work was done since the last one."""
         self._send("WATCHDOG=1")
 
     def stopping(self) -> None:

@@ -1,12 +1,12 @@
-"""The Unix-socket server: JSON-RPC lines in, one answer after the other out.
+"""The Unix-socket server: JSON-RPC lines in, one answer after another out.
 
 `handle(request, peer)` returns a result, a `wire.Failure`, or an awaitable of one, or raises an
 `IndexerdError`. Any other exception answers "internal error" and goes to `on_error`.
 
-What surprised us: `asyncio.start_unix_server(path)` unlinks whatever socket lies there, a live
-daemon's included, and makes its own with mode 0755; its acceptor spins once no file descriptor is
-left. A peer that is gone and one that is only done sending (`nc -N`) look the same, so both get
-their answers. Closing while a peer still sends gives it EPIPE before it reads the error.
+What surprised us: `asyncio.start_unix_server(path)` unlinks whatever socket lies there, even a live
+daemon's, and makes its own with mode 0755, so the socket is made here. A peer that is gone looks
+like one that has only finished sending (`nc -N`), so both get their answers. If we hang up while a
+peer still sends, it gets EPIPE before it reads the error.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import stat
 import struct
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import ExitStack, suppress
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +35,13 @@ from indexerd.paths import SOCKET_PATH_MAX
 from indexerd.protocol import wire
 
 _METHOD_SHOWN = 64  # characters of a method's name that go into reports
-_BACKLOG = 1024  # the system cuts it to its own figure
-_RETRY_SECONDS = 0.5
+_BACKLOG = 1024  # the system may cut this
 _CHUNK = 65_536
 _ELSEWHERE = "set INDEXERD_SOCKET to a path in a directory of your own"
 
 
 class UnixServer:
-    """Serves one handler on one socket path, for which the caller holds the daemon's lock."""
+    """Serves one handler on one socket path; the caller holds the daemon's lock."""
 
     def __init__(
         self,
@@ -60,34 +58,37 @@ class UnixServer:
         self.reject = on_reject
         self.on_error = on_error
         self.closing = False
-        self.peers: dict[Peer, asyncio.Task[None]] = {}
-        self._sock: socket.socket | None = None
-        self._file: os.stat_result | None = None  # of the socket's file, as we made it
+        self.peers: dict[Peer, asyncio.Task[Any] | None] = {}
+        self._server: asyncio.Server | None = None
+        self._file: os.stat_result | None = None  # of the socket file that we made
 
     async def start(self) -> None:
-        """Listen, and answer from now on. Errors as `_listen` raises them."""
-        self._sock, self._file = _listen(self.path)
-        self._watch()
+        """Listen and answer. Raises what `_listen` raises."""
+        sock, self._file = _listen(self.path)
+        self._server = await asyncio.start_unix_server(
+            self._serve, sock=sock, limit=self.limits.line_bytes, backlog=_BACKLOG
+        )
 
     async def check(self) -> None:
-        """Make the socket again if its file is gone. Errors as `start`."""
+        """Make the socket again if its file is gone."""
         if not self._in_place():
             self._stop_listening()
             await self.start()
 
     async def close(self) -> None:
-        """Stop listening, give requests under way a short time to end, then hang up."""
+        """Stop listening, let current requests end within the grace time, then hang up."""
         self.closing = True
         self._stop_listening()
-        for peer, task in self.peers.items():
+        tasks = {task: peer for peer, task in self.peers.items() if task is not None}
+        for task, peer in tasks.items():
             if not peer.busy:
                 task.cancel()
-        for _ in ("until the requests are done", "until it is said that they were cut short"):
-            if self.peers:
-                await asyncio.wait(self.peers.values(), timeout=self.limits.grace_seconds)
-            for task in self.peers.values():
+        for _ in ("until the requests are answered", "until they are told that they were cut"):
+            if tasks:
+                await asyncio.wait(tasks, timeout=self.limits.grace_seconds)
+            for task in tasks:
                 task.cancel()
-        await asyncio.gather(*self.peers.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _in_place(self) -> bool:
         with suppress(OSError):
@@ -95,58 +96,49 @@ class UnixServer:
         return False
 
     def _stop_listening(self) -> None:
-        """Remove the file if it is still ours, before another file can get its inode number."""
-        if self._sock is not None:
-            asyncio.get_running_loop().remove_reader(self._sock)
-            if self._in_place():
-                with suppress(OSError):  # the directory went away, or became read-only
-                    self.path.unlink()
-            self._sock.close()
-        self._sock = self._file = None
+        """Remove our file, before another file can get its inode number."""
+        if self._in_place():
+            with suppress(OSError):  # the directory is read-only
+                self.path.unlink()
+        if self._server is not None:
+            self._server.close()
+        self._server = self._file = None
 
-    def _watch(self) -> None:
-        if self._sock is not None:
-            asyncio.get_running_loop().add_reader(self._sock, self._accept, self._sock)
-
-    def _accept(self, listening: socket.socket) -> None:
-        try:
-            sock, _ = listening.accept()
-        except (BlockingIOError, ConnectionAbortedError):
-            return
-        except OSError:  # no file descriptor is left; the socket stays readable
-            asyncio.get_running_loop().remove_reader(listening)
-            asyncio.get_running_loop().call_later(_RETRY_SECONDS, self._watch)
-            self.reject("no_files")
-            return
-        if _peer_uid(sock) != os.geteuid():  # not even root is let in on somebody's sessions
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        peer = Peer(self, reader, writer)
+        if not _is_ours(writer.get_extra_info("socket")):
             self.reject("peer")
         elif len(self.peers) >= self.limits.connections:
             self.reject("connections")
         else:
-            peer = Peer(self)
-            self.peers[peer] = task = asyncio.create_task(peer.run(sock))
-            task.add_done_callback(partial(self._ended, peer))
-            return
-        sock.close()
-
-    def _ended(self, peer: Peer, task: asyncio.Task[None]) -> None:
-        self.peers.pop(peer, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.on_error("connection", error)
+            self.peers[peer] = asyncio.current_task()
+            try:
+                await peer.run()
+            except asyncio.CancelledError:  # by `close`; asyncio itself would report it
+                pass
+            except Exception as bug:  # noqa: BLE001 - is reported
+                self.on_error("connection", bug)
+            finally:
+                del self.peers[peer]
+        writer.transport.abort()
 
 
 class Peer:
-    """One connection: requests and answers in order, and events between them."""
+    """One connection: requests and their answers in order, with events in between."""
 
-    def __init__(self, server: UnixServer) -> None:
-        self.on_close: Callable[[], object] = lambda: None  # called at the end
+    def __init__(
+        self, server: UnixServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self.on_close: Callable[[], object] = lambda: None
         self.busy = True  # with a request
         self._server = server
         self._limits = server.limits
+        self._reader = reader
+        self._writer = writer
         self._lag = 0  # events written while much is unsent
 
     def notify(self, event: Mapping[str, Any]) -> None:
-        """Send an event without waiting; a peer that lags too far behind is hung up on."""
+        """Send an event without waiting; disconnect a peer that lags too far behind."""
         transport = self._writer.transport
         full = transport.get_write_buffer_size() > self._limits.unsent_bytes
         self._lag = self._lag + 1 if full else 0
@@ -156,36 +148,29 @@ class Peer:
         if not transport.is_closing():
             self._writer.write(wire.event(event))
 
-    async def run(self, sock: socket.socket) -> None:
-        """Answer until the peer has gone, or is given up."""
-        self._reader, self._writer = await asyncio.open_unix_connection(
-            sock=sock, limit=self._limits.line_bytes
-        )
+    async def run(self) -> None:
+        """Answer until the peer is gone or breaks a limit."""
         self._writer.transport.set_write_buffer_limits(high=0)
         try:
-            await self._answer_all()
+            while not self._server.closing and (line := await self._read_line()):
+                await self._write(await self._answer(wire.parse(line)))
+                await asyncio.sleep(0)  # the next line may be here already: let others run
         except asyncio.LimitOverrunError:
             self._server.reject("too_long")
             with suppress(ConnectionError, TimeoutError):
                 await self._write(wire.too_long().to_line())
-                await self._discard()
+                self._writer.write_eof()
+                async with asyncio.timeout(self._limits.half_line_seconds):
+                    while await self._reader.read(_CHUNK):  # else it gets EPIPE, not our answer
+                        pass
         except (ConnectionError, TimeoutError):
             pass
         finally:
             self._writer.transport.abort()
             self.on_close()
 
-    async def _answer_all(self) -> None:
-        while not self._server.closing and (line := await self._read_line()):
-            request = wire.parse(line)
-            if isinstance(request, wire.Request):
-                await self._write(await self._answer(request))
-            else:
-                await self._write(request.to_line())
-            await asyncio.sleep(0)  # the next line may be here already, and others wait
-
     async def _read_line(self) -> bytes:
-        """The next line, which must not stay half sent; b"" at the end of the connection."""
+        """Read a line, which must not stay half sent; b"" at the end of the connection."""
         self.busy = False
         line = await self._reader.read(1)
         self.busy = True
@@ -200,28 +185,26 @@ class Peer:
             self._server.reject("half_sent")
             raise
 
-    async def _answer(self, request: wire.Request) -> bytes:
-        error: IndexerdError | wire.Fault
+    async def _answer(self, request: wire.Request | wire.Failure) -> bytes:
+        if isinstance(request, wire.Failure):
+            return request.to_line()
         try:
             found = self._server.handle(request, self)
             if isinstance(found, Awaitable):
                 found = await found
-            if request.is_notification:
-                return b""
-            if isinstance(found, wire.Failure):
-                return found.to_line()
-            return wire.result(request.id, found)
+            failed = isinstance(found, wire.Failure)
+            line = found.to_line() if failed else wire.result(request.id, found)
         except asyncio.CancelledError:
-            error = DaemonDownError("the request was cut short")
+            line = wire.failure(request.id, DaemonDownError("the request was cut short"))
         except IndexerdError as bad:
-            error = bad
+            line = wire.failure(request.id, bad)
         except Exception as bug:  # noqa: BLE001 - becomes the answer, and is reported
             self._server.on_error(request.method[:_METHOD_SHOWN], bug)
-            error = wire.Fault.INTERNAL
-        return b"" if request.is_notification else wire.failure(request.id, error)
+            line = wire.failure(request.id, wire.Fault.INTERNAL)
+        return b"" if request.is_notification else line
 
     async def _write(self, data: bytes) -> None:
-        """Write, and wait until the peer has taken it, as long as it takes some."""
+        """Write, and wait until the peer has read it, as long as it reads some of it."""
         self._writer.write(data)
         del data  # the transport has what is unsent
         unsent: float = math.inf
@@ -233,31 +216,23 @@ class Peer:
         self._server.reject("not_reading")
         raise TimeoutError
 
-    async def _discard(self) -> None:
-        """Read what the peer still sends, or its pipe breaks before it has read the answer."""
-        self._writer.write_eof()
-        async with asyncio.timeout(self._limits.half_line_seconds):
-            while await self._reader.read(_CHUNK):
-                pass
 
-
-def _peer_uid(sock: socket.socket) -> int | None:
-    """The user id of the process that connected; None where the system does not say."""
+def _is_ours(peer: socket.socket) -> bool:
+    """Whether a process of our own user connected; not even root may read someone's sessions."""
     with suppress(OSError):
         if sys.platform == "darwin":  # SOL_LOCAL, LOCAL_PEERCRED: struct xucred of <sys/ucred.h>
-            version, uid = struct.unpack_from("=II", sock.getsockopt(0, 1, 76))
-            return int(uid) if version == 0 else None
-        if sys.platform == "linux":
-            found = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            return int(struct.unpack("=iII", found)[1])
-    return None
+            found = struct.unpack_from("=II", peer.getsockopt(0, 1, 76))
+            return found == (0, os.geteuid())
+        credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        return bool(struct.unpack("=iII", credentials)[1] == os.geteuid())
+    return False
 
 
 def _listen(path: Path) -> tuple[socket.socket, os.stat_result]:
-    """A listening socket and its file.
+    """Return a listening socket and the status of its file.
 
-    UsageError: the path is too long. AccessError: the directory is not private, something that
-    is no socket lies there, or the system refuses. AlreadyRunningError: somebody answers there.
+    UsageError: the path is too long. AccessError: the directory is not private, the path is in
+    use, or the system refuses. AlreadyRunningError: another daemon answers there.
     """
     size = len(os.fsencode(path))
     if size > SOCKET_PATH_MAX:
@@ -265,40 +240,39 @@ def _listen(path: Path) -> tuple[socket.socket, os.stat_result]:
             f"the socket's path has {size} bytes, the system takes {SOCKET_PATH_MAX}: {path}",
             hint="set INDEXERD_SOCKET to a shorter path",
         )
-    with ExitStack() as undo:
-        sock = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        try:
-            make_private(path.parent)
-            _make_room(path)
-            sock.bind(os.fspath(path))
-            path.chmod(0o600)
-            sock.listen(_BACKLOG)
-            found = path.lstat()
-        except OSError as bad:
-            why = f"cannot make the socket {path}: {bad.strerror}"
-            raise AccessError(why, hint=_ELSEWHERE) from bad
-        sock.settimeout(0)
-        undo.pop_all()
-        return sock, found
-
-
-def _make_room(path: Path) -> None:
-    """Remove a socket that nobody listens on; refuse all else, and a directory open to others."""
-    if path.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise AccessError(f"{path.parent} can be written to by others", hint=_ELSEWHERE)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        found = path.lstat()
-    except FileNotFoundError:
+        make_private(path.parent)
+        if path.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise AccessError(f"{path.parent} can be written to by others", hint=_ELSEWHERE)
+        _remove_unused(path)
+        sock.bind(os.fspath(path))
+        path.chmod(0o600)
+        return sock, path.lstat()
+    except OSError as bad:
+        sock.close()
+        why = f"cannot make the socket {path}: {bad.strerror}"
+        raise AccessError(why, hint=_ELSEWHERE) from bad
+    except IndexerdError:
+        sock.close()
+        raise
+
+
+def _remove_unused(path: Path) -> None:
+    """Remove a socket that no process listens on; refuse anything else."""
+    if not os.path.lexists(path):
         return
-    if not stat.S_ISSOCK(found.st_mode):
+    if not stat.S_ISSOCK(path.lstat().st_mode):
         raise AccessError(f"{path} is not a socket, and was left alone", hint=_ELSEWHERE)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(0)
         try:
             probe.connect(os.fspath(path))
-        except (ConnectionRefusedError, FileNotFoundError):
+        except ConnectionRefusedError:
             path.unlink(missing_ok=True)
             return
         except BlockingIOError:
-            pass  # a full backlog: somebody listens, and is busy
-    raise AlreadyRunningError(f"somebody answers on {path}", hint="`indexerd status` shows who")
+            pass  # a full backlog: a process listens, and is busy
+    raise AlreadyRunningError(
+        f"another daemon answers on {path}", hint="`indexerd status` shows which"
+    )

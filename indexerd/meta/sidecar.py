@@ -42,6 +42,7 @@ class Edited(NamedTuple):
     user: UserFile | None
     names: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    text: str = ""  # of the last change of a set
 
 
 def read_sidecar(paths: Sequence[Path]) -> Held:
@@ -114,7 +115,7 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
         entry_id, text = label_of(asked)
         labels = {key: one for key, one in held.user.labels.items() if key != entry_id}
         fields["labels"] = labels | ({entry_id: text} if text else {})
-    context, names = held.context, list[str]()
+    context, names, text = held.context, list[str](), ""
     changes: list[sets.Change] = []
     if asked.context is not UNSET or asked.set_context is None:  # all sets at once
         context, names = {}, [*context]
@@ -130,13 +131,14 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
     for change in changes:
         outcome = sets.apply(context, change)
         names += [change.name] if outcome.changed else []
-        context, warnings = outcome.context, [*warnings, *outcome.warnings]
+        context, text = outcome.context, outcome.text
+        warnings += outcome.warnings
     user: UserFile | None = UserFile.model_validate(fields)
     if user and names:
         user = with_sets(user, context, fork=fork)
     elif all(one is UNSET for one in (asked.title, asked.env_hint, asked.label)):
         user = None
-    return Edited(user, tuple(dict.fromkeys(names)), tuple(warnings))
+    return Edited(user, tuple(dict.fromkeys(names)), tuple(warnings), text)
 
 
 def _changes(value: Any, form: str) -> list[sets.Change]:

@@ -30,11 +30,11 @@ def born(session_id: str, parent: str | None = None, minute: int = 0, **more: An
 
 
 def family(ask: Answers, ref: str) -> Any:
-    return ask.family_of(ask.row(ref))
+    return ask.family(ask.row(ref))
 
 
 def answers(catalog: TextIndex, hidden: Callable[[dict[str, Any]], bool] | None = None) -> Answers:
-    return Answers(catalog, lambda: 0.0, hidden)
+    return Answers(catalog, hidden)
 
 
 def outline(found: dict[str, Any]) -> str:

@@ -191,6 +191,7 @@ def test_a_removed_socket_is_made_anew(serve: Callable[..., Served]) -> None:
     """S6: the file, or its whole directory, is gone: it is made again; connections stay."""
     served = serve()
     with Asking(served.path) as old:
+        assert "result" in old.ask("echo")
         for whole in (False, True):
             served.path.unlink()
             if whole:
