@@ -50,7 +50,7 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
     while await pipeline.read(pipeline.library.texts.step):
         pass
     waiting = await _run_due(pipeline)
-    await digests.settle()
+    await digests.run(once=True)
     failed = [
         (key, one.kind, one.retryable) for key, one in outcomes.items() if isinstance(one, Failure)
     ]

@@ -2,12 +2,11 @@
 
 Rules and constants are pi's (0.81's where it answered, else 0.87's). Tokens are estimated without a
 tokenizer: a fourth of the UTF-16 units, rounded up for each message. Real numbers win: the context
-is as large as the newest answer says that it was, and what came after it is estimated; unless that
-answer failed, or an edit or a compaction came after it.
+is as large as the newest answer reports, and what came later is estimated; unless that answer
+failed, or an edit or a compaction came after it.
 
-For other agents than pi: what a compaction brings along in the place of history (a tail, what
-humans said) is summarized again with what followed it; and an answer that stands on several lines
-is not cut in two.
+For agents other than pi: what a compaction keeps in the place of history (a tail, the user's
+messages) is summarized again with what followed it.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ IMAGE_UNITS = 4_800
 
 _TURNS = frozenset({"user", "bashExecution", "custom", "branchSummary", "compactionSummary"})
 _CUTS = _TURNS | {"assistant"}
-_PROMPTS = frozenset({"system", "developer"})  # state of the prompt, and no conversation
+_PROMPTS = frozenset({"system", "developer"})  # state of the prompt, not conversation
 _ESTIMATED = _CUTS | _PROMPTS | {"toolResult"}
 
 
 def estimate_tokens(*messages: ContextMessage) -> int:
-    """About how many tokens messages are; never a model's own count."""
+    """Estimate the tokens of messages, without any count of a model's."""
     return sum(-(-_units(one) // 4) for one in messages if one.role in _ESTIMATED)
 
 
@@ -54,14 +53,14 @@ def _units(message: ContextMessage) -> int:
 
 
 def context_tokens(entries: Sequence[ContextEntry]) -> tuple[int, int]:
-    """How many tokens a context has, and how many of these the newest answer's model counted."""
+    """Return the tokens of a context, and how many of them the newest answer's model counted."""
     edits = (one.place for one in entries if one.entry.type == "context_edit")
     changed = max([*edits, *(one.place for one in entries if _is_compaction(one))], default=-1)
     for at in reversed(range(len(entries))):
         if used := _usage(entries[at]):
             if entries[at].place <= changed:
                 break
-            # Results that an answer itself brings are known to no count of its own.
+            # No answer's count includes the results that it brings itself.
             trailing = (one for entry in entries[at + 1 :] for one in entry.speeches)
             return used + estimate_tokens(*entries[at].speeches[1:], *trailing), used
     return sum(estimate_tokens(*one.speeches) for one in entries), 0
@@ -76,30 +75,24 @@ def _usage(entry: ContextEntry) -> int:
 
 
 def should_compact(tokens: int, window: int, reserve: int = RESERVE) -> bool:
-    """Whether a context leaves less than the reserve of a model's window."""
     return tokens > window - reserve
 
 
 class Cut(NamedTuple):
-    """Where a context is cut. Numbers are places in the list of entries."""
+    """Where a context is cut, as places in the list of entries."""
 
     first_kept: int
     turn_start: int  # of the turn that the cut splits; -1 where it splits none
-    split: bool
 
 
 def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = KEEP_RECENT) -> Cut:
-    """Where to cut the entries from `start` up to `end`, so that about `keep` tokens stay.
+    """Find where to cut the entries from `start` up to `end`, so that about `keep` tokens stay.
 
-    Never before a tool's result: it has to follow its call.
+    Never before a tool's result, which has to follow its call.
     """
-    places = [
-        at
-        for at in range(start, end)
-        if _has(entries[at], _CUTS) and not _continues_answer(entries, at)
-    ]
+    places = [at for at in range(start, end) if _has(entries[at], _CUTS)]
     if not places:
-        return Cut(start, -1, split=False)
+        return Cut(start, -1)
     cut, total = places[0], 0
     for at in range(end - 1, start - 1, -1):
         tokens = estimate_tokens(*entries[at].speeches)
@@ -109,23 +102,9 @@ def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = 
             break
     while cut > start and not entries[cut - 1].speeches and not _is_compaction(entries[cut - 1]):
         cut -= 1
-    turn = -1
-    if not _has(entries[cut], _TURNS):
-        turn = next((at for at in range(cut, start - 1, -1) if _has(entries[at], _TURNS)), -1)
-    return Cut(cut, turn, split=turn != -1)
-
-
-def _continues_answer(entries: Sequence[ContextEntry], at: int) -> bool:
-    """Whether an entry is more of the answer before it, which its agent stored line by line."""
-    entry = entries[at].entry
-    answer = entry.tokens.answer if entry.tokens else ""
-    if entry.kind is not Kind.CALL and not answer:
-        return False
-    before = next((entries[one] for one in range(at - 1, -1, -1) if entries[one].speeches), None)
-    if before is None or not any(one.role == "assistant" for one in before.speeches):
-        return False
-    tokens = before.entry.tokens
-    return entry.kind is Kind.CALL or (tokens is not None and tokens.answer == answer)
+    if _has(entries[cut], _TURNS):
+        return Cut(cut, -1)
+    return Cut(cut, next((at for at in range(cut, start - 1, -1) if _has(entries[at], _TURNS)), -1))
 
 
 def _has(entry: ContextEntry, roles: frozenset[str]) -> bool:
@@ -137,19 +116,19 @@ def _is_compaction(entry: ContextEntry) -> bool:
 
 
 class Prepared(NamedTuple):
-    """What a compaction summarizes, and what stays."""
+    """What a compaction summarizes and keeps."""
 
-    first_kept_id: str  # of the first entry that stays
+    first_kept_id: str  # id of the first entry that stays
     history: tuple[ContextMessage, ...]  # summarized together with the previous summary
-    turn_prefix: tuple[ContextMessage, ...]  # of a turn whose end stays: summarized apart
+    turn_prefix: tuple[ContextMessage, ...]  # of a turn whose end stays: summarized separately
     split: bool
     tokens_before: int
     previous_summary: str | None
-    files: FileLists  # of all that is summarized, and those that the previous summary names
+    files: FileLists  # of the summarized calls, and those named by the previous summary
 
 
 def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepared | None:
-    """What to summarize of a context, keeping `keep` tokens.
+    """Decide what to summarize of a context, keeping `keep` tokens.
 
     None where nothing is left to summarize, or nothing came since the last compaction.
     """
@@ -158,11 +137,12 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
         return None
     compactions = [at for at, one in enumerate(entries) if _is_compaction(one)]
     last = max(compactions, key=lambda at: entries[at].place, default=-1)
-    at = last if last >= 0 and entries[last].speeches else -1  # where the model is shown it
+    at = last if last >= 0 and entries[last].speeches else -1  # -1: the model does not see it
     cut = find_cut(entries, at + 1, len(entries), keep)
     if cut.first_kept >= len(entries) or not entries[cut.first_kept].entry.id:
         return None
-    end = cut.turn_start if cut.split else cut.first_kept
+    split = cut.turn_start >= 0
+    end = cut.turn_start if split else cut.first_kept
     history, prefix = entries[at + 1 : end], entries[end : cut.first_kept]
     old, new = _conversation(history), _conversation(prefix)
     if not old and not new:
@@ -172,7 +152,7 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
         first_kept_id=entries[cut.first_kept].entry.id,
         history=(*(beside_summary(entries[at]) if previous else ()), *old),
         turn_prefix=new,
-        split=cut.split,
+        split=split,
         tokens_before=context_tokens(entries)[0],
         previous_summary=None if previous is None else "".join(previous.texts),
         files=files_of([*history, *prefix], [previous] if previous else []),
@@ -185,7 +165,7 @@ def _conversation(entries: Iterable[ContextEntry]) -> tuple[ContextMessage, ...]
 
 
 def beside_summary(entry: ContextEntry) -> tuple[ContextMessage, ...]:
-    """What a compaction brings along beside its summary."""
+    """Return the messages that a compaction keeps next to its summary."""
     summary = "".join(entry.entry.texts)
     return tuple(
         one
@@ -196,17 +176,17 @@ def beside_summary(entry: ContextEntry) -> tuple[ContextMessage, ...]:
 
 
 def files_of(entries: Iterable[ContextEntry], summaries: Iterable[Entry]) -> FileLists:
-    """Files of the calls that are summarized, and those that these summaries name."""
+    """Return the files of the summarized calls, and those named by these summaries."""
     calls = list[ToolCall]()
     for one in entries:
         if not _is_compaction(one):
             calls += (call for message in one.speeches for call in message.calls)
-            calls += (call for call in one.entry.tools if not call.name)  # records of what was done
+            calls += (call for call in one.entry.tools if not call.name)  # records of past edits
     return file_lists([*summaries, Entry("", Kind.CALL, "", None, "", tools=tuple(calls))])
 
 
 def file_blocks(files: FileLists) -> str:
-    """What stands below a summary: the files, one a line; "" where there are none."""
+    """Return the text below a summary: its files, one a line."""
     blocks = (("read-files", files.read), ("modified-files", files.modified))
     return "".join(
         f"\n\n<{name}>\n" + "\n".join(paths) + f"\n</{name}>" for name, paths in blocks if paths

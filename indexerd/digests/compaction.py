@@ -1,8 +1,8 @@
-"""`compact` and `branch_summary`: a session of any agent, summarized by the rules of a real one.
+"""`compact` and `branch_summary`: summarize any session by the rules of pi, Codex or opencode.
 
-Nothing changes in the session; the result is what pi, Codex or opencode would store. Texts are
-redacted. Rows that a compaction replaced are read only where they can still matter. Planning runs
-in threads. A branch's summary is kept in the digest sidecar, where `branches` finds it for a gist.
+The session does not change; the result is what that agent would store, redacted. Rows replaced by
+a compaction are read only where they can still matter. Planning runs in threads. A branch's summary
+is kept in the digest sidecar, where `branches` finds it.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ from indexerd.threads import Check
 from indexerd.times import iso
 
 STRATEGIES = ("pi", "codex", "opencode")
-KEPT_MAX = 20  # newest messages that a hand-off quotes
-WINDOW = 128_000  # tokens of a model that does not say
-NO_FILES = FileLists((), ())
+QUOTED_MAX = 20  # newest messages that a hand-off quotes
+WINDOW = 128_000  # tokens, where the model's window is not known
 TURN_HEADING = "\n\n---\n\n**Turn Context (split turn):**\n\n"  # pi's, as the next two
 NO_HISTORY = "No prior history."
 NOTHING = "No content to summarize"
@@ -48,18 +47,15 @@ NOTHING = "No content to summarize"
 
 @dataclass(slots=True)
 class Compaction:
-    """What is summarized, what stays, and what is known besides."""
+    """What is to be summarized, and what is known about it."""
 
     strategy: str
     history: RedactedTranscript
     files: FileLists
-    prefix: RedactedTranscript = NO_PARTS  # the beginning of a turn whose end stays
-    split: bool = False
-    first_kept: str | None = None
-    tokens_before: int = 0
+    prefix: RedactedTranscript = NO_PARTS  # the beginning of a turn whose end is kept
     previous: str = ""  # the earlier summary, to be merged
-    users: Sequence[ContextMessage] = ()  # what humans said that stays (Codex)
-    summarized: int = 0  # messages
+    users: Sequence[ContextMessage] = ()  # people's words that Codex keeps
+    answer: dict[str, Any] = field(default_factory=dict)  # fields of the result
     home: Path | None = None
     facts: dict[str, Any] = field(default_factory=dict)  # of a branch's segment, or a hand-off
 
@@ -67,11 +63,10 @@ class Compaction:
 def plan_compaction(
     session: OpenSession, check: Check, settings: Settings, asked: params.Compact
 ) -> Compaction:
-    """What a strategy would do with the context at the leaf.
+    """Decide what a strategy summarizes and keeps of the context at the leaf.
 
-    Without a strategy it is that of the session's own agent, which summarizes all there is where
-    its rule would wait for more. A hand-off must stand alone, so the whole session is summarized.
-    SessionEmptyError where there is nothing to summarize.
+    Without a strategy it is that of the session's own agent, and everything is summarized where
+    its rule would wait for more. A hand-off must be complete, so it summarizes everything, too.
     """
     if asked.strategy not in (None, *STRATEGIES):
         raise UsageError(f"strategy is one of {', '.join(STRATEGIES)}")
@@ -86,9 +81,8 @@ def plan_compaction(
         cut = compact_pi.prepare(entries, keep) if name == "pi" and not asked.handoff else None
         if cut is None and asked.strategy == "pi" and not asked.handoff:
             why = f"there is nothing to compact before the newest {keep} tokens"
-            hint = "keep less (--keep-recent TOKENS), or leave out --strategy"
-            raise SessionEmptyError(why, hint=hint)
-    if cut is None:  # all of it, and the summary that it begins with to be merged
+            raise SessionEmptyError(why, hint="keep less (keepRecentTokens), or name no strategy")
+    if cut is None:  # everything, and the summary at its beginning to be merged
         summary, messages = _with_previous(entries)
         history = list(said(compact_opencode.pruned(messages) if name == "opencode" else messages))
     else:
@@ -100,36 +94,39 @@ def plan_compaction(
         redact_parts(history, clean),
         _without_secrets(cut.files if cut else file_lists(e.entry for e in entries), clean),
         redact_parts(prefix, clean),
-        split=cut is not None and cut.split,
-        first_kept=cut.first_kept_id if cut else None,
-        tokens_before=cut.tokens_before if cut else context_size(state, entries)[0],
-        previous=clean(transcript.summary_words(summary, agent))[0],
+        previous=clean(summary)[0],
         users=compact_codex.users_of(replace(m, texts=(clean(m.text)[0],)) for m in users),
-        summarized=len(history) + len(prefix),
+        answer={
+            "sessionId": session.info.session_id,
+            "strategy": name,
+            "firstKeptEntryId": cut.first_kept_id if cut else None,
+            "tokensBefore": cut.tokens_before if cut else context_size(state, entries)[0],
+            "isSplitTurn": cut is not None and cut.split,
+            "messagesSummarized": len(history) + len(prefix),
+        },
     )
     if not (found.history.parts or found.prefix.parts or found.previous):
-        raise SessionEmptyError("there is nothing in words to sum up")
+        raise SessionEmptyError("there is no text to summarize")
     return found
 
 
 def plan_handoff(
     session: OpenSession, check: Check, settings: Settings, asked: params.Compact
 ) -> Compaction:
-    """The same, with what else the document quotes."""
+    """Plan the same with the texts that the document quotes."""
     found, clean = plan_compaction(session, check, settings, asked), redactor(settings)
     chain = chain_at(session.state, session.home, session.info.session_id)
-    words = found.history.words()
     earlier = [clean(text)[0] for one in chain for text in one.key_decisions]
+    words = transcript.words_in(found.history.parts)
     found.facts = {
-        "messages": words[-KEPT_MAX:],
+        "messages": words[-QUOTED_MAX:],
         "decisions": [*earlier, *decisions(text for _, text in words)],
-        "earlier": [(*one.covering, clean(one.content)[0]) for one in chain],
     }
     return found
 
 
 def _with_previous(entries: Sequence[ContextEntry]) -> tuple[str, list[ContextMessage]]:
-    """The summary of the newest compaction, if the model is shown it, and all else that is said."""
+    """Return the newest compaction's summary, if the model sees it, and all other messages."""
     summaries = [one for one in entries if one.entry.kind is Kind.COMPACTION and one.speeches]
     newest = max(summaries, key=lambda one: one.place, default=None)
     newest = newest if newest and any(newest.entry.texts) else None
@@ -140,26 +137,24 @@ def _with_previous(entries: Sequence[ContextEntry]) -> tuple[str, list[ContextMe
 
 
 def _with_older(files: FileLists, row: Row) -> FileLists:
-    """Files with those of calls that compactions took out of the context."""
+    """Add the files of calls that compactions removed from the context."""
     modified = {*files.modified, *row["filesModified"]}
     read = {*files.read, *row["filesRead"]} - modified
     return FileLists(tuple(sorted(read)), tuple(sorted(modified)))
 
 
 def _without_secrets(files: FileLists, clean: Redactor) -> FileLists:
-    return FileLists(
-        tuple(clean(path)[0] for path in files.read),
-        tuple(clean(path)[0] for path in files.modified),
-    )
+    read, modified = ([clean(path)[0] for path in each] for each in (files.read, files.modified))
+    return FileLists(tuple(read), tuple(modified))
 
 
 def plan_branch(
     session: OpenSession, check: Check, settings: Settings, *, leaf: str
 ) -> Compaction | None:
-    """What was said from an old leaf back to where its path meets the current one, by pi's rules.
+    """Plan the summary of a branch by pi's rules; None where nothing was said there.
 
-    None where nothing was said there. NotFoundError for an entry that is not there. Compactions do
-    not end a branch: their summaries are part of what is shown.
+    The branch reaches from an old leaf back to where its path meets the current one. Compactions do
+    not end it: their summaries are part of it.
     """
     state, clean, tip = session.state, redactor(settings), row_of(session.state, leaf)
     shared = set(state.path(state.leaf)) if state.leaf >= 0 else set()
@@ -172,15 +167,14 @@ def plan_branch(
     text = redact_parts(said, clean)
     if not text.parts:
         return None
-    own = set(rows)
+    own, files = set(rows), _without_secrets(files, clean)
     within = [at for at, row in enumerate(message_rows(state, rows[-1])) if row in own] or [0]
-    files = _without_secrets(files, clean)
     facts = {
         "kind": "branch",
         "covering": (within[0], within[-1]),
         "leaf_id": leaf,
         "files_modified": files.modified,
-        "key_decisions": decisions(words for _, words in text.words()),
+        "key_decisions": decisions(words for _, words in transcript.words_in(text.parts)),
     }
     return Compaction("pi", text, files, home=session.home, facts=facts)
 
@@ -188,12 +182,12 @@ def plan_branch(
 def fit_branch(
     entries: Sequence[ContextEntry], budget: int
 ) -> tuple[list[ContextMessage], FileLists]:
-    """What a model is shown of a branch, oldest first, within so many tokens; and its files.
+    """Return a branch's messages, oldest first, that fit into `budget` tokens, and its files.
 
-    Tools' results are not shown, as the calls say enough. The newest comes first; what does not
-    fit ends it, but a summary is still shown while the rest takes less than nine tenths. What
-    surprised us: the answer that did not fit is not shown, and its files are listed all the same;
-    so are those of every branch summary.
+    Results of tools are left out, as the calls say enough. The newest message comes first, and the
+    first that does not fit ends it, except that a summary is added while the rest takes less than
+    nine tenths. What surprised us: the files of the answer that did not fit are listed all the
+    same, and so are those of every branch summary.
     """
     messages: list[ContextMessage] = []  # newest first
     seen: list[ContextEntry] = []
@@ -216,7 +210,6 @@ def fit_branch(
 
 
 async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
-    """The result of `compact`."""
     row = services.rows.row(asked.ref, cwd=asked.cwd)
     work = plan_handoff if asked.handoff else plan_compaction
     work = partial(work, settings=services.settings(), asked=asked)
@@ -224,16 +217,8 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     if row["agent"] != "pi" and asked.leaf is None:  # pi's compactions remember files
         plan.files = _with_older(plan.files, row)
     text, made = await _summarized(services, row, plan, asked.instructions or "")
-    found = {
-        "sessionId": row["sessionId"],
-        "strategy": plan.strategy,
-        "summary": text,
-        "firstKeptEntryId": plan.first_kept,
-        "tokensBefore": plan.tokens_before,
-        "isSplitTurn": plan.split,
-        "messagesSummarized": plan.summarized,
-        "alreadyCompacted": not made,
-    } | _made(plan.files, made)
+    found = {**plan.answer, "summary": text, "alreadyCompacted": not made}
+    found |= _made(plan.files, made)
     if plan.strategy == "codex":
         found["replacementHistory"] = compact_codex.replacement_history(plan.users, text)
     if asked.handoff:
@@ -246,7 +231,7 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
 async def _summarized(
     services: Services, row: Row, plan: Compaction, focus: str
 ) -> tuple[str, list[Summary]]:
-    """The summary's text, and the calls that it took."""
+    """Return the summary's text, and the summaries made for it."""
     made, text = list[Summary](), plan.previous or NO_HISTORY
     task = partial(Task, row, "compaction", strategy=plan.strategy)
     if plan.history.parts:
@@ -258,17 +243,15 @@ async def _summarized(
         base = _stretch(row, "turn", prompts.TURN_TOKENS, plan.files)
         made.append(await summarize(services, task(plan.prefix, base)))
         text += TURN_HEADING + made[-1].text
-    with_files = made and plan.strategy == "pi" and not plan.facts  # a hand-off has them elsewhere
-    blocks = compact_pi.file_blocks(plan.files) if with_files else ""
-    return text + blocks, made
+    with_files = made and plan.strategy == "pi" and not plan.facts  # a hand-off lists them itself
+    return text + (compact_pi.file_blocks(plan.files) if with_files else ""), made
 
 
 def _handoff(row: Row, plan: Compaction, text: str, by: str, written: str) -> str:
-    """The document that a new session goes on from. Blocks: it looks for files."""
-    shown, resume = for_people(row), str(for_people(row)["resume"])
-    if (
-        resume == row["resume"] and not Path(row["cwd"]).is_dir()
-    ):  # a directory that is not there any more
+    """Write the document for a new session; looks for files."""
+    shown = for_people(row)
+    resume = str(shown["resume"])
+    if resume == row["resume"] and not Path(row["cwd"]).is_dir():
         resume = resume.removeprefix(f"cd {shlex.quote(row['cwd'])} && ")
     facts = {"agent": row["agent"], "session": row["sessionId"], "name": row["name"]}
     facts |= {"directory": shown["cwd"], "git branch": row.get("gitBranch", "")}
@@ -289,24 +272,22 @@ def _handoff(row: Row, plan: Compaction, text: str, by: str, written: str) -> st
 
 
 async def branch_summary(services: Services, asked: params.BranchSummary) -> dict[str, Any]:
-    """The result of `branch_summary`."""
     row = services.rows.row(asked.ref, cwd=asked.cwd)
     session_id, focus = row["sessionId"], asked.instructions or ""
     work = partial(plan_branch, settings=services.settings(), leaf=asked.leaf)
-    found = await services.pool.read(session_id, None, work)
-    text, made = NOTHING, list[Summary]()
-    if found is not None:
-        base = _stretch(row, "branch", prompts.BRANCH_TOKENS, found.files)
+    plan = await services.pool.read(session_id, None, work)
+    if plan is None:
+        text, made, files = NOTHING, [], FileLists((), ())
+    else:
+        files = plan.files
+        base = _stretch(row, "branch", prompts.BRANCH_TOKENS, files)
         wish = prompts.Wish("", focus) if asked.replace_instructions else prompts.Wish(focus)
-        task = Task(row, "branch", found.history, base, wish, strategy="pi")
-        made.append(await summarize(services, task))
-        text = BRANCH_PREAMBLE + made[0].text + compact_pi.file_blocks(found.files)
+        made = [await summarize(services, Task(row, "branch", plan.history, base, wish, "pi"))]
+        text = BRANCH_PREAMBLE + made[0].text + compact_pi.file_blocks(files)
         services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
-        if found.home is not None:
-            by, now = made[0].model, services.clock()
-            segment = new_segment(made[0].text, by, now, **found.facts)
-            await asyncio.to_thread(store_segment, services.writer, found.home, session_id, segment)
-    files = found.files if found else NO_FILES
+        if plan.home is not None:
+            segment = new_segment(made[0].text, made[0].model, services.clock(), **plan.facts)
+            await asyncio.to_thread(store_segment, services.writer, plan.home, session_id, segment)
     return {"sessionId": session_id, "leafId": asked.leaf, "summary": text} | _made(files, made)
 
 

@@ -1,23 +1,34 @@
-"""The prompts that ask a model for a summary of a segment, of a context, or of a branch.
+"""Prompts for the summaries of a segment, a context or a branch, and the user's hook for them.
 
-The conversation stands between two lines with a nonce that its author could not know, and so does
-an earlier summary. The headings are those of pi's own summaries, so that pi can merge them. A
-user's hook may add to the instructions or replace them; the frame around them stays.
+The conversation is framed by two lines with a nonce that its author could not know, and so is an
+earlier summary. The headings are those of pi's own summaries, so that pi can merge them. The hook
+may add to the instructions or replace them; the frame stays.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import asyncio
+import json
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
+
+from indexerd.errors import IndexerdError
 from indexerd.events import Prompt, Stretch
-from indexerd.privacy.sanitize import replace_surrogates
+from indexerd.privacy.sanitize import clean_text, replace_surrogates
 
 SEGMENT_TOKENS = 1000  # of a segment's text
 CHECKPOINT_TOKENS = 13_107  # 0.8 of what pi keeps free of a window
 TURN_TOKENS = 8192  # half of it
 BRANCH_TOKENS = 2048
 PREVIOUS_MAX = 60_000  # characters of an earlier summary that are shown
-FOCUS_MAX = 4000  # characters of what the user asks for
+FOCUS_MAX = 4000  # characters of the user's own instructions
+HOOK_TEXT_MAX = 64 * 1024  # characters of one text of the hook's
 
 SYSTEM = (
     "You sum up parts of a software engineer's sessions with coding agents, for whoever goes on "
@@ -106,18 +117,18 @@ a return to it, and so that its lessons are not lost. """
 
 
 class Wish(NamedTuple):
-    """What the user, or the user's hook, wants otherwise."""
+    """Changes to a prompt by the user or the user's hook."""
 
     focus: str = ""  # added to the instructions
     instead: str = ""  # replaces them
-    context: tuple[str, ...] = ()  # shown besides the conversation
+    context: tuple[str, ...] = ()  # added to the conversation
 
 
 NO_WISH = Wish()
 
 
 def instructions(stretch: Stretch) -> str:
-    """The instructions for a kind of summary, without a user's wishes."""
+    """Return the default instructions for a kind of summary."""
     if stretch.kind == "segment":
         task = _SEGMENT.format(words=stretch.max_tokens * 6 // 10)
         return f"{_EARLIER}\n\n{task}" if stretch.previous else task
@@ -130,18 +141,56 @@ def instructions(stretch: Stretch) -> str:
 
 def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Prompt:
     """Ask for the summary of a conversation's text; `stretch` is the same for a local model."""
-
-    def framed(tag: str, held: str) -> str:
-        return f"<{tag}>\n[begin {nonce}]\n{held}\n[end {nonce}]\n</{tag}>"
-
-    parts = [framed("conversation", text)]
+    framed = {"conversation": text}
     if stretch.previous:
-        parts.append(
-            framed("previous-summary", replace_surrogates(stretch.previous[:PREVIOUS_MAX]))
-        )
+        framed["previous-summary"] = replace_surrogates(stretch.previous[:PREVIOUS_MAX])
+    parts = [
+        f"<{tag}>\n[begin {nonce}]\n{inside}\n[end {nonce}]\n</{tag}>"
+        for tag, inside in framed.items()
+    ]
     parts += [f"Known besides: {one}" for one in wish.context]
     parts.append(wish.instead or instructions(stretch))
     if focus := wish.focus.strip()[:FOCUS_MAX]:
         parts.append(f"Dwell on this: {focus}")
     most = max(stretch.max_tokens, SEGMENT_TOKENS)  # the instructions ask for less, if need be
     return Prompt(system=SYSTEM, user="\n\n".join(parts), max_output_tokens=most, stretch=stretch)
+
+
+class Advice(msgspec.Struct, frozen=True):
+    """What a hook prints. `prompt` replaces the default instructions."""
+
+    context: Annotated[list[str], msgspec.Meta(max_length=50)] | None = None
+    prompt: str | None = None
+
+
+async def consult(argv: Sequence[str], payload: Mapping[str, Any], *, seconds: float) -> Advice:
+    """Run the user's hook for at most `seconds`; IndexerdError says why it failed.
+
+    It gets JSON about the task on stdin, never a word of the conversation. It runs without a
+    shell and without our keys in its environment. At the end its whole process group is killed: a
+    child that it left behind may hold the output open.
+    """
+    env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG") or k[:4] == "XDG_"}
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv, env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
+        )
+    except (OSError, ValueError) as bad:  # ValueError: a NUL in an argument
+        raise IndexerdError(f"it cannot be started: {bad}") from None
+    try:
+        async with asyncio.timeout(seconds):
+            output, _ = await process.communicate(json.dumps(payload).encode() + b"\n")
+    except TimeoutError:
+        raise IndexerdError(f"it took longer than {seconds:g} s") from None
+    finally:
+        with suppress(ProcessLookupError, PermissionError):  # macOS denies it for an ended group
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.communicate()
+    if process.returncode:
+        raise IndexerdError(f"it ended with code {process.returncode}")
+    try:
+        found = msgspec.json.decode(output, type=Advice)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise IndexerdError("its output is not what docs/CLI.md asks for") from None
+    context = [clean_text(one, HOOK_TEXT_MAX) for one in found.context or ()]
+    return Advice([one for one in context if one], clean_text(found.prompt or "", HOOK_TEXT_MAX))

@@ -1,14 +1,14 @@
-"""`stats`: how full a session's context is, what would be compacted, and what it came to so far.
+"""`stats`: how full a session's context is, which agent would compact it, and the totals.
 
-A window comes from the settings, else from what the agent itself noted, else from a list of
-models. What surprised us: a list may be wrong about a model that is served with a larger window;
-a context that was counted and does not fit proves it, and then the window is not known.
+The window comes from the settings, else from the agent's own record, else from a list of models.
+What surprised us: the list may be wrong about a model that is served with a larger window. If a
+counted context does not fit, the window counts as unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi
 from indexerd.digests.segments import chain_at, covered
@@ -23,43 +23,43 @@ from indexerd.settings import Digest
 from indexerd.sources.session_reader import OpenSession
 from indexerd.threads import Check
 
-WARN_PERCENT = 80  # of the usable tokens
-FOLD_PERCENT = 90
+WARN_PERCENT, FOLD_PERCENT = 80, 90  # of the usable tokens
 
 
 def stats(
     session: OpenSession, check: Check, row: Mapping[str, Any], settings: Digest
 ) -> dict[str, Any]:
-    """The answer for one session; `row` is what the store has of it."""
+    """Answer for one session; `row` is its row in the store."""
     reserve, warnings = settings.reserve_tokens, list[str]()
     with session.reading(check, COUNTED) as read:
-        use = _measured(session, read, settings)
+        tokens, counted = context_size(session.state, context_entries(session.state, read))
+        window, source = _window(session.state, read, counted, settings)
         totals = _totals(session, row, read)
     found: dict[str, Any] = {
         "sessionId": session.info.session_id,
-        "contextTokens": use.tokens,
-        "estimated": use.counted < use.tokens,
+        "contextTokens": tokens,
+        "estimated": counted < tokens,
         "reserve": reserve,
         "level": None,
         "shouldCompact": {},
         "totals": totals,
         "warnings": warnings,
     }
-    if use.window is None:
+    if window is None:
         return found
-    found |= {"window": use.window, "windowSource": use.source}
-    # Codex records the part of a window that it uses; from anybody else it is the whole one.
-    limit = compact_codex.limit_of(use.window if use.source == "agent" else use.window * 95 // 100)
-    found["shouldCompact"] = {  # who would compact by itself
-        "pi": compact_pi.should_compact(use.tokens, use.window, reserve),
-        "codex": compact_codex.should_compact(use.tokens, limit),
-        "opencode": compact_opencode.should_compact(use.tokens, use.window),
+    # Codex records the part of a window that it uses; other sources give the whole one.
+    limit = compact_codex.limit_of(window if source == "agent" else window * 95 // 100)
+    found |= {"window": window, "windowSource": source}
+    found["shouldCompact"] = {  # by itself
+        "pi": compact_pi.should_compact(tokens, window, reserve),
+        "codex": compact_codex.should_compact(tokens, limit),
+        "opencode": compact_opencode.should_compact(tokens, window),
     }
-    usable = use.window - reserve
+    usable = window - reserve
     if usable <= 0:
         warnings.append(f"the reserve of {reserve:,} tokens leaves nothing of the window")
         return found
-    percent, level = 100 * use.tokens / usable, "ok"
+    percent, level = 100 * tokens / usable, "ok"
     if percent >= WARN_PERCENT:
         level = "fold" if percent >= FOLD_PERCENT else "warning"
         what = "fold or compact it now" if level == "fold" else "it will have to be compacted soon"
@@ -68,31 +68,32 @@ def stats(
 
 
 def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
-    """Whether a context leaves less than the reserve of its model's window, if known."""
-    use, reserve = _measured(session, read, settings), settings.reserve_tokens
-    return use.window is not None and compact_pi.should_compact(use.tokens, use.window, reserve)
+    """Say whether a context leaves less than the reserve of its model's window, if known."""
+    tokens, counted = context_size(session.state, context_entries(session.state, read))
+    window, _ = _window(session.state, read, counted, settings)
+    return window is not None and compact_pi.should_compact(tokens, window, settings.reserve_tokens)
 
 
-class _Use(NamedTuple):
-    tokens: int  # of the context
-    counted: int  # of these, by a provider
-    window: int | None
-    source: str  # of the window
-
-
-def _measured(session: OpenSession, read: Read, settings: Digest) -> _Use:
-    state = session.state
-    tokens, counted = context_size(state, context_entries(state, read))
+def _window(
+    state: SessionState, read: Read, counted: int, settings: Digest
+) -> tuple[int | None, str]:
+    """Return the size of the model's window in tokens, and where it comes from."""
     if settings.context_window:
-        return _Use(tokens, counted, settings.context_window, "settings")
+        return settings.context_window, "settings"
     if state.context.window > 0:
-        return _Use(tokens, counted, state.context.window, "agent")
-    listed = window_of(*_model(state, read))
-    return _Use(tokens, counted, None if listed and counted > listed else listed, "list")
+        return state.context.window, "agent"
+    for row in state.up(state.leaf):  # the newest model on the path
+        if state.kind(row) in (Kind.SETTING, Kind.ASSISTANT):
+            entry = read(row)
+            named = entry.model or entry.next_model
+            if named and not named.startswith("<"):
+                listed = window_of(entry.provider or state.provider or None, named)
+                return (None if listed and counted > listed else listed), "list"
+    return None, "list"
 
 
 def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[int, int]:
-    """How many tokens a context has, and how many of these a provider counted.
+    """Return the tokens of a context, and how many of them a provider counted.
 
     Codex notes a request's count beside its answers, other agents in them; what came after the
     model's own last words before it is estimated.
@@ -104,24 +105,13 @@ def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[
     own = (e.row for e in entries if any(one.role == "assistant" for one in e.speeches))
     since = max((row for row in own if begin < row <= at), default=at)
     rest = (one for entry in entries if entry.row > since for one in entry.speeches)
-    return used + sum(map(compact_pi.estimate_tokens, rest)), used
-
-
-def _model(state: SessionState, read: Read) -> tuple[str | None, str]:
-    """Provider and name of the newest model on the path; only lines that may name one are read."""
-    for row in state.up(state.leaf):
-        if state.kind(row) in (Kind.SETTING, Kind.ASSISTANT):
-            entry = read(row)
-            named = entry.model or entry.next_model
-            if named and not named.startswith("<"):
-                return entry.provider or state.provider or None, named
-    return None, ""
+    return used + compact_pi.estimate_tokens(*rest), used
 
 
 def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[str, Any]:
-    """What the row has, as far as it is known, and what segments stand for on this path.
+    """Add up the row's facts, as far as known, and the segments on this path.
 
-    Tokens and cost are of every branch, tools and files of the current path.
+    Tokens and cost are those of every branch, tools and files those of the current path.
     """
     state, info = session.state, session.info
     rows, chain = message_rows(state), chain_at(state, session.home, info.session_id)

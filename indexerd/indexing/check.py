@@ -1,9 +1,7 @@
-"""Checking a model's answer: text in, `Metadata` out, or the reason why not.
+"""Check a model's answer: text in, `Metadata` out, or the reason for its rejection.
 
-Accepted: bare JSON, JSON in a code fence, JSON with prose around it; always one object, from the
-first `{` to the last `}`. What is accepted is cleaned (escape sequences, control and bidi
-characters), and only then redacted once more, since an invisible character inside a secret
-would hide it; and it must still fit.
+The JSON object may stand bare, in a code fence or within prose: from the first `{` to the last `}`.
+Its texts are cleaned, and only then redacted, since an invisible character would hide a secret.
 """
 
 from __future__ import annotations
@@ -19,15 +17,14 @@ from indexerd.models.attempts import Rejected
 from indexerd.privacy.sanitize import clean_line, clean_text, without_surrogates
 from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
 
-# What a small model writes when it fills in the schema instead of reading the text; full stops
-# around it do not count.
+# Small models copy these from the schema instead of reading the text.
 _PLACEHOLDERS = frozenset(
     {"", "name", "title", "description", "summary", "string", "text", "…", "n/a", "todo", "tag"}
 )
 
 
 def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
-    """Check a reply. `cut` says that the output limit ended it: never salvaged."""
+    """Check a reply; one that the output limit `cut` is never salvaged."""
 
     def safe(text: str, clean: Callable[[str, int], str], limit: int) -> str:
         return clean(redact(clean_text(text, len(text))), limit)
@@ -42,16 +39,15 @@ def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata
         )
     except ValueError as bad:  # pydantic's ValidationError is one
         return Rejected(reason_of(bad))
-    for field in ("name", "description", "summary"):
-        if getattr(found, field).strip(" .").casefold() in _PLACEHOLDERS:
+    for field, texts in found.model_dump().items():
+        given = [texts] if isinstance(texts, str) else texts
+        if all(text.strip(" .").casefold() in _PLACEHOLDERS for text in given):
             return Rejected(f"{field}: a placeholder is not an answer")
-    if all(tag.strip(" .").casefold() in _PLACEHOLDERS for tag in found.tags):
-        return Rejected("tags: placeholders are not an answer")
     return found
 
 
 def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
-    """The JSON object of a reply; ValueError, in words for the model, where there is none."""
+    """Return the JSON object of a reply; raise ValueError, in words for the model."""
     if not reply.strip():
         raise ValueError("Empty model output" + (" (cut by the output limit)" if cut else ""))
     if cut:
@@ -70,7 +66,7 @@ def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
 
 
 def reason_of(bad: ValueError) -> str:
-    """What is wrong with an answer, in words for the model, none of them its own."""
+    """Describe for the model what is wrong with its answer, without quoting it."""
     if not isinstance(bad, ValidationError):
         return str(bad)
     return "; ".join(

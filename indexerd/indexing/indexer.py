@@ -2,8 +2,8 @@
 
     snapshot -> models.attempts (budget inside) -> check -> meta.writer -> library -> events
 
-A failing provider ends the run at once. When the session is tried again is decided by
-`policy.after_failure`, and stored over a restart; a run that ends well clears it.
+A failing provider ends the run at once; `policy.after_failure` says when the session is tried
+again, and that is stored until a run succeeds.
 """
 
 from __future__ import annotations
@@ -44,12 +44,11 @@ from indexerd.settings import Settings
 from indexerd.times import iso, iso_ms, iso_of_ms
 
 TOPIC = "retry"  # of the store's notes
-_decode = msgspec.msgpack.Decoder(RetryState).decode
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A run that ended well. `adopted`: another writer was quicker, and its file stands."""
+    """A run that succeeded; `adopted`: another program wrote the meta file first, and it stays."""
 
     session_id: str
     directory: str
@@ -60,7 +59,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a run failed. The error itself is not kept: its traceback holds what was sent."""
+    """How a run failed; the error itself is not kept, as its traceback holds the prompt."""
 
     kind: str
     retryable: bool
@@ -71,16 +70,13 @@ class _Run:
     session: SessionRuntime
     snapshot: Snapshot
     settings: Settings
-    by: str  # user or daemon, for the audit
+    by: str  # "user" or "daemon"
     spent: Spent = field(default_factory=Spent)
 
 
 @dataclass
 class Indexer:
-    """Runs jobs, one call of `run` each; several may be under way.
-
-    `events` is the daemon's `EventBus`, which hears how runs go.
-    """
+    """Runs jobs, one call of `run` each; several may be under way. `events`: an `EventBus`."""
 
     library: Library
     read: Read
@@ -89,14 +85,13 @@ class Indexer:
     writer: MetaWriter
     events: Any
     clock: Callable[[], float]
-    # Of this process, the newest of each session.
-    outcomes: dict[str, Done | Failure] = field(default_factory=dict)
+    outcomes: dict[str, Done | Failure] = field(default_factory=dict)  # newest of each session
     retries: dict[str, RetryState] = field(default_factory=dict)  # of sessions that failed
 
     async def load(self) -> None:
-        """Take over the stored retry states."""
-        held = await self.read(self.library.store.notes, TOPIC, _decode)
-        # A restart reloads, too.
+        """Load the stored retry states that a reload does not end, since a restart is one."""
+        decode = msgspec.msgpack.Decoder(RetryState).decode
+        held = await self.read(self.library.store.notes, TOPIC, decode)
         self.retries = {key: one for key, one in held.items() if not one.ends_with_reload}
 
     async def run(
@@ -104,8 +99,7 @@ class Indexer:
     ) -> list[Any]:
         """Index a session now, by the first of `models` that can be used.
 
-        Returns what changed in the library by it: nothing after a failure, where the old meta file
-        stands. Whoever forced the run is answered in either case.
+        Returns the changes in the library, none after a failure; answers a forced run's caller.
         """
         session_id = job.session_id
         self.events.indexing(session, job.why)
@@ -137,12 +131,12 @@ class Indexer:
     async def _index(
         self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
     ) -> tuple[Done, list[Any]]:
-        """Read, ask, write, take in; raises an IndexerdError."""
+        """Read the session, ask the model, write the answer; raises IndexerdError."""
         snapshot = await take_snapshot(self.library, self.read, job.session_id, settings)
         run = _Run(session, snapshot, settings, "user" if job.forced else "daemon")
         found, model = await first_usable(models, partial(self._ask, run))
         meta = _meta_file(run, found, model.key, self.clock())
-        written = await asyncio.to_thread(  # unless another writer was quicker
+        written = await asyncio.to_thread(
             self.writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
         )
         adopted, directory = not written, str(snapshot.directory)
@@ -167,7 +161,7 @@ class Indexer:
         )
 
     def _report(self, run: _Run, attempt: Attempt) -> None:
-        """Write the audit row of a request that went out, and publish an answer's arrival."""
+        """Write the audit row of a request, and publish the arrival of an answer."""
         snapshot = run.snapshot
         row = audit_row(
             INDEX,
@@ -191,7 +185,7 @@ class Indexer:
             self.events.retry(run.session, which | why)
 
     async def lift(self, session: SessionRuntime) -> None:
-        """The configuration changed: what waited for a model or a price waits no longer."""
+        """End a wait for a model or the budget, as the configuration changed."""
         if session.retry.ends_with_reload:
             await self._keep(session, NO_FAILURE)
 
@@ -200,20 +194,20 @@ class Indexer:
         await self.note_retry(session.info.session_id, state)
 
     async def note_retry(self, session_id: str, state: RetryState = NO_FAILURE) -> None:
-        """Store what is waited for after a session's failures, or that nothing is."""
+        """Store a session's retry state, or remove it."""
         if state == self.retries.get(session_id, NO_FAILURE):
             return
         self.retries[session_id] = state
         packed = msgspec.msgpack.encode(state) if state != NO_FAILURE else None
-        with suppress(StateError):  # without the store, a restart tries again
+        with suppress(StateError):  # not stored: it is tried again after a restart
             await self.read(self.library.store.note, TOPIC, session_id, packed)
 
     async def estimate(
         self, due: Sequence[str], settings: Settings, models: Sequence[Model]
     ) -> dict[str, Any]:
-        """Return what indexing these sessions may cost at most, one call each; nothing is sent.
+        """Return the most that indexing these sessions may cost, one call each; sends nothing.
 
-        `costUsd` is None where a price is not known.
+        `costUsd` is None if a price is not known.
         """
         model = models[0] if models else None
         tokens = unreadable = 0
@@ -237,11 +231,11 @@ class Indexer:
 
 
 def _meta_file(run: _Run, found: Metadata, model: str, now: float) -> MetaFile:
-    """The meta file of a snapshot and the answer to it."""
+    """Build the meta file from a snapshot and the answer to it."""
     snapshot, info, old, spent = run.snapshot, run.snapshot.info, run.snapshot.meta, run.spent
     updated = iso_of_ms(max(round(now * 1000), iso_ms(old.updated_at) + 1 if old else 0))
     return MetaFile(
-        **((old.model_extra or {}) if old else {}),  # what others added is theirs
+        **((old.model_extra or {}) if old else {}),  # unknown fields stay
         schema_version=max(SCHEMA_VERSION, old.schema_version if old else 0),
         session_id=info.session_id,
         session_file=snapshot.session_file,

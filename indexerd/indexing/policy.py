@@ -1,9 +1,8 @@
 """When a session is indexed, and when again after a failure: pure decisions.
 
-The threshold counts new user messages on the current path. The moment is the end of the agent's
-turn plus a quiet time; a failed turn waits longer, since a retry often follows; and a session that
-goes on without an end, or without a pause, is taken after `max_wait_seconds`. All times are seconds
-since the epoch.
+The threshold counts new user messages on the current path. A session is due a quiet time after the
+agent's turn ended, longer after a failed turn, since a retry often follows; one that goes on
+without an end or a pause is due after `max_wait_seconds`. Times are in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -34,52 +33,49 @@ _UNTIL_RELOAD = frozenset({"model_unavailable", "budget_exhausted"})
 
 
 class RetryState(msgspec.Struct, array_like=True, frozen=True):
-    """Failures in a row, and what is waited for; stored over restarts."""
+    """Failures of a session in a row, and when it is tried again; kept over restarts."""
 
     failures: int = 0
     retry_at: float = 0.0
-    refused_at: int | None = None  # new user messages when a model declined
-    why: str = ""
+    refused_at: int | None = None  # the count of new user messages when a model declined
+    why: str = ""  # the kind of the newest error
 
     @property
     def ends_with_reload(self) -> bool:
-        """Whether a reload ends it. That a model declined the content is not forgotten."""
+        """Whether a reload ends the wait; a model that declined the content is not asked again."""
         return self.why in _UNTIL_RELOAD and self.refused_at is None
 
 
-NO_FAILURE = RetryState()  # as nearly all sessions have
+NO_FAILURE = RetryState()
 
 
 class Forced(msgspec.Struct):
-    """Somebody asked for this session now."""
+    """A user's request to index a session now."""
 
-    until: float  # a session in the middle of a turn is waited for until then
+    until: float  # give up then on a session in the middle of a turn
     waiter: asyncio.Future[Any]
 
 
 class SessionRuntime(msgspec.Struct):
-    """What the event loop knows of one session."""
+    """The state of one session in the event loop."""
 
     info: SessionInfo
     meta: MetaStat | None
     changed_at: float  # when the file was last seen to change
-    open_since: float  # when the unindexed part began to wait
+    open_since: float  # when its oldest unindexed message was seen
     retry: RetryState = NO_FAILURE
     forced: Forced | None = None
     status: dict[str, Any] | None = None
 
     def answer(self, result: Any) -> None:
-        """Tell whoever forced a run how it ended: a `Done`, or an IndexerdError."""
+        """Answer a forced run's caller with a `Done` or an IndexerdError."""
         forced, self.forced = self.forced, None
         if forced is not None and not forced.waiter.done():
             forced.waiter.set_result(result)
 
 
 def decide(session: SessionRuntime, settings: Settings, now: float) -> tuple[float, str]:
-    """Return when to index a session, and why then; infinity where it has to change first.
-
-    Where that moment has come, the reason is "due", "max_wait" or "forced".
-    """
+    """Return when to index a session (infinity: after it changes), and why then."""
     info, retry, forced = session.info, session.retry, session.forced is not None
     if not info.answered:  # before that no agent writes a session for good
         return math.inf, "no_answer"
@@ -97,7 +93,7 @@ def decide(session: SessionRuntime, settings: Settings, now: float) -> tuple[flo
 
 
 def settled_at(session: SessionRuntime, settings: Settings) -> float | None:
-    """When the newest turn counts as ended; None in the middle of one."""
+    """Return when the newest turn counts as ended; None in the middle of one."""
     turn, index = session.info.turn_state, settings.index
     if turn is Turn.OPEN:
         return None
@@ -105,15 +101,13 @@ def settled_at(session: SessionRuntime, settings: Settings) -> float | None:
     return session.changed_at + quiet
 
 
-def back_off(failures: int) -> float:
-    """Seconds to wait after that many failures in a row: a minute, doubling, at most six hours."""
-    return min(60.0 * 2.0 ** min(failures - 1, 9), 6 * 3600.0)
-
-
 def after_failure(
     state: RetryState, error: IndexerdError, new_users: int, now: float
 ) -> RetryState:
-    """Return the state after one more failure; waiting for others is no failure."""
+    """Return the state after one more failed run: retry after a minute, doubled up to six hours.
+
+    Outages of models and budget do not count as failures of the session.
+    """
     if isinstance(error, RefusedError | SessionEmptyError | NotFoundError):
         return RetryState(state.failures, now, new_users, error.kind)
     if isinstance(error, ModelUnavailableError | ProviderDeniedError):
@@ -121,4 +115,5 @@ def after_failure(
     if isinstance(error, BudgetError | ProviderError) and error.retry_after is not None:
         return RetryState(state.failures, now + error.retry_after, None, error.kind)
     failures = state.failures + 1
-    return RetryState(failures, now + back_off(failures), None, error.kind)
+    pause = min(60.0 * 2.0 ** min(failures - 1, 9), 6 * 3600.0)
+    return RetryState(failures, now + pause, None, error.kind)

@@ -1,8 +1,7 @@
-"""The words sent to a model, and how its answer is asked for again.
+"""The prompt of an indexing run, and of a retry after a malformed answer.
 
-The transcript stands between two lines that carry a nonce which its author could not know, so
-a forged end mark inside it ends nothing; an earlier summary, which another hand may have
-written, stands between two such lines of its own.
+The transcript stands between two lines with a nonce that its author could not know, so a forged end
+mark inside it ends nothing; so does an earlier summary, which another program may have written.
 """
 
 from __future__ import annotations
@@ -67,10 +66,10 @@ def index_prompt(
     earlier: str = "",
     only_new: bool = False,
 ) -> Prompt:
-    """The prompt of an indexing run.
+    """Build the prompt of an indexing run.
 
-    `earlier` is what an earlier run wrote: of the part that was cut, or, where the transcript
-    holds `only_new` messages, of all before it.
+    `earlier` is an earlier run's text about the part that was cut, or, if the transcript holds
+    `only_new` messages, about everything before it.
     """
     parts = [
         "Describe the conversation below.",
@@ -85,14 +84,14 @@ def index_prompt(
 
 
 def earlier_text(name: str, description: str, summary: str, tags: Sequence[str]) -> str:
-    """What an earlier run wrote, as it is sent again: no more of it than one of ours may hold."""
+    """Write an earlier run's answer as it is sent again, within our limits for answers."""
     listed = ", ".join(tag[:TAG_MAX] for tag in tags[:TAGS_MAX])
     head = f"Name: {name[:NAME_MAX]}\nTags: {listed}"
     return f"{head}\n\n{description[:DESCRIPTION_MAX]}\n\n{summary[:SUMMARY_MAX]}"
 
 
 def retry_prompt(base: Prompt, reply: str, error: str) -> Prompt:
-    """The same prompt again, with the malformed reply and what was wrong with it."""
+    """Repeat a prompt, with the malformed reply and what was wrong with it."""
     shown = replace_surrogates(reply[:REPLY_SHOWN])
     user = (
         f"{base.user}\n\nYour previous reply was rejected.\n\n<previous_reply>\n{shown}\n"

@@ -1,4 +1,4 @@
-"""The queue of sessions to index. It is derived, so it is not stored."""
+"""The queue of sessions to index. It is computed from them at each start, never stored."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A session to index."""
+    """A session to index, and why."""
 
     session_id: str
     why: str
-    active_ms: int  # newest activity: a first run names today's work before last year's
+    active_ms: int  # time of the newest activity; the newest session goes first
     forced: bool = False
 
 
 class JobQueue:
-    """Jobs that wait, one a session."""
+    """Waiting jobs, at most one for each session."""
 
     def __init__(self) -> None:
         self._waiting: dict[str, Job] = {}
@@ -25,7 +25,7 @@ class JobQueue:
         return len(self._waiting)
 
     def offer(self, job: Job) -> None:
-        """Queue a job; the newest offer for a session counts, but forced stays forced."""
+        """Queue a job in place of the session's earlier one, unless only that one is forced."""
         held = self._waiting.get(job.session_id)
         if held is None or job.forced or not held.forced:
             self._waiting[job.session_id] = job
@@ -34,7 +34,7 @@ class JobQueue:
         self._waiting.pop(session_id, None)
 
     def take(self) -> Job | None:
-        """Take the next job out, forced ones first; None when there is none."""
+        """Remove and return the next job, forced ones first; None if none waits."""
         if not self._waiting:
             return None
         job = max(self._waiting.values(), key=lambda one: (one.forced, one.active_ms))

@@ -1,9 +1,8 @@
-"""One session at one moment, as an indexing run needs it: read once, then left alone.
+"""One session at one moment, as an indexing run needs it.
 
-What arrives while the model thinks counts for the next run. Only the lines that the transcript
-needs are read, from the leaf backwards. What a paid run has described already is not sent again,
-where its description can be carried on: text is sent from the leaf that it was made for, or all of
-it where that leaf is not on the path any more.
+What arrives while the model works counts for the next run. Only the lines that the transcript needs
+are read, from the leaf backwards. What a paid run described is not sent again while its leaf is on
+the path: its description and the newer text are.
 """
 
 from __future__ import annotations
@@ -44,33 +43,33 @@ from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionLines
 
 EMPTY = "no user/assistant conversation to index"
-# An answer is one row of opencode's that grows, and a leaf of Codex's is named by its turn.
+# An answer of opencode is one row that grows; a leaf of Codex has its turn's id.
 _GROWING = frozenset({"codex", "opencode"})
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
-Library = Any  # of a higher layer, which cannot be imported here; for the reader's thread
-Read = Callable[..., Awaitable[Any]]  # does work in the thread that owns the library
+Library = Any  # the daemon's, which cannot be imported here
+Read = Callable[..., Awaitable[Any]]  # runs a function in the thread that owns the library
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is sent of a session, and what of it is stored with the answer."""
+    """What is sent of a session, and what is stored with the answer."""
 
     info: SessionInfo
     session_file: str
     leaf_id: str
     directory: Path  # of the meta file
     stamp: Stamp | None  # of the old meta file, taken before it was read
-    meta: MetaFile | None  # the old one
+    meta: MetaFile | None  # the old meta file
     prompt: Prompt
     facts: Facts
-    bytes: int  # of what was said, and of what an earlier run made of it
-    redactions: dict[str, int]  # of all that is sent
+    bytes: int  # of the transcript and of the earlier run's answer
+    redactions: dict[str, int]  # in both
     truncated: bool
-    since_id: str | None  # the entry up to which an earlier run's words are sent instead
+    since_id: str | None  # the entry up to which the earlier answer stands for the text
 
     def as_sent(self, models: Sequence[Model]) -> dict[str, Any]:
-        """The answer to `as_sent`: what would be sent now, and to whom."""
+        """Return the socket's `as_sent`: what would be sent now, and to which model."""
         model = models[0] if models else None
         return {
             "sessionId": self.info.session_id,
@@ -88,21 +87,19 @@ async def take_snapshot(
 ) -> Snapshot:
     """Take a snapshot; nothing leaves the machine.
 
-    A first run wants all that was done in a session: its lines are read step by step, and other
-    work of the thread gets its turn between, however long the session is. Raises
-    NotFoundError, SessionUnreadableError, or SessionEmptyError where nobody said a word.
+    The facts of a session need all its lines, which are read in steps, so that the thread does
+    other work in between. Raises NotFoundError, SessionUnreadableError or SessionEmptyError.
     """
     while not await read(library.texts.index, session_id):
         pass
-    while True:
-        try:
-            taken: Snapshot = await read(_take, library, session_id, settings)
-        except ValueError:  # a line was not what it looked like: parse them all
-            if not await read(library.reread, session_id):
-                why = "the session file changed while it was read"
-                raise SessionUnreadableError(why) from None
-        else:
-            return taken
+    try:
+        taken: Snapshot = await read(_take, library, session_id, settings)
+    except ValueError:  # a line was not what it looked like: parse them all
+        if not await read(library.reread, session_id):
+            why = "the session file changed while it was read"
+            raise SessionUnreadableError(why) from None
+        taken = await read(_take, library, session_id, settings)
+    return taken
 
 
 def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
@@ -149,13 +146,13 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
 
 
 def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | None:
-    """The meta file there is, here or (a moved session) where it was written.
+    """Read the meta file, here or where it was written before the session moved.
 
-    One that is invalid counts as none. One that cannot be read is an AccessError, and a
-    directory that is none too: nothing is paid for what could not be stored.
+    An invalid one counts as none. AccessError where it cannot be read, or the directory is a file:
+    no model is paid for an answer that could not be stored.
     """
     if directory.exists() and not directory.is_dir():
-        raise AccessError(f"{directory} is no directory", hint="move it out of the way")
+        raise AccessError(f"{directory} is not a directory", hint="move it out of the way")
     stat = library.metas.get(session_id)
     for home in dict.fromkeys([directory, *([Path(stat.directory)] if stat else [])]):
         with suppress(InvalidMetaError):
@@ -167,9 +164,9 @@ def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | 
 def _carried(
     meta: MetaFile, redact: Redactor, counts: Counter[str], *, whole: bool
 ) -> tuple[str, str]:
-    """The summary of an earlier run, and what is sent of that run: all it wrote, or the summary."""
+    """Return an earlier run's summary, and what is sent of that run: the `whole` or the summary."""
 
-    def safe(text: str) -> str:  # another hand may have written it, and redacted nothing
+    def safe(text: str) -> str:  # another program may have written it, unredacted
         clean, found = redact(clean_text(text, len(text)))
         counts.update(found)
         return clean
@@ -183,15 +180,15 @@ def _carried(
 
 
 def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None:
-    """The row up to which a meta file tells the path; None where it is not to be carried on.
+    """Return the row up to which a meta file describes the path; None if it is not built upon.
 
-    One that was made without a model is not: nothing was paid for it, and a model does better.
-    Nor is there one where nothing came after it, or where its leaf is on the path no more.
+    That is so for one of a local model, one that nothing came after, and one whose leaf has left
+    the path.
     """
     row = _indexed_row(state, meta)
     if row is None or meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():
         return None
-    if agent in _GROWING:  # the turn that was described may have gone on: it is sent again
+    if agent in _GROWING:  # the described turn may have grown: it is sent again
         turn = (one for one in state.up(row) if state.kind(one) is Kind.USER)
         row = next((state.parent(one) for one in turn), ROOT)
     elif row == state.leaf:
@@ -200,7 +197,7 @@ def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None
 
 
 def _indexed_row(state: SessionState, meta: MetaFile | None) -> int | None:
-    """What was indexed, if it is on the path still: a summary of another branch would be wrong."""
+    """Return the row of the indexed leaf if it is still on the path."""
     row = state.row(meta.last_indexed_leaf_id) if meta else None
     return row if row is not None and state.on_path(row) else None
 
@@ -208,9 +205,9 @@ def _indexed_row(state: SessionState, meta: MetaFile | None) -> int | None:
 def _newest_first(
     info: SessionInfo, state: SessionState, lines: SessionLines, described: int | None
 ) -> Iterator[Section]:
-    """The path's messages from the leaf back; a line is read only when it is asked for.
+    """Yield the path's messages from the leaf back, old ones from the row `described` on.
 
-    From the row `described` back they are old.
+    A line is read only when its message is asked for.
     """
     read, old = ADAPTERS[info.agent].read, False
     for row in state.up(state.leaf):

@@ -1,12 +1,9 @@
-"""What of a conversation is sent: text, within a cap, newest kept.
+"""The transcript that is sent to a model: the newest text within a cap.
 
-Only user and assistant text counts; every section is `User: …` or `Assistant: …`, split by a
-blank line. Entries are read newest first, until the cap is passed. Redaction comes before
-truncation, over the joined text, so that a secret cut by the border, or spread over two messages,
-is whole when it is looked for.
-
-Sections may be marked as old: an earlier summary tells them already. Then only what is new is
-sent, unless a secret spans the border, so that what is new cannot be told from the redacted text.
+Sections are `User: …` or `Assistant: …`, split by a blank line, and read newest first until the cap
+is passed. The joined text is redacted before it is truncated, so that a secret that the cut would
+split, or that is spread over two messages, is found whole. Sections that an earlier summary covers
+are left out, unless a secret spans the border between them and the new ones.
 """
 
 from __future__ import annotations
@@ -19,12 +16,9 @@ from typing import NamedTuple, TypeVar
 from indexerd.privacy.redact import Redactor
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
-LABELS = {"user": "User: ", "assistant": "Assistant: "}
-
-# Of one message no more than this is looked at: it is far beyond any cap, and bounds the work.
-MESSAGE_MAX = 4 * 1024 * 1024
-# Read beyond the cap, counted after redaction: of a secret that begins in a message before those
-# read, no more than this can stand at the beginning, and it is cut away.
+MESSAGE_MAX = 4 * 1024 * 1024  # characters of one message that are read
+# Read beyond the cap, counted after redaction: the end of a secret whose beginning was not read is
+# no longer than this, so the cut removes it.
 BEYOND_BYTES = 4096
 BEYOND_LINES = 64
 
@@ -32,14 +26,14 @@ _T = TypeVar("_T")
 
 
 class Section(NamedTuple):
-    """One message that says something. `role` is user or assistant."""
+    """One message with text. `role` is user or assistant."""
 
     role: str
     text: str
-    old: bool = False  # an earlier summary tells it
+    old: bool = False  # covered by an earlier summary
 
     def __str__(self) -> str:
-        return LABELS[self.role] + self.text
+        return f"{self.role.capitalize()}: {self.text}"
 
 
 class Caps(NamedTuple):
@@ -54,14 +48,14 @@ class Caps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The text to send, as it will be sent."""
+    """The text to send, and what was left out of it."""
 
     text: str
-    truncated: bool  # of what the text should hold, some is left out
-    redactions: dict[str, int]  # of what is sent
-    sections: tuple[Section, ...]  # redacted, oldest first, as far as they were read
-    only_new: bool  # the text holds nothing that is old
-    cut: bool  # of the whole history, old and new, some is left out
+    truncated: bool  # the text lacks some of the sections that it should hold
+    redactions: dict[str, int]  # in the text
+    sections: tuple[Section, ...]  # all that were read: redacted, oldest first
+    only_new: bool  # the text holds no old section
+    cut: bool  # the whole history, old and new, is larger than the cap
 
 
 def size_of(text: str) -> int:
@@ -86,10 +80,10 @@ def assemble(newest_first: Iterable[Section], caps: Caps, redact: Redactor) -> T
 def redact_newest(
     newest_first: Iterable[_T], render: Callable[[_T], str], caps: Caps, redact: Redactor
 ) -> tuple[list[_T], str, dict[str, int]]:
-    """Read as many items as it takes to pass the caps, and redact them as one text.
+    """Read items until they pass the caps, and redact them as one text.
 
-    Returns the items, oldest first, the redacted text, blank lines between them, and how much was
-    redacted. Redaction can shrink a text: then twice as much is read, until nothing is left.
+    Returns the items, oldest first, the redacted text, with blank lines between them, and the
+    counts of redactions. Where redaction shrinks the text too much, twice as much is read.
     """
     source, taken, texts = iter(newest_first), list[_T](), list[str]()
     size = lines = -2
@@ -110,10 +104,9 @@ def redact_newest(
 
 
 def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
-    r"""Keep the end of a text within the caps; True where any was left out.
+    r"""Keep the end of a text within the caps, as pi's truncateTail does; True if it was cut.
 
-    The rules are those of pi's truncateTail: whole lines from the end while both limits hold; a
-    last line that is alone too long keeps its end; lines split at `\n` only.
+    Whole lines (split at `\n` only) are kept; a last line that is itself too long keeps its end.
     """
     lines = text.split("\n")
     if len(lines) <= caps.max_lines and size_of(text) <= caps.max_bytes:
@@ -125,19 +118,19 @@ def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
         if len(kept) >= caps.max_lines or left < 0:
             break
         kept.append(line)
-    if not kept:  # the end of its last line, from a character's border
+    if not kept:
         data = lines[-1].encode("utf-8", "replace")
         kept = [data[-caps.max_bytes :].decode("utf-8", "ignore")]
     return "\n".join(reversed(kept)), True
 
 
 def _sections(redacted: str) -> tuple[Section, ...]:
-    """Split the redacted text into sections again: a local model works on messages."""
+    """Split the redacted text into sections again, for local models."""
     found: list[Section] = []
     for part in redacted.split("\n\n"):
-        role = next((role for role, label in LABELS.items() if part.startswith(label)), None)
-        if role is not None:
-            found.append(Section(role, part[len(LABELS[role]) :]))
+        role, label, text = part.partition(": ")
+        if label and role in ("User", "Assistant"):
+            found.append(Section(role.lower(), text))
         elif found:
             last = found.pop()
             found.append(Section(last.role, f"{last.text}\n\n{part}"))

@@ -129,9 +129,10 @@ class Budget:
         if not model.remote:
             return None
         usd = await asyncio.to_thread(self.estimate, model.key, prompt)
-        provider = _provider(model.key)
         async with self._booking:
-            await asyncio.sleep(self._full_for())
+            now, most = self.clock(), self.settings().budget.requests_per_minute
+            recent = [one.t for one in self._calls.values() if 0 <= now - one.t < MINUTE]
+            await asyncio.sleep(MINUTE - (now - recent[-most]) if len(recent) >= most else 0.0)
             self._check(model.key, usd or 0.0)
             now = self.clock()
             call = Reserved(uuid.uuid4().hex, now, usd, model.key)
@@ -143,15 +144,8 @@ class Budget:
                 raise BudgetError(why, hint=cure, retry_after=10.0) from None
             self._calls = {key: one for key, one in self._calls.items() if one.t > now - 2 * DAY}
             self._book(call)
-            self.breakers.setdefault(provider, Breaker()).begin()
         self.notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
         return call
-
-    def _full_for(self) -> float:
-        """Seconds until one more request is allowed in a minute."""
-        now, most = self.clock(), self.settings().budget.requests_per_minute
-        recent = [one.t for one in self._calls.values() if 0 <= now - one.t < MINUTE]
-        return MINUTE - (now - recent[-most]) if len(recent) >= most else 0.0
 
     def _check(self, key: str, usd: float) -> None:
         provider, now = _provider(key), self.clock()
@@ -161,8 +155,9 @@ class Budget:
             if self._exhausted.admit(key, now):
                 self.notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
             raise BudgetError(why, retry_after=max(60.0, DAY - now % DAY))
-        if provider in self.breakers and (paused := self.breakers[provider].refusal(now)):
-            raise paused
+        pause = self.breakers.setdefault(provider, Breaker()).until - now
+        if pause > 0:
+            raise ProviderError("the provider is paused", retry_after=pause)
 
     def _today(self) -> list[Reserved]:
         day = self.clock() // DAY
@@ -193,36 +188,30 @@ class Budget:
 
     async def failed(self, call: Reserved | None, error: BaseException) -> None:
         """Record a failed call; what it certainly did not cost is given back."""
-        if call is not None and self._was_free(call.model, error):
-            await self._write(Settled(call.id, self.clock(), 0.0))
-
-    def _was_free(self, key: str, error: BaseException) -> bool:
-        """Tell a provider's breaker of a failure; True if the call cost nothing for certain."""
-        provider, opened = _provider(key), {"model": key, "reason": str(error)}
-        breaker = self.breakers[provider]
-        if isinstance(error, ProviderDeniedError):
-            breaker.succeeded()  # it answered, about its key or one of its models
-            denied = key if error.model_only else provider
-            if denied not in self.denied:
-                self.notify(Event.MODEL_BREAKER_OPEN, opened)
-            self.denied[denied] = str(error)
-            return True
+        if call is None or not isinstance(error, ModelError):  # cancelled: no fault of the provider
+            return
+        provider, opened = _provider(call.model), False
+        free = isinstance(error, ProviderDeniedError | ContextTooLargeError)
         if isinstance(error, ProviderError | DeadlineError):
             failure = error if isinstance(error, ProviderError) else ProviderError(str(error))
-            if breaker.failed(failure, self.clock()):
-                self.notify(Event.MODEL_BREAKER_OPEN, opened)
-            return failure.throttled
-        if isinstance(error, ModelError):
-            breaker.succeeded()  # it answered; it only declined, or found the request too large
-            return isinstance(error, ContextTooLargeError)  # before it read anything
-        breaker.trial = False  # cancelled, which says nothing of the provider
-        return False
+            opened = self.breakers[provider].failed(failure, self.clock())
+            free = failure.throttled
+        else:  # it answered, about its key, the request's size or its contents
+            self.breakers[provider].succeeded()
+        if isinstance(error, ProviderDeniedError):
+            name = call.model if error.model_only else provider
+            opened = name not in self.denied
+            self.denied[name] = str(error)
+        if opened:
+            self.notify(Event.MODEL_BREAKER_OPEN, {"model": call.model, "reason": str(error)})
+        if free:
+            await self._write(Settled(call.id, self.clock(), 0.0))
 
     async def _write(self, row: Settled) -> None:
         self._book(row)
         try:
             await asyncio.to_thread(self._journal.append, row)
-        except OSError as bad:  # the reservation stands: more is booked than was spent
+        except OSError as bad:  # the reservation stays: more is booked than was spent
             self.notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
 
     def troubles(self) -> dict[str, tuple[str, str]]:

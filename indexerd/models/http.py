@@ -39,11 +39,19 @@ T = TypeVar("T")
 
 
 def client(who: str, limits: ModelLimits) -> httpx2.AsyncClient:
-    """Make the client of one provider; between calls it holds nothing open."""
+    """Make the client of one provider, which refuses encoded bodies and reads up to a cap."""
     for library in ("httpcore2", "httpx2"):
         logging.getLogger(library).setLevel(logging.WARNING)
+
+    async def guard(response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise ProviderError(f"{who}: the answer is encoded, against our request")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - an async answer
+        response.stream = _Capped(response.stream, who, limits.max_response_bytes)
+
     return httpx2.AsyncClient(
-        transport=_Capped(who, limits.max_response_bytes),
+        event_hooks={"response": [guard]},
+        limits=httpx2.Limits(max_keepalive_connections=0),
         headers={"Accept-Encoding": "identity"},
         timeout=httpx2.Timeout(limits.timeout_seconds, connect=CONNECT_SECONDS),
         follow_redirects=False,
@@ -51,25 +59,8 @@ def client(who: str, limits: ModelLimits) -> httpx2.AsyncClient:
     )
 
 
-class _Capped(httpx2.AsyncHTTPTransport):
-    """A transport that refuses encoded bodies, and reads up to a cap."""
-
-    def __init__(self, who: str, cap: int) -> None:
-        self._who, self._cap = who, cap
-        super().__init__(trust_env=False, limits=httpx2.Limits(max_keepalive_connections=0))
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        response = await super().handle_async_request(request)
-        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            await response.aclose()
-            raise ProviderError(f"{self._who}: the answer is encoded, against our request")
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - an async answer
-        response.stream = _CappedStream(response.stream, self._who, self._cap)
-        return response
-
-
-class _CappedStream(httpx2.AsyncByteStream):
-    """A body that ends in an error once it is longer than its cap."""
+class _Capped(httpx2.AsyncByteStream):
+    """A body that ends in an error once it is longer than its cap in bytes."""
 
     def __init__(self, inner: httpx2.AsyncByteStream, who: str, cap: int) -> None:
         self._inner, self._who, self._cap = inner, who, cap

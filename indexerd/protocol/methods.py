@@ -48,7 +48,7 @@ METHODS: dict[str, Method] = {
     "update": Method(params.Update, exact=True, needs_daemon=True),
     "label": Method(params.Label, exact=True, needs_daemon=True),
     "branch": Method(params.Branch, exact=True, needs_daemon=True),
-    "digest": Method(params.Digest, exact=True, needs_daemon=True),
+    "digest": Method(params.RefParams, exact=True, needs_daemon=True),
     "branch_summary": Method(params.BranchSummary, exact=True, needs_daemon=True),
     "index": Method(params.Index, needs_daemon=True),
     "purge": Method(params.Purge, needs_daemon=True),

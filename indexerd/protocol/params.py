@@ -103,10 +103,6 @@ class History(LeafParams, frozen=True, kw_only=True):
     full: bool = False
 
 
-class Digest(RefParams, frozen=True, kw_only=True):
-    dry_run: bool = False
-
-
 class Compact(LeafParams, frozen=True, kw_only=True):
     strategy: str | None = None
     instructions: Instructions | None = None

@@ -21,7 +21,7 @@ from indexerd.digests.compact_pi import (
     find_cut,
     prepare,
 )
-from indexerd.events import Entry, Kind, Tokens, ToolCall
+from indexerd.events import Entry, Kind, Tokens
 from indexerd.sessions.clipped import units
 from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
 from indexerd.sessions.serialize import serialize
@@ -72,9 +72,8 @@ def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
         found = prepare(context_entries(state, read))
 
         answer = told["findCutPoint_all_20000"]
-        assert cut == Cut(
-            answer["firstKeptEntryIndex"], answer["turnStartIndex"], split=answer["isSplitTurn"]
-        ), name
+        assert cut == (answer["firstKeptEntryIndex"], answer["turnStartIndex"]), name
+        assert answer["isSplitTurn"] == (cut.turn_start >= 0), name
         expected = told["prepareCompaction"]
         assert (found is None) == (expected is None), name
         if found is not None:
@@ -117,40 +116,18 @@ TURN = (("user", 5), ("assistant", 5), ("toolResult", 5), ("assistant", 5))
 @pytest.mark.parametrize(
     ("keep", "cut"),
     [
-        (1, Cut(7, 4, split=True)),
-        (6, Cut(7, 4, split=True)),  # never before a tool's result
-        (11, Cut(5, 4, split=True)),
-        (16, Cut(4, -1, split=False)),
-        (21, Cut(3, 0, split=True)),
-        (40, Cut(0, -1, split=False)),
-        (41, Cut(0, -1, split=False)),  # all of it is less: everything is kept
+        (1, Cut(7, 4)),
+        (6, Cut(7, 4)),  # never before a tool's result
+        (11, Cut(5, 4)),
+        (16, Cut(4, -1)),
+        (21, Cut(3, 0)),
+        (40, Cut(0, -1)),
+        (41, Cut(0, -1)),  # all of it is less: everything is kept
     ],
 )
 def test_the_cut_keeps_about_what_was_asked(keep: int, cut: Cut) -> None:
     """S1.26: at the first place that may be cut from where enough is kept on."""
     assert find_cut(steps(*TURN, *TURN), 0, 8, keep) == cut
-
-
-def test_an_answer_on_several_lines_is_not_cut_in_two() -> None:
-    """Claude Code and Codex: its later lines are no place to cut."""
-    one = Tokens(1, answer="m")
-    claude = [
-        step(0, "user", 5),
-        *(step(place, "assistant", 5, tokens=one) for place in (1, 2, 3)),
-        step(4, "assistant", 5, tokens=Tokens(1, answer="n")),
-    ]
-    # The places are the user's, and each answer's first line.
-    assert [find_cut(claude, 0, 5, keep).first_kept for keep in (5, 10, 20)] == [4, 4, 1]
-    call = Entry("c", Kind.CALL, "function_call", None, "", tools=(ToolCall("x" * 20),))
-    codex = [
-        step(0, "user", 5),
-        *(
-            ContextEntry(place, call, (ContextMessage("assistant", call, calls=call.tools),))
-            for place in (1, 2)
-        ),
-        step(3, "toolResult", 5),
-    ]
-    assert find_cut(codex, 0, 4, 10) == Cut(1, 0, split=True)
 
 
 @settings(max_examples=100, deadline=None)
@@ -164,7 +141,6 @@ def test_any_context_is_parted_without_a_gap(talk: list[tuple[str, int]], keep: 
     if any(_is_place(one) for one in context):
         first = next(one for one in kept if one.speeches)
         assert _is_place(first)
-    assert cut.split == (cut.turn_start >= 0)
     found = prepare(context, keep)
     if found is None:
         assert not _conversation(context[: cut.first_kept])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.digests.handoff import BYTES_MAX, GUIDE, document, instruction_files
+from indexerd.digests.handoff import GUIDE, document, instruction_files
 
 FACTS = {
     "agent": "claude",
@@ -31,7 +31,6 @@ TOLD: dict[str, Any] = {
     "modified": ("/home/u/proj/src/alerts.py", "/etc/alerts.toml"),
     "read": ("/home/u/proj/README.md", "src/alerts.py"),
     "instructions": ("../AGENTS.md", "CLAUDE.md"),
-    "earlier": ((0, 41, "- Redis was tried"),),
     "messages": (("user", "Rotate it daily."), ("assistant", "Done.")),
 }
 # A line of ours: a heading, a fact, a remark, a label before a quotation.
@@ -62,7 +61,6 @@ def test_a_document_holds_what_is_needed_to_go_on() -> None:
     modified = section(text, "Files modified")
     assert modified.strip() == "> - src/alerts.py\n> - /etc/alerts.toml"
     assert section(text, "Files read").strip() == "> - README.md"
-    assert "> Messages 1 to 42:\n>\n> - Redis was tried" in section(text, "Earlier in the session")
     last = section(text, "Last messages")
     assert last.index("From user:\n\n> Rotate it daily.") < last.index("From assistant:")
     assert text.endswith('`indexerd ask 0196-abc "QUESTION"`\n')
@@ -89,14 +87,13 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 40,
         modified=st.lists(LONG, max_size=30),
         read=st.lists(LONG, max_size=30),
         instructions=st.lists(LONG, max_size=30),
-        earlier=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99), LONG)),
         messages=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), LONG), max_size=8),
         resume=LONG,
     )
 )
 def test_any_document_is_bounded_and_its_own(text: str) -> None:
-    """Whatever the texts are, it is within its bytes, and no bare line is theirs."""
-    assert len(text.encode()) <= BYTES_MAX
+    """Whatever the texts are, it is bounded, and no bare line is theirs."""
+    assert len(text) <= 250_000
     known = set(bare(document(**TOLD)))
     for line in bare(text):
         assert line in known or OURS.fullmatch(line), line
@@ -120,10 +117,6 @@ def put(path: Path, text: str = "x") -> None:
     path.write_text(text)
 
 
-def names(path: Path, home: Path | None = None) -> list[str]:
-    return instruction_files(str(path), home or path.parent)
-
-
 def test_every_agents_files_are_named_up_to_the_repositorys_root(repo: Path) -> None:
     """S3.19: outermost first; nothing above the repository is the project's."""
     put(repo.parent / "AGENTS.md")
@@ -134,7 +127,7 @@ def test_every_agents_files_are_named_up_to_the_repositorys_root(repo: Path) -> 
     put(repo / "pkg/deep/CLAUDE.local.md")
     put(repo / "pkg/deep/.claude/rules/a.md")
     put(repo / "pkg/deep/.pi/APPEND_SYSTEM.md")
-    assert names(repo / "pkg/deep", repo.parent.parent) == [
+    assert instruction_files(str(repo / "pkg/deep")) == [
         "../../AGENTS.md",
         "../../.github/copilot-instructions.md",
         "../GEMINI.md",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.digests.prompt_hook import Advice, consult
+from indexerd.digests.prompts import Advice, consult
 from indexerd.errors import IndexerdError
 
 PATIENCE = 20.0  # seconds

@@ -1,4 +1,4 @@
-r"""Prose out of messages: sentences, decisions, topic words, titles, tickets.
+r"""Words and sentences of messages: prose, topics, titles, tickets, decisions.
 
 Work is linear and bounded. What surprised us: closing tags are often missing, because the text was
 cut, so a wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
@@ -7,27 +7,40 @@ cut, so a wrapper without an end hides nothing; a line of Chinese is one word to
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
+from threading import Lock
+from typing import Any
 
-from indexerd.models.extractive.lexicon import (
-    HAN,
-    PADDING,
-    UNSPACED,
-    stop_words,
-    words,
-)
 from indexerd.privacy.sanitize import clean_line, clean_text
 
 TITLE_MAX = 72  # characters
 _READ_MAX = 60_000  # characters of one message: half from its beginning, half from its end
 _SENTENCE_MAX = 2000
-_WRAPPERS = words(
-    """skill skills file files system-reminder environment_context instructions user_instructions
-    command-message command-name local-command-stdout local-command-caveat bash-input bash-stdout
-    bash-stderr task-notification document documents attachment context log logs output diff pre"""
+_HAN = "\u3400-\u9fff\uf900-\ufaff"
+UNSPACED = f"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}\uac00-\ud7a3"
+WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_TOKEN = re.compile(  # like WORD, but a file name, C++ or a katakana word is one
+    rf"[\u30a1-\u30fc]{{2,12}}|[{_HAN}]{{2,12}}|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|[.+#/'’-])*"
 )
+_TICKET = re.compile(
+    r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE)-)"
+    r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
+)
+_SOFTWARE = "group index line number order page part problem result state system test"
+_DULL = """add agree answer ask call change check clean code continue create current day default
+    easy end ensure error existing explain file finally found good great happen hello hey implement
+    issue job look main make minute note number old please print problem question read ready reason
+    remove rename request result review sure tell thank thanks thought ticket time today try
+    understand update user verify want week write http https www session conversation bitte aufgabe
+    datei fehler hallo nehmen"""
+_WRAPPERS = """skill skills file files system-reminder environment_context instructions
+    user_instructions command-message command-name local-command-stdout local-command-caveat
+    bash-input bash-stdout bash-stderr task-notification document documents attachment context log
+    logs output diff pre"""
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1[^\n]*|\Z)", re.DOTALL | re.MULTILINE)
 _TAG = re.compile(r"<!--[\s\S]{0,200}?-->|</?[A-Za-z][\w:.-]{0,40}(?:\s[^<>]{0,300})?/?>")
 _NOISE = re.compile(r"\[?\d{4}-\d\d-\d\d|\[?\d\d:\d\d|[|{}$/]|Traceback |File \"|at \S+\(")
@@ -38,15 +51,80 @@ _END = re.compile(r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。
 _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
 _FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+")
 _MARKS = re.compile(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
-_TOKEN = re.compile(
-    rf"[\u30a1-\u30fc]{{2,12}}|[{HAN}]{{2,12}}|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|[.+#/'’-])*"
-)
-_TICKET = re.compile(
-    r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE)-)"
-    r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
-)
 _OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"
+_PADDING = re.compile(  # in front of a request
+    r"(?:(?:(?:hi|hello|hey|hallo|bonjour|hola|thanks|great|ok(?:ay)?|now|so|then|also|and|but"
+    r"|please|just|bitte|something else|por favor|(?:can|could|would|will|kannst) (?:you|we|du)"
+    r"|peux-tu|puedes|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)|we (?:need|should)"
+    r"|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?)(?=[\s,:!.-])"
+    r"|请|帮我|你好|すみません)[\s,;:.!，。-]*){0,8}",
+    re.IGNORECASE,
+)
+_STEMMING = Lock()  # a stemmer holds the word that it works on, and threads share it
 _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b", re.IGNORECASE)
+
+
+@cache
+def stop_words() -> frozenset[str]:
+    """Return the words that carry no meaning of their own, in seven languages."""
+    from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, where it is needed
+
+    found = frozenset(stopwords(["en", "de", "fr", "es", "it", "zh", "ja"]))
+    return found.difference(_SOFTWARE.split())
+
+
+@cache
+def _dull_words() -> frozenset[str]:
+    return stop_words().union(_DULL.split())
+
+
+@cache
+def _stemmer() -> Any:
+    import snowballstemmer  # type: ignore[import-untyped] # noqa: PLC0415 - where it is needed
+
+    return snowballstemmer.stemmer("english")
+
+
+@lru_cache(maxsize=16_384)
+def _stem(word: str) -> str:
+    with _STEMMING:
+        return str(_stemmer().stemWord(word)) if word.isascii() else word
+
+
+def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
+    """Yield words, one form for all their endings; of unspaced scripts, pairs of characters."""
+    skip, spread = stop_words() if skip is None else skip, _CAMEL.sub(" ", text)
+    text = unicodedata.normalize("NFKD", text if spread == text else f"{text} {spread}").casefold()
+    for word in WORD.findall("".join(char for char in text if not unicodedata.combining(char))):
+        if re.match(f"[{UNSPACED}]", word):
+            yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
+        elif word not in skip and (len(word) > 1 or word.isdigit()):
+            yield _stem(word)
+
+
+def topics(text: str) -> frozenset[str]:
+    """Return the terms that say what a text is about; none for "ok, please continue"."""
+    return frozenset(term for term in terms(text, _dull_words()) if not term.isdigit())
+
+
+def key_words(texts: Iterable[str], most: int) -> list[str]:
+    """Return the words that texts have most often, each in its commonest form."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        for word in _TOKEN.findall(text):
+            low = word.lower().replace("’", "'").rstrip(".'/-+").rpartition("/")[2]
+            low = re.sub(r"^(?:[ldjmtscn]|qu)'|'(?:s|re|ve|ll|d|m)$|n't$", "", low)
+            fits = 2 < len(low) <= 40 or not low.isascii() or (len(low) == 2 and word.isupper())  # noqa: PLR2004 - letters
+            dull = low in _dull_words() or ".." in low or sum(map(str.isdigit, low)) > 4  # noqa: PLR2004 - a hash
+            if fits and not (dull or low.isdigit() or _TICKET.fullmatch(word)):
+                counts[low] += 1
+    forms = {_stem(word): word for word, _ in reversed(counts.most_common())}
+    return sorted(forms.values(), key=lambda word: (-counts[word], word))[:most]
+
+
+def tickets(text: str) -> list[str]:
+    """Return the ticket ids that are written in a text, as tags."""
+    return list(dict.fromkeys(f"ticket:{one}" for one in _TICKET.findall(text)))
 
 
 def sentences(text: str) -> list[str]:
@@ -54,7 +132,7 @@ def sentences(text: str) -> list[str]:
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
     text = _FENCED.sub("\n", clean_text(text, len(text)))
-    for name in sorted(_WRAPPERS) if "</" in text else ():
+    for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
         text = "\n".join([*(one.partition(f"<{name}")[0] for one in closed), last])
     pieces = (piece for block in _blocks(_TAG.sub("", text)) for piece in _END.split(block))
@@ -62,13 +140,8 @@ def sentences(text: str) -> list[str]:
     return [one for one in tidied if any(map(str.isalpha, one))]
 
 
-def tidy(text: str) -> str:
-    """Return a line without links, bold type, references and marks of a speaker."""
-    return " ".join(_FORGED.sub("", _LINK.sub(r"\1", text).replace("**", "")).split())
-
-
 def _blocks(text: str) -> Iterator[str]:
-    """Yield lines of prose; those that an editor wrapped are one again.
+    """Yield lines of prose, those that an editor wrapped joined again.
 
     Logs, tables and code that was pasted without a fence have too many signs for prose.
     """
@@ -89,6 +162,16 @@ def _blocks(text: str) -> Iterator[str]:
     yield held
 
 
+def tidy(text: str) -> str:
+    """Return a line without links, bold type, references and marks of a speaker."""
+    return " ".join(_FORGED.sub("", _LINK.sub(r"\1", text).replace("**", "")).split())
+
+
+def plain(text: str) -> str:
+    """Return a text fit for a name or a tag: without marks of code, roles and redactions."""
+    return tidy(_MARKS.sub("", text))
+
+
 def clip(text: str, limit: int) -> str:
     """Shorten a text to whole words and an ellipsis; backquotes stay even."""
     if len(text) > limit:
@@ -98,15 +181,10 @@ def clip(text: str, limit: int) -> str:
     return text.replace("`", "") if text.count("`") % 2 else text
 
 
-def plain(text: str) -> str:
-    """Return a text fit for a name or a tag: without marks of code, roles and redactions."""
-    return tidy(_MARKS.sub("", text))
-
-
 def headline(text: str) -> str:
     """Cut a text to a title of whole words."""
     text = plain(text).lstrip(_OUTER)
-    text = PADDING.sub("", text, count=1) or text
+    text = _PADDING.sub("", text, count=1) or text
     if len(text) > TITLE_MAX:
         said = text[: TITLE_MAX + 1].split(" ")[:-1] or [text[:TITLE_MAX]]
         while said[2:] and said[-1].lower().strip(",;:") in stop_words():
@@ -117,49 +195,13 @@ def headline(text: str) -> str:
     return text[:1].upper() + text[1:] if first.islower() and first.isalpha() else text
 
 
-@lru_cache(maxsize=4096)  # the same words come again and again
-def _topic(word: str) -> str:
-    """Return the word in small letters; "" for one without a topic: a number, a hash."""
-    low = word.lower().replace("’", "'").rstrip(".'/-+").rpartition("/")[2]
-    low = re.sub(r"^(?:[ldjmtscn]|qu)'|'(?:s|re|ve|ll|d|m)$|n't$", "", low)
-    short = low.isascii() and len(low) < 3 and not (len(low) == 2 and word.isupper())  # noqa: PLR2004 - letters and digits
-    digits = sum(map(str.isdigit, low))
-    unfit = short or len(low) > 40 or digits > 4 or digits == len(low) or ".." in low  # noqa: PLR2004 - letters and digits
-    return "" if unfit or _TICKET.fullmatch(word) or low in stop_words() else low
-
-
-def _topics(text: str) -> list[str]:
-    return [found for word in _TOKEN.findall(text) if (found := _topic(word))]
-
-
-def topics(text: str) -> frozenset[str]:
-    """Return the topic words, in one form each."""
-    return frozenset(word.removesuffix("s") for word in _topics(text))
-
-
-def key_words(texts: Iterable[str], most: int) -> list[str]:
-    """Return the topic words that texts have most often, each in one form."""
-    counts = Counter(word for text in texts for word in _topics(text))
-    forms = {word.removesuffix("s"): word for word, _ in reversed(counts.most_common())}
-    return sorted(forms.values(), key=lambda word: (-counts[word], word))[:most]
-
-
-def tickets(text: str) -> list[str]:
-    """Return the ticket ids that are written in a text, as tags."""
-    return list(dict.fromkeys(f"ticket:{one}" for one in _TICKET.findall(text)))
-
-
 def decisions(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the first five sentences that put a decision into words, each once, on one line.
-
-    What was settled early is what later work stands on.
-    """
+    """Return the first five sentences that put a decision into words, each once, on one line."""
     found: dict[str, str] = {}
     for text in texts:
         for sentence in sentences(text) if _DECIDED.search(text) else ():
             if hit := _DECIDED.search(sentence):
-                line = clean_line(
-                    sentence[max(0, min(hit.start() - 100, len(sentence) - 300)) :], 300
-                )
+                start = max(0, min(hit.start() - 100, len(sentence) - 300))
+                line = clean_line(sentence[start:], 300)
                 found.setdefault(line.lower().rstrip(".!"), line)
     return tuple(found.values())[:5]

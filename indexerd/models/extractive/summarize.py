@@ -1,18 +1,18 @@
 """Names, descriptions and summaries without a language model.
 
 Every sentence was said in the session (shortened at most) or stands in the earlier summary that is
-continued; our own words are labels. Space goes first to what cannot be found elsewhere: of rules,
-decisions and exact facts the oldest are kept, of progress the newest.
+continued; our own words are labels. Cue words sort sentences into kinds. Of rules, decisions and
+exact facts the oldest are kept first, of everything else the newest.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice, zip_longest
 
 from indexerd.events import Facts, Stretch
 from indexerd.meta.model import Metadata
-from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
     clip,
     headline,
@@ -28,86 +28,107 @@ from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MIN
 
 GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"
 BLOCKED, CHOSEN, NEXT, EXACT = "blocked", "chosen", "next", "exact"
-KINDS = (GOAL, CHOSEN, RULES, EXACT, DONE, ENDED, NEXT, DOING, BLOCKED)  # who has room first
+KINDS = (GOAL, RULES, DONE, ENDED, DOING, BLOCKED, CHOSEN, NEXT, EXACT)
 ITEM_MAX = 240  # characters
 CHECKPOINT_MAX, DESCRIBED_MAX = 16_000, 3600  # characters of any summary, of a session's
-_CHARS = 4  # of a token
 _RECENT = 6  # messages whose open ends are still open
-_ASKS, _LEADS = ("?", "？"), (":", "：")  # noqa: RUF001 - of other scripts
+_NO_STATEMENT = ("?", "？", ":", "：")  # noqa: RUF001 - of other scripts
 _FACTS, _OPEN = (CHOSEN, RULES, EXACT), (BLOCKED, DOING, NEXT)
-_LAYOUTS = {  # heading, what stands below it, its share of the room
-    "session": (
-        ("## Goal", (GOAL,), 0.15),
-        ("## Key Decisions", _FACTS, 0.45),
-        ("## Outcome", (DONE, ENDED), 0.25),
-        ("## Next Steps", _OPEN, 0.15),
-    ),
-    "segment": (
-        ("**Goal**", (GOAL,), 0.2),
-        ("**Actions**", (DONE,), 0.18),
-        ("**Decisions and discoveries**", _FACTS, 0.4),
-        ("**End state**", (ENDED, *_OPEN), 0.22),
-    ),
-    "checkpoint": (
-        ("## Goal", (GOAL,), 0.1),
-        ("## Constraints & Preferences", (RULES,), 0.18),
-        ("## Progress", (), 0.0),
-        ("### Done", (DONE, ENDED), 0.14),
-        ("### In Progress", (DOING,), 0.04),
-        ("### Blocked", (BLOCKED,), 0.02),
-        ("## Key Decisions", (CHOSEN,), 0.27),
-        ("## Next Steps", (NEXT,), 0.05),
-        ("## Critical Context", (EXACT,), 0.2),
-    ),
-    "turn": (
-        ("## Original Request", (GOAL,), 0.35),
-        ("## Progress So Far", (DONE, ENDED), 0.25),
-        ("## Context Needed to Continue", (*_FACTS, *_OPEN), 0.4),
-    ),
+_LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {  # headings, and what stands below each
+    "session": {
+        "## Goal": (GOAL,),
+        "## Key Decisions": _FACTS,
+        "## Outcome": (DONE, ENDED),
+        "## Next Steps": _OPEN,
+    },
+    "segment": {
+        "**Goal**": (GOAL,),
+        "**Actions**": (DONE,),
+        "**Decisions and discoveries**": _FACTS,
+        "**End state**": (ENDED, *_OPEN),
+    },
+    "checkpoint": {
+        "## Goal": (GOAL,),
+        "## Constraints & Preferences": (RULES,),
+        "## Progress": (),
+        "### Done": (DONE, ENDED),
+        "### In Progress": (DOING,),
+        "### Blocked": (BLOCKED,),
+        "## Key Decisions": (CHOSEN,),
+        "## Next Steps": (NEXT,),
+        "## Critical Context": (EXACT,),
+    },
+    "turn": {
+        "## Original Request": (GOAL,),
+        "## Progress So Far": (DONE, ENDED),
+        "## Context Needed to Continue": (*_FACTS, *_OPEN),
+    },
 }
-_LAYOUTS["branch"] = _LAYOUTS["checkpoint"][:-1]
+_LAYOUTS["branch"] = dict([*_LAYOUTS["checkpoint"].items()][:-1])
+_ANNOUNCED = {
+    head.strip("#* "): kinds[0] for one in _LAYOUTS.values() for head, kinds in one.items() if kinds
+}
 _SPARSE = ("session", "segment")  # without headings that nothing stands below
 _LEAST = {"segment": 420, "turn": 500, "checkpoint": 1600, "branch": 1200}  # characters always had
 
-Items = dict[str, list[str]]
-
-_OF_USERS = ((CHOSEN, lexicon.DECIDED), (RULES, lexicon.RULE), (EXACT, lexicon.EXACT))
-_OF_AGENTS = (
-    (BLOCKED, lexicon.STUCK),
-    (NEXT, lexicon.OPEN),
-    (CHOSEN, lexicon.DECIDED),
-    (DONE, lexicon.RESULT),
-    (RULES, lexicon.RULE),
-    (EXACT, lexicon.EXACT),
+_CUES = {  # the first that fits says what kind of sentence it is
+    BLOCKED: r"blocked|blocker|stuck|waiting (?:for|on)|can(?:not|'t) proceed|still fail\w*",
+    NEXT: r"remain(?:s|ing)|to ?do|next steps?|still (?:need|ha[vs]|to|missing|open)\w*|not yet"
+    r"|left to|follow-?ups?|pending|noch (?:offen|zu)|reste à|pendiente",
+    CHOSEN: r"decided|decision|cho(?:se|osing|sen)|opted (?:for|to)|will use|settled on|agreed"
+    r"|(?:going|go|went) with|let(?:'s| us) (?:use|keep|drop|go)|rather than|instead of|ruled out"
+    r"|(?:fix|solution|root cause) (?:is|was)|rejected|switch(?:ed|ing)? to|suggest|recommend"
+    r"|entschieden|beschlossen|(?:an)?statt|wir nehmen|décidé|au lieu de|decidido|en lugar de",
+    DONE: r"fixed|added|implemented|created|wrote|updated|removed|renamed|moved|migrated|resolved"
+    r"|refactored|split|deployed|merged|committed|completed?|done|finished|works|pass(?:e[sd])?"
+    r"|restored|verified|confirmed|shipped|installed|changed|replaced|extracted|retries"
+    r"|behoben|umgesetzt|erledigt|erstellt|läuft|corrigé|ajouté|terminé|corregido|añadido",
+    RULES: r"must(?:n't)?|never|always|forbidden|not allowed|mandatory|strictly|requirements?"
+    r"|constraints?|at most|at least|no (?:more|less|later) than|make sure|keep the|do(?: not|n't)"
+    r"|muss|darf|niemals|immer|doit|jamais|debe|nunca",
+}
+_KIND = {kind: re.compile(rf"\b(?:{cue})(?!\w)", re.IGNORECASE) for kind, cue in _CUES.items()}
+_KIND[EXACT] = re.compile(  # what nobody could guess: paths, ports, errors, causes
+    r"(?<![\w/])(?:~|\.{0,2})/[\w.@+-]+(?:/[\w.@+-]+)+|\b[\w-]+/[\w./-]*\w\.\w{1,5}\b|https?://\S"
+    r"|\bports?\s+`?\d|\b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b|\b[A-Z]{2,10}-\d{1,6}\b"
+    r"|\b\w*(?:Error|Exception)\b|\b(?:exit|status|error) (?:code )?\d|\bv?\d+\.\d+\.\d"
+    r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
+_PLAN = re.compile(  # announces work, and is no result
+    r"(?:(?:ok(?:ay)?|now|first|next|then|good|great|also|so)[\s,.!:]+)*"
+    r"(?:let me|let's|i'll|i will|i'm (?:going|now)|i (?:need|want|have) to|looking at|checking"
+    r"|reading|waiting|now i|ich werde|lass mich|je vais|voy a)(?!\w)",
+    re.IGNORECASE,
+)
+
+Items = dict[str, list[str]]
 
 
 def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
-    """Sort what was said by what a summary would call it, in the order in which it was said."""
-    found: Items = {name: [] for name in KINDS}
-    wanted = topics(focus[:2000])
+    """Sort sentences by the part of a summary that they belong to, in the order of their saying."""
+    found: Items = {kind: [] for kind in KINDS}
+    wanted, said, last = topics(focus[:2000]), list[str](), list[str]()
     for number, (role, text) in enumerate(messages):
         said, user = sentences(text), role == "user"
-        recent = len(messages) - number <= _RECENT
-        cues = _OF_USERS if user else _OF_AGENTS[0 if recent else 2 :]
-        request = next((one for one in said[:40] if len(topics(one)) > 1), "") if user else ""
-        found[GOAL] += [request] * bool(request)
-        ended: list[str] = []
+        skipped = [BLOCKED, NEXT] if user or len(messages) - number > _RECENT else []
+        skipped += [DONE] * user
+        if user:
+            found[GOAL] += [one for one in said[:40] if len(topics(one)) > 1][:1]
+        first, results = list[str](), list[str]()
         for one in said:
-            states = topics(one) and not one.endswith(_ASKS + _LEADS)
-            if not states or lexicon.PLAN.match(one) or (one is request and not found[GOAL][1:]):
+            if not topics(one) or one.endswith(_NO_STATEMENT) or _PLAN.match(one):
                 continue
-            kind = next((kind for kind, cue in cues if cue.search(one)), "")
-            ended += [one] * (kind == DONE or not (kind or user or ended))
-            if kind != DONE and (kind or wanted & topics(one)):
-                found[kind or EXACT].append(one)
+            fits = (kind for kind, cue in _KIND.items() if kind not in skipped and cue.search(one))
+            if kind := next(fits, EXACT if wanted & topics(one) else ""):
+                (results if kind == DONE else found[kind]).append(one)
+            else:
+                first = first or [one]
         if not user and said:
-            found[DONE] += [one for one in found[ENDED] if lexicon.RESULT.search(one)]
-            found[ENDED] = ended
-        found[DOING] = [
-            one for one in said[-1:] if user or lexicon.PLAN.match(one) or one.endswith(_ASKS)
-        ]
-    return {name: _distinct([*items[:100], *items[100:][-100:]]) for name, items in found.items()}
+            found[DONE] += last
+            last, found[ENDED] = results, results or first
+    if said and (messages[-1][0] == "user" or _PLAN.match(said[-1]) or said[-1].endswith("?")):
+        found[DOING] = said[-1:]
+    return {kind: _distinct([*items[:100], *items[100:][-100:]]) for kind, items in found.items()}
 
 
 def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
@@ -122,94 +143,67 @@ def _words(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.lower())) or text
 
 
-_HEADINGS = (  # what a heading announces; the first that fits counts
-    (RULES, r"constraint|preference|instruction|requirement|rule"),
-    (BLOCKED, r"block|obstacle|stuck"),
-    (DOING, r"in progress|ongoing|current(?:ly)?\b(?! state)|doing|underway"),
-    (NEXT, r"next|todo|to do|remaining|pending|open|follow|unresolved"),
-    (CHOSEN, r"decision|decided|choices"),
-    (DONE, r"done|progress|accomplish|complet|outcome|result|action|end state|current state"),
-    (EXACT, r"context|discover|finding|file|critical|technical|fact|learn|note"),
-    (GOAL, r"goal|objective|request|purpose|task|intent|overview|summary"),
-)
-_HEAD = re.compile(r"(?:#{1,6}\s+(.{1,120})|\*\*([^*]{1,80}?):?\*\*:?|([A-Z][\w &]{2,40}):)\s*")
-_BULLET = re.compile(r"(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(?:\[([ xX])\]\s+)?")
+_HEAD = re.compile(r"#{1,6}\s+(.{1,120})|\*\*([^*]{1,80})\*\*:?\s*")
+_BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _FILES = re.compile(r"<(read|modified)-files>.*?(?:</\1-files>|\Z)", re.DOTALL)
 _NONE = re.compile(r"[\W_]*(?:none|n/?a|nothing)?[\W_]*|```.*", re.IGNORECASE)
 
 
-def _earlier(summary: str) -> Items:
-    """Take a summary by any hand apart; what stands before any heading is its goal."""
-    found: Items = {name: [] for name in KINDS}
-    name, place, goes_on = GOAL, found[GOAL], False
+def _earlier(summary: str, new: Items) -> Items:
+    """Take an earlier summary apart, without what was open in it and is done in the new part.
+
+    What stands before any heading is the goal; below a heading that is not ours it is a fact.
+    """
+    found: Items = {kind: [] for kind in KINDS}
+    ended = [topics(one) for one in new[DONE] + new[ENDED]]
+    kind = GOAL
     for line in clean_text(_FILES.sub("\n", summary[:60_000]), 60_000).split("\n")[:2000]:
         if head := _HEAD.fullmatch(line):
-            low = (head[1] or head[2] or head[3]).lower()
-            known = next((kind for kind, cues in _HEADINGS if re.search(cues, low)), None)
-            name, goes_on = known or (EXACT if name == GOAL else name), False
+            kind = _ANNOUNCED.get((head[1] or head[2]).strip(" :"), EXACT)
             continue
-        bullet = _BULLET.match(line)
-        body = tidy(line[bullet.end() :] if bullet else line)
-        if _NONE.fullmatch(body):
-            goes_on = False
-        elif goes_on and (bullet is None or bullet[1]):  # it belongs to the item before it
-            place[-1] = clip(f"{place[-1]} {body}", 2 * ITEM_MAX)
+        body = tidy(line[bullet.end() :] if (bullet := _BULLET.match(line)) else line)
+        about = topics(body) if kind in _OPEN else frozenset()
+        over = any(2 * len(about & done) > len(about) for done in ended)
+        if not over and not _NONE.fullmatch(body):
+            found[kind].append(body)
+    return {kind: _distinct(items[:100]) for kind, items in found.items()}
+
+
+def _written(layout: str, old: Items, new: Items, room: int) -> str:
+    """Fill the sections of a layout in turns, each at its pace, until the room is full."""
+    room -= sum(len(head) + 9 for head in _LAYOUTS[layout])
+    items: Items = {}
+    turns = list[Iterator[list[tuple[str, str]]]]()
+    for head, kinds in _LAYOUTS[layout].items():
+        before = [one for kind in kinds for one in old.get(kind, ())]
+        now = [one for kind in kinds for one in new[kind]]
+        items[head] = _distinct(before + now)
+        if GOAL in kinds:
+            turns.append(_turns(head, items[head]))
+        elif any(kind in _FACTS for kind in kinds):
+            turns.append(_turns(head, now, 2, before))
         else:
-            box = bullet[2] if bullet and name in (DONE, DOING) else None
-            place = found[{None: name, " ": DOING}.get(box, DONE)]
-            place.append(body)
-            goes_on = True
-    return {name: _distinct(items[:100]) for name, items in found.items()}
-
-
-def _settle(old: Items, new: Items) -> None:
-    """Move what was begun, stuck or next to what is done, where the new part says so."""
-    ended = [topics(one) for one in new[DONE] + new[ENDED]]
-    for name in _OPEN:
-        for one in list(old[name]):
-            mine = topics(one)
-            over = any(2 * len(mine & done) > len(mine) for done in ended)
-            old[DONE] += [one] * over
-            if over or one.endswith(_ASKS) or lexicon.PLAN.match(one):
-                old[name].remove(one)
-
-
-def _written(kind: str, old: Items, new: Items, room: int) -> str:
-    """Fill each section up to its share, and with what those before it left over."""
-    layout, kept, over = _LAYOUTS[kind], dict[str, list[str]](), 0
-    room -= sum(len(head) + 9 for head, _, _ in layout)
-    filled = (section for section in layout if section[1])
-    for head, kinds, share in sorted(filled, key=lambda one: KINDS.index(one[1][0])):
-        mine = int(share * room) + over
-        said = [one for items in kept.values() for one in items]
-        before = _distinct((one for name in kinds for one in old.get(name, ())), said)
-        now = _distinct((one for name in kinds for one in new[name]), said + before)
-        if kinds[0] in (GOAL, *_FACTS):
-            first = _taken(before, int(0.7 * mine) if now else mine)
-            kept[head] = first + _taken(now, mine - _size(first))
-        else:
-            kept[head] = _taken([*before, *now][::-1], mine)[::-1]
-        over = mine - _size(kept[head])
+            turns.append(_turns(head, items[head][::-1], 2))
+    kept: dict[str, str] = {}  # words -> the heading that they stand below
+    for head, one in chain.from_iterable(chain.from_iterable(zip_longest(*turns, fillvalue=()))):
+        if _words(one) not in kept and len(one) + 3 <= room:
+            kept[_words(one)] = head
+            room -= len(one) + 3
     parts = list[str]()
-    for head, kinds, _ in layout:
-        items = [f"- {one}" for one in kept.get(head, ())]
-        if items or kind not in _SPARSE:
-            parts.append("\n".join([head, *(items or ["(none)"] * bool(kinds))]))
-    return ("\n" if kind == "segment" else "\n\n").join(parts) or "(none)"
+    for head, kinds in _LAYOUTS[layout].items():
+        lines = [f"- {one}" for one in items[head] if kept.get(_words(one)) == head]
+        if lines or layout not in _SPARSE:
+            parts.append("\n".join([head, *(lines or ["(none)"] * bool(kinds))]))
+    return ("\n" if layout == "segment" else "\n\n").join(parts) or "(none)"
 
 
-def _size(items: Iterable[str]) -> int:
-    return sum(len(one) + 3 for one in items)
-
-
-def _taken(items: Iterable[str], room: int) -> list[str]:
-    """Return items in their order as far as there is room; the first one may be cut."""
-    found: list[str] = []
-    for one in items:
-        left = room - _size(found) - 3
-        if len(one) <= left or (not found and left > 40):  # noqa: PLR2004 - that still says something
-            found.append(clip(one, left))
-    return found
+def _turns(
+    head: str, now: Iterable[str], pace: int = 1, before: Iterable[str] = ()
+) -> Iterator[list[tuple[str, str]]]:
+    """Yield what a section takes at each turn: of earlier items twice as many as of new ones."""
+    early, late = iter(before), iter(now)
+    while taken := [*islice(early, 2 * pace), *islice(late, pace)]:
+        yield [(head, one) for one in taken]
 
 
 def summarize(stretch: Stretch) -> str:
@@ -218,10 +212,10 @@ def summarize(stretch: Stretch) -> str:
     A checkpoint carries the earlier summary on; a segment or a turn uses it only as context.
     """
     kind = stretch.kind if stretch.kind in _LEAST else "segment"
-    new, old = _sort(stretch.messages, stretch.instructions), _earlier(stretch.previous)
+    new = _sort(stretch.messages, stretch.instructions)
+    old = _earlier(stretch.previous, new)
     aim = int(0.3 * sum(len(text) for _, text in stretch.messages))
     if kind in ("checkpoint", "branch"):
-        _settle(old, new)
         aim += min(len(stretch.previous), CHECKPOINT_MAX)
     else:
         known = [one for items in old.values() for one in items]
@@ -229,7 +223,7 @@ def summarize(stretch: Stretch) -> str:
     if kind == "turn" and not new[GOAL]:  # whatever it is, it is what was asked for
         asked = next((text for role, text in stretch.messages if role == "user"), "")
         new[GOAL] = [one for one in [clean_line(asked[:960], 480)] if one]
-    most = _CHARS * stretch.max_tokens
+    most = 4 * stretch.max_tokens  # characters
     text = _written(kind, old, new, min(most, CHECKPOINT_MAX, max(_LEAST[kind], aim)))
     return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
 
@@ -250,17 +244,18 @@ _TYPE = re.compile(r"^\w{2,12}(?:\([^)]{0,40}\))?!?: ")  # feat(parser): …
 
 def describe(facts: Facts) -> Metadata:
     """Describe a session from its facts alone: valid for any, always the same for the same."""
-    new, old = _sort(facts.messages), _earlier(facts.previous_summary or "")
-    changed = _shown_paths(facts.files_modified, facts.cwd)
-    files = changed or _shown_paths(facts.files_read, facts.cwd)
-    label = "Changed" if changed else "Read"
-    goals = old[GOAL] + new[GOAL]
-    name = next(_titles(facts, goals[:1], changed), "Conversation without a topic")
+    new = _sort(facts.messages)
+    old = _earlier(facts.previous_summary or "", new)
+    base = facts.cwd.rstrip("/") + "/"
+    paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
+    files = [one for path in paths[:8] if (one := plain(clean_line(path, 160)))]
+    label = "Changed" if facts.files_modified else "Read"
+    goals, ends = old[GOAL] + new[GOAL], new[DONE] + new[ENDED]
+    name = next(_titles(facts, goals[:1]), "Conversation without a topic")
     new[GOAL] = new[GOAL] or [name]
     summary = _written("session", old, new, DESCRIBED_MAX)
     if files:
         summary += f"\n\n## Files\n- {label}: " + ", ".join(f"`{clip(f, 100)}`" for f in files)
-    ends = new[DONE] + new[ENDED]
     asked = {"Asked": goals[:1], "Outcome": ends[-1:], "Open": [] if ends else new[DOING][:1]}
     said = [f"{head}: {_sentence(one)}" for head, texts in asked.items() for one in texts]
     users = sum(role == "user" for role, _ in facts.messages)
@@ -274,19 +269,18 @@ def describe(facts: Facts) -> Metadata:
     )
 
 
-def _titles(facts: Facts, goals: Sequence[str], changed: Sequence[str]) -> Iterator[str]:
+def _titles(facts: Facts, goals: Sequence[str]) -> Iterator[str]:
     """Yield what a session may be called, best first.
 
     Titles that somebody gave come first: the agent's own, a plan's, that of a pull request or an
-    issue, the subject of the last commit. Then the request, and what there is.
+    issue, the subject of the last commit. Then come the request, and what else was said and done.
     """
     texts = [text[:60_000] for _, text in facts.messages]
     ran = [*facts.commands, *texts]
     given = [facts.title, *_hits(_PLANNED, texts), *_hits(_CREATED, ran)]
-    given += _hits(_COMMIT, ran)[-1:]
-    found = [*(_TYPE.sub("", one) for one in given), *goals]
+    found = [_TYPE.sub("", one) for one in [*given, *_hits(_COMMIT, ran)[-1:]]] + [*goals]
     found += [one for text in texts[:20] for one in sentences(text) if len(topics(one)) > 1][:1]
-    found += [f"Changes to {_base(one)}" for one in changed[:1]]
+    found += [f"Changes to {_base(clean_line(one, 400))}" for one in facts.files_modified[:1]]
     found += [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one]
     for text in found:
         name = headline(clean_line(text, 400))
@@ -296,13 +290,6 @@ def _titles(facts: Facts, goals: Sequence[str], changed: Sequence[str]) -> Itera
 
 def _hits(pattern: re.Pattern[str], texts: Iterable[str]) -> list[str]:
     return [next(filter(None, hit.groups())) for text in texts for hit in pattern.finditer(text)]
-
-
-def _shown_paths(paths: Sequence[str], cwd: str) -> list[str]:
-    """Return file names, relative to the session's directory where they are below it."""
-    base = cwd.rstrip("/") + "/"
-    shown = (plain(clean_line(path[:600].removeprefix(base), 160)) for path in paths[:8])
-    return [one for one in shown if one]
 
 
 def _base(path: str) -> str:

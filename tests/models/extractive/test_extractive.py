@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +16,7 @@ from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.base import Finish
 from indexerd.models.extractive import Extractive
+from indexerd.models.extractive.sentences import topics
 from indexerd.models.extractive.summarize import describe, summarize
 
 FACTS = Facts(
@@ -76,3 +78,11 @@ def test_any_facts_give_an_answer_that_the_check_accepts(known: Facts) -> None:
     assert "redacted:" not in "".join([found.name, *found.tags]).lower()
     assert all(tag == tag.strip() for tag in found.tags)
     assert len(found.tags) == len(set(found.tags))
+
+
+def test_threads_do_not_disturb_each_other() -> None:
+    """Two sessions are described at once: the stemmer that they share holds one word at a time."""
+    texts = [" ".join(f"{word}{n}ations" for n in range(2000)) for word in "abcd"]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(topics, texts))
+    assert found == [topics(text) for text in texts]

@@ -52,36 +52,6 @@ def test_each_kind_has_its_shape(kind: str) -> None:
     assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
 
 
-OPENCODE = """## Goal
-Port the **importer** to Rust.
-
-## Instructions
-- Never touch the public API.
-
-## Accomplished
-- [x] Lexer ported
-- [ ] Port the tokenizer of quoted fields
-
-<read-files>
-src/old.py
-</read-files>"""
-
-
-def test_another_hands_summary_is_merged() -> None:
-    """Opencode's headings become pi's; what was begun is done where the new part says so."""
-    text = told(
-        "checkpoint",
-        ("user", "go on with the quoted fields"),
-        ("assistant", "Implemented the tokenizer of quoted fields; 12 tests pass."),
-        previous=OPENCODE,
-    )
-    assert text.startswith("## Goal\n- Port the importer to Rust.")
-    assert "## Constraints & Preferences\n- Never touch the public API." in text
-    done = text.partition("### Done\n")[2].partition("### In Progress")[0]
-    assert done.startswith("- Lexer ported\n- Port the tokenizer of quoted fields\n- Implemented")
-    assert "src/old.py" not in text
-
-
 # --- ten rounds -------------------------------------------------------------------------------
 
 PLANTED = (
