@@ -55,7 +55,7 @@ class Answers:
         self._behind = behind
         self._texts = texts
         self._store = texts.store
-        self._hidden = hidden or (lambda _: False)
+        self._sifts, self._hidden = hidden is not None, hidden or (lambda _: False)
         self.index = NameIndex(texts.store, lambda one: bool(hidden) and self._row(one) is None)
 
     @property
@@ -101,9 +101,11 @@ class Answers:
     def search(self, asked: params.Search) -> Row:
         where: dict[str, Any] = {"agent": asked.agent, "cwd": asked.cwd, "since": asked.since}
         result = search(self._texts, asked.query, **where, limit=asked.limit)
-        rows = self._shown(one["sessionId"] for one in result.hits)
-        found: Row = {"hits": [one for one in result.hits if one["sessionId"] in rows]}
-        found |= {"rows": rows} if asked.rows else {}
+        found: Row = {"hits": [*result.hits]}
+        if asked.rows or self._sifts:
+            rows = self._shown(one["sessionId"] for one in result.hits)
+            found = {"hits": [one for one in result.hits if one["sessionId"] in rows]}
+            found |= {"rows": rows} if asked.rows else {}
         warnings = [*result.warnings]
         if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")

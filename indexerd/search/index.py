@@ -500,7 +500,12 @@ def both(*queries: Query) -> Query:
 
 
 def either(queries: Iterable[Query]) -> Query:
-    return Query.boolean_query([(tantivy.Occur.Should, one) for one in queries])
+    found = [*queries]
+    return (
+        found[0]
+        if len(found) == 1
+        else Query.boolean_query([(tantivy.Occur.Should, one) for one in found])
+    )
 
 
 def _of(session_id: str, kind: str | None = None) -> Query:

@@ -109,24 +109,33 @@ class Finder:
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._terms = terms
+        self._taken: dict[str, list[int]] = {}  # by word, the terms that take it
         begins = {one for term in terms for one in (*term.words, *term.begins)}
         either = "|".join(map(re.escape, begins))
-        self._regex = re.compile(rf"(?<![^\W_])(?:{either})[^\W_]*")
+        self._regex = re.compile(rf"(?:{either})[^\W_]*")
 
     def _found(self, folded: str) -> Iterator[tuple[int, int, int]]:
         """Find places of words: from, to, and which term has the word."""
         spaced = folded.isascii() or not _ANY_UNSPACED.search(folded)
         for found in (self._regex if spaced else _ANY_WORD).finditer(folded):
-            for n, term in enumerate(self._terms):
-                if term.takes(found[0]):
-                    yield *found.span(), n
+            if spaced and found.start() and folded[found.start() - 1].isalnum():
+                continue  # a look-behind in the expression takes four times as long
+            if (taken := self._taken.get(found[0])) is None:
+                taken = [n for n, term in enumerate(self._terms) if term.takes(found[0])]
+                self._taken[found[0]] = taken
+            for n in taken:
+                yield *found.span(), n
 
     def terms_in(self, text: str) -> set[int]:
         """Say which of the terms `text` has; of a phrase all words."""
-        folded = fold(text)
-        found = {(n, folded[lo:hi]) for lo, hi, n in self._found(folded)}
-        there = {n for n, _ in found}
-        return {n for n in there if all((n, one) in found for one in self._terms[n].words[1:])}
+        found, there, folded = set[tuple[int, str]](), set[int](), fold(text)
+        for lo, hi, n in self._found(folded):
+            found.add((n, folded[lo:hi]))
+            if all((n, one) in found for one in self._terms[n].words[1:]):
+                there.add(n)
+                if len(there) == len(self._terms):
+                    break
+        return there
 
     def snippet(self, text: str) -> str:
         """Cut at most SNIPPET_MAX characters around the best place, found words in « »."""
@@ -142,8 +151,10 @@ class Finder:
 def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
     """Cut and mark `text` around spans (start, end, which term); blanks become one space."""
     ordered = sorted(spans)
-    start, best = 0, 0
+    start, best, every = 0, 0, len({n for _, _, n in ordered})
     for begin, _, _ in ordered[:_SPANS_MAX]:
+        if best == every:
+            break
         kinds = {n for lo, hi, n in ordered if lo >= begin and hi <= begin + _BODY_MAX * 3 // 4}
         if len(kinds) > best:
             start, best = begin, len(kinds)

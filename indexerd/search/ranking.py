@@ -7,7 +7,7 @@ any of the words; a warning says so.
 
 tantivy gives the candidates, best first by BM25. A place's score is its field's weight, times 0.5
 to 1 for how well its text fits (a message by BM25; of another field the shorter the text; where
-words are missing, by the rarity of those that are there), times 0.85 to 1 for how lately the
+words are missing, by the rarity of those that are there), times 0.85 to 1 for how recently the
 session was used. A message that was copied into forks is shown once, in the oldest session that
 has it; an unnamed fork takes its name from such a message, so that name is no hit. Any other name
 that is only a message counts half, and references to other sessions in it do not count.
@@ -33,6 +33,7 @@ from tantivy import Document, Query, Searcher
 from indexerd.errors import UsageError
 from indexerd.search.index import (
     SCHEMA,
+    Message,
     TextIndex,
     about_in,
     both,
@@ -65,19 +66,20 @@ WEIGHTS = {
     "cwd": 0.5,
 }
 _MESSAGE, _TEXTS = ("message",), ("name", "tags", "description", "summary")
-_PLACES = ("id", "files", "cwd")  # how often words stand there tells nothing
-_PLAIN = 0.75  # factor for a place that matches a pattern
+_PLACES = ("id", "files", "cwd")  # how often words occur there says nothing
+_PLAIN = 0.75  # factor for a place where a pattern matches, or one of _PLACES
 _BEGUN = 0.6  # factor for words with another ending, or of which only the beginning was typed
 _UNNAMED = 0.5  # factor for a name that is only a message
 _SPREAD = 0.4  # factor for a session that has the words in different places
 _QUESTION = 3  # words typed that make a question, of which some may be missing
 _HALF_LIFE_MS = 30 * 86_400_000
-_MORE = 10  # sessions that are looked at beside as many as are wanted
+_MORE = 10  # sessions that are looked at besides as many as are wanted
 _GATHERED = 100  # documents that are looked at for some of the words
 _MOST_HITS = 20_000  # of the index, of which those of the sessions in scope are taken
-_FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that may stand for one
-_SLIP_MIN = 4  # letters of a word that may be mistyped; of twice as many two
-_SCOPE_MAX = 2000  # sessions that a query is limited to; else hits are sorted out afterwards
+_COMMON = 50_000  # messages that have a very common word
+_FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that may be meant by a typed one
+_SLIP_MIN = 4  # letters of a word that may be mistyped; a word of twice as many may have two slips
+_SCOPE_MAX = 2000  # sessions that a query is limited to; beyond, hits are filtered afterwards
 _COPIES_MAX = 100  # of one message
 _SESSIONS_AT_ONCE = 50  # that a pattern looks through
 _K1, _B, _AVERAGE = 1.2, 0.75, 200.0  # of BM25; characters of a field
@@ -94,18 +96,17 @@ class _Session(NamedTuple):
     name: str
     named: bool
     created: int
-    worth: float  # for how lately it was used
+    worth: float  # for how recently it was used
 
 
 @dataclasses.dataclass(slots=True)
 class _Place:
-    """One place in a session that fits."""
+    """A text of a session that fits."""
 
     session_id: str
     field: str
     text: str
-    more: dict[str, Any] = dataclasses.field(default_factory=dict)
-    copy: int = 0  # the same for every copy of a message
+    message: Message | None = None
     score: float = 0.0
     snippet: Callable[[str], str] = str
 
@@ -122,8 +123,8 @@ def search(
 ) -> SearchResult:
     """Find sessions by names, tags, descriptions, summaries, messages, files, ids, directories.
 
-    Archived, gone and sub-agents' sessions included. `since` is about the session's last change;
-    `patience`, in seconds, bounds `re:` patterns. Whatever is typed, the worst is no hit and a
+    Archived, gone and sub-agents' sessions are included. `since` limits the session's last change;
+    `patience`, in seconds, bounds `re:` patterns. A query that cannot be used gives no hits and a
     warning.
     """
     if limit < 1:
@@ -145,7 +146,7 @@ def search(
 
 
 class _Search:
-    """One search under way."""
+    """A search under way."""
 
     def __init__(
         self, index: TextIndex, searcher: Searcher, scope: frozenset[str] | None, limit: int
@@ -158,6 +159,7 @@ class _Search:
         self._limit = limit
         self._found: dict[tuple[str, bool], _Place] = {}  # by session, is message
         self._sessions: dict[str, _Session] = {}
+        self._begun: dict[tuple[str, str], list[str]] = {}  # words by field and beginning
 
     def by_words(self, asked: Asked) -> None:
         """Find places that have all words, then what comes nearest."""
@@ -176,11 +178,13 @@ class _Search:
             self.warning = None
 
     def _all_words(self, asked: Asked) -> None:
-        wide = asked.as_terms(widen=True)
         self._places(asked.as_terms(), 1.0)
-        if not self._enough() and any(one.begins for one in wide):
+        if self._enough():
+            return
+        wide = asked.as_terms(widen=True)
+        if any(len(self._forms(name, one)) > 1 for one in wide if one.begins for name in WEIGHTS):
             self._places(wide, _BEGUN)
-        if not self._enough() and len(wide) > 1:
+        if len(wide) > 1 and not self._enough():
             self._any_words(wide, all_of_them=True)
 
     def _enough(self) -> bool:
@@ -188,49 +192,72 @@ class _Search:
         return len({session_id for session_id, _ in self._found}) >= wanted
 
     def _places(self, terms: Sequence[Term], worth: float) -> None:
-        """Find places that have all words; ids, files and directories where others are too few."""
+        """Find places that have all words; ids, files and directories if others are too few."""
         finder, total = Finder(terms), sum(map(self._rarity, terms))
-        for names in (_TEXTS, _MESSAGE, _PLACES):
-            if names is _PLACES and self._enough():
-                return
-            query = both(*(self._in(names, one) for one in terms))
-            for score, places in self._best(self._limit + _MORE, query):
-                for place in places:
-                    if place.field not in names:
-                        continue
-                    if names is _MESSAGE:
-                        fits = min(1.0, score / (_K1 + 1) / total)
-                    elif len(finder.terms_in(_read(place))) < len(terms):
-                        continue
-                    else:
-                        length = _K1 * (1 - _B + _B * len(place.text) / _AVERAGE)
-                        fits = 0.5 if names is _PLACES else 1 / (1 + length)
-                    self._add(place, finder.snippet, worth * (1 + fits) / 2)
+        fits = [
+            (min(1.0, score / (_K1 + 1) / total), place)
+            for score, place in self._messages(terms, finder)
+        ]
+        for place in self._abouts(_TEXTS, terms, finder):
+            length = _K1 * (1 - _B + _B * len(place.text) / _AVERAGE)
+            fits.append((1 / (1 + length), place))
+        self._keep([(worth * (1 + fit) / 2, place) for fit, place in fits], finder.snippet)
+        if not self._enough():
+            places = self._abouts(_PLACES, terms, finder)
+            self._keep([(worth * _PLAIN, place) for place in places], finder.snippet)
+
+    def _messages(self, terms: Sequence[Term], finder: Finder) -> list[tuple[float, _Place]]:
+        """Find each session's best message that has all words, the best with their scores.
+
+        The best messages for any of some very common words nearly always have all of them, and
+        tantivy finds those in half the time.
+        """
+        most, queries = self._limit + _MORE, [self._in(_MESSAGE, one) for one in terms]
+        if len(terms) > 1 and self._scope is None and min(map(self._many, terms)) > _COMMON:
+            best: dict[str, tuple[float, _Place]] = {}
+            for score, document in self._best(2 * most, either(queries), one_a_session=False):
+                (place,) = _places_in(document)
+                if len(finder.terms_in(place.text)) == len(terms):
+                    best.setdefault(place.session_id, (score, place))
+                if len(best) == most:
+                    return [*best.values()]
+        return [(score, _places_in(one)[0]) for score, one in self._best(most, both(*queries))]
+
+    def _abouts(
+        self, names: tuple[str, ...], terms: Sequence[Term], finder: Finder
+    ) -> Iterator[_Place]:
+        """Find the weightiest text of each session, among some fields, that has all words."""
+        query = both(*(self._in(names, one) for one in terms))
+        for _, document in self._best(self._limit + _MORE, query):
+            for place in _places_in(document):
+                if place.field in names and len(finder.terms_in(_read(place))) == len(terms):
+                    yield place
                     break
 
     def _any_words(self, terms: Sequence[Term], *, all_of_them: bool) -> None:
         """Find sessions that have any of the words, or all, each in any place."""
-        finder, rarity = Finder(terms), [self._rarity(one) for one in terms]
+        finder, rarity = Finder(terms), [*map(self._rarity, terms)]
         total = sum(rarity)
         best: dict[str, tuple[float, float, _Place]] = {}
         terms_of: dict[str, set[int]] = {}
         query = either(self._in(tuple(WEIGHTS), one) for one in terms)
-        for _, places in self._best(_GATHERED, query, one_a_session=False):
-            for place in places:
+        for _, document in self._best(_GATHERED, query, one_a_session=False):
+            for place in _places_in(document):
                 session_id, there = place.session_id, finder.terms_in(_read(place))
                 terms_of.setdefault(session_id, set()).update(there)
                 held = (sum(rarity[n] for n in there) / total, WEIGHTS[place.field], place)
                 best[session_id] = max(best.get(session_id, held), held, key=lambda one: one[:2])
-        known = {session_id for session_id, _ in self._found}
+        known, found = {session_id for session_id, _ in self._found}, list[tuple[float, _Place]]()
         for session_id, (here, weight, place) in best.items():
             share = sum(rarity[n] for n in terms_of[session_id]) / total
             if session_id in known or (all_of_them and len(terms_of[session_id]) < len(terms)):
                 continue
             worth = share * (share + here) / 2 * (1 / weight + 0.5 / WEIGHTS["name"])
-            self._add(place, finder.snippet, _SPREAD * here if all_of_them else worth)
+            found.append((_SPREAD * here if all_of_them else worth, place))
+        self._keep(found, finder.snippet)
 
     def _nearest(self, text: str) -> str:
-        """Give the word that was probably meant: the term, or one that is a slip or two away."""
+        """Give the word that was probably meant: the term, or a word a slip or two away."""
         word, known = fold(text), dict[str, int]()
         if len(word) < _SLIP_MIN or not word.isalpha():
             return text
@@ -245,48 +272,52 @@ class _Search:
         )
         return min(near, key=lambda one: (one[1], -known[one[0]]))[0] if near else text
 
+    def _many(self, one: Term) -> int:
+        """Count the messages that have a word, or the rarest of a phrase."""
+        return min(self._searcher.doc_freq("message", word) for word in one.words)
+
     def _rarity(self, one: Term) -> float:
-        """Weigh a word as BM25 does, or the rarest of a phrase: the rarer, the more."""
-        many = min(self._searcher.doc_freq("message", word) for word in one.words)
+        """Weigh a term as BM25 does: the rarer, the more."""
+        many = self._many(one)
         return math.log(1 + (max(self._searcher.num_docs - many, 0) + 0.5) / (many + 0.5))
 
     def _in(self, names: Iterable[str], one: Term) -> Query:
         """Ask for a term in any of some fields."""
-        queries = []
-        for name in names:
-            if len(one.words) > 1:
-                queries.append(Query.phrase_query(SCHEMA, name, [*one.words]))
-                continue
-            words = dict.fromkeys(one.words)
-            for begin in one.begins:
+        if len(one.words) > 1:
+            return either(Query.phrase_query(SCHEMA, name, [*one.words]) for name in names)
+        return either(term(name, word) for name in names for word in self._forms(name, one))
+
+    def _forms(self, name: str, one: Term) -> list[str]:
+        """Give the words of a field that a term of one word stands for."""
+        words = dict.fromkeys(one.words)
+        for begin in one.begins:
+            if (name, begin) not in self._begun:
                 many = self._searcher.terms_with_prefix(name, begin, limit=_FORMS_MAX)
-                words |= dict.fromkeys(word for word, _ in many if one.takes(word))
-            queries += [term(name, word) for word in words]
-        return queries[0] if len(queries) == 1 else either(queries)
+                self._begun[name, begin] = [word for word, _ in many]
+            words |= dict.fromkeys(filter(one.takes, self._begun[name, begin]))
+        return [*words]
 
     def _best(
         self, most: int, query: Query, *, one_a_session: bool = True
-    ) -> list[tuple[float, list[_Place]]]:
-        """Give scores and texts of the best documents, of sessions that may be found."""
+    ) -> Iterator[tuple[float, Document]]:
+        """Give the best documents of sessions in the scope, with their scores."""
         if self._scope is not None and len(self._scope) <= _SCOPE_MAX:
             own = Query.term_set_query(SCHEMA, "session", sorted(self._scope))
             query = both(query, Query.const_score_query(own, 0.0))
-        found: list[tuple[float, list[_Place]]] = []
-        seen, size, begun = set[Any](), 2 * most, 0
-        while len(found) < most:
+        seen, size, begun, given = set[Any](), 2 * most, 0, 0
+        while given < most:
             hits = self._searcher.search(query, limit=size, count=False).hits
             owners = self._searcher.fast_field_values("owner", [at for _, at in hits])
             for (score, at), owner in zip(hits[begun:], owners[begun:], strict=True):
-                if len(found) == most or (self._owners is not None and owner not in self._owners):
+                if given == most or (self._owners is not None and owner not in self._owners):
                     continue
                 if not one_a_session or owner not in seen:
                     seen.add(owner)
-                    found.append((float(score), _places_in(self._searcher.doc(at))))
+                    given += 1
+                    yield float(score), self._searcher.doc(at)
             if len(hits) < size or size > _MOST_HITS:
                 break
             begun, size = len(hits), 8 * size
-        self._meet(places[0].session_id for _, places in found)
-        return [one for one in found if one[1][0].session_id in self._sessions]
 
     def _meet(self, session_ids: Iterable[str]) -> None:
         """Ask the store for sessions; those that have no row any more are not found."""
@@ -303,63 +334,61 @@ class _Search:
         ids, messages = self._index.store.by_age(self._scope), 0
         for kind in ("about", "message"):
             for at in range(0, len(ids), _SESSIONS_AT_ONCE):
-                some = ids[at : at + _SESSIONS_AT_ONCE]
-                query = both(Query.term_set_query(SCHEMA, "session", some), term("kind", kind))
-                self._meet(some)
-                hits = self._searcher.search(
-                    query, max(1, self._searcher.num_docs), count=False
-                ).hits
+                own = Query.term_set_query(SCHEMA, "session", ids[at : at + _SESSIONS_AT_ONCE])
+                most = max(1, self._searcher.num_docs)
+                hits = self._searcher.search(both(own, term("kind", kind)), most, count=False).hits
                 for place in (one for _, at in hits for one in _places_in(self._searcher.doc(at))):
                     if time.monotonic() > deadline:
                         self.warning = "re: not all texts were looked at; narrow the search"
                         return
-                    known = place.session_id in self._sessions
-                    if not known or (place.session_id, kind == "message") in self._found:
+                    if (place.session_id, kind == "message") in self._found:
                         continue
                     if span := pattern.find(place.text):
                         messages += kind == "message"
-                        self._add(place, partial(excerpt, spans=[(*span, 0)]), _PLAIN)
+                        self._keep([(_PLAIN, place)], partial(excerpt, spans=[(*span, 0)]))
                 if messages >= self._limit:
                     return
 
-    def _add(self, place: _Place, snippet: Callable[[str], str], share: float) -> None:
-        """Keep the better of two places of one kind in a session."""
-        session = self._sessions[place.session_id]
-        if place.field == "name" and not session.named:
-            share *= _UNNAMED
-        place.score = share * WEIGHTS[place.field] * session.worth
-        place.snippet = snippet
-        key = (place.session_id, place.field == "message")
-        if key not in self._found or self._found[key].score < place.score:
-            self._found[key] = place
+    def _keep(self, places: Sequence[tuple[float, _Place]], snippet: Callable[[str], str]) -> None:
+        """Keep the best place of each kind in a session; each comes with its share of a weight."""
+        self._meet(place.session_id for _, place in places)
+        for share, place in places:
+            if session := self._sessions.get(place.session_id):
+                unnamed = place.field == "name" and not session.named
+                weight = WEIGHTS[place.field] * (_UNNAMED if unnamed else 1.0)
+                place.score, place.snippet = share * weight * session.worth, snippet
+                key = place.session_id, place.message is not None
+                if key not in self._found or self._found[key].score < place.score:
+                    self._found[key] = place
 
-    def _oldest(self, session_id: str, copy: int) -> str:
+    def _oldest(self, session_id: str, message: Message) -> str:
         """Find the session in which a message was said, and not copied."""
-        found = self._searcher.search(term("copy", copy), _COPIES_MAX, count=False).hits
+        copies = term("copy", copy_of(session_id, message))
+        found = self._searcher.search(copies, _COPIES_MAX, count=False).hits
         if len(found) < 2:  # noqa: PLR2004 - itself
             return session_id
-        copies = {str(self._searcher.doc(at).get_first("session")) for _, at in found}
-        self._meet(copies)
-        known = copies & self._sessions.keys() & (copies if self._scope is None else self._scope)
+        owners = {str(self._searcher.doc(at).get_first("session")) for _, at in found}
+        self._meet(owners)
+        known = owners & self._sessions.keys() & (owners if self._scope is None else self._scope)
         return min(known, key=lambda one: (self._sessions[one].created, one))
 
     def _goes_by_copy(self, session_id: str) -> bool:
         """Say whether nobody named a session, and its first message was another's before."""
         first = [] if self._sessions[session_id].named else self._index.messages(session_id, 1)
-        return any(
-            self._oldest(session_id, copy_of(session_id, one)) != session_id for one in first
-        )
+        return any(self._oldest(session_id, one) != session_id for one in first)
 
     def hits(self) -> Iterator[dict[str, Any]]:
-        """Give the best places found, in words."""
+        """Give the best places found, as the protocol has them."""
         places = sorted(
             self._found.values(), key=lambda one: (-one.score, one.session_id, one.field)
         )
         left, shown = self._limit, set[str]()
         for place in places:
-            own = place.session_id
-            if place.copy:
-                own = self._oldest(own, place.copy)
+            own, more = place.session_id, dict[str, Any]()
+            if place.message:
+                own = self._oldest(own, place.message)
+                _, entry, role, at, _ = place.message
+                more = {"entryId": entry, "role": role, "at": at}
                 if own in shown:
                     continue
                 shown.add(own)
@@ -372,7 +401,7 @@ class _Search:
                 "field": place.field,
                 "snippet": _snippet(place),
                 "score": round(place.score * worth, 4),
-            } | place.more
+            } | more
             left -= 1
             if not left:
                 return
@@ -382,9 +411,8 @@ def _places_in(document: Document) -> list[_Place]:
     """Give the message of a document, or a session's own texts, the weightiest first."""
     session_id = str(document.get_first("session"))
     if document.get_first("row") is not None:
-        one = message_in(document)
-        more = {"entryId": one.entry, "role": one.role, "at": one.at}
-        return [_Place(session_id, "message", one.text, more, copy_of(session_id, one))]
+        message = message_in(document)
+        return [_Place(session_id, "message", message.text, message)]
     texts = {"id": session_id} | msgspec.structs.asdict(about_in(document))
     return [_Place(session_id, name, texts[name]) for name in WEIGHTS if name in texts]
 
