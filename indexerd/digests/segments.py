@@ -130,7 +130,7 @@ def store_segment(writer: MetaWriter, home: Path, session_id: str, segment: Segm
         if segment.kind == "branch":
             same = {"kind": "branch", "leafId": segment.leaf_id}.items()
             lines = [one for one in lines if not any(same <= d.items() for d in parse_digest(one))]
-        writer.write_digest(home, session_id, [*lines, encode(segment)])
+        writer.write_digest(home, session_id, [*lines, msgspec.json.encode(encode(segment))])
 
 
 def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment]) -> list[Segment]:

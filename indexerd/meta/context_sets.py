@@ -1,9 +1,9 @@
 """Relevant-context sets: what a session was working with, as named lists of strings.
 
 Writers of sets are not trusted. An item is stored as it is given, or refused: a path that was cut
-or cleaned would be another path. A set's name begins a line of the block, and is a plain word that
-is no role's. A sidecar may have been written by hand, so that what is *shown* is made harmless and
-bounded once more. A secret is stored as it is given, with a warning.
+or cleaned would be another path. A set's name begins a line of the resume block, so it must be a
+plain word and no speaker's role. A sidecar may have been written by hand, so whatever is *shown*
+is made harmless and bounded again. A secret is stored as it is given, with a warning.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ ITEM_MAX = 1000  # characters
 NAME_MAX = 64  # characters of a set's name
 SHOWN_FILES = 5  # in a footer
 FOOTER_MAX = 400  # characters of its line
-SEPARATOR = " \N{MIDDLE DOT} "
 NOTHING = "No context stored for this session"
 
 Context = dict[str, list[str]]
@@ -36,14 +35,14 @@ _ROLE = lazy_pattern("system|user|assistant|human|tool|developer|model|function|
 _SAID = lazy_pattern(  # with such a word a role is still one: System prompt, Tool result
     "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
 )
-# Square brackets are in the names of many a file: only capitals are a chat template's mark.
+# Many file names have square brackets: only capitals are a chat template's mark.
 _TEMPLATE = lazy_pattern(r"\[\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS)")
-_DRAWN = str.maketrans({"[": "(", "\ufe0f": None})  # U+FE0F: many an emoji is followed by one
+_DRAWN = str.maketrans({"[": "(", "\ufe0f": None})  # U+FE0F follows many an emoji
 _ABSOLUTE = lazy_pattern(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 class Change(NamedTuple):
-    """One set, and what is to become of it. Made by `change_of`, which checks it."""
+    """A change of one set, checked by `change_of`."""
 
     name: str
     items: tuple[str, ...]
@@ -51,7 +50,7 @@ class Change(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The sets after a change. `changed` is False where there was nothing to do."""
+    """The sets after a change; `changed` is False if there was nothing to do."""
 
     context: Context
     text: str
@@ -60,16 +59,14 @@ class Outcome(NamedTuple):
 
 
 def change_of(name: Any, items: Any, mode: Any = None) -> Change:
-    """Check what somebody asks for; UsageError says what is wrong with it."""
+    """Check a requested change; a UsageError says what is wrong with it."""
     if mode not in (None, "replace", "merge"):
         raise UsageError("mode is replace or merge")
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
         raise UsageError("items is a list of strings")
     if len(items) > SET_MAX:
-        hint = "keep what matters most, or use several sets"
-        raise UsageError(
-            f"{len(items)} items are too many for one call: at most {SET_MAX}", hint=hint
-        )
+        why = f"{len(items)} items are too many for one call: at most {SET_MAX}"
+        raise UsageError(why, hint="keep what matters most, or use several sets")
     if not isinstance(name, str) or not name.strip():
         raise UsageError("setName is required, and is a string")
     name = name.strip(" ")
@@ -83,10 +80,7 @@ def change_of(name: Any, items: Any, mode: Any = None) -> Change:
 
 
 def item_of(text: str, what: str = "an item") -> str:
-    """One item, or another line of the sidecar, as it is but for blanks around it.
-
-    UsageError where nothing is left, or where it could not be stored just so.
-    """
+    """Strip blanks around a line for the sidecar; UsageError if more would have to change."""
     if len(text) > ITEM_MAX:
         raise UsageError(f"{what} has {len(text)} characters: at most {ITEM_MAX}")
     item = text.strip(" \t")
@@ -101,24 +95,25 @@ def item_of(text: str, what: str = "an item") -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Whether it is of the right letters, and a line that begins with it is nobody's words."""
+    """Whether a set may have this name, and a line that begins with it looks like no speaker's."""
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text[:NAME_MAX]).casefold())
     roles = [one for one in words if _ROLE.fullmatch(one)]
     if roles and all(one in roles or _SAID.fullmatch(one) for one in words):
-        return False  # some of Unicode's letters are drawn as nothing: so `harmless`
+        return False
+    # Some of Unicode's letters are drawn as nothing, hence `harmless`.
     return len(text) <= NAME_MAX and bool(_NAME.fullmatch(text)) and harmless(text) == text
 
 
 def _is_plain(text: str) -> bool:
-    """Whether cleaning would leave the text as it is; runs of spaces are part of a name."""
+    """Whether cleaning would leave the text unchanged; runs of spaces are part of a name."""
     spaces = {ord(char): " " for char in set(text) if unicodedata.category(char) == "Zs"}
     return all(clean_line(part, ITEM_MAX) == part for part in text.translate(spaces).split(" "))
 
 
 def apply(context: Sets, change: Change) -> Outcome:
-    """The sets with one change; ContextTooLargeError where they would hold too much.
+    """Apply a change; ContextTooLargeError if the sets would hold too much.
 
-    Sets that a hand made too large may shrink step by step, and lose nothing by a merge.
+    Sets that were made too large by hand may shrink step by step, and lose nothing by a merge.
     """
     name, warnings = change.name, list[str]()
     current = {key: list(items) for key, items in context.items() if items}
@@ -150,7 +145,7 @@ def apply(context: Sets, change: Change) -> Outcome:
 
 
 def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
-    """All sets or the one named, and the same as text."""
+    """Give all sets or the named set, as text and as data."""
     found = {key: list(items) for key, items in context.items()}
     if asked := (name or "").strip(" "):  # models give "" where they mean nothing
         found = {asked: found.get(asked, [])}
@@ -160,9 +155,9 @@ def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
 def resume_block(
     cwd: str, env_hint: str | None, context: Sets, exists: Callable[[str], bool]
 ) -> tuple[str, int]:
-    """What goes before the first message after a resume, and how many files are gone.
+    """Make the block that goes before the first message after a resume; count files that are gone.
 
-    `exists` is asked of every file that is shown, as it is stored.
+    `exists` is asked about every file that is shown, as it is stored.
     """
     text = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n"
     text += f"\nSession directory: {_on_a_line(escape_path(cwd)) or '(unknown)'}\n"
@@ -176,7 +171,7 @@ def resume_block(
 
 
 def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
-    """The sets as an agent reads them, and how many of the files are gone."""
+    """Render the sets for an agent; count the files that are gone."""
     parts, missing = list[str](), 0
     for name, items in _shown(context).items():
         shown = list(map(_on_a_line, items))
@@ -198,7 +193,7 @@ def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int
 
 
 def _shown(context: Sets) -> dict[str, list[str]]:
-    """Sets that hold something, files and applet first; no more than can be stored."""
+    """Give the sets that hold something, files and applet first; no more than can be stored."""
     found: dict[str, list[str]] = {}
     room = TOTAL_MAX
     for name in sorted(context, key=lambda one: {"files": 0, "applet": 1}.get(one, 2)):
@@ -210,7 +205,7 @@ def _shown(context: Sets) -> dict[str, list[str]]:
 
 
 def _on_a_line(text: str) -> str:
-    """Text that keeps its spaces, and in which nothing can act on a prompt or a terminal."""
+    """Keep a text's spaces, and nothing in it that acts on a prompt or a terminal."""
     if _is_harmless(text):
         return text
     return harmless(text) if _is_plain(text) else inline(text, len(text))
@@ -222,35 +217,27 @@ def _is_harmless(item: str) -> bool:
 
 
 def footer(context: Sets, cwd: str) -> dict[str, Any]:
-    """The first files, the applet, and both as one line; all empty without sets."""
-    shown = _shown(context)
-    files = shown.get("files", [])
-    more = max(0, len(files) - SHOWN_FILES)
-
-    def tidy(item: str) -> str:  # one that can be stored is as it was
-        return item if _is_plain(item) else clean_line(item, ITEM_MAX)
-
-    named = []
-    for item in map(tidy, files[:SHOWN_FILES]):
+    """Give the first files, the applet, and both as one line; all empty without sets."""
+    shown = {
+        name: [item if _is_plain(item) else clean_line(item, ITEM_MAX) for item in items]
+        for name, items in _shown(context).items()
+    }
+    files, named = shown.get("files", []), []
+    for item in files[:SHOWN_FILES]:
         last = re.split(r"[/\\]", item.rstrip("/\\"))[-1]  # whichever way separators lean
         named.append({"basename": shown_path(last or item), "path": absolute(cwd, item)})
+    more = max(0, len(files) - SHOWN_FILES)
     words = [one["basename"] for one in named]
     words += [f"+{more} more"] if more else []
-    slug, *params = map(tidy, shown.get("applet", [""]))
+    slug, *params = shown.get("applet", [""])
     words += [f"[{slug}]"] if slug else []
-    text = clean_line(SEPARATOR.join(words), FOOTER_MAX)
+    text = clean_line(" \N{MIDDLE DOT} ".join(words), FOOTER_MAX)
     found: dict[str, Any] = {"files": named, "more": more, "text": text}
     return found | ({"applet": {"slug": slug, "params": params}} if slug else {})
 
 
 def absolute(cwd: str, item: str) -> str:
-    """A file's whole path: a relative one is meant from the session's directory."""
+    """Give a file's whole path: a relative path starts at the session's directory."""
     if _ABSOLUTE.match(item) or not cwd:
         return item
     return f"{cwd.rstrip('/')}/{item.removeprefix('./')}"
-
-
-def relative(cwd: str, path: str) -> str:
-    """A path for people: without the session's directory, where it is below that."""
-    base = cwd.rstrip("/") + "/"
-    return path.removeprefix(base) or path if base != "/" else path

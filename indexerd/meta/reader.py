@@ -1,4 +1,4 @@
-"""Reading meta directories: meta files, the user's sidecars, digests, and what is there.
+"""Reads meta directories: meta files, the user's sidecars, digests.
 
 Nothing is changed or moved: an invalid file counts as missing and stays where it is, until a
 successful run writes it again. What cannot be read (EACCES, a directory, a FIFO, a symbolic link)
@@ -11,10 +11,9 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from indexerd.errors import AccessError, InvalidMetaError
 from indexerd.meta.model import (
@@ -32,35 +31,29 @@ _MISSING = (FileNotFoundError, NotADirectoryError)
 
 
 class Stamp(NamedTuple):
-    """Which version of a file was seen: a later one has another time, size or inode."""
+    """The version of a file: a later one has another time, size or inode."""
 
     mtime_ns: int
     size: int  # bytes
     ino: int
 
 
-class Found(NamedTuple):
-    """One meta file or sidecar of a directory."""
-
-    session_id: str
-    kind: Literal["meta", "user"]
-    mtime_ns: int
-    size: int  # bytes
+Stamps = tuple[Stamp | None, Stamp | None]  # of a session's meta file and its sidecar
 
 
 def digest_name(session_id: str) -> str:
-    """File name of a session's digests; an id that is not of the allowed form is refused."""
+    """File name of a session's digest; an id that is not of the allowed form is refused."""
     return meta_name(session_id).removesuffix(META_SUFFIX) + DIGEST_SUFFIX
 
 
 def read_meta(path: Path) -> MetaFile | None:
-    """Read a meta file; None when there is none, InvalidMetaError with the upstream text."""
+    """Read a meta file; None if it is missing, InvalidMetaError with the upstream text."""
     data = read(path)
     return None if data is None else parse_meta(data, str(path))
 
 
 def read_user(path: Path) -> UserFile | None:
-    """Read a user's sidecar; None when there is none.
+    """Read a user's sidecar; None if it is missing.
 
     An InvalidMetaError must reach the user instead of being written over: unlike a meta file,
     the sidecar holds words that nobody can generate again.
@@ -70,62 +63,68 @@ def read_user(path: Path) -> UserFile | None:
 
 
 def read_digest(path: Path) -> list[dict[str, Any]]:
-    """Read a digest's segments in their order; none when there is no file."""
     return parse_digest(digest_bytes(path))
 
 
 def digest_bytes(path: Path) -> bytes:
-    """Read a digest as it stands; InvalidMetaError for one that is longer than a reader takes."""
+    """Read a digest unparsed, empty if it is missing; InvalidMetaError if it is too long."""
     data = read(path) or b""
     if len(data) > META_BYTES_MAX:
-        raise InvalidMetaError(
-            f"{path} is longer than {META_BYTES_MAX:,} bytes",
-            hint="move it away, or remove lines that you no longer need",
-        )
+        hint = "move it away, or remove lines that you no longer need"
+        raise InvalidMetaError(f"{path} is longer than {META_BYTES_MAX:,} bytes", hint=hint)
     return data
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Say which version of a file is there, without following a link; None when it is missing.
+    """Give the version of a file, without following a link; None if it is missing.
 
     Taken *before* the file is read, it makes a later change visible to `MetaWriter`'s `expect`.
     """
     try:
-        found = path.lstat()
+        return _stamp(path.lstat())
     except _MISSING:
         return None
     except OSError as bad:
         raise _access_error(bad, path) from bad
+
+
+def _stamp(found: os.stat_result) -> Stamp:
     return Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
 
 
-def scan(directory: Path) -> Iterator[Found]:
-    """List the meta files and sidecars of a directory; links and directories are passed over."""
+def scan(directory: Path) -> dict[str, Stamps]:
+    """Find the meta files and sidecars of a directory by session; links are passed over."""
+    sessions: dict[str, Stamps] = {}
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if named := session_of(entry.name):
+                if session_id := session_of(entry.name):
                     with suppress(FileNotFoundError):
                         found = entry.stat(follow_symlinks=False)
                         if modes.S_ISREG(found.st_mode):
-                            yield Found(*named, found.st_mtime_ns, found.st_size)
+                            meta, user = sessions.get(session_id, (None, None))
+                            if entry.name.endswith(META_SUFFIX):
+                                meta = _stamp(found)
+                            else:
+                                user = _stamp(found)
+                            sessions[session_id] = meta, user
     except FileNotFoundError:
-        return
+        return {}
     except OSError as bad:
         raise _access_error(bad, directory) from bad
+    return sessions
 
 
-def session_of(name: str) -> tuple[str, Literal["meta", "user"]] | None:
-    """The session whose meta file or sidecar has this name, and which of them it is."""
+def session_of(name: str) -> str | None:
+    """Give the session whose meta file or sidecar has this name."""
     for suffix in (META_SUFFIX, USER_SUFFIX):
-        session_id = name.removesuffix(suffix)
-        if session_id != name and is_session_id(session_id):
-            return session_id, "meta" if suffix == META_SUFFIX else "user"
+        if name.endswith(suffix) and is_session_id(found := name.removesuffix(suffix)):
+            return found
     return None
 
 
 def read(path: Path) -> bytes | None:
-    """Read a regular file: one byte more than allowed at most, so that it can be refused."""
+    """Read a regular file, at most one byte more than allowed, so that it can be refused."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:

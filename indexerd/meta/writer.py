@@ -1,14 +1,14 @@
-"""The only code that writes meta files and what lies beside them.
+"""The only code that writes meta files, sidecars and digests.
 
-A write is a new file beside the target (`.<id>.<pid>.<n>.tmp`, created O_EXCL, 0600), written
+A write is a new file next to the target (`.<id>.<pid>.<n>.tmp`, created O_EXCL, 0600), written
 whole, fsynced, renamed over the target, and the directory fsynced. What this guarantees:
 
 * When a call returns, the content is on the disk, as far as fsync says the truth.
-* A reader sees the old file or the new one, whole. kill -9 or a power cut inside a call leaves one
-  of them, and at most one temporary file, which readers ignore and `sweep` removes.
+* A reader sees the old file or the new file, whole. kill -9 or a power cut inside a call leaves
+  either, and at most one temporary file, which readers ignore and `sweep` removes.
 * A failure before the rename leaves the old file untouched; one after it leaves the new file.
 * Writers in this and in other processes go one at a time per directory (`hold_directory`).
-* `expect` guards against writers that know nothing of the lock, as pi's `session-index` does.
+* `expect` guards against writers that do not know the lock, such as pi's `session-index`.
   It is compared right before the rename; a foreign rename in between is not seen.
 
 A link in the target's place is replaced, not followed.
@@ -17,15 +17,13 @@ A link in the target's place is replaced, not followed.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import EllipsisType
-from typing import Any
 
 from indexerd.disk import hold_directory, lives, make_directory, sync_names, write_atomically
 from indexerd.errors import AccessError, NotFoundError, WriteError
@@ -33,23 +31,19 @@ from indexerd.meta.model import META_BYTES_MAX, MetaFile, UserFile
 from indexerd.meta.reader import Stamp, digest_name, read, stamp
 from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 
-LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; who holds the directory longer is stuck
+LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; whoever holds the directory longer is stuck
 FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale after this
 
 # Ours, and upstream's extension's: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
 _TEMP = re.compile(rf"\.?({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
-_HINTS = {
-    **dict.fromkeys(
-        (errno.ENOSPC, errno.EDQUOT), "free some space on that disk; it is tried again"
-    ),
-    **dict.fromkeys(
-        (errno.EROFS, errno.EACCES, errno.EPERM),
-        "check the owner and mode of the directory, or set meta_dir to another one",
-    ),
-    **dict.fromkeys(
-        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "something is in the way; move it"
-    ),
-}
+_SPACE = "free some space on that disk; it is tried again"
+_RIGHTS = "check the owner and mode of the directory, or set meta_dir to another one"
+_IN_THE_WAY = "something is in the way; move it"
+_HINTS = (
+    dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE)
+    | dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _RIGHTS)
+    | dict.fromkeys((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), _IN_THE_WAY)
+)
 
 Expected = Stamp | EllipsisType | None  # `...`: whatever is there; None: nothing
 
@@ -57,19 +51,19 @@ Expected = Stamp | EllipsisType | None  # `...`: whatever is there; None: nothin
 class MetaWriter:
     """Writes meta files, sidecars and digests. Thread-safe; a call blocks for milliseconds.
 
-    Anything that goes wrong is a WriteError whose `upstream` is the errno's name, for example
-    ENOSPC; an id that may not be in a file name is a UsageError. Of sessions that are `forgotten`
-    nothing is written: NotFoundError. That is asked while the directory is held, because a write
-    that was called off still happens when its thread has begun.
+    Every failure is a WriteError whose `upstream` is the errno's name, for example ENOSPC; an id
+    that may not be in a file name is a UsageError. Nothing is written of sessions that are
+    `forgotten`: NotFoundError. That is checked while the directory is held, because a cancelled
+    write still happens when its thread has begun.
     """
 
     def __init__(self, forgotten: Collection[str] = ()) -> None:
         self._forgotten = forgotten
 
     def write_meta(self, directory: Path, meta: MetaFile, *, expect: Expected = ...) -> bool:
-        """Write `<id>.meta.json`, unless the file is another version than `expect`; whether so.
+        """Write `<id>.meta.json`, or return False if the file is another version than `expect`.
 
-        A file that holds this very content is as good as the one expected, so that a write that
+        A file that holds this very content is as good as the expected file, so a write that
         failed half-way may simply be repeated.
         """
         path = directory / meta_name(meta.session_id)
@@ -79,32 +73,22 @@ class MetaWriter:
         """Write `<id>.user.json`. Read it first: what is not in `user` is gone afterwards."""
         self._put(directory / user_name(session_id), session_id, user.to_json())
 
-    def write_digest(
-        self, directory: Path, session_id: str, segments: Iterable[Mapping[str, Any] | bytes]
-    ) -> None:
-        """Write `<id>.digest.jsonl` with all its lines; bytes are lines as they stood."""
-        data = b"".join(
-            (
-                one
-                if isinstance(one, bytes)
-                else json.dumps(one, ensure_ascii=False).encode("utf-8", "replace")
-            )
-            + b"\n"
-            for one in segments
-        )
+    def write_digest(self, directory: Path, session_id: str, lines: Iterable[bytes]) -> None:
+        """Write all lines of `<id>.digest.jsonl`."""
+        data = b"".join(line + b"\n" for line in lines)
         self._put(directory / digest_name(session_id), session_id, data)
 
     def remove(self, directory: Path, session_id: str) -> list[Path]:
-        """Remove what is ours of a session, temporary files included; say what was removed."""
+        """Remove a session's files and temporary files; return those that were removed."""
         ours = {meta_name(session_id), user_name(session_id), digest_name(session_id)}
         return self._clear(directory, lambda one: one.name in ours or _owner(one)[0] == session_id)
 
     def sweep(self, directory: Path) -> int:
-        """Remove temporary files that dead writers left; return how many. To be called at start.
+        """Remove temporary files that dead writers left, and count them. Call it at the start.
 
-        While we hold the directory no writer of ours is at work in it, so that one with our own
-        pid, or with a dead one, is an orphan. A living pid may be a later process that got the
-        same number, or a writer that the flock does not bind: its file is stale after an hour.
+        While we hold the directory no writer of ours is at work in it, so a file with our own
+        pid, or with a dead process's, is an orphan. A living pid may be a later process that got
+        the same number, or a writer that ignores the flock: its file is stale after an hour.
         """
         return len(self._clear(directory, _is_stale))
 
@@ -124,26 +108,24 @@ class MetaWriter:
             error = WriteError(f"{path} would be longer than {META_BYTES_MAX:,} bytes")
             error.retryable = False
             raise error
+
+        def is_expected(_temp: Path) -> bool:
+            if expect is ... or stamp(path) == expect:
+                return True
+            with suppress(AccessError):
+                return read(path) == data
+            return False
+
         with _reported(path, "written"):
             make_directory(path.parent)
             with hold_directory(path.parent, LOCK_WAIT_SECONDS):
                 if session_id in self._forgotten:
                     raise NotFoundError("the session was purged")
-                return write_atomically(
-                    path, data, temp=session_id, ready=lambda _: _is_expected(path, expect, data)
-                )
-
-
-def _is_expected(path: Path, expect: Expected, data: bytes) -> bool:
-    if expect is ... or stamp(path) == expect:
-        return True
-    with suppress(AccessError):
-        return read(path) == data
-    return False
+                return write_atomically(path, data, temp=session_id, ready=is_expected)
 
 
 def _owner(temp: Path) -> tuple[str, int]:
-    """Whose temporary file it is: session id and pid; ("", 0) for any other file."""
+    """Give the session id and pid of a temporary file; ("", 0) for any other file."""
     found = _TEMP.fullmatch(temp.name)
     return (found[1].removesuffix(META_SUFFIX), int(found[2])) if found else ("", 0)
 
@@ -158,7 +140,6 @@ def _is_stale(temp: Path) -> bool:
 
 @contextmanager
 def _reported(path: Path, done: str) -> Iterator[None]:
-    """Turn the system's errors into ours."""
     try:
         yield
     except OSError as bad:

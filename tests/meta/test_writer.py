@@ -131,7 +131,7 @@ def test_remove_takes_only_what_is_ours(held: Path) -> None:
     """Purge: the session's files and temps go and are named; other sessions' files stay."""
     one = MetaWriter()
     one.write_user(held, SESSION, UserFile(title="t"))
-    one.write_digest(held, SESSION, [{"id": "d"}])
+    one.write_digest(held, SESSION, [b'{"id": "d"}'])
     one.write_user(held, SESSION + "x", UserFile(title="t"))
     (held / f".{SESSION}.{DEAD_PID}.1.tmp").write_bytes(b"{")
     (held / f"{SESSION}.txt").write_bytes(b"the user's own")
