@@ -330,7 +330,7 @@ class Pipeline:
     def _offer(self, known: SessionRuntime, why: str) -> None:
         """Queue a session, unless it came by itself and no model could take it."""
         info, forced = known.info, known.forced is not None
-        if self.library.files.exclusions.forbid(info.path, info.cwd, info.session_id):
+        if self.library.files.exclusions.match(info.path, info.cwd, info.session_id):
             return
         if forced or self._takers(known):
             self.bus.log(Event.INDEX_QUEUED, {"session": info.session_id, "reason": why})

@@ -84,7 +84,6 @@ class Purge:
     async def _note(self, session_id: str, agent: str, asked: params.Purge) -> None:
         by, now, add = asked.by or "socket", self.pipeline.now(), self.forgotten.add
         await asyncio.to_thread(add, session_id, agent, at=now, by=by, undone=asked.undo)
-        self.pipeline.library.files.exclusions.changed()
 
     async def _remove(self, found: _Target, asked: params.Purge) -> Row:
         session_id, pipeline, library = found.session_id, self.pipeline, self.pipeline.library

@@ -9,7 +9,7 @@ unbounded run. Specific rules come first: of finds that overlap the first names 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, AnyStr, cast
 
@@ -218,7 +218,7 @@ FOLDED_RULES: tuple[Rule, ...] = (  # the same, on lower-cased text
 )
 
 _KEYS = ("access", "account", "api", "auth", "encryption", "master", "private", "signing")
-NAMED = lazy_pattern(
+_NAMED = lazy_pattern(
     r"(?P<key>pass(?:word|wd|phrase|code)|pass(?=[\"'`\\]{0,3}[ \t]?[:=]>?[ \t]?[\"'`\\])"
     r"|_pass(?![a-z])|-pass(?![a-z])|pwd|secret[_-]?(?:access[_-]?)?key|secret|token"
     rf"|{'|'.join(f'{word}[_-]?key' for word in _KEYS)}|credentials?|_auth(?:token)?(?![\w-]))"
@@ -228,13 +228,13 @@ NAMED = lazy_pattern(
     r"(?P<gap>(?:\*\*)?(?:\s|\\[nrt]|[|>]-?(?=\s)){0,20}+)",
     re.ASCII,
 )
-VALUE = lazy_pattern(
+_VALUE = lazy_pattern(
     r"[FfBbRrUu]{0,2}(?:\"(?P<double>(?:[^\"\\\n]|\\[^\n])*+)|'(?P<single>(?:[^'\\\n]|\\[^\n])*+)"
     r"|`(?P<back>[^`\n]*+)|\\\"(?P<once>(?:[^\"\\\n]|\\\\\\[\"\\]|\\(?!\")[^\n])*+)"
     r"|\\{1,8}(?P<mark>[\"'])(?P<more>(?:(?!(?P=mark))[^\n])*+))"
     r"|(?P<bare>[^\s\x1b\"'`,;&|<>(){}\[\]\\]{4,128}+)"
 )
-REST_OF_VALUE = lazy_pattern(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
+_REST_OF_VALUE = lazy_pattern(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
 _ABOUT = lazy_pattern(  # a name that ends so is about a secret, and does not hold it
     r"(?i:age|algorithm|arn|budget|count|dir|endpoint|env|error|expir\w+|field|file|format|helper"
     r"|hint|index|label|length|limits?|manager|message|names?|path|pattern|policy|prompt|provider"
@@ -242,7 +242,21 @@ _ABOUT = lazy_pattern(  # a name that ends so is about a secret, and does not ho
 )
 
 
-def kind_of_name(key: str, name: str) -> str:
+def assignments(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
+    """Find the values of names that are names of secrets: start, end, kind."""
+    done = 0
+    for named in _NAMED.finditer(lowered):
+        name = text[named.start() : named.end("tail")]
+        kind = _kind_of_name(named["key"], name) if named.end() >= done else ""
+        value = _VALUE.match(text, named.end()) if kind else None
+        if value and value.lastgroup and _is_value(kind, name, named, value):
+            start, done = value.span(value.lastgroup)
+            rest = _REST_OF_VALUE.match(text, done) if value.lastgroup == "bare" else None
+            done = rest.end() if rest else done
+            yield start, done, kind
+
+
+def _kind_of_name(key: str, name: str) -> str:
     """Tell what a name is the name of: `""` for a plural, another word, or what is about it."""
     tail = name[len(key) :]
     if tail[:1].isalpha() and name[len(key) - 1].islower() == tail[0].islower():
@@ -256,7 +270,7 @@ def kind_of_name(key: str, name: str) -> str:
     return "token" if key == "token" else "secret"
 
 
-def is_value(kind: str, name: str, named: re.Match[str], value: re.Match[str]) -> bool:
+def _is_value(kind: str, name: str, named: re.Match[str], value: re.Match[str]) -> bool:
     """Whether what follows a name is its secret, and no reference, call or number."""
     text = value[value.lastgroup or 0]
     if named["sep"] == "(" and named["tail"]:

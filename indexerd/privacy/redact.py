@@ -17,14 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from indexerd.privacy.patterns import (
     FOLDED_RULES,
     MARKER,
-    NAMED,
-    REST_OF_VALUE,
     RULES,
-    VALUE,
     Rule,
+    assignments,
     compile_patterns,
-    is_value,
-    kind_of_name,
 )
 from indexerd.privacy.private_keys import private_keys
 from indexerd.privacy.sanitize import bare, escape_path
@@ -129,7 +125,8 @@ def _by_rules(text: str) -> Iterator[_Span]:
             if genuine(text[start:end]):
                 yield start, end, (rank, kind)
     if any(word in lowered for word in _NAMES):
-        yield from _assignments(text, lowered)
+        for start, end, kind in assignments(text, lowered):
+            yield start, end, (_ASSIGNED, kind)
 
 
 @cache
@@ -151,19 +148,6 @@ def _rules() -> tuple[list[tuple[int, Rule]], Any]:
 def _encodable(text: str) -> str:
     """A text of the same length without lone surrogates."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _assignments(text: str, lowered: str) -> Iterator[_Span]:
-    done = 0
-    for named in NAMED.finditer(lowered):
-        name = text[named.start() : named.end("tail")]
-        kind = kind_of_name(named["key"], name) if named.end() >= done else ""
-        value = VALUE.match(text, named.end()) if kind else None
-        if value and value.lastgroup and is_value(kind, name, named, value):
-            start, done = value.span(value.lastgroup)
-            rest = REST_OF_VALUE.match(text, done) if value.lastgroup == "bare" else None
-            done = rest.end() if rest else done
-            yield start, done, (_ASSIGNED, kind)
 
 
 def _clean(text: str) -> str:
