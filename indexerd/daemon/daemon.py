@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
-from indexerd.daemon.methods import Api, ReadMethods, Services
+from indexerd.daemon.methods import Api, ReadMethods
 from indexerd.daemon.once import Report, run_once
+from indexerd.daemon.open_session import open_session
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.daemon.process import Footprint, claim_directory, make_private, raise_file_limit
 from indexerd.daemon.purge import Purge
@@ -49,9 +51,11 @@ from indexerd.models.telemetry import Telemetry
 from indexerd.paths import Places
 from indexerd.privacy.exclusions import at_home
 from indexerd.references.injection_cache import InjectionCache
+from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
 from indexerd.sources.quarantine import Quarantine
+from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
@@ -147,9 +151,8 @@ class Daemon:
         sidecars = Sidecars(pipeline, answers, self._writer, record)
         injected = InjectionCache(self._store, pipeline.read, time.time)
         services = Services(
-            answers=answers,
-            library=self.library,
-            read=pipeline.read,
+            rows=answers,
+            pool=SessionReaderPool(partial(open_session, self.library), pipeline.read),
             settings=self._settings,
             models=self._models,
             summarizers=self._summarizers,
@@ -161,14 +164,13 @@ class Daemon:
             injected=injected,
             on_history=sidecars.opened,
         )
-        reads = ReadMethods(services)
+        reads = ReadMethods(answers, services)
         self.auto_digests = AutoDigests(
             lambda session_id: reads.digests.make(session_id, manual=False),
             pipeline.known,
             settings=self._settings,
             off=lambda: pipeline.indexing_off,
             events=self.bus,
-            clock=time.time,
         )
         pipeline.on_growth = self.auto_digests.grown
         purge = Purge(

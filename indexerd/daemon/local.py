@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
-from indexerd.daemon.methods import READ_FILE, ReadMethods, Services
-from indexerd.daemon.open_session import read_alone
+from indexerd.daemon.methods import READ_FILE, ReadMethods
+from indexerd.daemon.open_session import open_session, read_alone
 from indexerd.errors import DaemonDownError, UsageError
 from indexerd.indexing.snapshot import take_snapshot
 from indexerd.meta.writer import MetaWriter
@@ -29,8 +30,10 @@ from indexerd.paths import Places
 from indexerd.privacy.exclusions import Exclusions, at_home
 from indexerd.protocol import methods
 from indexerd.protocol.params import Params, RefParams, SessionParams
+from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Settings, read_config
+from indexerd.sources.session_reader import OpenSession, SessionReaderPool
 from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
 
@@ -83,14 +86,13 @@ class LocalBackend:
             if library is not None and method == "as_sent":
                 snapshot = await take_snapshot(library, _here, row["sessionId"], self.settings)
                 return snapshot.as_sent(Models(self.settings, self._env).available())
-            found = ReadMethods(self._services(library)).table()[method](asked)
+            found = ReadMethods(self.answers, self._services(library)).table()[method](asked)
             return await found if isawaitable(found) else found
 
     def _services(self, library: Library | None) -> Services:
         return Services(
-            answers=self.answers,
-            library=library,
-            read=_here,
+            rows=self.answers,
+            pool=SessionReaderPool(partial(_open, library), _here),
             settings=lambda: self.settings,
             models=lambda: [Extractive()],
             summarizers=lambda: [Extractive()],
@@ -115,6 +117,12 @@ class _NoEvents:
         """Do nothing: there are no subscribers here."""
 
     publish = defect = log
+
+
+def _open(library: Library | None, session_id: str, leaf: str | None) -> OpenSession | None:
+    if library is None:  # a question in a prompt to expand
+        raise DaemonDownError("questions need the daemon")
+    return open_session(library, session_id, leaf)
 
 
 async def _here(work: Callable[..., Any], *args: Any) -> Any:

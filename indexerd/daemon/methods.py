@@ -13,9 +13,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,20 +23,14 @@ import msgspec
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.event_bus import ALIASES
-from indexerd.daemon.library import Library
-from indexerd.daemon.open_session import VIEWS, make_branch, open_session, show
-from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
+from indexerd.daemon.open_session import VIEWS, make_branch, show
+from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.indexing.snapshot import take_snapshot
-from indexerd.meta.writer import MetaWriter
-from indexerd.models.base import Model
-from indexerd.models.budget import Budget
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.protocol.params import Params, RefParams, SessionParams
-from indexerd.references.injection_cache import InjectionCache
-from indexerd.settings import Settings
-from indexerd.sources.session_reader import SessionReaderPool
+from indexerd.references.services import Services
 from indexerd.times import iso
 
 if TYPE_CHECKING:
@@ -46,7 +39,6 @@ if TYPE_CHECKING:
     from indexerd.daemon.sidecars import Sidecars
     from indexerd.daemon.unix_server import Peer
     from indexerd.digests.digest import Digests
-    from indexerd.digests.summarize import Events
     from indexerd.references.expand import References
     from indexerd.references.questions import Questions
 
@@ -58,35 +50,15 @@ _DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
 READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # a session's own file
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The parts that `ReadMethods` use; the defaults serve without a daemon."""
-
-    answers: Answers
-    library: Library | None  # None: no session can be opened
-    read: Callable[..., Awaitable[Any]]  # runs work in the thread that owns the library
-    settings: Callable[[], Settings]
-    models: Callable[[], list[Model]]  # for questions, in the user's order
-    summarizers: Callable[[], list[Model]]  # for digests and compactions
-    budget: Budget
-    events: Events
-    excluded: Callable[[], list[str]]  # globs of sessions that get no digests
-    writer: MetaWriter
-    record: Callable[[Mapping[str, Any]], Any] = lambda _: None  # writes a row of telemetry
-    injected: InjectionCache | None = None  # None: injected texts are not kept
-    on_history: Callable[[str], object] = lambda _: None  # called when a history is opened
-
-
 class ReadMethods:
     """The handlers that look at sessions."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, answers: Answers, services: Services) -> None:
+        self._answers = answers
         self._services = services
-        if (library := services.library) is not None:
-            self.pool = SessionReaderPool(partial(open_session, library), services.read)
 
     def table(self) -> dict[str, Handler]:
-        answers = self._services.answers
+        answers = self._answers
         return {
             "list": answers.list,
             "get": answers.get,
@@ -104,80 +76,42 @@ class ReadMethods:
         }
 
     async def _search(self, asked: params.Search) -> Row:
-        return await asyncio.to_thread(self._services.answers.search, asked)
+        return await asyncio.to_thread(self._answers.search, asked)
 
     def _row(self, asked: RefParams | SessionParams) -> Row:
         ref = asked.ref if isinstance(asked, RefParams) else asked.session
-        return self._services.answers.row(ref, cwd=asked.cwd)
+        return self._answers.row(ref, cwd=asked.cwd)
 
     async def _of_row(self, answer: Callable[[Row, Any], Row], asked: Any) -> Row:
         return await asyncio.to_thread(answer, self._row(asked), asked)  # names belong to the loop
 
     async def _of_file(self, answer: Callable[..., Row], asked: Any) -> Row:
-        return await self.pool.read(
-            self._row(asked)["sessionId"], asked.leaf, partial(answer, asked)
-        )
+        session_id = self._row(asked)["sessionId"]
+        return await self._services.pool.read(session_id, asked.leaf, partial(answer, asked))
 
     def _call(self, part: str, method: str, asked: Any) -> Any:
         return getattr(getattr(self, part), method)(asked)  # the part is made at its first call
 
-    async def ask(self, session_id: str, question: str, **more: Any) -> Row:
-        if self._services.library is None:
-            raise DaemonDownError("questions need the daemon")
-        return await self.questions.answer(session_id, question, **more)
+    async def _ask(self, session_id: str, question: str, turn_id: str) -> Row:
+        return await self.questions.answer(session_id, question, turn_id=turn_id)
 
     @cached_property
     def questions(self) -> Questions:
         from indexerd.references.questions import Questions  # noqa: PLC0415 - see the head
 
-        services = self._services
-        return Questions(
-            services.answers,
-            pool=self.pool,
-            models=services.models,
-            settings=services.settings,
-            budget=services.budget,
-            record=services.record,
-            clock=time.time,
-            log=services.events.log,
-        )
+        return Questions(self._services)
 
     @cached_property
     def references(self) -> References:
         from indexerd.references.expand import References  # noqa: PLC0415 - see the head
 
-        services = self._services
-        return References(
-            services.answers,
-            services.injected,
-            ask=self.ask,
-            home=services.answers.home,
-            settings=services.settings,
-            record=services.record,
-            clock=time.time,
-        )
+        return References(self._services, self._ask)
 
     @cached_property
     def digests(self) -> Digests:
         from indexerd.digests.digest import Digests  # noqa: PLC0415 - see the head
-        from indexerd.digests.summarize import Services  # noqa: PLC0415 - see the head
 
-        services = self._services
-        return Digests(
-            Services(
-                rows=services.answers,
-                pool=self.pool,
-                settings=services.settings,
-                models=services.summarizers,
-                budget=services.budget,
-                record=services.record,
-                writer=services.writer,
-                events=services.events,
-                on_history=services.on_history,
-                excluded=services.excluded,
-                clock=time.time,
-            )
-        )
+        return Digests(self._services)
 
 
 class Api:

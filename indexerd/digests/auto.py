@@ -7,15 +7,16 @@ the next turn.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from indexerd.digests.summarize import Events
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Failure
 from indexerd.indexing.policy import SessionRuntime, settled_at
 from indexerd.logs import Event
+from indexerd.references.services import Events
 from indexerd.settings import Settings
 
 LONGEST_PAUSE = 30.0  # seconds: the clock may be set meanwhile
@@ -32,11 +33,10 @@ class AutoDigests:
         settings: Callable[[], Settings],
         off: Callable[[], bool],
         events: Events,
-        clock: Callable[[], float],
     ) -> None:
         """`make(session_id)` makes a digest; `known` are the daemon's sessions."""
         self._make, self._known, self._settings, self._off = make, known, settings, off
-        self._events, self._clock = events, clock
+        self._events = events
         self.made: list[str] = []  # session ids, since the start
         self.failed: dict[str, Failure] = {}
         self._due: dict[str, float] = {}  # when to look at a session
@@ -44,20 +44,20 @@ class AutoDigests:
 
     def grown(self, session_id: str) -> None:
         """Note that a session got new entries."""
-        self._due[session_id] = self._clock()
+        self._due[session_id] = time.time()
         self._wake.set()
 
     async def run(self, *, once: bool = False) -> None:
         """Make digests as they fall due, until cancelled; with `once` until none is left."""
         while True:
             self._wake.clear()
-            now = self._clock()
+            now = time.time()
             for session_id in [one for one, at in self._due.items() if at <= now]:
                 del self._due[session_id]
                 await self._look(session_id)
             if once and not self._due:
                 return
-            pause = min(self._due.values()) - self._clock() if self._due else None
+            pause = min(self._due.values()) - time.time() if self._due else None
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause and max(0.001, min(pause, LONGEST_PAUSE))):
                     await self._wake.wait()
@@ -72,7 +72,7 @@ class AutoDigests:
         least = wanted.preserve_recent if wanted.token_trigger else wanted.trigger_threshold
         if not info.answered or info.messages <= least or ready is None:  # in the middle of a turn
             return
-        if ready > self._clock():
+        if ready > time.time():
             self._due[session_id] = ready
             return
         try:

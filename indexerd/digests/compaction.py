@@ -8,7 +8,7 @@ is kept in the digest sidecar, where `branches` finds it.
 from __future__ import annotations
 
 import asyncio
-import shlex
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -16,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi, prompts, transcript
-from indexerd.digests.handoff import document, instruction_files
+from indexerd.digests.handoff import document
 from indexerd.digests.segments import chain_at, new_segment, store_segment
 from indexerd.digests.stats import context_size
-from indexerd.digests.summarize import Row, Services, Summary, Task, summarize, usage_of
+from indexerd.digests.summarize import Row, Summary, Task, summarize, usage_of
 from indexerd.digests.transcript import NO_PARTS, RedactedTranscript, redact_parts
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind, Stretch
 from indexerd.models.extractive.sentences import decisions
-from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
+from indexerd.privacy.redact import Redactor, redactor, shown_path
 from indexerd.protocol import params
+from indexerd.references.services import Services
 from indexerd.sessions import context
 from indexerd.sessions.branches import BRANCH_PREAMBLE
 from indexerd.sessions.clipped import SUMMED
@@ -222,9 +223,15 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     if plan.strategy == "codex":
         found["replacementHistory"] = compact_codex.replacement_history(plan.users, text)
     if asked.handoff:
-        by = made[0].model if made else row["agent"]
-        written = iso(services.clock())
-        found["handoff"] = await asyncio.to_thread(_handoff, row, plan, text, by, written)
+        found["handoff"] = await asyncio.to_thread(
+            document,
+            row,
+            summary=text,
+            summary_by=made[0].model if made else row["agent"],
+            written=iso(time.time()),
+            files=_with_older(plan.files, row),
+            **plan.facts,
+        )
     return found
 
 
@@ -247,30 +254,6 @@ async def _summarized(
     return text + (compact_pi.file_blocks(plan.files) if with_files else ""), made
 
 
-def _handoff(row: Row, plan: Compaction, text: str, by: str, written: str) -> str:
-    """Write the document for a new session; looks for files."""
-    shown = for_people(row)
-    resume = str(shown["resume"])
-    if resume == row["resume"] and not Path(row["cwd"]).is_dir():
-        resume = resume.removeprefix(f"cd {shlex.quote(row['cwd'])} && ")
-    facts = {"agent": row["agent"], "session": row["sessionId"], "name": row["name"]}
-    facts |= {"directory": shown["cwd"], "git branch": row.get("gitBranch", "")}
-    facts |= {"began": row["createdAt"], "last active": row["modifiedAt"], "handed over": written}
-    files = _with_older(plan.files, row)
-    return document(
-        session_id=row["sessionId"],
-        cwd=shown["cwd"],
-        facts=facts,
-        summary=text,
-        summary_by=by,
-        resume=resume,
-        modified=files.modified,
-        read=files.read,
-        instructions=instruction_files(row["cwd"]),
-        **plan.facts,
-    )
-
-
 async def branch_summary(services: Services, asked: params.BranchSummary) -> dict[str, Any]:
     row = services.rows.row(asked.ref, cwd=asked.cwd)
     session_id, focus = row["sessionId"], asked.instructions or ""
@@ -286,7 +269,7 @@ async def branch_summary(services: Services, asked: params.BranchSummary) -> dic
         text = BRANCH_PREAMBLE + made[0].text + compact_pi.file_blocks(files)
         services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
         if plan.home is not None:
-            segment = new_segment(made[0].text, made[0].model, services.clock(), **plan.facts)
+            segment = new_segment(made[0].text, made[0].model, time.time(), **plan.facts)
             await asyncio.to_thread(store_segment, services.writer, plan.home, session_id, segment)
     return {"sessionId": session_id, "leafId": asked.leaf, "summary": text} | _made(files, made)
 

@@ -7,6 +7,7 @@ segment is stored when its text is complete; a failure before that leaves the fi
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from indexerd.digests.history import history
 from indexerd.digests.prompts import SEGMENT_TOKENS
 from indexerd.digests.segments import Segment, ToolUse, chain_at, covered
 from indexerd.digests.stats import outgrown, stats
-from indexerd.digests.summarize import Row, Services, Task, summarize, usage_of
+from indexerd.digests.summarize import Row, Task, summarize, usage_of
 from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Stretch
 from indexerd.logs import Event
@@ -30,6 +31,7 @@ from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
 from indexerd.protocol import params
+from indexerd.references.services import Services
 from indexerd.sessions.clipped import SUMMED
 from indexerd.sessions.context import context_messages
 from indexerd.sessions.facts import ActivityStats
@@ -227,7 +229,7 @@ class Digests:
         span = first, last
         task = Task(row, "segment", plan.text, plan.base, covering=span, asked=manual)
         summary = await summarize(services, task)
-        segment = segments.new_segment(summary.text, summary.model, services.clock(), **facts)
+        segment = segments.new_segment(summary.text, summary.model, time.time(), **facts)
         services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
         await asyncio.to_thread(segments.store_segment, services.writer, home, session_id, segment)
         report = plan.figures(settings.digest.target_compression, segment) | {

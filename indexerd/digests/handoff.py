@@ -8,13 +8,16 @@ The caller has redacted them.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
+from indexerd.privacy.redact import for_people
 from indexerd.privacy.sanitize import clean_text, inline, quoted
-from indexerd.protocol.limits import NAME_MAX, WORD_MAX
+from indexerd.protocol.limits import NAME_MAX
 from indexerd.sessions.clipped import clip
-from indexerd.sessions.facts import absolute
+from indexerd.sessions.facts import FileLists, absolute
 
 # Characters; a text that is too long loses its middle.
 SUMMARY_MAX = 24_000
@@ -36,34 +39,29 @@ QUESTIONS = "## Questions to the old session\n\nWhat is not said here can be ask
 
 
 def document(
+    row: dict[str, Any],
     *,
-    session_id: str,
-    cwd: str,
-    facts: dict[str, str],
     summary: str,
     summary_by: str,
-    resume: str,
-    decisions: Iterable[str] = (),
-    modified: Iterable[str] = (),
-    read: Iterable[str] = (),
-    instructions: Iterable[str] = (),
-    messages: Sequence[tuple[str, str]] = (),
+    written: str,
+    files: FileLists,
+    decisions: Iterable[str],
+    messages: Sequence[tuple[str, str]],
 ) -> str:
-    """Write the document; `summary_by` is a model or agent, `messages` are roles and texts."""
-    session_id = inline(session_id, WORD_MAX).replace("`", "")
-    if not resume or resume != inline(resume, ITEM_MAX) or "`" in resume:
-        resume = f"indexerd resume {session_id}"
-    shown = ((label, inline(value, ITEM_MAX)) for label, value in facts.items())
-    origin = [f"- {label}: {value}" for label, value in shown if value]
-    changed = _relative(modified, cwd)
-    seen = [one for one in _relative(read, cwd) if one not in set(changed)]
+    """Write the document for the session of a row; looks for files.
+
+    `summary_by` is a model or agent, `written` the time now; `messages` are roles and texts.
+    """
+    cwd = for_people(row)["cwd"]
+    changed = _relative(files.modified, cwd)
+    seen = [one for one in _relative(files.read, cwd) if one not in set(changed)]
     parts = [
-        f"# Hand-off: {inline(facts.get('name', ''), NAME_MAX) or '-'}",
+        f"# Hand-off: {inline(row['name'], NAME_MAX) or '-'}",
         *(GUIDE, GO_ON),
-        "\n".join(["## Where it comes from", "", *origin, f"- to open it again: `{resume}`"]),
+        _origin(row, written),
     ]
     for heading, text, most in (
-        ("Instruction files to read first", _listed(instructions), SECTION_MAX),
+        ("Instruction files to read first", _listed(instruction_files(row["cwd"])), SECTION_MAX),
         (f"Summary (by {inline(summary_by, ITEM_MAX)})", summary, SUMMARY_MAX),
         ("Key decisions", _listed(decisions), SECTION_MAX),
         ("Files modified", _listed(changed), SECTION_MAX),
@@ -81,8 +79,25 @@ def document(
         parts.append("## Last messages")
     if len(kept) < len(messages):
         parts.append(f"({len(messages) - len(kept)} earlier ones did not fit.)")
-    parts += [*reversed(kept), f'{QUESTIONS}: `indexerd ask {session_id} "QUESTION"`']
+    ask = f'`indexerd ask {row["sessionId"]} "QUESTION"`'
+    parts += [*reversed(kept), f"{QUESTIONS}: {ask}"]
     return "\n\n".join(parts) + "\n"
+
+
+def _origin(row: dict[str, Any], written: str) -> str:
+    """Write the section about the session itself."""
+    shown = for_people(row)
+    resume = str(shown["resume"])
+    if resume == row["resume"] and not os.path.isdir(row["cwd"]):  # noqa: PTH112 - it never raises
+        resume = resume.removeprefix(f"cd {shlex.quote(row['cwd'])} && ")
+    if not resume or resume != inline(resume, ITEM_MAX) or "`" in resume:
+        resume = f"indexerd resume {row['sessionId']}"
+    facts = {"agent": row["agent"], "session": row["sessionId"], "name": row["name"]}
+    facts |= {"directory": shown["cwd"], "git branch": row.get("gitBranch", "")}
+    facts |= {"began": row["createdAt"], "last active": row["modifiedAt"], "handed over": written}
+    labelled = ((label, inline(value, ITEM_MAX)) for label, value in facts.items())
+    lines = [f"- {label}: {value}" for label, value in labelled if value]
+    return "\n".join(["## Where it comes from", "", *lines, f"- to open it again: `{resume}`"])
 
 
 def _listed(items: Iterable[str]) -> str:

@@ -8,57 +8,30 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 from indexerd import errors
 from indexerd.digests.prompts import NO_WISH, Wish, consult, instructions, summary_prompt
 from indexerd.digests.transcript import Part, RedactedTranscript, words_in
 from indexerd.events import Prompt, Stretch
 from indexerd.logs import Event
-from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
 from indexerd.models.base import Finish, Model, Reply
-from indexerd.models.budget import Budget
 from indexerd.models.telemetry import DIGEST, audit_row
 from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text
-from indexerd.settings import Settings
-from indexerd.sources.session_reader import SessionReaderPool, SessionRows
+from indexerd.references.services import Services
 from indexerd.times import iso
 
 CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer is not usable
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
 
 Row = dict[str, Any]
-
-
-class Events(Protocol):
-    """The part of the event bus that digests use."""
-
-    def log(self, event: Event, fields: dict[str, Any]) -> None: ...
-    def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None: ...
-    def defect(self, event: Event, session_id: str, bug: Exception) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """The daemon's services that digests use."""
-
-    rows: SessionRows
-    pool: SessionReaderPool
-    settings: Callable[[], Settings]
-    models: Callable[[], list[Model]]  # for digests, in the user's order
-    budget: Budget
-    record: Callable[[Mapping[str, Any]], Any]  # appends a row to the audit trail
-    writer: MetaWriter
-    events: Events
-    on_history: Callable[[str], object]  # called with the session whose history was opened
-    excluded: Callable[[], list[str]]  # globs of sessions that get no digests
-    clock: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +68,7 @@ async def summarize(services: Services, task: Task) -> Summary:
     started, made = perf_counter(), Summary(services, task)
     try:
         await made.consult_hook()
-        made.text, model = await first_usable(services.models(), made.by_model)
+        made.text, model = await first_usable(services.summarizers(), made.by_model)
     except errors.ModelError as bad:
         if task.asked and bad.kind not in ("budget_exhausted", "model_unavailable"):
             bad.hint = "try again later, or another model: [digest] model"
@@ -206,7 +179,7 @@ class Summary:
                 by="user" if task.asked else "daemon",
                 covering_messages=task.covering,
                 session_id=task.row["sessionId"],
-                timestamp=iso(self._services.clock()),
+                timestamp=iso(time.time()),
                 bytes=size,
                 redactions=dict(self._redactions),
                 **attempt.audit(),

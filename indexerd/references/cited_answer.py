@@ -1,10 +1,9 @@
-"""An answer with citations, checked: a model's reply in, what may be shown out.
+"""Check a model's answer and its citations against the text that was sent.
 
-The answer's shape is enforced, and what it cites is held against the text that was sent. A
-citation of an entry that was not in that text is dropped. An excerpt that does not stand in its
-entry, white space aside, gets the entry's own words that come nearest to it, or is dropped where
-the two have no word in common; so what is quoted was said, by whom it says. All text is cleaned,
-then redacted, then cut, as every reply is.
+A citation of an entry that was not in that text is dropped. An excerpt that is not in its entry,
+white space aside, is replaced by the nearest words of the entry, or dropped if they have no word in
+common; so every quotation was really said, by the speaker named. All text is cleaned, then
+redacted, then cut, like every reply.
 """
 
 from __future__ import annotations
@@ -24,23 +23,22 @@ from indexerd.privacy.sanitize import clean_line, clean_text
 ANSWER_MAX = 8000  # characters
 EXCERPT_MAX = 280
 CITATIONS_MAX = 8
-CUT = "…"  # where a section's text was cut
-_READ = 4 * EXCERPT_MAX  # characters of an excerpt
+CUT = "…"  # begins a section whose text was cut
+_READ_MAX = 4 * EXCERPT_MAX  # characters of an excerpt
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One entry that says something. `role`: user, assistant, or summary for an agent's own."""
+    """An entry with text. `role`: user, assistant, or summary for the agent's own."""
 
     entry_id: str
-    shown: str  # the id that the model gets to see: the entry's own, where that is plain
+    shown: str  # the id shown to the model: the entry's own, if that is plain
     role: str
     text: str
-    age: int = 0  # entries after it; of a summary, how far back it covers
+    age: int = 0  # entries after it; of a summary, how far back it reaches
 
     @property
     def head(self) -> str:
-        """What it begins with."""
         return f"[{self.shown}] {self.role.capitalize()}: "
 
 
@@ -50,7 +48,7 @@ class _Said(BaseModel):
 
 class _Citation(_Said):
     entry_id: str
-    role: str = ""  # makes a model look; what counts is the entry's
+    role: str = ""  # makes a model look; the entry's own counts
     excerpt: str
 
 
@@ -93,7 +91,7 @@ def validate_answer(
 def _checked(
     given: Sequence[_Citation], sections: Sequence[Section], redact: Callable[[str], str]
 ) -> tuple[list[dict[str, str]], list[str]]:
-    """Those citations that hold, and what is to be said of the others."""
+    """Return the citations that hold, and notes on the rest."""
     places = {one.shown: one for one in sections}
     kept: list[dict[str, str]] = []
     unknown = mended = false = 0
@@ -102,9 +100,9 @@ def _checked(
         if section is None:
             unknown += 1
             continue
-        excerpt = clean_line(redact(clean_text(one.excerpt[:_READ], _READ)), EXCERPT_MAX)
+        excerpt = clean_line(redact(clean_text(one.excerpt[:_READ_MAX], _READ_MAX)), EXCERPT_MAX)
         if not excerpt or _bare(excerpt) not in _bare(section.text):
-            words = nearest(section.text.removeprefix(CUT), one.excerpt[:_READ])
+            words = nearest(section.text.removeprefix(CUT), one.excerpt[:_READ_MAX])
             excerpt = clean_line(words, EXCERPT_MAX)
             mended, false = mended + bool(excerpt), false + (not excerpt)
         found = {"entryId": section.entry_id, "role": section.role, "excerpt": excerpt}

@@ -1,14 +1,14 @@
-"""The block that is put into a prompt about other sessions, within a limit.
+"""The messages put into a prompt about other sessions, within a limit.
 
-What meta files and answers say is untrusted: a model wrote it of a transcript that anybody may have
-poisoned. Every text is redacted whole, before it is cut to its length and quoted
-(privacy/sanitize.py). The same input always gives the same bytes. The layout is the older
-extension's; where all is too long, the longest parts are cut first.
+Meta files and answers are untrusted: a model wrote them from a transcript that anybody may have
+poisoned. Every text is redacted whole, then cut to its length and quoted (privacy/sanitize.py). The
+same input always gives the same bytes. The layout is the older extension's; where everything is too
+long, the longest parts are cut first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from indexerd.agents.json_lines import INJECTED
@@ -26,24 +26,22 @@ TRUNCATED = "[truncated to fit maxInjectedBytes]"
 TAGS_MAX = 24
 FILES_SHOWN = 10
 LINE_MAX = 1000  # characters of one line of facts
-_LOOKED_AT = 65_536  # characters of one text; far more than is shown of any
+_READ_MAX = 65_536  # characters of one text; far more than is shown of any
 
 
 class Block(NamedTuple):
-    """Text to inject."""
+    """A message to inject."""
 
     text: str
     truncated: bool
+    details: dict[str, Any]
 
 
 def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str:
-    """One session, from its name on, from its row and meta file; `block` numbers it.
-
-    Where there is no meta file, it says what is known without one.
-    """
+    """Write the section of a session from its row and its meta file; `block` numbers it."""
 
     def line(text: str) -> str:
-        return redact(clean_line(text[:_LOOKED_AT], _LOOKED_AT))[0]
+        return redact(clean_line(text[:_READ_MAX], _READ_MAX))[0]
 
     source = f"{row.get('agent', '')} session in {row.get('cwd', '')}"
     if meta is None:
@@ -59,7 +57,7 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
         updated, tags = meta.updated_at, meta.tags
         source += f", summarised by {meta.model}"
         description = line(meta.description)
-        summary = redact(clean_text(meta.summary[:_LOOKED_AT], _LOOKED_AT))[0]
+        summary = redact(clean_text(meta.summary[:_READ_MAX], _READ_MAX))[0]
     shown = [one for tag in tags[:TAGS_MAX] if (one := inline(line(tag), TAG_MAX))]
     lines = [
         f"{inline(line(row['name']), NAME_MAX) or '-'} ({row['sessionId']})",
@@ -72,55 +70,50 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
     return "\n".join(lines)
 
 
-def block(
-    sections: Sequence[str], max_bytes: int, *, notes: Sequence[str] = (), guided: bool = True
-) -> Block:
-    """The message for these sections, in their order, of at most `max_bytes` UTF-8 bytes.
+def block(sections: Mapping[str, str], max_bytes: int, notes: Sequence[str] = ()) -> Block:
+    """Write the message for these sections, by session id, in at most `max_bytes` UTF-8 bytes.
 
-    `notes` are ours, about all of them, and come last; `guided` says what all this is.
+    `notes` are our own and come last.
     """
-    parts = [f"## {number}. {one}" for number, one in enumerate(sections, 1)]
+    parts = [f"## {number}. {one}" for number, one in enumerate(sections.values(), 1)]
     parts += ["\n".join(f"note: {inline(one, LINE_MAX)}" for one in notes)] if notes else []
-    return _fitted(f"{HEAD}\n{GUIDE}" if guided else HEAD, parts, max_bytes)
+    return _fitted(f"{HEAD}\n{GUIDE}", parts, max_bytes, {"sessionIds": list(sections)})
 
 
 def answer_block(
     row: dict[str, Any], question: str, answer: dict[str, Any], redact: Redactor, max_bytes: int
 ) -> Block:
-    """The message for an answer to a question; the answer is redacted already."""
-    name = inline(redact(clean_line(row["name"][:_LOOKED_AT], _LOOKED_AT))[0], NAME_MAX)
+    """Write the message for an answer, which is redacted already, to a question."""
+    name = inline(redact(clean_line(row["name"][:_READ_MAX], _READ_MAX))[0], NAME_MAX)
     lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
     lines += [f"[{one['entryId']}] {one['role']}: {one['excerpt']}" for one in answer["citations"]]
     lines += [f"Note: {one}" for one in answer["notes"]]
     body = quoted("\n".join(lines), max_bytes)
     part = f"## {name or '-'} ({row['sessionId']})\n{body}"
-    return _fitted(f"{ASKED}\n> {inline(question, LINE_MAX)}", [part], max_bytes)
+    details = {"sessionIds": [row["sessionId"]], "question": question}
+    return _fitted(f"{ASKED}\n> {inline(question, LINE_MAX)}", [part], max_bytes, details)
 
 
-def shares(sizes: Sequence[int], total: int) -> list[int]:
-    """Split `total` among parts of these sizes: none gets more than it needs, the rest is even."""
-    given = dict[int, int]()
-    for place in sorted(range(len(sizes)), key=lambda one: sizes[one]):
-        given[place] = max(0, min(sizes[place], total // (len(sizes) - len(given))))
-        total -= given[place]
-    return [given[place] for place in range(len(sizes))]
-
-
-def _fitted(head: str, parts: Sequence[str], max_bytes: int) -> Block:
+def _fitted(head: str, parts: Sequence[str], max_bytes: int, details: dict[str, Any]) -> Block:
     whole = "\n\n".join([head, *parts])
     if _size(whole) <= max_bytes:
-        return Block(whole, truncated=False)
+        return Block(whole, truncated=False, details=details)
     room = max_bytes - _size(head) - 2 * len(parts) - 2 - _size(TRUNCATED)
-    allowed = shares([_size(part) for part in parts], room)
-    kept = [_cut(part, most) for part, most in zip(parts, allowed, strict=True)]
-    text = "\n\n".join([head, *(part for part in kept if part), TRUNCATED])
+    # The shortest parts first: none takes more than it needs, and the rest is shared evenly.
+    kept = dict[int, str]()
+    for place in sorted(range(len(parts)), key=lambda one: _size(parts[one])):
+        share = max(0, min(_size(parts[place]), room // (len(parts) - len(kept))))
+        kept[place] = _cut(parts[place], share)
+        room -= share
+    shown = (kept[place] for place in range(len(parts)) if kept[place])
+    text = "\n\n".join([head, *shown, TRUNCATED])
     if _size(text) > max_bytes:
         text = f"{_begin(head, max_bytes - _size(TRUNCATED) - 1)}\n{TRUNCATED}"
-    return Block(text, truncated=True)
+    return Block(text, truncated=True, details=details)
 
 
 def _cut(part: str, most: int) -> str:
-    """A part in `most` bytes, with its heading whole; "" if not even that fits."""
+    """Cut a part to `most` bytes, with its heading whole; "" if not even that fits."""
     heading, newline, rest = part.partition("\n")
     if _size(heading) > most:
         return ""
@@ -128,7 +121,7 @@ def _cut(part: str, most: int) -> str:
 
 
 def _begin(text: str, most: int) -> str:
-    """The first `most` UTF-8 bytes, back to a character's border."""
+    """Return the first `most` UTF-8 bytes, back to the border of a character."""
     data = text.encode("utf-8", "replace")
     return text if len(data) <= most else data[: max(0, most)].decode("utf-8", "ignore").rstrip()
 

@@ -1,8 +1,8 @@
-"""Injected blocks are kept, so a reference in a session always gives the same bytes.
+"""Injected texts are kept, so that a reference in a session always gives the same bytes.
 
-A session that names another one twice gets the text of the first time again, whatever its
-meta file says by then. The texts are kept in the store, which is a cache: without it
-they are made anew, and no earlier message of any session changes by that.
+A session that names another one twice gets the first text again, even if the meta file has changed
+since. The texts are in the store, which is a cache: if it is lost, they are written again, and no
+earlier message of any session changes by that.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from indexerd.errors import StateError
 from indexerd.store.store import StateStore
 
 TOPIC = "issued"
-SESSIONS_MAX = 2000  # that texts are kept for
-EACH_MAX = 100  # texts of one session, and references
-_STAMP = 8  # bytes: when it was kept, in milliseconds, so that values sort by age
+SESSIONS_MAX = 2000  # sessions whose texts are kept
+EACH_MAX = 100  # texts and references of one session
+_STAMP = 8  # bytes: the time in milliseconds, so that values sort by age
 
 _decoded = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
 class InjectionCache:
-    """The texts by the session that got them, and there by the id of the session they are about."""
+    """Texts by the session that got them, and within it by the session they describe."""
 
     def __init__(
         self, store: StateStore, run: Callable[..., Awaitable[Any]], clock: Callable[[], float]
@@ -36,19 +36,18 @@ class InjectionCache:
         self._clock = clock
 
     async def of(self, session_id: str) -> dict[str, str]:
-        """The texts of a session."""
         with suppress(StateError):
             found: dict[str, str] = await self._run(self._texts, session_id)
             return found
         return {}
 
     async def keep(self, session_id: str, texts: Mapping[str, str]) -> None:
-        """Keep these texts, unless there are some already; the oldest of many go."""
+        """Add texts, unless there are some already; the oldest of many are dropped."""
         with suppress(StateError):
             await self._run(self._keep, session_id, texts)
 
     async def forget(self, session_id: str) -> None:
-        """Drop what was injected into a session, and in all others what is about it."""
+        """Drop what was injected into a session, and everywhere else what describes it."""
         with suppress(StateError):
             await self._run(self._forget, session_id)
 
@@ -58,12 +57,11 @@ class InjectionCache:
 
     def _keep(self, session_id: str, texts: Mapping[str, str]) -> None:
         old = self._texts(session_id)
-        kept = old | {key: text for key, text in texts.items() if key not in old}
-        if kept != old:
-            stamp = int(self._clock() * 1000).to_bytes(_STAMP, "big")
-            packed = msgspec.msgpack.encode(dict([*kept.items()][-EACH_MAX:]))
-            self._store.note(TOPIC, session_id, stamp + packed)
-            self._store.trim(TOPIC, SESSIONS_MAX)
+        kept = {**old, **texts, **old}  # the old ones come first, and win
+        packed = msgspec.msgpack.encode(dict([*kept.items()][-EACH_MAX:]))
+        stamp = int(self._clock() * 1000).to_bytes(_STAMP, "big")
+        self._store.note(TOPIC, session_id, stamp + packed)
+        self._store.trim(TOPIC, SESSIONS_MAX)
 
     def _forget(self, session_id: str) -> None:
         self._store.note(TOPIC, session_id, None)

@@ -1,21 +1,20 @@
-r"""Finding `@@…` in a prompt: text in, `Reference`s out, in the order in which they stand.
+r"""Find the `@@…` references of a prompt, in order.
 
     @@0199c3f2-…            an id, or the beginning of one
     @@confirm-button        a name, its words joined by signs
-    @@"Confirm button"      a name with spaces; typographic quotes do as well
-    @@ref~2                 its two ancestors, too
+    @@"Confirm button"      a name with spaces; also in typographic quotes
+    @@ref~2                 two ancestors as well
     @@ref: what was left?   a question to that session: one sentence, on the same line
 
-No reference stands in a code span or a fenced block (CommonMark's rules), behind a backslash,
-or in a word like an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). Signs at the end
-belong to the sentence and not to the name. A question ends with its question mark; text that is
-more than one sentence is none, so that a request that mentions a session asks nobody by accident.
+Nothing is a reference in code (CommonMark's spans and fences), after a backslash, or in a word like
+an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). Signs at the end belong to the sentence,
+not to the name. A question ends with its question mark and is a single sentence, so that a request
+that only mentions a session asks nothing by accident.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from indexerd.privacy.patterns import lazy_pattern
 
 REF_MAX = 200  # characters of a reference
 QUESTION_MAX = 2000  # characters of a question
-FOUND_MAX = 100  # references of one prompt that are looked at
+FOUND_MAX = 100  # references of one prompt
 UP_MAX = 10  # ancestors
 
 # Blanks, and signs of several scripts, that end a name; ruff's RUF001 takes them for mistakes.
@@ -62,33 +61,29 @@ _SPAN = lazy_pattern(r"(?<!`)(`{1,20})(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!
 
 
 class Reference(NamedTuple):
-    """One `@@…`. `raw` is how it is written, without its question."""
+    """A reference. `raw` is its text in the prompt, without its question."""
 
     raw: str
     ref: str
-    up: int = 0  # how many ancestors are wanted, too
+    up: int = 0  # ancestors
     question: str | None = None
     start: int = 0  # characters into the text
 
 
 def find(text: str) -> list[Reference]:
-    """Every reference of a prompt, at most FOUND_MAX of them."""
-    return list(islice(_found(text), FOUND_MAX)) if "@@" in text else []
-
-
-def _found(text: str) -> Iterator[Reference]:
-    plain = without_code(text)
-    for match in _REFERENCE.finditer(plain):
+    """Return a prompt's references, at most FOUND_MAX."""
+    plain, found = without_code(text) if "@@" in text else "", list[Reference]()
+    for match in islice(_REFERENCE.finditer(plain), FOUND_MAX):
         start, end = match.span(next(name for name in _NAMED if match[name] is not None))
-        ref = " ".join(text[start:end].split())
-        if ref:
+        if ref := " ".join(text[start:end].split()):
             up = min(int(match["up"] or 0), UP_MAX)
             question = _question(text, plain, match.end())
-            yield Reference(text[slice(*match.span())], ref, up, question, match.start())
+            found.append(Reference(text[slice(*match.span())], ref, up, question, match.start()))
+    return found
 
 
 def _question(text: str, plain: str, end: int) -> str | None:
-    """The question that follows a reference at once, if it is one sentence; code may be in it."""
+    """Return the question right after a reference, if it is one sentence; it may contain code."""
     match = _QUESTION.match(plain, end)
     if match is None or _SENTENCE_END.search(match["asked"]):
         return None
@@ -97,7 +92,7 @@ def _question(text: str, plain: str, end: int) -> str | None:
 
 
 def without_code(text: str) -> str:
-    """The text with spaces where code stands: fenced, or in backticks; exactly as long."""
+    """Replace fenced code and code in backticks by spaces, without changing the length."""
     for code in (_FENCED, _SPAN):
         text = code.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
     return text

@@ -1,8 +1,8 @@
-"""Failed questions: the codes of the tool that `query_session` follows, and hints.
+"""Codes and hints for failed questions.
 
-An error keeps its own kind; the code goes with it as `upstream`. That tool knew neither budgets
-nor texts that are too large: they get the nearest code. The hints of the errors themselves are
-about indexing, which tries again by itself.
+An error keeps its own kind; the code of the original `query_session` tool is added as `upstream`.
+That tool had neither budgets nor texts too large for a model: they get the nearest code. The hints
+of the errors themselves are about indexing, which is retried automatically.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from contextlib import contextmanager
 
 from indexerd import errors
 
-MISSING = "SESSION_FILE_MISSING"
-UNKNOWN = "UNKNOWN_QUERY_SESSION_ERROR"
 BY_KIND = {
     "usage": "INVALID_ARGS",
     "call_limit_exceeded": "CALL_LIMIT_EXCEEDED",
@@ -25,8 +23,8 @@ BY_KIND = {
     "provider_unavailable": "QUERY_TRANSPORT_FAILED",
     "timeout": "QUERY_TRANSPORT_FAILED",
     "model_output_invalid": "QUERY_INVALID_OUTPUT",
-    "budget_exhausted": "QUERY_MODEL_UNAVAILABLE",  # a model that may not be called
-    "context_too_large": "QUERY_TRANSPORT_FAILED",  # a request that did not get through
+    "budget_exhausted": "QUERY_MODEL_UNAVAILABLE",
+    "context_too_large": "QUERY_TRANSPORT_FAILED",
 }
 HINTS: dict[type[errors.IndexerdError], str] = {
     errors.ProviderError: "ask again later",
@@ -40,11 +38,12 @@ HINTS: dict[type[errors.IndexerdError], str] = {
 
 @contextmanager
 def coded() -> Iterator[None]:
-    """Give every IndexerdError that leaves this block its code, and its hint."""
+    """Add code and hint to every IndexerdError that leaves this block."""
     try:
         yield
     except errors.IndexerdError as bad:
         gone = isinstance(bad, errors.FileGoneError)
-        bad.upstream = MISSING if gone else BY_KIND.get(bad.kind, UNKNOWN)
+        code = BY_KIND.get(bad.kind, "UNKNOWN_QUERY_SESSION_ERROR")
+        bad.upstream = "SESSION_FILE_MISSING" if gone else code
         bad.hint = HINTS.get(type(bad), bad.hint)
         raise

@@ -1,11 +1,11 @@
-"""What a model gets to read for a question about one session.
+"""The text of one session that a model reads for a question.
 
-Sections like `[entryId] User: …` within a number of bytes, read newest first and only as far as
-needed; redaction comes before the cut, over the joined text. For what is left out, summaries that
-the agent itself wrote of it stand in, newest first, up to a quarter of the space.
+It has sections like `[entryId] User: …` within a number of bytes, read newest first and only as far
+as needed; redaction comes before the cut, over the joined text. The agent's own summaries replace
+what is left out, newest first, up to a quarter of the space.
 
-A section's beginning is what a citation goes by, so nothing else may look like one: lines of a
-text that do are quoted, and an entry with an odd id goes by another name.
+Citations refer to the beginnings of sections, so nothing else may look like one: such lines of a
+text are quoted, and an entry with an odd id gets another name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from indexerd.events import Kind, Prompt, Question
@@ -21,16 +21,14 @@ from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import bare
 from indexerd.references.cited_answer import CUT, EXCERPT_MAX, SCHEMA, Section
-from indexerd.sessions.context import Read
-from indexerd.sessions.state import SessionState
 from indexerd.sources.session_reader import OpenSession
 from indexerd.threads import Check
 
-SUMMARIES_SHARE = 4  # summaries may take one part of so many
-EVER = 1 << 62  # the age of a summary that covers everything before it
+SUMMARIES_SHARE = 4  # summaries may take one of so many parts
+EVER = 1 << 62  # the age of a summary of everything before it
 
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
-_SUMMARIES = (Kind.COMPACTION, Kind.BRANCH_SUMMARY)
+_SUMMARIES = {Kind.COMPACTION: "summary", Kind.BRANCH_SUMMARY: "summary"}
 _PLAIN = re.compile(r"[\w.-]{1,128}", re.ASCII)
 _HEAD = rf"\[({_PLAIN.pattern})\] (User|Assistant|Summary): "
 _HEADS = re.compile(rf"\n\n{_HEAD}", re.ASCII)
@@ -81,7 +79,7 @@ Do not quote secrets; [redacted:…] marks stay as they are."""
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What is sent of a session."""
+    """The part of a session that is sent."""
 
     sections: tuple[Section, ...]  # oldest first, after summaries of what was cut
     redactions: dict[str, int]
@@ -92,44 +90,36 @@ class Context:
         return "\n\n".join(one.head + one.text for one in self.sections)
 
     def prompt(self, question: str) -> Prompt:
-        """Ask a model; the nonce is what a forged end mark cannot know."""
+        """Ask a model; a forged end mark cannot know the nonce."""
         user = _FRAME.format(
             nonce=secrets.token_hex(8), context=self.text, task=_TASK, question=question
         )
         return Prompt(system=SYSTEM, user=user, schema=SCHEMA)
 
     def local_prompt(self, question: str) -> Prompt:
-        """Ask the built-in model, which reads sections and no instructions."""
+        """Ask the built-in model, which needs no instructions."""
         said = tuple((one.shown, one.role, one.text) for one in self.sections)
         return Prompt(system="", user=question, question=Question(question, said))
 
 
 def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: Redactor) -> Context:
-    """Read as much of a session's path as a text of `max_bytes` takes."""
+    """Read as much of a session's path as fits into `max_bytes`."""
     state = session.state
+
+    def sections(roles: Mapping[Kind, str]) -> Iterator[Section]:
+        """Read the path's entries of these kinds, newest first, each when it is asked for."""
+        for age, row in enumerate(state.up(state.leaf)):
+            kind = state.kind(row)
+            if kind in roles and not ((entry := read(row)).unseen and kind in _ROLES):
+                reach = EVER if kind is Kind.COMPACTION else age
+                yield section_of(state.id(row), roles[kind], entry.text, reach)
+
     with session.reading(check) as read:
-        return compose(_said(state, read), _summaries(state, read), max_bytes, clean)
-
-
-def _said(state: SessionState, read: Read) -> Iterator[Section]:
-    """What user and assistant said on the path, newest first; a line is read when asked for."""
-    for age, row in enumerate(state.up(state.leaf)):
-        role = _ROLES.get(state.kind(row))
-        if role and not (entry := read(row)).unseen:
-            yield section_of(state.id(row), role, entry.text, age)
-
-
-def _summaries(state: SessionState, read: Read) -> Iterator[Section]:
-    """The agent's own summaries on the path, newest first."""
-    for age, row in enumerate(state.up(state.leaf)):
-        kind = state.kind(row)
-        if kind in _SUMMARIES:
-            reach = EVER if kind is Kind.COMPACTION else age
-            yield section_of(state.id(row), "summary", read(row).text, reach)
+        return compose(sections(_ROLES), sections(_SUMMARIES), max_bytes, clean)
 
 
 def section_of(entry_id: str, role: str, text: str, age: int) -> Section:
-    """An entry as a section: visible text, and no line in it that looks like a beginning."""
+    """Make an entry a section: visible text, in which no line looks like a beginning."""
     shown = entry_id if _PLAIN.fullmatch(entry_id) else f"entry-{age}"
     return Section(entry_id, shown, role, _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:])), age)
 
@@ -139,8 +129,8 @@ def compose(
 ) -> Context:
     """Read, redact and cut to at most `max_bytes`, summaries included.
 
-    Both iterables come newest first, and are consumed only as far as needed: the summaries only
-    where something is cut.
+    Both iterables begin with the newest and are consumed only as far as needed; the summaries only
+    if something is cut.
     """
     said = (one for one in newest_first if one.text.strip())
     taken, text, found = redact_newest(
@@ -170,15 +160,15 @@ def compose(
 
 
 def _cost(one: Section) -> int:
-    """Bytes of a section and of the blank line that splits it off."""
+    """Return the bytes of a section and of the blank line after it."""
     return size_of(one.head) + size_of(one.text) + 2
 
 
 def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
-    """The redacted text as sections again.
+    """Split the redacted text into sections again.
 
-    Redaction may have swallowed the beginning of one: what is left of it belongs to the one
-    before, and it cannot be named. It makes no beginnings that are not there in `taken`, in order.
+    Redaction may have removed the beginning of a section: the rest then belongs to the one before.
+    Only beginnings of sections in `taken` count, in their order.
     """
     text = f"\n\n{text}"
     places = {one.head: at for at, one in enumerate(taken)}
@@ -195,7 +185,7 @@ def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
 
 
 def _cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:
-    """The last sections within so many bytes; the oldest of them keeps its head and its end."""
+    """Keep the last sections that fit; the oldest of them keeps its head and its end."""
     kept: list[Section] = []
     left = max_bytes + 2  # no blank line comes before the first
     for one in reversed(sections):

@@ -6,10 +6,10 @@ an exact name anywhere comes before a fuzzy one nearby. Names are compared folde
 (`confirm-button-refactor` is "Confirm button refactor"); `@@…` inside a name is ignored.
 
 A fuzzy reference *means* a name if its words occur there in order: identical, inflected, a
-beginning of five letters or more, or a typo; numbers must be identical. Names that have all words
-in another order, or only begin so, are *like* it and offered with the error: "Convert PNG to JPG"
+beginning of five letters or more, or a typo; numbers must be identical. Names with all its words in
+another order, or with longer ones, are *like* it and offered with the error: "Convert PNG to JPG"
 is not `convert-jpg-to-png`. A single substituted letter is no typo ("sprint" and "spring" are both
-words), nor is a word that some name has as it was typed.
+words), nor is a word that occurs in some name as typed.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ PREFIX_MIN = 6  # characters of an id
 _REF_MAX, _NAME_MAX, _LABEL_MAX = 512, 400, 60  # characters
 _CANDIDATES_MAX = 10
 _COMPARED = 100  # names that are compared in full
-_NEARLY, _CLEARLY = 0.9, 0.1  # of 1: one of several is meant
+_NEARLY, _CLEARLY = 0.9, 0.1  # of 1: a score that decides between several, and by how much
 _LIKE_BEGIN, _MEANT_BEGIN = 3, 5  # letters that may stand for the word that they begin
-_SLIP_MIN = 5  # letters of a word that may be mistyped
-_CONTENT_MIN = 3  # letters of a word that says something
-_BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2  # the rings
+_TYPO_MIN = 5  # letters of a word that may be mistyped
+_CONTENT_MIN = 3  # letters of a word that distinguishes names
+_BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2  # distances
 
 _BAD = lazy_pattern("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # Ids as the agents make them. Those that a user of pi chose look like names; a commit is no id.
@@ -52,17 +52,17 @@ _WHOLE_ID = lazy_pattern(
 )
 _WORD = lazy_pattern(r"[^\W_]+(?:[+#]+(?![^\W_+#]))?")  # "c++" is one, "#12" is 12
 _NO_SIGNS = lazy_pattern(r"(?<![^\W_])[+#]+|[+#]+(?=[^\W_])")  # of a word
-_IN_NUMBER = lazy_pattern(r"(?<=\d) (?=\d)")  # a date or a version is one word
+_IN_NUMBER = lazy_pattern(r"(?<=\d) (?=\d)")
 _NEGATIONS = re.compile(
     "(no|not|never|none|non|without|cannot|(do|does|is|ca|wo)nt|t|un|nicht|keine?|ohne|nie|pas"
     "|sans|ne|sin|nunca|[不未非无無反没沒])"
 )
 _ENDINGS = ("s", "es", "d", "ed", "ing")
-_TURNING_ENDS = ("less", "free", "out", "off")  # "server" begins "serverless", and is not it
+_TURNING_ENDS = ("less", "free", "out", "off")  # "server" begins "serverless": another thing
 
 
 class Match(NamedTuple):
-    """The session meant. `score` (0 to 1) is there for fuzzy names only."""
+    """The session meant. Only a fuzzy match has a `score` (0 to 1)."""
 
     session_id: str
     how: Literal["id", "prefix", "name", "fuzzy"]
@@ -70,7 +70,7 @@ class Match(NamedTuple):
 
 
 def folded(text: str) -> str:
-    """Bring a name to the form in which names are the same: words with a space between them."""
+    """Fold a name to its words with single spaces, so that equal names are equal."""
     text = unicodedata.normalize("NFKC", text[:_NAME_MAX]).casefold()
     if text.isascii():
         words = _WORD.findall(text)
@@ -85,8 +85,8 @@ def _is_letter(char: str) -> bool:
     return char.isalnum() or char in "+#" or is_mark
 
 
-def _ring(here: str | None, cwd: str) -> int:
-    """Say how far a session's directory is from `here`; None: all are equally near."""
+def _distance(here: str | None, cwd: str) -> int:
+    """Return how far a session's directory is from `here`; None: all are equally near."""
     if not here or not cwd:
         return _ELSEWHERE if here else _BELOW
     here, cwd = here.rstrip("/") + "/", cwd.rstrip("/") + "/"
@@ -112,19 +112,19 @@ class _Lookup(dict[str, set[str]]):
             self._ordered = None
 
     def begun(self, begin: str) -> Sequence[str]:
-        """List the keys that begin so."""
+        """List the keys with this beginning."""
         if self._ordered is None:
             self._ordered = sorted(self)
         keys, end = self._ordered, begin + "\U0010ffff"
         return keys[bisect_left(keys, begin) : bisect_left(keys, end)]
 
     def any_of(self, keys: Iterable[str]) -> set[str]:
-        """Give the values of all these keys."""
+        """Return the values of all these keys."""
         return set[str]().union(*(self.get(one, ()) for one in keys))
 
 
 class Names:
-    """All names there are. Not for several threads at once."""
+    """The names of all sessions; one thread at a time."""
 
     def __init__(self, rows: Iterable[Named] = ()) -> None:
         self._rows: dict[str, Named] = {}  # by id
@@ -138,7 +138,7 @@ class Names:
         return len(self._rows)
 
     def put(self, row: Named) -> None:
-        """Add a session, or take over what changed in it."""
+        """Add or replace a session."""
         held = self._rows.get(row.session_id)
         if held is None or held.aliases != row.aliases:
             self.forget(row.session_id)
@@ -150,7 +150,7 @@ class Names:
         self._rows[row.session_id] = row
 
     def forget(self, session_id: str) -> None:
-        """Drop a session, if it is there."""
+        """Drop a session, if it is known."""
         row = self._rows.pop(session_id, None)
         if row is None:
             return
@@ -169,9 +169,9 @@ class Names:
         exclude: str | None = None,
         fuzzy: bool = True,
     ) -> Match:
-        """Find the one session that is meant; `exclude`, an id, is found by that id only.
+        """Find the session that is meant; `exclude`, an id, is found by that id only.
 
-        Raises UsageError (no reference at all), NotFoundError, AmbiguousError.
+        Raises UsageError (no reference), NotFoundError, AmbiguousError.
         """
         ref = ref.strip()
         if not ref or len(ref) > _REF_MAX or _BAD.search(ref):
@@ -194,7 +194,7 @@ class Names:
             raise self._ambiguous(dict.fromkeys(begun), here, exclude)
         if is_id:
             raise NotFoundError("no session has this id")
-        session_id, score = self._fuzzy(ref, here, exclude)
+        session_id, score = self._fuzzy(folded(ref), here, exclude)
         if not fuzzy:
             raise self._ambiguous({session_id: score}, here, only_like=True)
         return Match(session_id, "fuzzy", score)
@@ -203,10 +203,10 @@ class Names:
         return self._ids.any_of(self._ids.begun(begin.lower()))
 
     def _nearest(self, ids: Iterable[str], here: str | None, exclude: str | None) -> list[str]:
-        """Take those of the nearest ring."""
-        rings = {one: _ring(here, self._rows[one].cwd) for one in ids if one != exclude}
-        nearest = min(rings.values(), default=_BELOW)
-        return [one for one, ring in rings.items() if ring == nearest]
+        """Return the ids with the smallest distance."""
+        scopes = {one: _distance(here, self._rows[one].cwd) for one in ids if one != exclude}
+        nearest = min(scopes.values(), default=_BELOW)
+        return [one for one, distance in scopes.items() if distance == nearest]
 
     def _ambiguous(
         self,
@@ -216,11 +216,11 @@ class Names:
         *,
         only_like: bool = False,
     ) -> AmbiguousError:
-        """Make the error; of the candidates the nearest come first, the session that asks last."""
+        """Make the error; the nearest candidates come first, the asking session last."""
 
         def order(one: str) -> tuple[Any, ...]:
             row = self._rows[one]
-            return one == exclude, _ring(here, row.cwd), -(scores[one] or 0), -row.modified, one
+            return one == exclude, _distance(here, row.cwd), -(scores[one] or 0), -row.modified, one
 
         candidates = []
         for one in sorted(scores, key=order)[:_CANDIDATES_MAX]:
@@ -234,43 +234,28 @@ class Names:
             text = f"no session has exactly this name; did you mean {which}?"
         return AmbiguousError(text, candidates)
 
-    def _fuzzy(self, ref: str, here: str | None, exclude: str | None) -> tuple[str, float]:
-        key = folded(ref)
-        near, fits = dict[str, float](), dict[str, float]()
-        meant = set[str]()
-        best = process.extract(key, self._like(key.split()), scorer=fuzz.ratio, limit=_COMPARED)
+    def _fuzzy(self, key: str, here: str | None, exclude: str | None) -> tuple[str, float]:
+        each = [self._words.any_of(self._alike(word)) for word in key.split()]
+        likely = sorted(set.intersection(*each)) if each else []
+        near, meant = dict[str, float](), dict[str, float]()
+        best = process.extract(key, likely, scorer=fuzz.ratio, limit=_COMPARED)
         for name, ratio, _ in reversed(best):
             found = dict.fromkeys(self._names[name] - {exclude or ""}, round(ratio / 100, 3))
             near |= found
-            if is_meant := _means(key, name, self._words):
-                meant |= found.keys()
-            if is_meant or set(key.split()) <= set(name.split()):  # in another order
-                fits |= found
+            if _means(key, name, self._words):
+                meant |= found
         if not near:
             raise NotFoundError("no session fits this reference")
         if not meant:
             raise self._ambiguous(near, here, only_like=True)
-        ids = sorted(self._nearest(fits, here, None), key=lambda one: -fits[one])
-        score, *others = (fits[one] for one in ids)
-        is_clear = score >= _NEARLY and score - max(others, default=0) >= _CLEARLY
-        if ids[0] in meant and (is_clear or not others):
+        ids = sorted(self._nearest(meant, here, None), key=lambda one: -meant[one])
+        score, *others = (meant[one] for one in ids)
+        if not others or (score >= _NEARLY and score - max(others) >= _CLEARLY):
             return ids[0], score
-        raise self._ambiguous({one: fits[one] for one in ids}, here)
-
-    def _like(self, words: Sequence[str]) -> list[str]:
-        """List the names that account for every word, in whatever order."""
-        each = []
-        for at, word in enumerate(words):
-            found = self._words.any_of(self._alike(word))
-            for cut in range(1, len(word)):  # "backup" may be "back up"
-                both = [self._words.get(part, set()) for part in (word[:cut], word[cut:])]
-                found |= {one for one in both[0] & both[1] if f"{word[:cut]} {word[cut:]}" in one}
-            pairs = (words[max(0, at - 1) : at + 1], words[at : at + 2])  # or the other way round
-            each.append(found | self._words.any_of(map("".join, pairs)))
-        return sorted(set.intersection(*each)) if each else []
+        raise self._ambiguous({one: meant[one] for one in ids}, here)
 
     def _alike(self, word: str) -> Iterator[str]:
-        """Find the words of names that may stand for a word that was typed."""
+        """Find the words of names that a typed word may stand for."""
         can_go_on = len(word) >= _LIKE_BEGIN and not word[-1].isdecimal()
         for other in self._words.begun(word[0]):
             if (can_go_on and other.startswith(word)) or _stands_for(word, other, self._words):
@@ -285,20 +270,20 @@ class Names:
         limit: int = 20,
         now: float,
     ) -> list[dict[str, Any]]:
-        """List live sessions whose id, or a word of whose names, begins so.
+        """List live sessions with an id, or a word of a name, that begins with `prefix`.
 
-        Those of the nearest ring, newest first; `now` in seconds since the epoch.
+        Only those with the smallest distance, newest first; `now` in seconds since the epoch.
         """
         rows: Iterable[Named] = self._rows.values()
         if prefix := prefix.strip():
-            key = folded(prefix)  # of which the last word may go on
+            key = folded(prefix)  # its last word may be incomplete
             names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
             begun = self._names.any_of(one for one in names if f" {key}" in f" {one}")
             rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
-        found: dict[int, list[Named]] = {ring: [] for ring in (_BELOW, _ABOVE, _ELSEWHERE)}
+        found: dict[int, list[Named]] = {one: [] for one in (_BELOW, _ABOVE, _ELSEWHERE)}
         for row in sorted(rows, key=attrgetter("modified"), reverse=True):
             if row.live and row.session_id != exclude:
-                found[_ring(cwd, row.cwd)].append(row)
+                found[_distance(cwd, row.cwd)].append(row)
                 if len(found[_BELOW]) == limit:
                     break
         nearest = next(filter(None, found.values()), [])
@@ -329,61 +314,46 @@ def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
     signs = [one for one in key.split() if len(one) == 1 and not one.isascii()]  # 東京
     if all(one.isdecimal() for one in content) and len(signs) < 2:  # noqa: PLR2004 - more than one
         return False
-    # Numbers side by side are one, as in a date or a version.
-    own, others = _IN_NUMBER.sub(".", key).split(), _IN_NUMBER.sub(".", name).split()
-    at = n = 0
-    while at < len(own) and n < len(others):
-        if _stands_for(own[at], others[n], words):
-            at, n = at + 1, n + 1
-        elif own[at] == "".join(others[n : n + 2]):  # "login" is "log in"
-            at, n = at + 1, n + 2
-        elif others[n] == "".join(own[at : at + 2]):
-            at, n = at + 2, n + 1
-        elif _NEGATIONS.fullmatch(others[n]):
+    # Numbers next to each other are one, as in a date or a version.
+    own = _IN_NUMBER.sub(".", key).split()
+    for other in _IN_NUMBER.sub(".", name).split():
+        if own and _stands_for(own[0], other, words):
+            del own[0]
+        elif own and _NEGATIONS.fullmatch(other):
             return False  # "deploy" is not "do not deploy"
-        else:
-            n += 1
-    return at >= len(own)
+    return not own
 
 
 def _stands_for(word: str, other: str, words: Mapping[str, Any]) -> bool:
     if word == other:
         return True
-    if not (word + other).isalpha():  # numbers and versions are the same, or others
+    if not (word + other).isalpha():  # numbers and versions must be identical
         return False
-    if word in words or _is_inflected(word, other):  # as typed, it is no slip
-        return _is_inflected(word, other)
+    short, long = sorted((word, other), key=len)
+    if len(short) >= _CONTENT_MIN and long.startswith(short) and long[len(short) :] in _ENDINGS:
+        return True
+    if word in words:  # a word of some name is no typo
+        return False
     if len(word) >= _MEANT_BEGIN and other.startswith(word):
         return not other[len(word) :].startswith(_TURNING_ENDS)
-    if _is_inflected(other, word):
-        return True
     # A letter is missing or one too many, or two are swapped; "rerender" is not "render".
-    if len(word) < _SLIP_MIN or word[0] != other[0] or word.endswith(other) or other.endswith(word):
+    if len(word) < _TYPO_MIN or word[0] != other[0] or word.endswith(other) or other.endswith(word):
         return False
     is_near = OSA.distance(word, other, score_cutoff=1) == 1
     return is_near and (len(word) != len(other) or sorted(word) == sorted(other))
 
 
-def _is_inflected(word: str, other: str) -> bool:
-    """Say whether the other is this word with a common ending."""
-    if len(word) < _CONTENT_MIN or not other.startswith(word):
-        return False
-    rest = other[len(word) :].removeprefix(word[-1])  # "plan" is "planned"
-    return other[len(word) :] in _ENDINGS or rest in ("ed", "ing")
-
-
 class NameIndex:
-    """The names of a store's sessions: made when first asked for, and kept in step since."""
+    """The names of a store's sessions, built on first use and kept up to date."""
 
     def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
-        """`hides(session_id)` says what is not to be shown."""
+        """`hides(session_id)` tells which sessions are not shown."""
         self._store = store
         self._hides = hides
         self._names = Names()
-        self._version = -1  # `renamed` of the store that they were made of
+        self._version = -1  # `renamed` of the store when they were read
 
     def now(self) -> Names:
-        """Give the names."""
         if self._version != self._store.renamed:
             self._version = self._store.renamed
             rows = self._store.names()
@@ -391,7 +361,7 @@ class NameIndex:
         return self._names
 
     def changed(self, session_id: str, row: dict[str, Any] | None) -> None:
-        """Take over a row that the store has by now; None: that it has no more."""
+        """Apply a row that the store has now; None: the session is no longer there."""
         if row is None:
             self._names.forget(session_id)
         elif self._version >= 0:

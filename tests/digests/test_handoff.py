@@ -11,26 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.digests.handoff import GUIDE, document, instruction_files
+from indexerd.sessions.facts import FileLists
 
-FACTS = {
+ROW = {
     "agent": "claude",
-    "session": "0196-abc",
+    "sessionId": "0196-abc",
     "name": "Alerts to a file",
-    "directory": "/home/u/proj",
-    "git branch": "alerts",
-    "last active": "2026-01-01T01:00:00.000Z",
+    "cwd": "/",
+    "gitBranch": "alerts",
+    "createdAt": "2026-01-01T00:00:00.000Z",
+    "modifiedAt": "2026-01-01T01:00:00.000Z",
+    "resume": "cd / && claude --resume 0196-abc",
 }
 TOLD: dict[str, Any] = {
-    "session_id": "0196-abc",
-    "cwd": "/home/u/proj",
-    "facts": FACTS,
+    "row": ROW,
     "summary": "## Goal\nAlerts go to a file.\n\n## Next Steps\n1. Rotate it.",
     "summary_by": "local/extractive",
-    "resume": "cd /home/u/proj && claude --resume 0196-abc",
+    "written": "2026-01-02T00:00:00.000Z",
     "decisions": ("We decided to use a file.",),
-    "modified": ("/home/u/proj/src/alerts.py", "/etc/alerts.toml"),
-    "read": ("/home/u/proj/README.md", "src/alerts.py"),
-    "instructions": ("../AGENTS.md", "CLAUDE.md"),
+    "files": FileLists(("/proj/README.md", "proj/alerts.py"), ("/proj/alerts.py",)),
     "messages": (("user", "Rotate it daily."), ("assistant", "Done.")),
 }
 # A line of ours: a heading, a fact, a remark, a label before a quotation.
@@ -49,18 +48,15 @@ def test_a_document_holds_what_is_needed_to_go_on() -> None:
     """S3.19: origin, instruction files, summary, decisions, files, last words, and two commands."""
     text = document(**TOLD)
     origin = section(text, "Where it comes from")
-    for fact in ("claude", "0196-abc", "/home/u/proj", "alerts", "2026-01-01T01:00:00.000Z"):
+    for fact in ("claude", "0196-abc", "/", "alerts", "2026-01-01T01:00:00.000Z"):
         assert f": {fact}\n" in origin
-    assert "`cd /home/u/proj && claude --resume 0196-abc`" in origin
-    names = section(text, "Instruction files to read first")
-    assert names.split() == [">", "-", "../AGENTS.md", ">", "-", "CLAUDE.md"]
+    assert "`cd / && claude --resume 0196-abc`" in origin
     summary = section(text, "Summary (by local/extractive)")
     assert "> ## Goal\n> Alerts go to a file.\n" in summary
     assert "> 1. Rotate it." in summary
     assert "> - We decided to use a file." in section(text, "Key decisions")
-    modified = section(text, "Files modified")
-    assert modified.strip() == "> - src/alerts.py\n> - /etc/alerts.toml"
-    assert section(text, "Files read").strip() == "> - README.md"
+    assert section(text, "Files modified").strip() == "> - proj/alerts.py"
+    assert section(text, "Files read").strip() == "> - proj/README.md"
     last = section(text, "Last messages")
     assert last.index("From user:\n\n> Rotate it daily.") < last.index("From assistant:")
     assert text.endswith('`indexerd ask 0196-abc "QUESTION"`\n')
@@ -78,17 +74,15 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 40,
 @given(
     st.builds(
         document,
-        session_id=TEXT,
-        cwd=LONG,
-        facts=st.fixed_dictionaries({"name": LONG, "directory": LONG, "git branch": LONG}),
+        st.fixed_dictionaries(
+            dict.fromkeys(ROW, LONG) | {"sessionId": st.just("0196-abc"), "resume": LONG}
+        ),
         summary=LONG,
         summary_by=LONG,
+        written=TEXT,
         decisions=st.lists(LONG, max_size=30),
-        modified=st.lists(LONG, max_size=30),
-        read=st.lists(LONG, max_size=30),
-        instructions=st.lists(LONG, max_size=30),
+        files=st.builds(FileLists, st.lists(LONG, max_size=30), st.lists(LONG, max_size=30)),
         messages=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), LONG), max_size=8),
-        resume=LONG,
     )
 )
 def test_any_document_is_bounded_and_its_own(text: str) -> None:

@@ -48,7 +48,7 @@ def test_a_poisoned_session_stays_data() -> None:
     poisoned = told(
         name=HOSTILE, description=HOSTILE, summary=HOSTILE, tags=[HOSTILE, "x"], cwd=HOSTILE
     )
-    text = block([poisoned], 12_000).text
+    text = block({ID: poisoned}, 12_000).text
     assert find(text) == []
     assert "<" not in text
     assert "\uff1c" not in text
@@ -64,19 +64,19 @@ def test_a_poisoned_session_stays_data() -> None:
 )
 def test_a_block_keeps_its_limit(summaries: list[str], most: int) -> None:
     """S0.52: bytes within the limit, note included, valid UTF-8; the same again each time."""
-    sections = [told(summary=one) for one in summaries]
+    sections = {str(n): told(summary=one) for n, one in enumerate(summaries)}
     made = block(sections, most)
     assert len(made.text.encode("utf-8")) <= most
     assert made.truncated == made.text.endswith(f"\n{TRUNCATED}")
     assert made == block(sections, most)
     if not made.truncated:
-        assert all(one in made.text for one in sections)
+        assert all(one in made.text for one in sections.values())
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_option_a_can_be_told_from_ones_own_words(summary: str, prompt: str) -> None:
     """What is before the first bare rule is ours, whatever the summary says."""
-    text = block([told(summary=f"---\n\n---\n\n{summary}")], 9000).text + INJECTED_END + prompt
+    text = block({ID: told(summary=f"---\n\n---\n\n{summary}")}, 9000).text + INJECTED_END + prompt
     assert own_words(text) == prompt
     assert own_words(prompt) == prompt
     assert own_words("Referenced session summaries: mine") == "Referenced session summaries: mine"

@@ -1,0 +1,51 @@
+"""The parts of a daemon that references, questions and digests use; light to import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from indexerd.logs import Event
+from indexerd.meta.writer import MetaWriter
+from indexerd.models.base import Model
+from indexerd.models.budget import Budget
+from indexerd.references.injection_cache import InjectionCache
+from indexerd.references.resolve import Names
+from indexerd.settings import Settings
+from indexerd.sources.session_reader import SessionReaderPool, SessionRows
+
+
+class NamedRows(SessionRows, Protocol):
+    """Rows, and the names that sessions are found by."""
+
+    @property
+    def names(self) -> Names: ...
+    def home(self, session_id: str) -> str | None:
+        """Return the directory of a session's meta file."""
+
+
+class Events(Protocol):
+    """The part of the event bus that is used."""
+
+    def log(self, event: Event, fields: dict[str, Any]) -> None: ...
+    def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None: ...
+    def defect(self, event: Event, session_id: str, bug: Exception) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The defaults serve without a daemon."""
+
+    rows: NamedRows
+    pool: SessionReaderPool
+    settings: Callable[[], Settings]
+    models: Callable[[], list[Model]]  # for questions, in the user's order
+    summarizers: Callable[[], list[Model]]  # for digests and compactions
+    budget: Budget
+    events: Events
+    excluded: Callable[[], list[str]]  # globs of sessions that get no digests
+    writer: MetaWriter
+    record: Callable[[Mapping[str, Any]], Any] = lambda _: None  # writes a row of telemetry
+    injected: InjectionCache | None = None  # None: injected texts are not kept
+    on_history: Callable[[str], object] = lambda _: None  # called when a history is opened
