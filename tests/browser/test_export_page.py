@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.exported import EVIL, FORKED, forked, hostile, page_of
-from tests.browser.tabs import WIDE, Tabs
+from tests.browser.tabs import Tabs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -140,18 +140,6 @@ def test_a_link_leads_to_an_entry(tabs: Tabs, page_file: Path) -> None:
     expect(shown(page)).to_contain_text("Redis is too big.")
     page = opened(tabs, page_file, "#leaf=nowhere&target=%00")
     expect(shown(page)).to_contain_text("It is written.")
-
-
-def test_the_sidebar_stays_below_the_header(tabs: Tabs, page_file: Path) -> None:
-    """Also at the page's end, which is where the conversation ends."""
-    page = opened(tabs, page_file)
-    page.set_viewport_size({"width": WIDE, "height": 400})
-    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    assert page.evaluate("scrollY") > 0
-    told = "(id) => document.querySelector(id).getBoundingClientRect()"
-    side, head = page.evaluate(f"({told})('#side')"), page.evaluate(f"({told})('.top')")
-    assert side["top"] == pytest.approx(head["bottom"], abs=0.5)
-    assert side["bottom"] == pytest.approx(400, abs=0.5)
 
 
 def test_a_long_and_hostile_session(tabs: Tabs, tmp_path: Path) -> None:
