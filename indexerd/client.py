@@ -1,8 +1,8 @@
-"""The blocking client: the socket's path, one question at a time, the daemon's errors as classes.
+"""The blocking client: finds the socket, sends requests, raises the daemon's errors.
 
-Standard library only, and little of it, since agents' hooks pay for every import at every prompt:
-`json` alone (with `re` and `enum`) costs nearly as much as starting Python does, so its two C
-functions are taken directly, and the error tree is imported when there is an error.
+Agents' hooks import this at every prompt, so it uses little of the standard library: `json` alone
+(with `re` and `enum`) takes nearly as long as starting Python does. Its C functions are called
+directly, and the error classes are imported when there is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RETRY_SECONDS = 0.01
 
 
 def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
-    """Path of the daemon's socket; UsageError where it depends on an unknown home directory."""
+    """Return the path of the daemon's socket; UsageError if the home directory is unknown."""
     if env.get("INDEXERD_SOCKET"):
         return absolute(env["INDEXERD_SOCKET"], env, home)
     runtime = env.get("XDG_RUNTIME_DIR", "")
@@ -36,7 +36,7 @@ def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
 
 
 def state_dir(env: Mapping[str, str], home: str | None = None) -> str:
-    """Path of the directory with store, index and log."""
+    """Return the path of the directory with store, index and log."""
     if env.get("INDEXERD_STATE_DIR"):
         return absolute(env["INDEXERD_STATE_DIR"], env, home)
     base = env.get("XDG_STATE_HOME", "")
@@ -48,14 +48,14 @@ def state_dir(env: Mapping[str, str], home: str | None = None) -> str:
 
 
 def absolute(path: str, env: Mapping[str, str], home: str | None = None) -> str:
-    """Make a path absolute; `~/` is the home directory."""
+    """Make a path absolute, and expand `~/`."""
     if path == "~" or path.startswith("~/"):
         path = f"{home or home_of(env)}/{path[2:]}"
     return path if path.startswith("/") else f"{os.getcwd()}/{path}"  # noqa: PTH109 - see the head
 
 
 def home_of(env: Mapping[str, str]) -> str:
-    """The home directory, of the environment or of the user's entry in the system."""
+    """Return the home directory, from the environment or the user database."""
     named = env.get("HOME", "")
     found = named if named.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - see the head
     if not found.startswith("/"):
@@ -71,7 +71,7 @@ def call_once(
     params: Mapping[str, Any] | None = None,
     timeout: float = TIMEOUT,
 ) -> Any:
-    """Connect, ask, hang up. Errors as `Client` raises them."""
+    """Send one request on a connection of its own. Raises what `Client` raises."""
     with Client(path, timeout) as client:
         return client.call(method, params)
 
@@ -79,7 +79,7 @@ def call_once(
 def call_any(
     paths: Sequence[str | os.PathLike[str]], method: str, params: Mapping[str, Any], timeout: float
 ) -> Any:
-    """Ask the first of several sockets on which a daemon answers."""
+    """Send a request to the first of several sockets on which a daemon answers."""
     from indexerd.errors import DaemonDownError  # noqa: PLC0415 - see the head
 
     for path in paths[:-1]:
@@ -91,10 +91,10 @@ def call_any(
 
 
 class Client:
-    """A connection, for one thread. A call waits `timeout` seconds in total.
+    """A connection, for one thread. A call waits at most `timeout` seconds in total.
 
-    DaemonDownError: nobody listens, or the daemon hung up. AccessError: the system says no.
-    DeadlineError: no answer in time; half a request may have been sent, so the connection ends.
+    DaemonDownError: no daemon answers, or it hung up. AccessError: the system denies access.
+    DeadlineError: no answer in time; the connection is closed, since half a request may be sent.
     UsageError: a path or params that cannot be sent.
     """
 
@@ -123,23 +123,20 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up. Twice is fine."""
         self._socket.close()
 
     def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
-        """Ask, and wait for the answer; the daemon's error is raised."""
+        """Send a request and return its result; the daemon's error is raised."""
         self._id += 1
         line = _request(self._id, method, dict(params or {}))
         deadline = time.monotonic() + self._timeout
         try:
             self._wait_until(deadline)
             self._socket.sendall(line)
-            while True:
+            reply = self._receive(deadline)
+            while reply.get("id") != self._id and ("error" not in reply or reply.get("id")):
+                self._keep(reply)
                 reply = self._receive(deadline)
-                if reply.get("method") == "event":
-                    self._events.append(reply.get("params") or {})
-                elif reply.get("id") == self._id or ("error" in reply and not reply.get("id")):
-                    break
         except OSError as bad:
             raise self._failed(bad) from None
         if "error" in reply:
@@ -151,7 +148,7 @@ class Client:
     ) -> Iterator[dict[str, Any]]:
         """Subscribe now, and yield events until the daemon ends (DaemonDownError).
 
-        DeadlineError: one took longer than `timeout` seconds.
+        DeadlineError: no event for `timeout` seconds.
         """
         self.call("subscribe", None if names is None else {"events": list(names)})
         return self._next_events(timeout)
@@ -161,14 +158,15 @@ class Client:
             while self._events:
                 yield self._events.pop(0)
             try:
-                message = self._receive(None if timeout is None else time.monotonic() + timeout)
+                self._keep(self._receive(None if timeout is None else time.monotonic() + timeout))
             except OSError as bad:
                 raise self._failed(bad) from None
-            if message.get("method") == "event":
-                self._events.append(message.get("params") or {})
+
+    def _keep(self, message: Mapping[str, Any]) -> None:
+        if message.get("method") == "event":
+            self._events.append(message.get("params") or {})
 
     def _receive(self, deadline: float | None) -> dict[str, Any]:
-        """Receive one document; OSError where none comes."""
         seen = 0
         while (end := self._received.find(b"\n", seen)) < 0:
             seen = len(self._received)
@@ -180,7 +178,7 @@ class Client:
         value = loads(self._received[:end].decode("utf-8", "replace"))
         del self._received[: end + 1]
         if not isinstance(value, dict):
-            raise ConnectionAbortedError(errno.EPROTO, "what answers there is no daemon of ours")
+            raise ConnectionAbortedError(errno.EPROTO, "what answers is not an indexerd daemon")
         return value
 
     def _wait_until(self, deadline: float | None) -> None:
@@ -190,7 +188,6 @@ class Client:
         self._socket.settimeout(left)
 
     def _failed(self, bad: OSError) -> IndexerdError:
-        """Hang up, and say why."""
         from indexerd import errors  # noqa: PLC0415 - see the head
 
         self.close()
@@ -199,7 +196,7 @@ class Client:
             return errors.DeadlineError("the daemon did not answer in time")
         if isinstance(bad, PermissionError):
             return errors.AccessError(f"no access to the daemon's socket {self._path}: {why}")
-        if bad.errno is None:  # the path itself, which the system never got to see
+        if bad.errno is None:  # Python refused the path
             hint = "set INDEXERD_SOCKET to a shorter path"
             return errors.UsageError(f"{self._path}: {why}", hint=hint)
         return errors.DaemonDownError(f"no daemon answers on {self._path}: {why}")
@@ -220,21 +217,20 @@ def _request(number: int, method: str, params: dict[str, Any]) -> bytes:
 
 
 def _error(answer: Mapping[str, Any]) -> IndexerdError:
-    """The daemon's error, of the first class in the tree that has its kind, else of the root."""
+    """Make the daemon's error, as the topmost class that has its kind."""
     from indexerd.errors import IndexerdError  # noqa: PLC0415 - see the head
 
     data, classes = answer.get("data") or {}, [IndexerdError]
-    for one in classes:  # grows as it is read
+    for one in classes:  # grows while it is read
         classes += one.__subclasses__()
     kind = next((one for one in classes if one.kind == data.get("kind")), IndexerdError)
     error = kind.__new__(kind, str(answer.get("message", "")))
-    given = ("hint", "retryable", "upstream", "candidates", "problems")
-    vars(error).update({key: data[key] for key in given if key in data})
+    vars(error).update({key: one for key, one in data.items() if key != "kind"})
     return error
 
 
 class _Rules:
-    """What the scanner wants to know; the values that `json` has by default."""
+    """The attributes that the scanner reads, with the values that `json` has by default."""
 
     strict = True
     object_hook = object_pairs_hook = array_hook = None
@@ -243,15 +239,15 @@ class _Rules:
 
 
 def dumps(value: object) -> str:
-    """JSON in ASCII; TypeError or ValueError for what is none."""
-    # Calling None, for what is no JSON, is a TypeError; nothing is sorted, or skipped.
+    """Encode as ASCII JSON; TypeError or ValueError if that is impossible."""
+    # The first None is called for what is not JSON, which is a TypeError.
     rules: Any = (None, None, encode_basestring_ascii, None, ":", ",", False, False, False)
     return "".join(make_encoder(*rules)(value, 0))
 
 
 def loads(text: str) -> Any:
-    """The value of a JSON text; None for what is none."""
+    """Decode a JSON text; None if it is invalid."""
     try:
-        return make_scanner(_Rules)(text.strip(), 0)[0]  # type: ignore[arg-type]  # it has what the scanner uses
+        return make_scanner(_Rules)(text.strip(), 0)[0]  # type: ignore[arg-type]  # it has the attributes
     except (StopIteration, SystemError, ValueError, RecursionError):
-        return None  # with `json` not loaded the scanner cannot say what is wrong
+        return None  # SystemError: without `json` the scanner cannot raise its own error

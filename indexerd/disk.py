@@ -1,7 +1,8 @@
 """The file system for every package: atomic writes, durable directories, locks, rotated files.
 
-Locks are flocks: the kernel frees them with their holder, kill -9 included. Lock files are never
-unlinked: two processes could then hold two files of one name.
+On a full disk a write raises an OSError or a WriteError and leaves the old file as it was; a line
+of a log is lost. Locks are flocks, which the kernel releases when their process ends. Lock files
+are never removed: two processes could then lock two files of one name.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
 from indexerd.errors import AccessError, AlreadyRunningError, UsageError, WriteError
@@ -20,6 +22,7 @@ from indexerd.times import iso
 
 POLL_SECONDS = 0.002
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFE
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
 
 
@@ -48,10 +51,9 @@ def write_atomically(
 
 
 def create_file(path: Path, lines: Iterable[bytes]) -> int:
-    """Write a file that its user asked for, durably, 0600; return how many lines it has.
+    """Write a new file for the user, durably, 0600; return its number of lines.
 
-    A failure leaves nothing: UsageError where something has the name, or no file can have it;
-    WriteError otherwise.
+    A failure leaves no file: UsageError if the name is taken or impossible, else WriteError.
     """
     count = 0
     try:
@@ -78,8 +80,25 @@ def create_file(path: Path, lines: Iterable[bytes]) -> int:
     return count
 
 
+def append_line(path: Path, line: bytes, *, durable: bool) -> None:
+    """Append a line in one write(), below a torn last line if there is one. OSError if it fails."""
+    fd = os.open(path, _APPEND, 0o600)
+    try:
+        size = os.fstat(fd).st_size
+        torn = size and os.pread(fd, 1, size - 1) != b"\n"  # by a crash or a full disk
+        data = (b"\n" if torn else b"") + line + b"\n"
+        if os.write(fd, data) != len(data):
+            raise OSError(errno.ENOSPC, "short write")
+        if durable:
+            os.fsync(fd)
+    finally:
+        os.close(fd)
+    if durable and not size:
+        sync_names(path.parent)
+
+
 def make_directory(directory: Path) -> None:
-    """Create a directory and the missing ones above it, 0700 each, durably; OSError if it fails."""
+    """Create a directory and its missing parents, 0700 each, durably."""
     if directory.is_dir():
         return
     make_directory(directory.parent)
@@ -88,7 +107,7 @@ def make_directory(directory: Path) -> None:
 
 
 def sync_names(directory: Path) -> None:
-    """Bring a directory's names to the disk; some file systems cannot."""
+    """Flush a directory's entries to the disk, if the file system can."""
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -100,14 +119,14 @@ def sync_names(directory: Path) -> None:
 
 
 class Lock:
-    """The held lock of a state directory; free after `release`, or with the process."""
+    """The lock of a state directory, held until `release` or the end of the process."""
 
     def __init__(self, path: Path, fd: int) -> None:
         self.path = path
         self._fd = fd
 
     def stands(self) -> bool:
-        """Whether the file of that name is still ours; if not, a second daemon can start."""
+        """Whether the path still is our file; if not, a second daemon can start."""
         try:
             return os.path.samestat(os.fstat(self._fd), self.path.lstat())
         except OSError:
@@ -120,7 +139,7 @@ class Lock:
 
 
 def hold(path: Path) -> Lock:
-    """Take the lock at once, or raise AlreadyRunningError that names the holder.
+    """Take the lock at once, or raise AlreadyRunningError that names its holder.
 
     AccessError: the file cannot be opened, or its file system has no locks.
     """
@@ -139,14 +158,14 @@ def hold(path: Path) -> Lock:
         hint = "check the directory, or set INDEXERD_STATE_DIR to one on a local disk"
         message = f"{path} cannot be locked: {bad.strerror} ({name})"
         raise AccessError(message, hint=hint, upstream=name) from None
-    with suppress(OSError):  # a full disk must not keep lookups from being served
+    with suppress(OSError):  # on a full disk lookups still work
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"indexerd (pid {os.getpid()}, since {iso(time.time())})\n".encode(), 0)
     return Lock(path, fd)
 
 
 def lives(pid: int) -> bool:
-    """Whether a process of that number exists, whosever it is."""
+    """Whether a process with this id exists."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -158,9 +177,9 @@ def lives(pid: int) -> bool:
 
 @contextmanager
 def hold_directory(directory: Path, wait: float) -> Iterator[None]:
-    """Hold a directory alone; WriteError if another holder outlasts `wait`, in seconds.
+    """Lock a directory; WriteError if another holder keeps it for `wait` seconds.
 
-    The flock is on the directory itself, and belongs to the open file: threads exclude each other.
+    The flock is on the directory itself and belongs to the open file, so it excludes threads too.
     """
     fd, deadline = os.open(directory, os.O_RDONLY | os.O_CLOEXEC), time.monotonic() + wait
     try:
@@ -177,13 +196,13 @@ def hold_directory(directory: Path, wait: float) -> Iterator[None]:
                     ) from None
             time.sleep(POLL_SECONDS)
         yield
-    finally:  # a forked child may have a copy of the descriptor, so closing is not enough
+    finally:  # a forked child may have a copy of the descriptor: closing is not enough
         fcntl.flock(fd, fcntl.LOCK_UN)
         os.close(fd)
 
 
 class RotatingFile:
-    """Lines in `path`, moved to `path.1`, … before they exceed `limit` bytes; `keep` old ones stay.
+    """Lines in `path`, renamed to `path.1`, … before they exceed `limit` bytes; `keep` old files.
 
     Each line is one write() with O_APPEND, so lines of several processes never mix. Nothing is
     raised: a line that cannot be written is lost.
@@ -195,24 +214,18 @@ class RotatingFile:
         self._lock = threading.RLock()
 
     def append(self, line: bytes) -> bool:
-        """Write one line, without its line end; says whether it was written whole."""
+        """Write one line, given without its line end; return whether it was written whole."""
         with self._lock, suppress(OSError):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileNotFoundError):
                 if self.path.stat().st_size + len(line) >= self.limit:
                     self._rotate()
-            fd = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFE, 0o600)
-            try:
-                size = os.fstat(fd).st_size
-                torn = size and os.pread(fd, 1, size - 1) != b"\n"  # by a crash or a full disk
-                data = (b"\n" if torn else b"") + line + b"\n"
-                return os.write(fd, data) == len(data)
-            finally:
-                os.close(fd)
+            append_line(self.path, line, durable=False)
+            return True
         return False
 
     def _rotate(self) -> None:
-        for number in range(self.keep, 0, -1):
-            newer = self.path.with_name(f"{self.path.name}.{number - 1}")
+        names = [str(self.path), *(f"{self.path}.{number + 1}" for number in range(self.keep))]
+        for newer, older in reversed([*pairwise(names)]):
             with suppress(FileNotFoundError):
-                (newer if number > 1 else self.path).replace(f"{self.path}.{number}")
+                Path(newer).replace(older)

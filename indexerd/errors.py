@@ -1,7 +1,7 @@
 """Every error of indexerd: `kind` (stable, docs/PROTOCOL.md), `hint`, `retryable`, `exit_code`.
 
-Texts never hold transcript text, prompts, replies or keys: they end up in logs. Standard library
-only, and little of it: agents' hooks import this.
+Messages are logged, so they never contain transcript text, prompts, replies or keys. Agents' hooks
+import this, so it uses little of the standard library.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any, ClassVar
 
-_KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, whether to try again, hint
+_KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, retryable, hint
     "not_found": (3, False, "`indexerd list --all` shows every session"),
     "ambiguous_reference": (3, False, "use the session id, or a longer part of the name"),
     "invalid_meta": (1, False, "`indexerd index REF --force` rewrites it"),
@@ -36,53 +36,51 @@ RPC_CODES: dict[str, int] = {kind: code for code, kind in enumerate(_KINDS, 1001
 
 
 class IndexerdError(Exception):
-    """The root. `str(error)` is one readable sentence; `upstream` is another system's own code."""
+    """The base class. `str(error)` is one sentence; `upstream` is another system's own code."""
 
     kind: ClassVar[str] = "internal"
     exit_code: ClassVar[int]
     retryable: bool
     hint: str
     exit_code, retryable, hint = _KINDS["internal"]
+    upstream: str | None = None
 
     def __init_subclass__(cls, kind: str = "", hint: str = "") -> None:
-        """Take over what a kind says; a subclass may have a hint of its own."""
         if kind:
             cls.kind = kind
             cls.exit_code, cls.retryable, cls.hint = _KINDS[kind]
         cls.hint = hint or cls.hint
 
-    upstream: str | None = None
-
     def __init__(self, message: str, **more: Any) -> None:
-        """`more` are attributes: a hint of its own, and what the classes declare."""
+        """`more` are attributes, as a hint for this case."""
         super().__init__(message)
         vars(self).update({key: one for key, one in more.items() if one is not None})
 
     def data(self) -> dict[str, Any]:
-        """The `data` object of a JSON-RPC error, with what some kinds have besides."""
+        """Return the `data` object of a JSON-RPC error."""
         data = {"kind": self.kind, "hint": self.hint, "retryable": self.retryable}
         more = ("upstream", "candidates", "problems")
         return data | {key: vars(self)[key] for key in more if key in vars(self)}
 
 
 class AskError(IndexerdError):
-    """What was asked for cannot be given."""
+    """The request cannot be answered."""
 
 
 class UsageError(AskError, kind="usage"):
-    """Arguments of the wrong shape."""
+    """Invalid arguments."""
 
 
 class NotFoundError(AskError, kind="not_found"):
-    """No session fits."""
+    """No session matches."""
 
 
 class FileGoneError(NotFoundError, hint="`indexerd show REF` shows what is stored"):
-    """The session is known, and its file is gone."""
+    """The session is known, but its file is gone."""
 
 
 class AmbiguousError(AskError, kind="ambiguous_reference"):
-    """Several sessions fit: `candidates`."""
+    """Several sessions match: `candidates`."""
 
     candidates: list[dict[str, Any]]
 
@@ -91,7 +89,7 @@ class AmbiguousError(AskError, kind="ambiguous_reference"):
 
 
 class SessionEmptyError(AskError, kind="session_empty"):
-    """A session without a word of conversation."""
+    """A session without conversation."""
 
 
 class SessionUnreadableError(AskError, kind="session_unreadable"):
@@ -99,7 +97,7 @@ class SessionUnreadableError(AskError, kind="session_unreadable"):
 
 
 class StateError(IndexerdError):
-    """Something on disk, or in the configuration, is wrong."""
+    """Something on the disk or in the configuration is wrong."""
 
 
 class ConfigError(StateError, kind="config_invalid"):
@@ -112,7 +110,7 @@ class ConfigError(StateError, kind="config_invalid"):
 
 
 class InvalidMetaError(StateError, kind="invalid_meta"):
-    """A meta file that is not JSON, or not of the contract's shape."""
+    """A meta file that is not JSON, or not of the required form."""
 
 
 class AlreadyRunningError(StateError, kind="already_running"):
@@ -120,11 +118,11 @@ class AlreadyRunningError(StateError, kind="already_running"):
 
 
 class DaemonDownError(StateError, kind="daemon_down"):
-    """Nothing answers on the socket."""
+    """No daemon answers on the socket."""
 
 
 class AccessError(StateError, kind="permission"):
-    """The system denies access to something that we need."""
+    """The system denies access."""
 
 
 class WriteError(StateError, kind="write_failed"):
@@ -136,15 +134,15 @@ class DamagedError(StateError):
 
 
 class ModelError(IndexerdError):
-    """The provider's side of a model call."""
+    """A model call failed."""
 
 
 class ModelUnavailableError(ModelError, kind="model_unavailable"):
-    """No configured model can be used."""
+    """No configured model is usable."""
 
 
 class ProviderError(ModelError, kind="provider_unavailable"):
-    """The provider failed for now; `retry_after` is its own wish in seconds, if it said so."""
+    """The provider failed for now; `retry_after` is in seconds, if the provider sent it."""
 
     retry_after: float | None = None
     throttled: bool = False
@@ -155,13 +153,13 @@ _LATER = "it is asked again once the session has new messages"
 
 
 class ProviderDeniedError(ModelError, kind="model_unavailable", hint=_CURE):
-    """The provider denies a key, or with `model_only` one model, until something is changed."""
+    """The provider rejects the key, or with `model_only` the model, until a setting changes."""
 
     model_only: bool = False
 
 
 class RefusedError(ModelError, kind="model_unavailable", hint=_LATER):
-    """The model declined this content (safety, recitation, blocked prompt)."""
+    """The model refused this content (safety, recitation, blocked prompt)."""
 
 
 class OutputInvalidError(ModelError, kind="model_output_invalid"):
@@ -169,18 +167,18 @@ class OutputInvalidError(ModelError, kind="model_output_invalid"):
 
 
 class BudgetError(ModelError, kind="budget_exhausted"):
-    """A cap of the day is reached, and opens in `retry_after` seconds."""
+    """A daily cap is reached, until `retry_after` seconds have passed."""
 
     retry_after: float = 3600.0
 
 
 class CallLimitError(ModelError, kind="call_limit_exceeded"):
-    """More questions in one turn than allowed."""
+    """Too many questions in one turn."""
 
 
 class ContextTooLargeError(ModelError, kind="context_too_large"):
-    """The request is larger than the model takes."""
+    """The request is too large for the model."""
 
 
 class DeadlineError(ModelError, kind="timeout"):
-    """The total deadline of a call passed."""
+    """A call took longer than its deadline."""

@@ -1,4 +1,4 @@
-"""Types that all packages share: what a line of a session says, and what a model is asked."""
+"""Types that all packages share: the contents of a session's lines, and a model's input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-# What JavaScript's trim() takes off: pi trims texts with it, and Python's strip() differs.
+# The characters that JavaScript's trim() removes, as pi does; Python's strip() differs.
 JS_SPACE = (
     "\t\n\v\f\r \u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -16,7 +16,7 @@ JS_SPACE = (
 
 
 class Kind(IntEnum):
-    """What a node of the session tree is."""
+    """The kind of a node of the session tree."""
 
     OTHER = 0
     USER = 1  # typed by a human
@@ -24,7 +24,7 @@ class Kind(IntEnum):
     TOOL = 3  # a tool's result
     SYSTEM = 4
     BASH = 5  # a command that the human ran
-    CUSTOM = 6  # said by an extension, shown to the model as user text
+    CUSTOM = 6  # text of an extension, sent to the model as user text
     COMPACTION = 7
     BRANCH_SUMMARY = 8
     SETTING = 9  # model, thinking level, tools
@@ -34,9 +34,9 @@ class Kind(IntEnum):
 
 
 class Turn(IntEnum):
-    """How the agent's turn stands after a node."""
+    """The state of the agent's turn after a node."""
 
-    OPEN = 0  # the agent is at work, or waits for a tool
+    OPEN = 0  # the agent works, or waits for a tool
     ENDED = 1
     FAILED = 2  # ended by an error or an abort; a retry may follow
 
@@ -46,7 +46,7 @@ KIND_MASK = 0x0F
 TURN_SHIFT = 4
 TURN_MASK = 0x30
 MESSAGE = 0x40  # counts as a message of the session, whatever its kind
-PAID = 0x80  # no answer, and yet it says what a model's call took: a summary, a cache kept warm
+PAID = 0x80  # no answer, but has the cost of a model call: a summary, a cache refresh
 
 
 def code(kind: Kind, *, turn: Turn = Turn.OPEN, message: bool = False, paid: bool = False) -> int:
@@ -56,78 +56,78 @@ def code(kind: Kind, *, turn: Turn = Turn.OPEN, message: bool = False, paid: boo
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a session file says of itself before its first entry."""
+    """The beginning of a session file, before its first entry."""
 
     session_id: str
     cwd: str
     created_at: str  # ISO-8601 as written
     version: int
     parent: str | None = None  # path of the parent session file, verbatim
-    parent_id: str | None = None  # id of the session it was forked from or started by
+    parent_id: str | None = None  # id of the session that forked or started it
     subagent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """History that stands in another file of the same agent, before this file's own lines."""
+    """History in another file of the same agent, before this file's own lines."""
 
     session_id: str
     end: int  # bytes of that file that belong to the history
-    # Lines count on through all files of a history; 0 where it is not said. It tells files of one
-    # session apart that have a line end at the same byte, and is no part of what is asked for.
+    # Line numbers continue through all files of a history; 0: unknown. They distinguish files of
+    # one session that have a line end at the same byte.
     end_ordinal: int = field(default=0, compare=False)
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """One use of a tool, as far as facts about a session need it. Paths are verbatim."""
+    """One call of a tool. Paths are verbatim."""
 
-    name: str  # "" for a record of what a call that was counted already did
+    name: str  # "" for a record of a call that was already counted
     detail: str = ""  # a command line, a path or a query, for a notable use
-    id: str = ""  # what a result that takes it back names it by; "" where none can
+    id: str = ""  # by which a result can undo it; "" if none can
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
-    # As the agent stored them: an object, or the text of one. For a summary alone.
+    # An object or its JSON text, as the agent stored it; for summaries only.
     arguments: Any = None
 
 
 class ToolResult(msgspec.Struct, frozen=True):
-    """What a call came back with, where the whole of it is wanted."""
+    """The full result of a tool call."""
 
-    call: str  # the call's id; "" where none is said
-    name: str = ""  # of the tool, where the agent stored it here
+    call: str  # the call's id, or ""
+    name: str = ""  # of the tool, if the agent stored it here
     text: str = ""
-    cleared: bool = False  # the agent itself shows its model no more of it
+    cleared: bool = False  # the agent itself no longer sends it
 
 
 class Tokens(msgspec.Struct, frozen=True):
-    """What a model's call cost, as the agent recorded it."""
+    """The cost of a model call, as the agent recorded it."""
 
-    input: int = 0  # without what was read from or written to a cache
+    input: int = 0  # without cache reads and writes
     output: int = 0
     cache_read: int = 0
     cache_write: int = 0
     cost_usd: float | None = None
-    answer: str = ""  # answers of one id are one answer: the newest counts
-    total: int = 0  # of the whole context with this answer, as counted there; 0: not said
+    answer: str = ""  # its id; of several records only the newest counts
+    total: int = 0  # of the whole context with this answer, if recorded
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A command that the user ran, and how it ended, as far as that was stored."""
+    """A command that the user ran, and its result."""
 
     command: str
     output: str
     exit_code: int | None = None
     cancelled: bool = False
     truncated: bool = False
-    output_file: str | None = None  # with all of the output
-    hidden: bool = False  # the model is told nothing of it
+    output_file: str | None = None  # has the whole output
+    hidden: bool = False  # it is not sent to the model
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """All that an earlier entry says from now on."""
+    """The new contents of an earlier entry."""
 
     target: str  # its id
-    removed: bool = False  # it is left out
+    removed: bool = False  # the entry is omitted
     texts: tuple[str, ...] = ()
     thinking: tuple[str, ...] = ()
     calls: tuple[ToolCall, ...] = ()
@@ -135,7 +135,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class Retained(msgspec.Struct, frozen=True):
-    """A message that a compaction brings along."""
+    """A message that is stored in a compaction."""
 
     role: str
     text: str
@@ -143,18 +143,18 @@ class Retained(msgspec.Struct, frozen=True):
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """What stands for the messages before a summary."""
+    """A compaction's replacement for the messages before it."""
 
-    kept: str | None = None  # id of the first earlier entry that stays
-    retained: tuple[Retained, ...] | None = None  # in the place of all earlier messages
-    whole: bool = False  # these hold the summary, too
+    kept: str | None = None  # id of the first earlier entry that is kept
+    retained: tuple[Retained, ...] | None = None  # instead of all earlier messages
+    whole: bool = False  # `retained` includes the summary
     role: str = "compactionSummary"  # of the summary
-    system: str | None = None  # text of the system message that goes before it
+    system: str | None = None  # text of the system message before it
     tokens_before: int | float | None = None
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One node, read in full. Texts are as the agent stored them, scrubbed of lone surrogates."""
+    """One node, read in full. Texts are as stored, but without lone surrogates."""
 
     id: str
     kind: Kind
@@ -163,29 +163,29 @@ class Entry(msgspec.Struct, frozen=True):
     timestamp: str
     texts: tuple[str, ...] = ()
     tools: tuple[ToolCall, ...] = ()
-    failed: tuple[str, ...] = ()  # ids of calls that came to nothing
+    failed: tuple[str, ...] = ()  # ids of calls that failed
     model: str | None = None
     tokens: Tokens | None = None
-    thinking: tuple[str, ...] = ()  # what the model thought before it spoke
-    images: int = 0  # that stand beside the texts
-    results: tuple[ToolResult, ...] = ()  # what tools gave back on this line
-    # what the model gets, where that differs from what was said
-    sent: tuple[str, ...] | None = None  # the texts, where those of the entry are less
-    sent_as: str | None = None  # the role, where the kind does not tell it
-    ahead: bool = False  # before what was said since the newest answer, after results of tools
-    unseen: bool = False  # it is no part of the conversation, as later lines show
-    # of some kinds alone
-    provider: str | None = None  # whose model
-    next_model: str | None = None  # that a setting chooses
+    thinking: tuple[str, ...] = ()  # the model's reasoning
+    images: int = 0  # number of images
+    results: tuple[ToolResult, ...] = ()  # tool results on this line
+    # For what the model gets, if that differs:
+    sent: tuple[str, ...] | None = None  # the texts
+    sent_as: str | None = None  # the role
+    ahead: bool = False  # goes after tool results, before texts since the newest answer
+    unseen: bool = False  # later lines exclude it from the conversation
+    # For some kinds only:
+    provider: str | None = None  # of the model
+    next_model: str | None = None  # set by a setting
     thinking_level: str | None = None  # empty: there is none
     stop_reason: str = ""
     error: str = ""
-    custom_type: str | None = None  # an extension's name for what it stored, in `data`
+    custom_type: str | None = None  # an extension's name for its `data`
     data: Any = None
-    display: bool | None = None  # False: its author wants it hidden from people
-    from_id: str | None = None  # the leaf of the branch that a summary tells of
-    from_hook: bool | None = None  # an extension made the summary
-    stored: Any = None  # what whoever made a summary stored with it
+    display: bool | None = None  # False: hidden from users
+    from_id: str | None = None  # leaf of the summarized branch
+    from_hook: bool | None = None  # whether an extension made the summary
+    stored: Any = None  # stored with a summary by its author
     prompt: dict[str, Any] | None = None  # a system prompt's sections and tools, as stored
     ran: Command | None = None
     edit: Edit | None = None
@@ -193,32 +193,31 @@ class Entry(msgspec.Struct, frozen=True):
 
     @property
     def as_sent(self) -> tuple[str, ...]:
-        """The texts as the model gets them."""
         return self.texts if self.sent is None else self.sent
 
     @property
     def text(self) -> str:
-        """The text blocks: each trimmed, empty ones dropped, joined by a newline."""
+        """The trimmed, non-empty text blocks, joined by newlines."""
         return "\n".join(part for part in (text.strip(JS_SPACE) for text in self.texts) if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of a session's conversation, already redacted: food for a local model."""
+    """A session's conversation and facts, redacted, for a local model."""
 
     messages: tuple[tuple[str, str], ...]  # ("user" | "assistant", text), oldest first
     files_read: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     tools_used: dict[str, int] = field(default_factory=dict)
     cwd: str = ""
-    previous_summary: str | None = None  # of an earlier run, where history was cut
+    previous_summary: str | None = None  # of an earlier run, if the history was cut
     title: str = ""  # the agent's own
-    commands: tuple[str, ...] = ()  # some that were run
+    commands: tuple[str, ...] = ()  # some commands of the session
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about a session, and what was said there, redacted: food for a local model."""
+    """A question about a session, and its messages, redacted, for a local model."""
 
     text: str
     said: tuple[tuple[str, str, str], ...]  # (entry id, role, text), oldest first
@@ -226,10 +225,10 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of a conversation that is to be summed up, redacted: food for a local model.
+    """A part of a conversation to summarize, redacted, for a local model.
 
-    `kind`: segment (a digest's bullets), checkpoint (to go on from; `previous` is merged into it),
-    turn (the beginning of a turn whose end stays), or branch (one that was left).
+    `kind`: segment (a digest's bullets), checkpoint (to continue from; `previous` is merged in),
+    turn (the beginning of a turn whose end is kept), or branch (an abandoned one).
     """
 
     kind: str
@@ -238,21 +237,18 @@ class Stretch:
     files_modified: tuple[str, ...] = ()
     tools_used: dict[str, int] = field(default_factory=dict)
     cwd: str = ""
-    previous: str = ""  # summary of what came before
-    instructions: str = ""  # what the user wants it to dwell on
+    previous: str = ""  # the summary before it
+    instructions: str = ""  # from the user
     max_tokens: int = 1000  # of the summary, at 4 characters each
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What is sent to a model.
-
-    `facts`, `question` and `stretch` never leave the machine: only local models read them.
-    """
+    """A model's input. Only local models read `facts`, `question` and `stretch`."""
 
     system: str
     user: str
-    schema: dict[str, Any] | None = None  # JSON schema of the answer, where one is wanted
+    schema: dict[str, Any] | None = None  # JSON schema of the answer, if any
     max_output_tokens: int = 4096
     facts: Facts | None = None
     question: Question | None = None

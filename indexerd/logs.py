@@ -1,11 +1,10 @@
 """The structured log: events with fields, and never text of a session.
 
-`LOG.log(INFO, Event.META_WRITTEN, session=…, ms=…)` writes one JSON object a line to the log file,
-and to stderr JSON, or text on a terminal. Until `configure`, nothing is written.
+`LOG.log(INFO, Event.META_WRITTEN, session=…, ms=…)` writes one JSON object per line to the log
+file, and JSON, or text on a terminal, to stderr. Until `configure`, nothing is written.
 
-Texts are escaped, redacted and cut; of an error that is not ours only the type is said, as the
-words of libraries may quote a reply or a request. A full disk, a closed stderr or a reader that has
-gone or stopped reading cost lines, nothing else.
+Texts are escaped, redacted and cut. Of a foreign error only the type is logged, as its message may
+quote a reply or a request. A full disk, a closed stderr or a stuck reader cost lines, nothing else.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import select
 import threading
 import time
 import traceback
-from collections.abc import Mapping
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -34,20 +32,18 @@ from indexerd.times import iso
 LIMIT_BYTES = 8 * 1024 * 1024
 KEPT_FILES = 2
 TEXT_MAX = 500  # characters of one value
-LINE_MAX = 4000  # bytes; a pipe takes this much whole, or not at all
-_READ_MAX = 2000  # characters of one value that are looked at
-_ITEMS_MAX = 20  # of a list or a mapping
-_LEAST_KEYS = 4  # ts, level, event, cut
+LINE_MAX = 4000  # bytes; a pipe accepts this much whole, or not at all
+_READ_MAX = 2000  # characters of one value that are redacted, before it is cut
+_FIELDS_MAX = 20
 _TRACE_MAX = 40  # lines
 _STALL_SECONDS = 0.05
 _THROTTLED_MAX = 1024  # keys
-_LEVELS = logging.getLevelNamesMapping()
 _JOURNAL = {"debug": 7, "info": 6, "warning": 4, "error": 3}
 _QUIET = logging.NullHandler()
 
 
 class Throttle:
-    """Lets a repeated event through once in `seconds` for each key."""
+    """Admits a repeated event once in `seconds` for each key."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -63,7 +59,7 @@ class Throttle:
 
 
 class Event(StrEnum):
-    """Every event of the log, by the names of docs/PROTOCOL.md."""
+    """Every event of the log (docs/OPERATIONS.md)."""
 
     DAEMON_STARTED = "daemon.started"
     DAEMON_READY = "daemon.ready"
@@ -113,7 +109,7 @@ class Event(StrEnum):
 
 
 class Logger:
-    """Writes events to the log file and to a stderr that may be gone or stuck."""
+    """Writes events to the log file and to stderr, which may be closed or stuck."""
 
     def __init__(self) -> None:
         self._level: float = math.inf
@@ -123,11 +119,11 @@ class Logger:
         self._turn = threading.RLock()  # reentrant, as a signal handler may log meanwhile
 
     def configure(self, level: str, fmt: str, *, log_file: Path, stderr: TextIO | None) -> None:
-        """Say where events of `level` and above go; may be called again.
+        """Set where events of `level` and above go; may be called again.
 
         `fmt` is `json`, `console`, or `auto`: console on a terminal.
         """
-        self._level, self._fd = _LEVELS[level.upper()], None
+        self._level, self._fd = logging.getLevelNamesMapping()[level.upper()], None
         self._file = RotatingFile(log_file, limit=LIMIT_BYTES, keep=KEPT_FILES)
         terminal = False
         with suppress(OSError, ValueError):
@@ -137,45 +133,44 @@ class Logger:
                 journal = f"{status.st_dev}:{status.st_ino}"
                 self._in_journal = journal == os.environ.get("JOURNAL_STREAM")
         self._console = fmt == "console" or (fmt == "auto" and terminal)
-        # Other libraries' own records would reach stderr as bare text, with whatever they quote.
+        # Records of other libraries would reach stderr as plain text, with whatever they quote.
         if _QUIET not in logging.getLogger().handlers:
             logging.getLogger().addHandler(_QUIET)
 
     def log(
-        self, level: int, event: str, *, exc_info: BaseException | None = None, **facts: Any
+        self, level: int, event: str, *, exc_info: BaseException | None = None, **fields: Any
     ) -> None:
-        """Write one event, known keys first, every value bounded."""
+        """Write one event; every value is bounded."""
         if level < self._level:
             return
-        with self._turn:  # lines of several threads stand in the order of their times
-            self._write(logging.getLevelName(level).lower(), str(event), exc_info, facts)
+        name = logging.getLevelName(level).lower()
+        with self._turn:  # so that lines of several threads are in the order of their times
+            entry: dict[str, Any] = {"ts": iso(time.time()), "level": name, "event": str(event)}
+            entry |= {key: _bounded(fields[key]) for key in list(fields)[:_FIELDS_MAX]}
+            if exc_info is not None:
+                entry |= {"error": _describe(exc_info), "trace": _trace(exc_info)}
+            self._write(entry)
 
-    def _write(
-        self, name: str, event: str, exc_info: BaseException | None, facts: dict[str, Any]
-    ) -> None:
-        entry: dict[str, Any] = {"ts": iso(time.time()), "level": name, "event": event}
-        entry |= {key: _bounded(facts[key]) for key in list(facts)[:_ITEMS_MAX]}
-        if exc_info is not None:
-            entry |= {"error": _words(exc_info), "trace": _trace(exc_info)}
+    def _write(self, entry: dict[str, Any]) -> None:
         line = json.dumps(entry, ensure_ascii=False)
-        while len(line.encode()) > LINE_MAX and len(entry) > _LEAST_KEYS:
+        while len(line.encode()) > LINE_MAX:
             entry.pop("cut", None)
-            entry.popitem()  # the last are the least: the trace, then facts
+            entry.popitem()  # the last fields matter least: the trace, then facts
             entry["cut"] = True
             line = json.dumps(entry, ensure_ascii=False)
         if self._file is not None:
             self._file.append(line.encode())
+        ts, level, event, *rest = entry.values()
         if self._console:
-            ts, _, event, *rest = entry.values()
             more = (f"{key}={one}" for key, one in zip([*entry][3:], rest, strict=True))
-            line = " ".join([ts, f"{name:7}", f"{event:22}", *more])
-        self._print((f"<{_JOURNAL[name]}>" if self._in_journal else "") + line + "\n")
+            line = " ".join([ts, f"{level:7}", f"{event:22}", *more])
+        self._print((f"<{_JOURNAL[level]}>" if self._in_journal else "") + line + "\n")
 
     def _print(self, text: str) -> None:
         if self._fd is None:
             return
         try:
-            # A reader that has stopped is waited for a little, but not for every line.
+            # A stuck reader is waited for, but only once.
             wait = 0.0 if self._stalled else _STALL_SECONDS
             self._stalled = not select.select([], [self._fd], [], wait)[1]
             if not self._stalled:
@@ -187,7 +182,7 @@ class Logger:
 LOG = Logger()
 
 
-def _bounded(value: Any, depth: int = 2) -> Any:
+def _bounded(value: Any) -> Any:
     match value:
         case None | bool() | int():
             return value
@@ -196,12 +191,7 @@ def _bounded(value: Any, depth: int = 2) -> Any:
         case str() | Path():
             return _text(str(value))
         case BaseException():
-            return _words(value)
-        case Mapping() if depth:
-            items = list(value.items())[:_ITEMS_MAX]
-            return {_text(str(key)): _bounded(one, depth - 1) for key, one in items}
-        case list() | tuple() | set() | frozenset() if depth:
-            return [_bounded(one, depth - 1) for one in list(value)[:_ITEMS_MAX]]
+            return _describe(value)
     return f"<{type(value).__name__}>"
 
 
@@ -210,8 +200,8 @@ def _text(text: str) -> str:
     return safe if len(safe) <= TEXT_MAX else safe[: TEXT_MAX - 1] + "…"
 
 
-def _words(error: BaseException) -> str:
-    """What may be said of an error: all of ours, the system's code, else only the type."""
+def _describe(error: BaseException) -> str:
+    """Describe an error: the message of ours, the code of a system error, else only the type."""
     name = type(error).__name__
     if isinstance(error, IndexerdError):
         return _text(f"{name}: {error}")
@@ -220,11 +210,11 @@ def _words(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> list[str]:
-    """An error, and where it and its causes came from: file names and lines, and no values."""
+    """List an error, its causes, and the lines that they came from; no values."""
     trace: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(trace) < _TRACE_MAX:
-        trace.append(_words(cause))
+        trace.append(_describe(cause))
         for frame, line in traceback.walk_tb(cause.__traceback__):
             place = "/".join(Path(frame.f_code.co_filename).parts[-2:])
             trace.append(f"{place}:{line} {frame.f_code.co_name}")

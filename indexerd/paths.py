@@ -1,6 +1,6 @@
-"""Where things are: XDG places, the socket, and the way from a session id to its meta file.
+"""Where files are: XDG directories, the socket, and the names of meta files.
 
-Environment and home are arguments. What agents' hooks need of it is in `client`.
+Environment and home are arguments. `client` has the paths that agents' hooks need.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ class Places:
     """The daemon's own files and directories."""
 
     config_file: Path
-    config_explicit: bool  # named by flag or variable: must then exist
+    config_explicit: bool  # named by flag or variable, so it must exist
     state_dir: Path
     data_dir: Path
     socket: Path
-    store: Path  # rows, cursors and session states: a cache
-    search: Path  # the text index's directory: a cache
-    lock: Path  # held by the one daemon of this state directory; never unlinked
+    store: Path  # rows and cursors: a cache
+    search: Path  # directory of the text index: a cache
+    lock: Path  # held by this state directory's daemon; never removed
     log: Path
     telemetry: Path  # one row per model attempt
-    budget: Path  # calls, tokens and dollars, reserved and settled
+    budget: Path  # calls and cost, reserved and settled
 
 
 def places(
     env: Mapping[str, str] = os.environ, *, config: str | None = None, home: Path | None = None
 ) -> Places:
-    """Find every place from flags, variables and defaults, in that order."""
+    """Find every place: from flags, else variables, else defaults."""
     home = home or Path(home_of(env))
     named = config or env.get("INDEXERD_CONFIG") or ""
     data = env.get("INDEXERD_DATA_DIR")
@@ -78,10 +78,10 @@ def _place(env: Mapping[str, str], xdg: str, home: Path, default: str) -> Path:
 
 
 def socket_places(where: Places, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Where the daemon's socket may be, the likeliest first.
+    """Return where the daemon's socket may be, likeliest first.
 
-    A process with hardly any environment does not know of the login session's directory, in
-    which the daemon's socket nevertheless is.
+    A process with a minimal environment does not know the login session's runtime directory, which
+    the daemon uses.
     """
     known = env.get("INDEXERD_SOCKET") or env.get("XDG_RUNTIME_DIR")
     if known or sys.platform == "darwin":
@@ -95,18 +95,17 @@ def is_session_id(text: str) -> bool:
 
 
 def meta_name(session_id: str) -> str:
-    """File name of a session's meta file; UsageError for an id of another form."""
+    """Return the name of a session's meta file; UsageError for an invalid id."""
     if not is_session_id(session_id):
         raise UsageError("not a session id", hint=f"ids match {SESSION_ID.pattern}")
     return session_id + META_SUFFIX
 
 
 def user_name(session_id: str) -> str:
-    """File name of the sidecar with the user's own title and labels."""
     return meta_name(session_id).removesuffix(META_SUFFIX) + USER_SUFFIX
 
 
 def within(path: str, directory: str) -> bool:
-    """Whether `path` is `directory` or below it; both absolute, compared by their words."""
+    """Whether `path` is `directory` or below it; both absolute, compared as text."""
     base = directory.rstrip("/")
     return path.rstrip("/") == base or path.startswith(base + "/")

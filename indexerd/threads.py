@@ -1,4 +1,4 @@
-"""Blocking work in a thread, which ends soon after its result is no longer wanted."""
+"""Blocking work in a thread that stops soon after its task was cancelled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Check = Callable[[], None]
 
 
 async def stoppable(work: Callable[[Check], _T]) -> _T:
-    """Do `work(check)` in a thread; `check` raises once the task that waits was cancelled."""
+    """Run `work(check)` in a thread; `check` raises once the waiting task was cancelled."""
     unwanted = threading.Event()
 
     def check() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def iso_ms(text: str) -> int:
-    """Milliseconds since the epoch of an ISO-8601 time; 0 for anything else."""
+    """Return milliseconds since the epoch of an ISO-8601 time; 0 for any other text."""
     try:
         when = datetime.fromisoformat(text)
         if when.tzinfo is None:
@@ -17,11 +17,10 @@ def iso_ms(text: str) -> int:
 
 
 def iso(seconds: float) -> str:
-    """The ISO-8601 form of seconds since the epoch."""
     return iso_of_ms(round(seconds * 1000))
 
 
 def iso_of_ms(ms: int) -> str:
-    """The ISO-8601 form of milliseconds since the epoch; out of range is brought into range."""
+    """Format milliseconds since the epoch, limited to the years 1970 to 9999."""
     whole, part = divmod(min(max(ms, 0), 253_402_300_799_999), 1000)
     return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{part:03d}Z"

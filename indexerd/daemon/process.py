@@ -73,7 +73,7 @@ class Footprint:
 
     def tend(self) -> None:
         """Give memory back if the process has grown; called every few seconds."""
-        now = _resident()
+        now = resident()
         if not self._least:
             self._freeze()
         elif self._settled and now - self._least < GROWTH:
@@ -82,7 +82,7 @@ class Footprint:
         else:
             gc.collect()
             _trim()
-        self._least = max(1, _resident())
+        self._least = max(1, resident())
         self._settled = now - self._least < FREED_MIN
 
     def _freeze(self) -> None:
@@ -91,7 +91,7 @@ class Footprint:
         _trim()
 
 
-def _resident() -> int:
+def resident() -> int:
     """Bytes of memory that the process uses; 0 where /proc does not exist."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize()

@@ -6,7 +6,6 @@ a line of its own. An OSError is for the caller to handle.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from indexerd.disk import sync_names, write_atomically
+from indexerd.disk import append_line, write_atomically
 
 
 class Journal:
@@ -26,19 +25,7 @@ class Journal:
 
     def append(self, row: Any) -> None:
         """Write one row durably; several milliseconds on a real disk."""
-        data = msgspec.json.encode(row) + b"\n"
-        fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            size = os.fstat(fd).st_size
-            if size and os.pread(fd, 1, size - 1) != b"\n":
-                data = b"\n" + data
-            if os.write(fd, data) != len(data):
-                raise OSError("short write")
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-        if not size:
-            sync_names(self._path.parent)
+        append_line(self._path, msgspec.json.encode(row), durable=True)
 
     def rows(self) -> Iterator[Any]:
         """Yield the valid rows, oldest first; none where there is no file yet."""

@@ -1,8 +1,7 @@
-"""Settings from defaults < file < environment, with each value's source, and every problem.
+"""Loads settings from defaults < file < environment, with each value's source and every problem.
 
-The file is TOML, or JSON by its suffix; camelCase keys are accepted in both. All problems are
-collected with file, key and hint. With any problem the defaults hold, or, in `read_config`, the
-settings that were last without one: a typo must not make sessions readable that are excluded.
+The file is TOML, or JSON by its suffix; camelCase keys are accepted in both. If there is any
+problem, the last valid settings apply, else the defaults: a typo must not expose excluded sessions.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from pydantic import ValidationError
 
 from indexerd.disk import write_atomically
 from indexerd.paths import Places
+from indexerd.privacy.sanitize import clean_line
 from indexerd.settings.schema import Settings
 
 SIZE_MAX = 256 * 1024  # bytes of a configuration
@@ -32,7 +32,7 @@ _FREE_KEYS = ("providers.openai.prices",)  # tables whose keys are model names
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, their sources, and what was wrong: with `problems` nothing is indexed."""
+    """Settings and their sources; with `problems` nothing is indexed."""
 
     settings: Settings
     sources: Mapping[str, str] = field(default_factory=dict)  # dotted key -> file or variable
@@ -40,7 +40,7 @@ class Loaded:
 
 
 def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
-    """Read the configuration file; a missing one is a problem only where it was asked for."""
+    """Read the configuration file; a missing file is a problem only if it was named."""
     path = places.config_file
     try:
         with path.open("rb") as file:
@@ -58,7 +58,7 @@ def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
 
 
 def remember(loaded: Loaded, state_dir: Path) -> None:
-    """Keep sound settings for a start beside a broken file. OSError where they cannot be kept."""
+    """Store valid settings, for a later start with a broken file. OSError if that fails."""
     if not loaded.problems and _last_good(state_dir) != loaded.settings:
         write_atomically(state_dir / LAST_GOOD, loaded.settings.model_dump_json().encode())
 
@@ -71,19 +71,21 @@ def _last_good(state_dir: Path) -> Settings | None:
 
 
 def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
-    """Build the tree from a file's bytes (None: no file) and `INDEXERD_<SECTION>__<KEY>` variables.
-
-    `INDEXERD_GOOGLE_API_KEY` and the like are no settings; the providers read them.
-    """
+    """Build settings from a file's bytes (None: no file) and `INDEXERD_<SECTION>__<KEY>`."""
     try:
         tree = _parse(data, path) if data is not None else {}
     except (ValueError, RecursionError) as bad:
-        problem = {"file": path, "key": "", "message": _shown(str(bad)), "hint": "mend the syntax"}
+        problem = {
+            "file": path,
+            "key": "",
+            "message": clean_line(str(bad), SHOWN_MAX),
+            "hint": "mend the syntax",
+        }
         return Loaded(Settings(), {}, (problem,))
     sources = dict.fromkeys(_leaves(tree), path)
     for variable, value in env.items():
         words = variable.removeprefix("INDEXERD_").lower().split("__")
-        # INDEXERD_SOCKET and the like are no settings; a misspelt section is a problem.
+        # INDEXERD_SOCKET and others are not settings; a misspelt section is a problem.
         if variable.startswith("INDEXERD_") and (
             len(words) > 1 or words[0] in Settings.model_fields
         ):
@@ -106,7 +108,7 @@ def _parse(data: bytes, path: str) -> dict[str, Any]:
 
 
 def _snake(value: Any, where: str) -> Any:
-    """A tree with its keys in snake case."""
+    """Convert the keys of a tree to snake case."""
     if not isinstance(value, dict) or where in _FREE_KEYS:
         return value
     found = {}
@@ -128,7 +130,7 @@ def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
 
 
 def _put(tree: dict[str, Any], words: list[str], text: str) -> None:
-    """Set a value, written as in TOML or plain text; below no table it is an unknown key."""
+    """Set a value, given as TOML or as plain text."""
     value: Any = text
     with suppress(ValueError, RecursionError):
         value = tomllib.loads(f"v = {text}")["v"]
@@ -153,13 +155,9 @@ def _problem(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str
         key, _, place = key.rpartition(".")
         message = f"[{place}] {message}: {error['input'][:PATTERN_SHOWN]}"
         hint = "patterns are those of RE2: without look-around and back-references"
-    # What set it: the key itself, a table around it, or a part of it.
+    # Its source is that of the key, of a table around it, or of a part of it.
     set_by = [one for one in sources if f"{key}.".startswith(f"{one}.")]
     set_by = set_by or [one for one in sources if one.startswith(f"{key}.")]
     file = sources[max(set_by, key=len)] if set_by else path
-    return {"file": file, "key": _shown(key), "message": _shown(message), "hint": hint}
-
-
-def _shown(text: str) -> str:
-    """A user's own words, fit for a terminal and a log."""
-    return "".join(c if c.isprintable() else "\ufffd" for c in text)[:SHOWN_MAX]
+    shown = {"key": clean_line(key, SHOWN_MAX), "message": clean_line(message, SHOWN_MAX)}
+    return {"file": file, **shown, "hint": hint}

@@ -1,4 +1,4 @@
-"""Every section and key of the settings, with its default and its range."""
+"""All settings, with defaults and ranges."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PORT_MAX = 65_535
 
 
 class Section(BaseModel):
-    """A table of the configuration: frozen, and strict about names and types."""
+    """A table of the configuration, strict about names and types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -45,7 +45,7 @@ class ModelLimits(Section):
 
 
 def _safe_url(url: str) -> str:
-    """Refuse a base URL that would carry transcripts in the clear to another machine."""
+    """Refuse a base URL that would send transcripts unencrypted to another machine."""
     if not url:
         return url
     parts = urlsplit(url)
@@ -54,7 +54,7 @@ def _safe_url(url: str) -> str:
         raise ValueError("must be https, or http on loopback")
     if parts.username or parts.password:
         raise ValueError("must not hold a user name or a password")
-    if parts.port == 0:  # one that is no number, or too large, raises by itself
+    if parts.port == 0:  # other invalid ports raise by themselves
         raise ValueError("port 0 cannot be reached")
     return url
 
@@ -72,7 +72,7 @@ class Price(Section):
 
 
 class Provider(Section):
-    """How a provider is reached. A key is used only when it is named here, or by our variable."""
+    """A key is used only if it is named here, or by our own variable."""
 
     api_key_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,127})?$")] = ""
     api_key_file: str = ""
@@ -147,7 +147,7 @@ class Log(Section):
 
 
 def listen_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`; ValueError for one that others than this machine can reach."""
+    """Split `HOST:PORT`; ValueError for a host that other machines can reach."""
     host, colon, port = text.strip().rpartition(":")
     host = host.strip("[]")
     if not colon or not _loopback(host):
