@@ -11,31 +11,24 @@ from typing import Any
 
 import click
 
+from indexerd.cli import main as cli
 from indexerd.cli import printing as render
-from indexerd.cli.backend import aside, project, safe
-from indexerd.cli.main import (
-    FOCUS,
-    LEAF,
-    REF,
-    argument,
-    as_json,
-    command,
-    current,
-    flag,
-    method,
-    option,
+from indexerd.cli.backend import aside, safe
+
+RECENT_SHOWN = 10  # messages that `history` shows without --full
+FULL = cli.flag("--full", "All summaries and messages, uncut.")
+STRATEGY = cli.option(
+    "--strategy",
+    "Whose rules to apply; default: those of the session's own agent.",
+    type=click.Choice(("pi", "codex", "opencode")),
 )
+HANDOFF = cli.flag("--handoff", "Print a document to start a new session with.")
 
-RECENT_SHOWN = 10  # messages that `history` shows, unless all are asked for
 
-
-@command(REF, flag("--full", "All summaries and messages, uncut."), LEAF)
-def history(ref: str, leaf: str | None, *, full: bool) -> Iterator[str]:
+@cli.method("history", cli.REF, FULL, cli.LEAF)
+def history(found: Any) -> Iterator[str]:
     """Show a session's digests, and the messages after them."""
-    params = {"ref": ref, "leaf": leaf, "full": full, "cwd": project()}
-    found = current().call("history", params)
-    if as_json(found):
-        return
+    full = "context" in found
     for segment in found["segments"]:
         first, last = segment["covering_messages"]
         by = f"{segment['generated_at']} by {segment['model']}"
@@ -52,10 +45,11 @@ def history(ref: str, leaf: str | None, *, full: bool) -> Iterator[str]:
             yield from (render.exact(text), "")
         else:
             yield f"{one['n']:>5}  {one['role']}: {safe(text)}"
-    yield f"{found['fullMessageCount']} messages, {found['foldedMessages']} of them summed up"
+    count = render.count(found["fullMessageCount"], "message")
+    yield f"{count}, {found['foldedMessages']} of them summed up"
 
 
-@method("digest", REF)
+@cli.method("digest", cli.REF)
 def digest(found: Any) -> Iterator[str]:
     """Summarise a session's older messages that no digest covers."""
     segment = found["segment"]
@@ -70,20 +64,9 @@ def digest(found: Any) -> Iterator[str]:
     yield from ("", *render.paragraph(segment["content"], "  "))
 
 
-STRATEGY = option(
-    "--strategy",
-    "Whose rules to apply; default: those of the session's own agent.",
-    type=click.Choice(("pi", "codex", "opencode")),
-)
-HANDOFF = flag("--handoff", "Print a document to start a new session with.")
-
-
-@method("compact", REF, STRATEGY, FOCUS, HANDOFF, LEAF)
+@cli.method("compact", cli.REF, STRATEGY, cli.FOCUS, HANDOFF, cli.LEAF)
 def compact(found: Any) -> Iterator[str]:
-    """Summarise a session so that it can continue elsewhere.
-
-    The session itself is not changed.
-    """
+    """Summarise a session to continue elsewhere; it is not changed."""
     for note in found["notes"]:
         aside(f"indexerd: {safe(note)}")
     if "handoff" in found:
@@ -94,16 +77,13 @@ def compact(found: Any) -> Iterator[str]:
     yield from ("", *render.paragraph(found["summary"], "  "))
 
 
-@method("branch_summary", REF, argument("leaf"), FOCUS)
+@cli.method("branch_summary", cli.REF, cli.argument("leaf"), cli.FOCUS)
 def branch_summary(found: Any) -> Iterator[str]:
-    """Summarise an abandoned branch for `branches` to show.
-
-    LEAF is the branch's last entry.
-    """
+    """Summarise an abandoned branch, named by its last entry."""
     return render.paragraph(found["summary"], "  ")
 
 
-@method("stats", REF)
+@cli.method("stats", cli.REF)
 def stats(found: Any) -> Iterator[str]:
     """Show how full a session's context is, and its totals."""
     names = "contextTokens estimated window percent usable shouldCompact warnings"

@@ -15,6 +15,7 @@ from indexerd.cli.main import current
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _LEAST = 4  # columns of any cell
 _SHOWN = 20  # values of a list
+DEEPEST = 12  # levels that a tree is indented by
 _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 
 

@@ -27,7 +27,6 @@ _ORIGINS = {"root": "", "fork": "fork: ", "resumed": "resumed: ", "subagent": "s
 _FACTS = """sessionId agent cwd gitBranch sessionFile createdAt modifiedAt messageCount
 userMessageCount newUserMessages compactions models tokens costUsd tags filesModified filesRead
 toolsUsed nameSource parentSessionId parentSessionFile"""
-_DEEPEST = 12  # levels that a family is indented by
 _STATUS = "state sessions textPending queued indexing lastScanAt models budget watches"
 
 
@@ -37,15 +36,11 @@ def _since(text: str) -> str:
     if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
         return iso(max(0.0, time.time() - int(number) * _SECONDS[unit]))
     if not iso_ms(text):
-        raise UsageError(
-            f"not a time: {text}", hint="write 7d, 12h, 2026-11-01 or an ISO-8601 time"
-        )
+        raise UsageError(f"not a time: {text}", hint="write 7d, 12h, or an ISO-8601 time")
     return text
 
 
-SINCE = cli.option(
-    "--since", "Only those active since then (7d, 12h, 2026-11-01).", metavar="TIME", type=_since
-)
+SINCE = cli.option("--since", "Since a time: 7d, 12h, 2026-11-01.", metavar="TIME", type=_since)
 
 
 @cli.command(
@@ -106,10 +101,7 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
 
 @cli.method("resolve", cli.REF)
 def resolve(found: Any) -> list[str]:
-    """Show which session a reference means.
-
-    REF is an id, a prefix of it, a name or a similar name.
-    """
+    """Show which session an id, a prefix or a name means."""
     return lines(found)
 
 
@@ -124,10 +116,7 @@ LIMIT = click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_
 
 @cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, LIMIT)
 def search(found: Any) -> Iterator[str]:
-    """Search names, tags, summaries and messages.
-
-    "words in quotes" are a phrase, re:pattern is a regular expression.
-    """
+    """Search names, tags, texts; "a phrase" or re:pattern."""
     for hit in found["hits"]:
         yield render.heading(hit["name"], f"  {hit['sessionId']}")
         yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
@@ -142,7 +131,7 @@ def family(found: Any) -> Iterator[str]:
     """Show a session's ancestors, forks and sub-agents."""
     for one in found["members"]:
         gone = " (gone)" if one["gone"] else " (archived)" if one["archived"] else ""
-        indent = "  " * min(one["depth"], _DEEPEST)
+        indent = "  " * min(one["depth"], render.DEEPEST)
         one["name"] = indent + _ORIGINS[one["relation"]] + safe(one["name"]) + gone
         one["current"] = one["sessionId"] == found["sessionId"]
     named = {"session": "sessionId", "agent": "agent", "active": "modifiedAt"}

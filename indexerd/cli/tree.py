@@ -16,7 +16,6 @@ from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, project, put, safe
 from indexerd.errors import UsageError
 
-_DEEPEST = 12  # levels that a tree is indented by
 SHOWN = cli.option(
     "--filter",
     "Which entries: default hides settings and answers that only call tools; all with --json.",
@@ -62,7 +61,7 @@ def _indents(depths: Sequence[int]) -> Iterator[str]:
     children, levels = Counter(parents), {-1: 0}
     for at, parent in enumerate(parents):
         levels[at] = levels[parent] + (parent >= 0 and children[parent] > 1)
-        yield "  " * min(levels[at], _DEEPEST)
+        yield "  " * min(levels[at], render.DEEPEST)
 
 
 @cli.method("path", cli.REF, cli.LEAF)

@@ -1,13 +1,12 @@
 r"""The MCP server: tools and a prompt for coding agents, over stdin and stdout.
 
-It is a client of the daemon's socket: it opens no session, no store and no meta file. It ends when
-its stdin ends or it gets a signal; it has nothing to save, and writes no log, as hosts show stderr
-to users.
+It is a client of the daemon's socket, and ends when its stdin ends or it gets a signal. It writes
+no log, as hosts show stderr to users.
 
-What surprised us: a thread of the SDK waits for stdin and cannot be interrupted, so that Python's
-own answer to SIGINT would wait for it for ever; hence the system's. The SDK's parser refuses a
-whole line for one lone surrogate (half an emoji, which models cut and JavaScript sends as
-`\ud83d`), and the host waits for an answer for ever.
+What surprised us: a thread of the SDK waits for stdin and cannot be interrupted, so Python's own
+handler of SIGINT would wait forever; hence the system's. The SDK's parser refuses a whole line for
+one lone surrogate (half an emoji, which models cut and JavaScript sends as `\ud83d`), and the host
+would wait forever for an answer.
 """
 
 from __future__ import annotations
@@ -71,19 +70,19 @@ async def _call_tool(
     host = ctx.session.client_params
     name = host.client_info.name if host else ""
     work = partial(_answer, daemon, asked.name, asked.arguments or {}, name)
+    found = None
     try:  # in a thread that nobody waits for
         found, text = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except IndexerdError as bad:
-        content = types.TextContent(type="text", text=compact(failure(bad)))
-        return types.CallToolResult(content=[content], is_error=True)
+        text = compact(failure(bad))
     content = types.TextContent(type="text", text=text)
-    return types.CallToolResult(content=[content], structured_content=found)
+    return types.CallToolResult(content=[content], structured_content=found, is_error=found is None)
 
 
 def _answer(
     daemon: DaemonAccess, name: str, arguments: dict[str, Any], host: str
 ) -> tuple[Answer, str]:
-    """A tool's answer. Whatever goes wrong is an error of our tree, without what was given."""
+    """A tool's answer; whatever goes wrong is an IndexerdError without the arguments."""
     tool = TOOLS.get(name)
     if tool is None:
         raise UsageError(f"no tool {name[:64]!r}", hint=f"the tools are {', '.join(TOOLS)}")
@@ -91,24 +90,19 @@ def _answer(
         try:
             # Not strict: some hosts write whole numbers as 10.0.
             asked = asdict(decode(tool.params, arguments, strict=False))
-            talk = Conversation(daemon, asked.pop("cwd"), host)
-            found = tool.answer(talk, **asked)
+            found = tool.answer(Conversation(daemon, asked.pop("cwd"), host), **asked)
         except IndexerdError as bad:
             if bad.hint == UsageError.hint:
                 bad.hint = "see the tool's input schema"
             raise
         except Exception as bad:
-            hint = "this is a fault of indexerd's"
-            raise IndexerdError(f"{name} failed", hint=hint) from bad
+            raise IndexerdError(f"{name} failed", hint="this is a bug in indexerd") from bad
     return found if isinstance(found, tuple) else (found, compact(found))
 
 
 async def _list_prompts(*_: Any) -> types.ListPromptsResult:
-    prompt = types.Prompt(
-        name=_GUIDE,
-        title="When to note relevant context",
-        description="When an agent should call set_relevant_context and query_session.",
-    )
+    about = "When an agent should call set_relevant_context and query_session."
+    prompt = types.Prompt(name=_GUIDE, title="When to note relevant context", description=about)
     return types.ListPromptsResult(prompts=[prompt])
 
 
@@ -124,8 +118,8 @@ async def _get_prompt(_: Any, asked: types.GetPromptRequestParams) -> types.GetP
 class _Lines:
     """A host's lines without lone surrogates, read in a thread."""
 
-    def __init__(self, source: TextIO) -> None:
-        self._source = source
+    def __init__(self) -> None:
+        self._source = open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False)  # noqa: SIM115 - read in a thread that outlives this
 
     def readline(self) -> str:
         line = self._source.readline()
@@ -135,8 +129,7 @@ class _Lines:
 
 
 async def _converse(server: Server[Any]) -> None:
-    source = open(0, encoding="utf-8", errors="replace", newline="\n", closefd=False)  # noqa: ASYNC230, SIM115 - read in a thread that outlives this
-    stdin = anyio.wrap_file(cast("TextIO", _Lines(source)))  # all that is asked of it is a line
+    stdin = anyio.wrap_file(cast("TextIO", _Lines()))  # of which only `readline` is used
     async with stdio_server(stdin=stdin) as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
 
@@ -147,5 +140,5 @@ def serve(daemon: DaemonAccess) -> None:
     try:
         anyio.run(_converse, session_server(daemon))
     except* (BrokenPipeError, ConnectionResetError):
-        pass  # the host has gone without a word; there is nobody to tell
-    os._exit(0)  # not after what a daemon that hangs still owes to a thread
+        pass  # the host has gone without a word
+    os._exit(0)  # without waiting for a thread that waits for the daemon

@@ -30,10 +30,10 @@ MAKE = ASK.model_copy(update={"read_only_hint": False})  # writes what a model m
 
 INJECTED_MAX = 12_000  # bytes of expanded references: the daemon cuts at whole sessions
 _REST = 400  # bytes of an answer for the fields that are known last
-_BRIEF = "sessionId name agent description tags cwd modifiedAt userMessageCount state"
-_BRIEF += " parentSessionId gone subagent"
-_SESSION = _BRIEF + " createdAt messageCount firstUserMessage models filesModified filesRead"
-_SESSION += " toolsUsed gitBranch parentSessionFile"
+_BRIEF = """sessionId name agent description tags cwd modifiedAt userMessageCount state
+parentSessionId gone subagent"""
+_SESSION = f"""{_BRIEF} createdAt messageCount firstUserMessage models filesModified filesRead
+toolsUsed gitBranch parentSessionFile"""
 
 Filter = Literal["user-only", "no-tools", "default", "labeled-only", "all"]
 Mode = Literal["replace", "merge"]
@@ -126,9 +126,8 @@ def tool(title: str, params: str, hints: ToolAnnotations = LOOK) -> Callable[[An
 def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> Answer:
     """Search what was said, summarised, named or tagged in past sessions of every coding agent.
 
-    Call it when the user speaks of earlier work ("as we did with…", "why did we decide…"), or
-    before you solve again what was worked out already. Other projects are searched if this one has
-    nothing. Next: get_session, or query_session to ask it.
+    Call it when the user speaks of earlier work, or before you solve again what was worked out
+    already. Other projects are searched if this one has nothing. Next: get_session, query_session.
     """
     cwd = None if all_projects else talk.cwd
     found = talk.ask("search", **asked, rows=True, cwd=cwd)
@@ -155,19 +154,16 @@ def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked
         limit = len(fitting(rows, BYTES_MAX - 3 * _REST, talk.renderer.render))
         if limit == len(rows):
             break  # otherwise once more, so that the next page begins where this one ends
-    answer = {"scope": "project" if cwd else "all", "sessions": rows}
-    return _of_several(
-        talk, "Names and descriptions are from the sessions", answer | _only(found, "nextCursor")
-    )
+    answer = {"scope": "project" if cwd else "all", "sessions": rows} | _only(found, "nextCursor")
+    return _of_several(talk, "Names and descriptions are from the sessions", answer)
 
 
 @tool("Look at a past session", "session!")
 def get_session(talk: Conversation, *, session: str) -> Answer:
     """Get everything known of one past session without reading its transcript.
 
-    Summary, decisions, files, tools, models, noted context, the sessions it was forked from, and
-    how to resume it. Call it when you know which session is meant. Next: query_session for what the
-    summary leaves out.
+    Summary, decisions, files, tools, noted context, the sessions it was forked from. Call it when
+    you know which session is meant. Next: query_session for what the summary leaves out.
     """
     found = talk.ask("get", ref=talk.id_of(session))
     row, meta = found["session"], found.get("meta") or {}
@@ -183,9 +179,8 @@ def get_session(talk: Conversation, *, session: str) -> Answer:
 def query_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Ask one past session a question, answered from its transcript with citations.
 
-    Call it when a summary is not enough: exact commands, error messages, values, reasons. It may
-    use the user's model, which takes some seconds and may cost a little: ask one good question
-    rather than many. Next: look at the cited entries in get_tree.
+    Call it when a summary is not enough: commands, error messages, values, reasons. It may use the
+    user's model: ask one good question rather than many. Next: the cited entries in get_tree.
     """
     found = talk.ask("query_session", session=talk.id_of(session), **asked)
     return bounded(talk.about(found, "answered"))
@@ -207,8 +202,8 @@ def expand_references(talk: Conversation, **asked: Any) -> Answer:
     """Get what the `@@` references in a text mean: quoted summaries, and answers to questions.
 
     They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and `@@name: a
-    question?`. Call it when a message of the user has one and no quoted summary came with it.
-    Questions may use the user's model; `questions` says which failed. Next: query_session.
+    question?`, which may use the user's model. Call it when a message of the user has one and no
+    quoted summary came with it. Next: query_session.
     """
     asked |= {"cwd": talk.cwd, "sessionId": talk.own_id(), "maxBytes": INJECTED_MAX}
     found = talk.ask("expand", **asked)
@@ -223,9 +218,8 @@ def get_tree(
 ) -> Answer:
     """Look through the messages of one past session, in order, with every branch.
 
-    Call it to see how a session went, or to find the entry that a question is about. Each entry is
-    a short line, indented by `depth`; `active` marks the current path. Next: `nextOffset` as
-    `offset`, or query_session.
+    Call it to see how a session went, or to find the entry that a question is about. `active` marks
+    the current path. Next: `nextOffset` as `offset`, or query_session.
     """
     found = talk.ask("tree", ref=talk.id_of(session), filter=show, search=search)
     nodes = found.pop("nodes")
@@ -242,8 +236,7 @@ def list_branches(talk: Conversation, *, session: str) -> Answer:
     """List the branches of one past session, each by its last entry.
 
     Call it to learn what was tried and abandoned, or to get the `leaf` that other tools take.
-    `gist` says what a branch was about. Next: summarize_branch for one without a gist,
-    query_session or session_history with its `leafId` as `leaf`.
+    `gist` says what a branch was about. Next: summarize_branch for one without a gist.
     """
     found = talk.ask("branches", ref=talk.id_of(session))
     found["tips"].sort(key=lambda tip: (tip["active"], tip["lastActivity"] or ""), reverse=True)
@@ -285,9 +278,8 @@ def resume_command(talk: Conversation, *, session: str) -> Answer:
     user; do not run it yourself, as it starts an interactive program.
     """
     row = talk.ask("get", ref=talk.id_of(session))["session"]
-    command, note = _command(talk, row)
     shown: Answer = talk.renderer.render(_only(row, "sessionId name agent cwd"))
-    return shown | {"command": command, "note": note}
+    return shown | dict(zip(("command", "note"), _command(talk, row), strict=True))
 
 
 @tool("Read a long session as a page", "session! full limit=10 before leaf")
@@ -296,9 +288,8 @@ def session_history(
 ) -> Answer:
     """Read one past session: summaries of its older parts, then its last messages.
 
-    Call it to go on with a long session's work. Gives the segments that digests made and `limit`
-    messages after them, a line each; `full` gives more of each. It calls no model. Next:
-    `nextBefore` as `before` for what came earlier; query_session for a detail.
+    Call it to go on with a long session's work. It calls no model. Next: `nextBefore` as `before`
+    for what came earlier; query_session for a detail.
     """
     found = talk.ask("history", ref=talk.id_of(session), full=full, leaf=leaf)
     answer = talk.about(_only(found, "sessionId leafId fullMessageCount foldedMessages"))
@@ -333,10 +324,9 @@ def session_stats(talk: Conversation, *, session: str) -> Answer:
 def compact_session(talk: Conversation, *, session: str, strategy: str, **asked: Any) -> Any:
     """Summarise a session of any agent, as an agent's own compaction would; it is not changed.
 
-    Call it when the user wants to continue a session elsewhere, with `handoff` for one document
-    that has all that is needed. It uses the user's model, which may take minutes and cost
-    something: call it once, and when asked to. Next: read the instruction files that a hand-off
-    names.
+    Call it once, and when asked to: it uses the user's model, which may take minutes and cost
+    something. With `handoff` you get one document to continue elsewhere. Next: read the instruction
+    files that it names.
     """
     rules = "" if strategy == "own" else strategy
     found = talk.ask("compact", ref=talk.id_of(session), strategy=rules, **asked)
@@ -351,8 +341,7 @@ def summarize_branch(talk: Conversation, *, session: str, **asked: Any) -> Answe
     """Summarise an abandoned branch of a session, and store that next to the session.
 
     Call it when it matters what was tried there and list_branches has no gist of it. It uses the
-    user's model, which may take minutes and cost something. Next: query_session with the same
-    `leaf` for a detail.
+    user's model, which may take minutes and cost something. Next: query_session with that `leaf`.
     """
     found = talk.ask("branch_summary", ref=talk.id_of(session, certain=True), **asked)
     return bounded(talk.about(found, "summarised"))
@@ -362,8 +351,8 @@ def summarize_branch(talk: Conversation, *, session: str, **asked: Any) -> Answe
 def digest_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Fold a session's older messages into a summary that is stored next to the session.
 
-    Call it when session_history shows many messages in no segment, or the user asks for it. It uses
-    the user's model, which may take minutes and cost something. Next: session_history.
+    Call it when session_history shows many messages in no segment. It uses the user's model, which
+    may take minutes and cost something. Next: session_history.
     """
     session_id = talk.id_of(session, certain=not asked["dryRun"])
     return bounded(talk.about(talk.ask("digest", ref=session_id, **asked), "summarised"))

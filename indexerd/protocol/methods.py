@@ -1,7 +1,4 @@
-"""The methods of the socket: what each takes, and what calling it asks for.
-
-The daemon's method table (`daemon/methods.py`) has a handler for each name here, and none more.
-"""
+"""The methods of the socket and their params; `daemon/methods.py` has the handlers."""
 
 from __future__ import annotations
 
@@ -14,10 +11,10 @@ from indexerd.protocol.params import LeafParams, Params, RefParams, decode
 
 
 class Method(NamedTuple):
-    """One method."""
+    """Where and for which sessions a method can be called."""
 
     params: type[Params]
-    exact: bool = False  # not for a session whose name is only close to `ref`
+    exact: bool = False  # not for a session whose name is merely similar to `ref`
     needs_daemon: bool = False  # cannot be answered in another process
 
 

@@ -1,9 +1,7 @@
-"""The socket's language: one JSON document a line, JSON-RPC 2.0. Bytes in, values out.
+"""The socket's language: JSON-RPC 2.0, one JSON document per line.
 
-`parse` never raises, whatever the bytes: msgspec reads first, and what it refuses (escaped lone
-surrogates, which agents do write) the standard library judges, strictly: it would let NaN, 1e999
-and lone surrogates through. Of doubled keys the last one counts. Positional params and batches are
-refused; a request without an `id` is a notification, which is never answered.
+msgspec reads first. Lines that it refuses (escaped lone surrogates, which agents do write) are read
+by the standard library, which would let NaN, 1e999 and lone surrogates through.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -28,7 +26,7 @@ Id: TypeAlias = str | int | float | None
 
 
 class Fault(IntEnum):
-    """JSON-RPC's own codes, for what is wrong with the request as such."""
+    """JSON-RPC's own codes, for errors in the request itself."""
 
     PARSE = -32700
     INVALID_REQUEST = -32600
@@ -48,7 +46,7 @@ class Request(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A fault to answer with. `id` is null where the request's own could not be read."""
+    """A fault to answer with. `id` is null if that of the request could not be read."""
 
     id: Id
     fault: Fault
@@ -56,7 +54,6 @@ class Failure:
     hint: str = "see docs/PROTOCOL.md"
 
     def to_line(self) -> bytes:
-        """The answer's line."""
         kind = "internal" if self.fault is Fault.INTERNAL else "usage"
         data = {"kind": kind, "hint": self.hint, "retryable": False}
         return _error(self.id, self.fault, self.message, data)
@@ -70,12 +67,21 @@ def parse(line: bytes | bytearray) -> Request | Failure:
         value = _load(line)
     except (ValueError, RecursionError):
         return Failure(None, Fault.PARSE, "not a JSON document")
-    if isinstance(value, dict):
-        return _request(value)
-    if isinstance(value, list):
-        message = "batches are not supported: send one request a line"
+    if not isinstance(value, dict):
+        message = "a request is a JSON object; batches are not supported: send one a line"
         return Failure(None, Fault.INVALID_REQUEST, message)
-    return Failure(None, Fault.INVALID_REQUEST, "a request is a JSON object")
+    asked, method, params = value.get("id"), value.get("method"), value.get("params")
+    is_id = asked is None or (isinstance(asked, str | int | float) and not isinstance(asked, bool))
+    if not is_id or len(str(asked)) > ID_MAX:
+        message = f"id must be a string of at most {ID_MAX} characters, a number or null"
+        return Failure(None, Fault.INVALID_REQUEST, message)
+    if value.get("jsonrpc") != "2.0":
+        return Failure(asked, Fault.INVALID_REQUEST, 'jsonrpc must be "2.0"')
+    if not isinstance(method, str) or not method:
+        return Failure(asked, Fault.INVALID_REQUEST, "method must be a string")
+    if not isinstance(params, dict | None):
+        return Failure(asked, Fault.INVALID_PARAMS, "params must be an object")
+    return Request(asked, method, params or {}, is_notification="id" not in value)
 
 
 def result(id: Id, value: Any) -> bytes:  # noqa: A002 - the protocol's own word
@@ -84,10 +90,9 @@ def result(id: Id, value: Any) -> bytes:  # noqa: A002 - the protocol's own word
 
 
 def failure(id: Id, error: IndexerdError | Fault) -> bytes:  # noqa: A002 - as above
-    """Answer a request with an IndexerdError, or with a fault that says no more.
+    """Answer a request with an error.
 
-    Wrong arguments (UsageError) are JSON-RPC's "invalid params"; every other error has the
-    code of its kind. `data` holds kind and hint in both cases.
+    UsageError is JSON-RPC's "invalid params"; every other error has the code of its kind.
     """
     if isinstance(error, Fault):
         return Failure(id, error, "internal error", "see `indexerd logs`").to_line()
@@ -102,39 +107,12 @@ def event(params: Mapping[str, Any]) -> bytes:
 
 
 def unknown_method(request: Request) -> Failure:
-    """Say that there is no such method: what a handler returns for it."""
     message = f"unknown method: {request.method[:_SHOWN]!r}"
     return Failure(request.id, Fault.UNKNOWN_METHOD, message, "`hello` lists the capabilities")
 
 
 def too_long() -> Failure:
-    """Say that a line is longer than LINE_MAX; the connection ends with it."""
     return Failure(None, Fault.INVALID_REQUEST, f"a request line is at most {LINE_MAX} bytes")
-
-
-def _request(value: dict[str, Any]) -> Request | Failure:
-    has_id = "id" in value
-    asked = value.get("id")
-    if not _is_id(asked):
-        message = f"id must be a string of at most {ID_MAX} characters, a number or null"
-        return Failure(None, Fault.INVALID_REQUEST, message)
-    if value.get("jsonrpc") != "2.0":
-        return Failure(asked, Fault.INVALID_REQUEST, 'jsonrpc must be "2.0"')
-    method = value.get("method")
-    if not isinstance(method, str) or not method:
-        return Failure(asked, Fault.INVALID_REQUEST, "method must be a string")
-    params = value.get("params")
-    if params is None:
-        params = {}
-    if not isinstance(params, dict):
-        return Failure(asked, Fault.INVALID_PARAMS, "params must be an object")
-    return Request(asked, method, params, is_notification=not has_id)
-
-
-def _is_id(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) <= ID_MAX
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
 
 
 def _error(id: Id, code: int, message: str, data: Mapping[str, Any]) -> bytes:  # noqa: A002 - as above
@@ -150,16 +128,12 @@ def _load(line: bytes | bytearray) -> Any:
     try:
         return _decode(line)
     except ValueError:  # every error of msgspec's is one, and so is a bad UTF-8 byte
-        value = json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_finite)
+        value = json.loads(line.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
         return without_surrogates(value)
 
 
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"not JSON: {word}")
-
-
 def _finite(text: str) -> float:
-    number = float(text)
+    number = float(text)  # also of the words NaN and Infinity
     if not math.isfinite(number):
         raise ValueError("a number out of range")
     return number
@@ -174,7 +148,7 @@ def _dump(value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a peer may take; the defaults are the protocol's own figures."""
+    """The limits of one peer; the defaults are those of the protocol."""
 
     line_bytes: int = LINE_MAX
     half_line_seconds: float = 5.0

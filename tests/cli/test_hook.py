@@ -53,13 +53,9 @@ def says(fake: FakeDaemon, method: str, answer: Any) -> None:
     fake.answers[method] = lambda _params: answer
 
 
-def run(socket_path: Path | str, said: bytes | dict[str, Any], agent: str = "claude") -> str:
-    return call(socket_path, said, agent)
-
-
-def call(socket_path: Path | str, said: bytes | dict[str, Any], *words: str) -> str:
+def run(socket_path: Path | str, said: bytes | dict[str, Any], *words: str) -> str:
     done = subprocess.run(
-        [*INDEXERD, "hook", *words],
+        [*INDEXERD, "hook", *(words or ["claude"])],
         input=said if isinstance(said, bytes) else json.dumps(said).encode(),
         env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "INDEXERD_SOCKET": str(socket_path)},
         cwd=Path(__file__).parents[2],
@@ -156,7 +152,6 @@ def test_a_long_context_is_cut_where_it_says_so(fake: FakeDaemon) -> None:
 LONG = {
     "text": "@@cache " + "x" * 3_000_000,
     "escapes": "@@cache " + "\u00e9" * 300_000,
-    "more than is read": "@@cache " + "x" * 5_000_000,
 }
 
 
@@ -170,10 +165,10 @@ def test_a_prompt_that_is_too_long_is_told_so(fake: FakeDaemon, what: str) -> No
 
 
 @pytest.mark.parametrize(
-    "words", [["pi"], ["nonsense"], [""], [], ["claude", "--json"], ["claude", "x"], ["--help"]]
+    "words", [["pi"], ["nonsense"], [""], ["claude", "--json"], ["claude", "x"], ["--help"]]
 )
 def test_other_agents_get_no_answer(fake: FakeDaemon, words: list[str]) -> None:
-    assert call(fake.path, prompt("as in @@cache"), *words) == ""
+    assert run(fake.path, prompt("as in @@cache"), *words) == ""
     assert fake.asked == []
 
 
@@ -201,12 +196,10 @@ def test_nobody_to_read_the_answer_is_no_error(fake: FakeDaemon, tmp_path: Path,
 BAD_INPUT = {
     "nothing": b"",
     "no JSON": b"{@@",
-    "a list": b'["@@x", "resume"]',
     "an unknown event": b'{"hook_event_name": "Stop", "prompt": "@@x"}',
     "no prompt": b'{"hook_event_name": "UserPromptSubmit", "x": "@@"}',
     "a prompt that is no text": b'{"hook_event_name": "UserPromptSubmit", "prompt": ["@@x"]}',
     "no session": b'{"hook_event_name": "SessionStart", "source": "resume"}',
-    "no text in UTF-8": b'\xff\xfe{"@@x"',
     "far too much": b'{"hook_event_name": "Stop", "prompt": "@@' + b"x" * 5_000_000,
     "nested deeply": b'{"@@": ' + b"[" * 200_000,
 }
@@ -266,11 +259,9 @@ ASKED = {
     "found by something like its name": ["resolve", "forecast"],
     "not found": ["resolve", "zebra"],
     "ambiguous": ["resolve", "deploy"],
-    "no reference": ["resolve", ""],
     "too long a reference": ["resolve", "x" * 100_000],
     "candidates": ["complete"],
     "candidates of a prefix": ["complete", "tune"],
-    "no candidates": ["complete", "zebra"],
     "references": ["expand", "as in @@forecast and @@deploy and @@zebra"],
     "references inline": ["expand", "--inline", "as in @@forecast", "--session", "asking"],
     "no references": ["expand", "nothing", "--cwd", "/"],
@@ -353,8 +344,3 @@ def test_a_daemon_that_hangs_does_not_hold_a_prompt_up(tmp_path: Path) -> None:
             )
             assert done.stdout == f"{prompt}\n"
             assert "did not answer in time" in done.stderr
-
-
-def test_other_forms_are_left_to_the_full_command(home: Home) -> None:
-    assert home.ix("resolve", "tune", "loop").returncode == 2
-    assert "Usage: indexerd resolve" in home.ix("resolve", "--help").stdout

@@ -1,6 +1,7 @@
-// The session's name, facts, summary, files and context, above the conversation.
+// What is known of the session, above the conversation: its name, facts, summary, files, context.
 //
-// A section is drawn only when its data has changed, so what the reader opened stays open.
+// Drawn in sections, each only when what it shows has changed: what the reader opened, and where
+// the focus is, stays as it was while a session grows.
 ((indexerd) => {
   "use strict";
   const { $, el, button, digits, when, moment, zone, dollars, base, sync } = indexerd.words;
@@ -10,7 +11,7 @@
   const box = $("about");
   const drawn = new Map(); // by key: {sign, box}
 
-  function section(key, data, build) { // null if there is nothing to show
+  function section(key, data, build) { // null where there is nothing to show
     const sign = JSON.stringify(data);
     const old = drawn.get(key);
     if (old && old.sign === sign) return old.box;
@@ -42,14 +43,14 @@
 
   function notes(doc) {
     const found = [...(doc.warnings || [])];
-    if (doc.redacted) found.push("Known kinds of secrets were removed from the texts.");
+    if (doc.redacted) found.push("Known kinds of secrets were taken out of the texts.");
     if (doc.nodes.some((node) => node.length)) {
       found.push(`Entries of more than ${digits(doc.textMax)} characters are cut.`);
     }
     return found;
   }
 
-  // [term, text, is it code]; {at} in a list of texts is a time.
+  // [term, text, is it code]; what is {at} in a list of texts is a time.
   function factsOf(session, meta, kin, doc) {
     const tools = Object.entries(session.toolsUsed || {}).sort((a, b) => b[1] - a[1]);
     const listed = (all) => all.filter(Boolean).join(", ");

@@ -1,7 +1,8 @@
-// The family of a session as a list of links, each indented below its parent.
+// The family of a session: what it came from, and what came from it, as a list of links, each moved
+// in below what it came from.
 //
 // In: an element, the answer of the socket's method `family`, the id of the session whose page this
-// is. Nothing is drawn of a family of one, except a parent that is missing.
+// is. A family of one draws nothing, but for what it came from where that is not here.
 ((indexerd) => {
   "use strict";
   const { el, count, when } = indexerd.words;
@@ -18,7 +19,7 @@
     if (HOW[member.relation]) one.append(el("span", "who", HOW[member.relation]), " ");
     one.append(el("bdi", "words", member.name), " ",
       el("span", "kin-facts", ...facts.flatMap((fact, at) => (at ? [", ", fact] : [fact]))));
-    if (own) one.append(" ", el("span", "now", "this session"));
+    if (own) one.append(" ", el("span", "now", "this one"));
     return el("li", "", one);
   }
 
