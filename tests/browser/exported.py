@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from indexerd.digests.segments import Segment, encode
-from indexerd.sessions.info import info_of
-from indexerd.sources.session_reader import OpenSession
 from indexerd.web.document import Wish, document_of
 from indexerd.web.session_page import export_page
-from tests.sessions.tree_sessions import entry, said, session, state_of
+from tests.sessions.taken import taken
+from tests.sessions.tree_sessions import entry, said, session
 
 EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"
 
 
-class Lines:
-    """A session's lines, out of memory."""
-
-    def __init__(self, state: Any, data: bytes) -> None:
-        self._state, self._data = state, data
-
-    def row(self, row: int) -> bytes:
-        start = self._state.offsets[row]
-        return self._data[start : start + self._state.lengths[row]]
-
-    brief = row  # none here is too long to be held
-
-
 def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     """The exported page of a session of these entries."""
-    data = session(*entries)
-    state = state_of(data)
-    info = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
-    assert info is not None
     (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
-    lines: Any = nullcontext(Lines(state, data))
-    taken = OpenSession(info, state.still(), lines, dict(state.labels), folder)
+    held = taken(session(*entries), home=folder)
     row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
     row["parentSessionId"] = "p1"
     stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
     page = folder / "page.html"
-    page.write_text(export_page(document_of(taken, stored, Wish())))
+    page.write_text(export_page(document_of(held, stored, Wish())))
     return page
 
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.browser.exported import EVIL, FORKED, forked, hostile, page_of
-from tests.browser.tabs import WIDE, Tabs
-from tests.sessions.tree_sessions import said
+from tests.browser.tabs import Tabs
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -74,7 +73,7 @@ def test_a_page_opens_without_a_word_from_outside(tabs: Tabs, page_file: Path) -
     expect(shown(page)).to_contain_text("alerts.py")
     assert page.evaluate("window.owned") is None
     expect(page.locator("img, iframe, #path script")).to_have_count(0)
-    expect(page.locator(".range .digest .list li")).to_have_text(f"- Alerts. {EVIL}")
+    expect(page.locator(".range .digest .text")).to_have_text(f"- Alerts. {EVIL}")
     expect(page.locator(".range .digest")).to_contain_text(f"No Redis. {EVIL}")
 
 
@@ -141,60 +140,6 @@ def test_a_link_leads_to_an_entry(tabs: Tabs, page_file: Path) -> None:
     expect(shown(page)).to_contain_text("Redis is too big.")
     page = opened(tabs, page_file, "#leaf=nowhere&target=%00")
     expect(shown(page)).to_contain_text("It is written.")
-
-
-MARKDOWN = """Three ways:
-
-- a table,
-  in the database
-  - with an index
-- a key in `Redis`
-
-  which expires
-
-2. first **this**
-10) then that
-
-| way | cost |
-|-----|------|
-| a   | <b>  |
-- the end
-and on."""
-
-
-def test_lists_and_tables_of_an_answer(tabs: Tabs, tmp_path: Path) -> None:
-    """Items hang, and are moved in below others; a table is set in even letters; all is text.
-
-    What a user typed stays as it was typed.
-    """
-    entries = [
-        said("a", None, "user", MARKDOWN),
-        said("b", "a", "assistant", MARKDOWN),
-    ]
-    page = opened(tabs, page_of(tmp_path, entries), "#leaf=b")
-    expect(page.locator(".said.user").first).to_contain_text("- a table,\n  in the database")
-    answer = page.locator(".said.assistant").first
-    told = answer.locator(":scope > *").evaluate_all("(all) => all.map((one) => one.localName)")
-    assert told == ["header", "div", "ul", "pre", "ul", "div"]
-    within = answer.locator("li", has_text="with an index")
-    assert within.evaluate("(one) => parseFloat(getComputedStyle(one).marginLeft)") > 10
-    expect(answer.locator("ul > li:has(code)")).to_contain_text("which expires")
-    signs = answer.locator("li > .sign:first-child").all_text_contents()
-    assert {"2. ", "10) "} <= set(signs)
-    expect(answer.locator("pre")).to_contain_text("| a   | <b>  |")
-    expect(answer.locator("b")).to_have_count(0)
-
-
-def test_the_sidebar_stays_below_the_header(tabs: Tabs, page_file: Path) -> None:
-    """Also at the page's end, which is where the conversation ends."""
-    page = opened(tabs, page_file)
-    page.set_viewport_size({"width": WIDE, "height": 400})
-    page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    assert page.evaluate("scrollY") > 0
-    told = "(id) => document.querySelector(id).getBoundingClientRect()"
-    side, head = page.evaluate(f"({told})('#side')"), page.evaluate(f"({told})('.top')")
-    assert side["top"] == pytest.approx(head["bottom"], abs=0.5)
-    assert side["bottom"] == pytest.approx(400, abs=0.5)
 
 
 def test_a_long_and_hostile_session(tabs: Tabs, tmp_path: Path) -> None:

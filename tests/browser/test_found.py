@@ -163,37 +163,6 @@ def test_times_are_the_reader_s_and_bars_are_seen(tabs: Tabs, tmp_path: Path) ->
     assert bars.first.evaluate(colour) != page.locator("body").evaluate(colour)
 
 
-def test_a_page_of_a_view_that_was_started_anew_asks_no_more(home: Served, tabs: Tabs) -> None:
-    """A refusal is told calmly, once; who comes back with the new link goes on."""
-    session = home.put()
-    page = tabs.context(home.running.origin, cookies=home.cookies).new_page()
-    page.clock.install()
-    page.goto(f"{home.running.origin}/s/{session.id}")
-    expect(page.locator("#down")).to_be_attached()
-    asked = list[str]()
-
-    def refuse(route: Any) -> None:
-        asked.append(route.request.url)
-        route.fulfill(status=403, json={"error": {"code": "forbidden", "message": "no"}})
-
-    tabs.forgive("403")
-    page.route("**/document*", refuse)
-    page.route("**/events*", refuse)
-    page.evaluate("indexerd.live.refresh()")
-    expect(page.locator("#down")).to_contain_text("before the view was started again")
-    count = len(asked)
-    page.evaluate("indexerd.live.refresh(), dispatchEvent(new Event('pageshow'))")
-    expect(page.locator("#down")).to_contain_text("indexerd web")
-    page.clock.fast_forward("03:00")  # longer than any pause between two requests
-    assert len(asked) == count
-    page.unroute("**/document*")
-    page.unroute("**/events*")
-    session.say("i", "h", "user", "And the lock?", at=9)
-    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    expect(page.locator("#path")).to_contain_text("And the lock?")
-    expect(page.locator("#down")).to_have_text(re.compile(r"^\s*$"))
-
-
 def test_a_family_is_as_it_is_now(home: Served, tabs: Tabs) -> None:
     """A relative that is renamed is so here; a parent that is not here is named."""
     origin = home.put(name="The origin")

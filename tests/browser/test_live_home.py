@@ -151,23 +151,6 @@ def test_by_keyboard_alone_from_the_list_to_a_session_and_back(home: Served, tab
     expect(page.locator("#results .hits li").first).to_be_visible()
 
 
-def test_filters_can_be_typed(home: Served, tabs: Tabs) -> None:
-    """They stay in the box while one types, and each can be taken back below it."""
-    title = name()
-    titled(home, title)
-    word = title.partition(" ")[0]
-    page = home.open(tabs, "/")
-    page.locator("#q").fill(f"agent:pi project:{word} {word}")
-    expect(title_of(page, title).first).to_be_visible()
-    expect(page.locator("#filters .chip")).to_contain_text(word.lower())
-    chosen = page.locator("#filters [aria-current]").filter(has_text="pi")
-    expect(chosen).to_be_visible()
-    expect(page.locator("#q")).to_have_value(f"agent:pi project:{word} {word}")
-    page.locator("#filters .chip").click()
-    expect(page).to_have_url(re.compile(rf"\?q={word}&agent=pi$"))
-    expect(page.locator("#q")).to_have_value(word)
-
-
 def test_a_hit_in_a_title_leads_to_the_whole_session(home: Served, tabs: Tabs) -> None:
     """Its words stand in none of the entries, and would hide them all."""
     word = f"Wombat{uuid.uuid4().hex[:6]}"

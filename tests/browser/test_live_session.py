@@ -30,17 +30,6 @@ def press(page: Page, *keys: str) -> None:
         page.keyboard.press(key)
 
 
-def test_the_head_is_in_the_server_s_html(home: Served, tabs: Tabs) -> None:
-    """First paint needs no script: title and description stand in the page as it was sent."""
-    session = home.put(name="The winter plan & <b>more</b>")
-    page = opened(home, tabs, session)
-    expect(page).to_have_title("The winter plan & <b>more</b>")
-    answer = page.request.get(f"{home.running.origin}/s/{session.id}").text()
-    assert "<h1" in answer.split('id="data"')[0]
-    assert "The winter plan &amp; &lt;b&gt;more&lt;/b&gt;" in answer.split('id="data"')[0]
-    assert "style=" not in answer.split('id="data"')[0]
-
-
 def test_the_tree_goes_by_keys_to_an_abandoned_branch_and_back(home: Served, tabs: Tabs) -> None:
     """S1.41: arrow keys open a branch that was left, Enter shows it, Escape leads to the leaf."""
     session = home.put()

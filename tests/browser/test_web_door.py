@@ -66,11 +66,25 @@ def test_without_a_cookie_nothing_is_told(home: Served, session: Placed) -> None
     assert ask(home, "GET", "/", known=False, headers=bad).status_code == 403
 
 
-@pytest.mark.parametrize("path", ["/", "/static/view.css", "/hello?challenge=abcdefgh", "/events"])
-def test_another_name_for_this_machine_is_refused(home: Served, path: str) -> None:
-    """A name that was made to lead here (DNS rebinding) is none of ours, cookie or not."""
-    for host in ("evil.example", f"evil.example:{home.running.origin.rsplit(':', 1)[1]}", ""):
-        assert ask(home, "GET", path, headers={"Host": host}).status_code in (400, 403), host
+CROSS = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
+
+
+@pytest.mark.parametrize(("headers", "status"), [
+    ({"Host": "evil.example"}, 403),
+    ({"Host": "evil.example:{port}"}, 403),
+    ({"Host": "127.0.0.1:1"}, 403),
+    ({"Host": "LOCALHOST:{port}"}, 200),
+    ({"Sec-Fetch-Site": "cross-site"}, 403),
+    ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}, 403),
+    (CROSS, 200),
+    (CROSS | {"Sec-Fetch-Dest": "iframe"}, 403),
+])  # fmt: skip
+def test_who_may_read(home: Served, headers: dict[str, str], status: int) -> None:
+    """By one of our names (not by DNS rebinding), from our own pages, or by a followed link."""
+    port = home.running.origin.rsplit(":", 1)[1]
+    sent = {name: value.format(port=port) for name, value in headers.items()}
+    for path in ("/", "/static/view.css"):
+        assert ask(home, "GET", path, headers=sent).status_code == status, path
 
 
 def test_what_changes_anything_comes_from_our_own_pages(home: Served, session: Placed) -> None:

@@ -92,6 +92,7 @@ def _refuse(_params: dict[str, Any]) -> Any:
 
 
 ODD: list[Any] = [
+    Raw(b""),  # silence
     Raw(b"\xff\xfe{\n"),
     Raw(b"x" * 6_000_000),
     {"messages": "no list", "statusText": {"no": "text"}},
@@ -108,17 +109,6 @@ def test_an_odd_answer_is_no_answer(pi: Pi, socket: Path) -> None:
             daemon.answers |= dict.fromkeys(methods, answer)
             pi.start("resume", entries=[SAID])
             assert pi.prompt("See @@abc.") == []
-        pi.ends()
-    assert pi.statuses == []
-
-
-@pytest.mark.parametrize("there", [False, True], ids=["absent", "silent"])
-def test_without_a_daemon_prompts_go_on(pi: Pi, socket: Path, there: bool) -> None:
-    """S0.51: no daemon, or one that never answers: bounded, silent, nothing injected."""
-    quiet = dict.fromkeys(("hello", "expand", "resume_context", "subscribe"), Raw(b""))
-    with acting(socket if there else socket.with_name("other"), **quiet):
-        pi.start("resume", entries=[SAID])
-        assert pi.prompt("See @@abc.") == []
         pi.ends()
     assert pi.statuses == []
 
@@ -396,9 +386,11 @@ def test_a_failed_question_says_why(pi: Pi, socket: Path) -> None:
 
 
 def test_without_a_daemon_tools_and_command_fail_with_words(pi: Pi) -> None:
-    """S0.64, S0.3, S0.59: the model is told; completion is pi's own."""
+    """S0.51, S0.64, S0.3, S0.59: the model is told; prompts go on, completion is pi's own."""
     pi.start(editor=False)
-    pi.start()
+    pi.start("resume", entries=[SAID])
+    assert pi.prompt("See @@abc.") == []
+    assert pi.statuses == []
     calls: dict[str, dict[str, Any]] = {
         "query_session": {"session": "a", "question": "why?"},
         "set_relevant_context": {"setName": "files", "items": []},

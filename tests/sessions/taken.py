@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, cast
 
 from indexerd.daemon import open_session
 from indexerd.protocol.methods import asked
 from indexerd.sessions.info import SessionInfo, info_of
-from indexerd.sources.session_reader import OpenSession
+from indexerd.sources.session_reader import OpenSession, row_of
 from tests.sessions.tree_sessions import state_of
 from tests.sources.lines_held import Lines
 
 
 def taken(
-    data: bytes, path: str = "/s.jsonl", agent: str = "pi", lost: int | None = None
+    data: bytes,
+    path: str = "/s.jsonl",
+    agent: str = "pi",
+    *,
+    lost: int | None = None,
+    leaf: str | None = None,
+    home: Path | None = None,
 ) -> OpenSession:
     state = state_of(data)
     if lost is not None:
@@ -22,7 +29,8 @@ def taken(
     info = info_of(state, agent=agent, path=path, mtime_ms=0, since=None)
     assert isinstance(info, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
-    return OpenSession(info, state.still(), lines, {})
+    row = None if leaf is None else row_of(state, leaf)
+    return OpenSession(info, state.still(row), lines, dict(state.labels), home)
 
 
 def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:

@@ -1,4 +1,4 @@
-"""Tokens, cookies and what requests need; tests/browser/test_web_door.py has the whole, served."""
+"""Tokens and static files; tests/browser/test_web_door.py has cookies and requests."""
 
 from __future__ import annotations
 
@@ -7,32 +7,16 @@ import time
 from pathlib import Path
 
 import pytest
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route
-from starlette.testclient import TestClient
 
 from indexerd.web.assets import FILES, asset
-from indexerd.web.auth import TOKEN_SECONDS, Auth, login_link, open_page, redeem_token
+from indexerd.web.auth import TOKEN_SECONDS, login_link, open_page, redeem_token
 from indexerd.web.responses import render
 
 URL = "http://127.0.0.1:7117"
 
 
-async def reply(_request: Request) -> Response:
-    """Something that is not for everybody."""
-    return PlainTextResponse("private")
-
-
 def token(folder: Path) -> str:
     return login_link(folder, URL).partition("token=")[2]
-
-
-def client(folder: Path) -> TestClient:
-    app = Starlette(routes=[Route("/{path:path}", reply, methods=["GET", "POST"])])
-    guarded = Auth(URL, folder, keep=True).protect(app)
-    return TestClient(guarded, base_url=URL, follow_redirects=False)
 
 
 def test_a_token_is_good_once_soon_and_at_its_server(tmp_path: Path) -> None:
@@ -56,26 +40,6 @@ def test_a_token_is_good_once_soon_and_at_its_server(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1  # what nobody used in time is forgotten
     for bad in ("", "x", "\ud800", "../x"):
         assert not redeem_token(tmp_path, URL, bad)
-
-
-CROSS = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}
-
-
-@pytest.mark.parametrize(("headers", "status"), [
-    ({"Host": "evil.example"}, 403),
-    ({"Host": "127.0.0.1:1"}, 403),
-    ({"Host": "LOCALHOST:7117"}, 200),
-    ({"Sec-Fetch-Site": "cross-site"}, 403),
-    ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "navigate"}, 403),
-    (CROSS, 200),
-    (CROSS | {"Sec-Fetch-Dest": "iframe"}, 403),
-])  # fmt: skip
-def test_who_may_read(tmp_path: Path, headers: dict[str, str], status: int) -> None:
-    """By one of our names, from our own pages, or by a link that was followed."""
-    asker = client(tmp_path)
-    assert asker.get(f"/?token={token(tmp_path)}").status_code == 303
-    cookie = "; ".join(f"{name}={value}" for name, value in asker.cookies.items())
-    assert asker.get("/", headers=headers | {"Cookie": cookie}).status_code == status
 
 
 def test_assets_are_those_of_a_list() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,25 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.digests.segments import Segment, encode
-from indexerd.sessions.info import info_of
-from indexerd.sources.session_reader import OpenSession, row_of
+from indexerd.sources.session_reader import OpenSession
 from indexerd.web import document
 from indexerd.web.document import Wish, changed, document_of
 from indexerd.web.session_page import FORMATS
-from tests.sessions.tree_sessions import entry, said, session, state_of
-from tests.sources.lines_held import Lines
+from tests.sessions.taken import taken
+from tests.sessions.tree_sessions import entry, said, session
 
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
-
-
-def taken(data: bytes, home: Path | None = None, leaf: str | None = None) -> OpenSession:
-    """A session as it is handed to a reader."""
-    state = state_of(data)
-    info = info_of(state, agent="pi", path="/s.jsonl", mtime_ms=0, since=None)
-    assert info is not None
-    lines: Any = nullcontext(Lines(state, data))
-    row = None if leaf is None else row_of(state, leaf)
-    return OpenSession(info, state.still(row), lines, dict(state.labels), home)
 
 
 def exported(one: OpenSession, wish: Wish, **stored: Any) -> dict[str, Any]:
@@ -110,12 +98,12 @@ def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
     path = tmp_path / "s1.digest.jsonl"
     path.write_text(json.dumps(encode(held)))
     data = session(*TALK)
-    assert exported(taken(data, tmp_path), Wish())["digests"] == []
-    (one,) = exported(taken(data, tmp_path, leaf="d"), Wish())["digests"]
+    assert exported(taken(data, home=tmp_path), Wish())["digests"] == []
+    (one,) = exported(taken(data, home=tmp_path, leaf="d"), Wish())["digests"]
     assert (one["from"], one["to"], one["content"]) == (0, 2, "- Left.")
     path.unlink()
     path.mkdir()
-    broken = exported(taken(data, tmp_path), Wish())
+    broken = exported(taken(data, home=tmp_path), Wish())
     assert broken["digests"] == []
     assert len(broken["warnings"]) == 1
 

@@ -1,7 +1,6 @@
-// What is known of the session, above the conversation: its name, facts, summary, files, context.
+// The session's name, facts, summary, files and context, above the conversation.
 //
-// Drawn in sections, each only when what it shows has changed: what the reader opened, and where
-// the focus is, stays as it was while a session grows.
+// A section is drawn only when its data has changed, so what the reader opened stays open.
 ((indexerd) => {
   "use strict";
   const { $, el, button, digits, when, moment, zone, dollars, base, sync } = indexerd.words;
@@ -11,7 +10,7 @@
   const box = $("about");
   const drawn = new Map(); // by key: {sign, box}
 
-  function section(key, data, build) { // null where there is nothing to show
+  function section(key, data, build) { // null if there is nothing to show
     const sign = JSON.stringify(data);
     const old = drawn.get(key);
     if (old && old.sign === sign) return old.box;
@@ -43,14 +42,14 @@
 
   function notes(doc) {
     const found = [...(doc.warnings || [])];
-    if (doc.redacted) found.push("Known kinds of secrets were taken out of the texts.");
+    if (doc.redacted) found.push("Known kinds of secrets were removed from the texts.");
     if (doc.nodes.some((node) => node.length)) {
       found.push(`Entries of more than ${digits(doc.textMax)} characters are cut.`);
     }
     return found;
   }
 
-  // [term, text, is it code]; what is {at} in a list of texts is a time.
+  // [term, text, is it code]; {at} in a list of texts is a time.
   function factsOf(session, meta, kin, doc) {
     const tools = Object.entries(session.toolsUsed || {}).sort((a, b) => b[1] - a[1]);
     const listed = (all) => all.filter(Boolean).join(", ");

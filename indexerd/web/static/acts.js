@@ -1,8 +1,7 @@
-// What the live page changes of a session: its name and its labels, each by a small form in the
-// place of what it changes. Enter saves, Escape leaves all as it was, nothing in the field takes
-// the user's own name or label back.
+// Changes made on the live page: names and labels, each by a small form. Enter saves, Escape cancels,
+// an empty field removes the user's own name or label.
 //
-// Also how the live page speaks with its server: `get`, `post`, and `trouble` for what went wrong.
+// Also the live page's requests: `get`, `post`, and `trouble`, the text of an error.
 ((indexerd) => {
   "use strict";
   const { $, el, button, say } = indexerd.words;
@@ -11,11 +10,11 @@
   const id = decodeURIComponent(location.pathname.split("/")[2] || "");
   const address = (what) => `/s/${encodeURIComponent(id)}/${what}`;
 
-  async function ask(what, options) { // what was answered, or an error with a hint
+  async function ask(what, options) { // the answer, or an error with a hint
     const fail = (message, more) => { throw Object.assign(new Error(message), more); };
     const answer = await fetch(address(what), { headers: { Accept: "application/json" }, ...options })
       .catch(() => fail("the view's server does not answer", { hint: "is `indexerd web` still running?", status: 0 }));
-    const { status } = answer, found = await answer.json().catch(() => null); // null: it is not ours
+    const { status } = answer, found = await answer.json().catch(() => null); // null: not ours
     if (answer.ok && found) return found;
     const { message = `the view's server answered ${status}`, hint, code } = found?.error || {};
     return fail(message, { hint, code, status });
@@ -31,7 +30,7 @@
 
   // -- a form of one line ---------------------------------------------------------------------
 
-  // `most` characters are kept of what is typed; `back` is called when it is done with.
+  // `most`: characters; `back` is called at the end.
   function form(name, value, most, save, back) {
     const field = el("input");
     const problem = el("p", "bad");
@@ -39,7 +38,7 @@
     const label = el("label", "", `${name} `, field);
     field.value = value;
     field.maxLength = most;
-    const before = field.value.trim(); // what the field made of it
+    const before = field.value.trim(); // as the field normalised it
     field.autocomplete = "off";
     problem.setAttribute("role", "alert");
     const one = el("form", "small", label, keep, button("", "Cancel", () => close()), problem);
@@ -49,8 +48,7 @@
       const text = field.value.trim();
       if (text === before) {
         say("Nothing was changed.");
-        close();
-        return;
+        return close();
       }
       keep.disabled = true;
       problem.textContent = "";
@@ -76,9 +74,9 @@
   const renaming = button("", "Rename", () => {
     const title = $("title");
     const { one, begin } = form("Name", title.textContent, NAME_MAX, async (text) => {
-      if (!text && story.doc.session.nameSource !== "user") return say("There is no name of your own to take back.");
+      if (!text && story.doc.session.nameSource !== "user") return say("There is no name of yours to remove.");
       await post("rename", { title: text });
-      say(text ? "Renamed." : "The name of your own is taken back.");
+      say(text ? "Renamed." : "Your name was removed.");
       return indexerd.live.refresh();
     }, () => {
       title.classList.remove("unseen");
@@ -99,10 +97,10 @@
     const node = story.nodes[place];
     const old = document.querySelector("form.labels");
     if (old) old.remove();
-    if (!node || !node.id) return say("This entry has no id to hold a label.");
+    if (!node || !node.id) return say("This entry has no id, and so cannot have a label.");
     const { one, begin } = form(`Label of “${rows.line(node, 40)}”`, node.label || "", NAME_MAX, async (text) => {
       await post("label", { entryId: node.id, text });
-      say(text ? "Labelled." : "The label is taken off.");
+      say(text ? "Labelled." : "Label removed.");
       indexerd.live.refresh();
     }, back);
     one.classList.add("labels");

@@ -1,8 +1,7 @@
-// The family of a session: what it came from, and what came from it, as a list of links, each moved
-// in below what it came from.
+// The family of a session as a list of links, each indented below its parent.
 //
 // In: an element, the answer of the socket's method `family`, the id of the session whose page this
-// is. A family of one draws nothing, but for what it came from where that is not here.
+// is. Nothing is drawn of a family of one, except a parent that is missing.
 ((indexerd) => {
   "use strict";
   const { el, count, when } = indexerd.words;
@@ -19,7 +18,7 @@
     if (HOW[member.relation]) one.append(el("span", "who", HOW[member.relation]), " ");
     one.append(el("bdi", "words", member.name), " ",
       el("span", "kin-facts", ...facts.flatMap((fact, at) => (at ? [", ", fact] : [fact]))));
-    if (own) one.append(" ", el("span", "now", "this one"));
+    if (own) one.append(" ", el("span", "now", "this session"));
     return el("li", "", one);
   }
 

@@ -1,16 +1,14 @@
-// The home page, moved: search as it is typed, what happens as it happens, and keys.
+// The home page: search while typing, updates after events, and keys.
 //
-// In: the page as the server made it, which is whole without this script, and its events. Out: the
-// same page, fetched again from its own address; the parts #filters and #results take the place of
-// the old ones, as nodes, so that no text ever becomes markup here. What has the focus keeps it,
-// by data-key, and what is looked at stays where it is. While somebody types, points or selects,
-// news wait.
+// The page is complete without this script, which fetches it again from its own address and replaces
+// #filters and #results, as nodes, so no text becomes markup here. The focus is kept by data-key, and
+// what is in sight stays in its place. Updates wait while the user types, points or selects.
 "use strict";
 (() => {
   const TYPING = 150; // milliseconds
-  const CALM = 1200; // without a hand on anything
-  const GAP = 1000; // between two looks at what is new
-  const SEARCH_GAP = 5000; // the same while hits are shown
+  const CALM = 1200; // since the user's last action
+  const GAP = 1000; // between two updates
+  const SEARCH_GAP = 5000; // while hits are shown
   const { $, copy } = indexerd.words;
   const form = $("find"), box = $("q"), said = $("said"), live = $("live"), keys = $("key-list");
 
@@ -19,7 +17,7 @@
   const keyed = () => document.querySelectorAll("#results [data-key], #filters [data-key]");
   const withKey = (key) => [...keyed()].find((one) => one.dataset.key === key);
 
-  function say(text) { // the same text twice is to be heard twice
+  function say(text) { // a screen reader says the same text again only if it changes
     said.textContent = said.textContent === text ? `${text}\u00a0` : text;
   }
 
@@ -27,20 +25,20 @@
   const top = (one) => one.getBoundingClientRect().top;
   const focusOn = (line) => line.querySelector("a.title").focus({ preventScroll: true });
 
-  // -- the page anew --------------------------------------------------------------------------
+  // -- the page again -------------------------------------------------------------------------
 
   let under = null; // the request under way
   let searching = 0; // a search about to begin
-  let barred = false; // this browser is not let in
+  let barred = false; // the view refuses this browser
 
   function load(typed) {
     const older = under, mine = under = new XMLHttpRequest();
-    older?.abort(); // its end is passed over
+    older?.abort(); // its end is ignored
     mine.open("GET", location.pathname + location.search);
     mine.responseType = "document";
     mine.timeout = 30000;
     mine.onloadend = () => { // without a response where it failed
-      if (mine !== under) return; // a newer question was asked: this answer is late
+      if (mine !== under) return; // a newer request was made
       under = null;
       $("results").removeAttribute("aria-busy");
       const whole = mine.response?.getElementById("results");
@@ -79,10 +77,9 @@
     say(box.value.trim() && head ? head.textContent : "All sessions");
   }
 
-  // Where the lines in sight are, so that they can be put there again.
-  function seen() {
+  function seen() { // the lines in sight, and where they are
     const own = ownLine();
-    if (scrollY < 1 && !own) return []; // at the top, what is new may come in above
+    if (scrollY < 1 && !own) return []; // at the top, new lines may come in above
     const inSight = lines().filter((one) => top(one) > 0 && top(one) < innerHeight);
     return (own ? [own, ...inSight] : inSight).map((one) => [one.dataset.key, top(one)]);
   }
@@ -124,9 +121,9 @@
     search();
   });
 
-  // -- what happens ---------------------------------------------------------------------------
+  // -- updates --------------------------------------------------------------------------------
 
-  let timer = 0, wanted = false, looked = -GAP, moved = -CALM, held = false;
+  let timer = 0, wanted = false, looked = -GAP, moved = -CALM;
 
   function heard({ event, up }) {
     if (event === "daemon") show(up ? "up" : "down");
@@ -140,11 +137,10 @@
     if (state !== "off") $("down").hidden = state === "up";
   }
 
-  // Somebody typing, pointing or selecting is not to have the page move under their hands.
   function calm() {
     const chosen = getSelection();
     const selecting = !chosen.isCollapsed && $("results").contains(chosen.anchorNode);
-    return !held && !searching && !selecting && performance.now() - moved > CALM;
+    return !searching && !selecting && performance.now() - moved > CALM;
   }
 
   function soon() {
@@ -166,14 +162,11 @@
     load(false);
   }
 
-  const on = (names, work) => names.forEach((name) => addEventListener(name, work, { passive: true }));
-  on(["keydown", "pointermove", "wheel", "scroll", "touchmove", "pointerdown"], () => {
-    moved = performance.now();
-  });
-  on(["pointerdown"], () => { held = true; });
-  on(["pointerup", "pointercancel", "blur"], () => { held = false; });
+  for (const name of ["keydown", "pointermove", "wheel", "scroll", "touchmove", "pointerdown"]) {
+    addEventListener(name, () => { moved = performance.now(); }, { passive: true });
+  }
   addEventListener("pageshow", ({ persisted }) => { if (persisted) load(false); });
-  setInterval(soon, 60000); // "3 min ago" grows old as well
+  setInterval(soon, 60000); // for "3 min ago"
 
   // -- copying, keys --------------------------------------------------------------------------
 
@@ -242,7 +235,7 @@
   $("help").addEventListener("click", () => keys.showModal());
   const barStream = indexerd.stream({
     heard,
-    broken(refused) { // the page's own answer says whether it is this browser that is refused
+    broken(refused) { // loading the page says whether this browser is refused
       show("off");
       if (refused) soon();
     },

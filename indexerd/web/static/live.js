@@ -1,8 +1,8 @@
-// The page of a session that goes on: what happens is told by server-sent events, and what is new
-// is fetched, at most once a second, one at a time, and only while somebody looks.
+// Updates of a session's page: after an event the changes are fetched, at most once a second, one
+// request at a time, and only while the page is visible.
 //
-// Events hold no text of a session; they only say that something is new. Who read the session's
-// leaf goes with it, and to the end if they were there; who read something else stays there.
+// Events contain no text of a session. A reader of the session's leaf follows it, down to the end if
+// they were there; a reader of anything else stays there.
 ((indexerd) => {
   "use strict";
   const { $, el, button, moment, say } = indexerd.words;
@@ -10,7 +10,7 @@
   const { id, get, trouble } = indexerd.acts;
   const PAUSE = 1000; // ms between two requests
   const LONGEST = 60_000; // ms between two tries
-  const STALE = 30 * 60_000; // ms after which a turn that is open goes on no more
+  const STALE = 30 * 60_000; // ms after which an open turn counts as abandoned
   const down = el("p", "notice");
   const below = button("", "New entries below", () => { below.hidden = true; talk.end(); });
   const end = el("div", "end");
@@ -50,16 +50,14 @@
     if (dirty) refresh();
   }
 
-  // The view was started anew, and knows this browser no more: nothing is asked until somebody
-  // comes back to the page, who may have opened the new link beside it.
-  function lock() {
+  function lock() { // until the user returns to the page, perhaps with a new link open
     locked = true;
     bar(true);
     complain("This page's link is from before the view was started again: run `indexerd web`, " +
-      "open the link that it gives, and load this page anew.");
+      "open the link that it prints, and reload this page.");
   }
 
-  function steady(work) { // what is read stays where it is, also where a digest cuts the path into other parts
+  function steady(work) { // keep what is read in its place, also where a digest regroups the path
     const top = (one) => one.getBoundingClientRect().top;
     const items = scrollY > 0 ? [...document.querySelectorAll("#path article, #path .fold")] : [];
     const one = items.find((item) => item.getBoundingClientRect().bottom > 60), before = one && top(one);
@@ -68,7 +66,7 @@
   }
 
   function take(change) {
-    if (!change.nodes) return; // nothing is new
+    if (!change.nodes) return; // nothing changed
     const before = session.names();
     const follow = before.atLeaf, bottom = atEnd, length = story.nodes.length, seen = tree.follows();
     story.take(change);
@@ -81,11 +79,11 @@
     else if (grew) below.hidden = false;
   }
 
-  // -- how it stands --------------------------------------------------------------------------
+  // -- its state ------------------------------------------------------------------------------
 
   function tell() {
     const { live, problem } = story.doc;
-    if (live && !toldUp) up = live.daemon; // an event is newer than a document that took its time
+    if (live && !toldUp) up = live.daemon; // an event is newer than a slow document
     indexing = Boolean(live && live.indexing && live.indexing.state === "indexing");
     state();
     panel.tell();
@@ -99,14 +97,11 @@
     const text = indexing ? "indexing" : stale ? "unfinished" : word || "";
     if ($("state").textContent !== text) $("state").textContent = text;
     $("state").dataset.state = text;
-    const words = up ? "" : "No daemon answers. The session is shown as its file has it, and nothing " +
-      "is told of what is new. `indexerd status` says how it is.";
-    put(down.firstChild, words);
+    put(down.firstChild, up ? "" : "No daemon answers: the session's file is shown, without updates. " +
+      "`indexerd status` says more.");
   }
 
-  function complain(text) {
-    put(down.lastChild, text);
-  }
+  const complain = (text) => put(down.lastChild, text);
 
   function put(one, text) {
     if (one.textContent === text) return;
@@ -156,7 +151,7 @@
 
   indexerd.live = { refresh };
   tell();
-  setInterval(state, 60_000); // a turn grows old while nothing happens
+  setInterval(state, 60_000); // a turn becomes stale without an event
   bar = indexerd.stream({
     heard,
     broken: (refused, tries) => { if (refused || tries > 1) refresh(); }, // the view itself may be gone

@@ -1,13 +1,13 @@
 // The live page's panel "What is sent": the exact text that a model would get now, where it would
-// go, and what was asked of models before. Fetched when it is opened first, and after each run
-// while it is open. Also: how far the summary is behind, indexing again, exports, the family.
+// go, and earlier model calls. Fetched when it is first opened, and after each run while it is open.
+// Also: how far the summary is behind, indexing, exports, the family.
 ((indexerd) => {
   "use strict";
   const { $, el, button, digits, count, when, dollars, say, sync } = indexerd.words;
   const { pre } = indexerd.prose;
   const { story } = indexerd;
   const { id, get, post, trouble, address } = indexerd.acts;
-  const KIN_PAUSE = 3000; // ms between two looks at the family
+  const KIN_PAUSE = 3000; // ms between two requests for the family
   const WHAT = {
     "session-index:index": "name and summary", "session-reference:inject": "a reference",
     "query-session:query_session": "a question", "digest:segment": "a digest",
@@ -88,7 +88,7 @@
     return el("p", "", "Described by ", ...parts.flatMap((one, at) => (at ? [", ", one] : [one])), ".");
   }
 
-  async function fetchSent() { // asked for while an answer is under way: that may be too old
+  async function fetchSent() { // again after a request that was under way: its answer may be old
     wanted = true;
     while (wanted && !busy) {
       wanted = false;
@@ -132,11 +132,11 @@
     }
   }
 
-  let before = null; // the run that was known when indexing was asked for; null: it was not
+  let before = null; // the last run when indexing was asked for; null: it was not
 
   const runAt = () => story.doc.live?.indexing?.at ?? "";
 
-  function queue() { // until the run begins, or fails: the daemon waits for the end of the agent's turn
+  function queue() { // say so until the run begins or fails
     if (before !== runAt()) before = null;
     const open = story.doc.session.state === "active";
     queued.textContent = before === null ? ""
@@ -152,7 +152,7 @@
     const late = (live && live.behind) || 0;
     behind.hidden = !late || !session.sessionId;
     if (!behind.hidden) {
-      const words = meta ? `The summary is ${count(late, "message")} of yours behind.` : "No model has described it so far.";
+      const words = meta ? `The summary is ${count(late, "message")} of yours behind.` : "No model has described it yet.";
       if (behind.firstChild.data !== `${words} `) behind.firstChild.data = `${words} `;
     }
     queue();
@@ -161,12 +161,12 @@
   const relatives = new Set([id]);
   let asked = 0, kinTimer = 0, kinAt = -KIN_PAUSE;
 
-  function kinSoon() { // an agent at work tells of its session every second
+  function kinSoon() { // an active session has an event every second
     if (!indexerd.family || kinTimer) return;
     kinTimer = setTimeout(kin, Math.max(0, kinAt + KIN_PAUSE - performance.now()));
   }
 
-  async function kin() { // of two answers that come in another order, the newer question's is shown
+  async function kin() { // only the answer to the newest request is shown
     if (!indexerd.family) return;
     const mine = ++asked;
     kinTimer = 0;

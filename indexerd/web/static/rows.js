@@ -1,14 +1,14 @@
-// Which rows the tree has: the story (asks, folded work, branches), or a flat list of entries, by
-// what the reader chose, searched for, opened and closed.
+// The rows of the tree: the story (asks, folded work, branches), or a flat list of entries, by what
+// the reader chose, searched for, opened and closed.
 //
-// A row is {type, place, node, level, open?, beat?, active, leaf, text}. `same` says whether a row
-// looks as another did, so that what is drawn already need not be drawn again.
+// A row is {type, place, node, level, open?, beat?, active, leaf, text}; `same` compares the looks of
+// two.
 ((indexerd) => {
   "use strict";
   const { count, el } = indexerd.words;
   const { story } = indexerd;
   const BOOKS = new Set(["setting", "label", "name"]);
-  const LABELS = 3; // of a closed branch that are named
+  const LABELS = 3; // of a closed branch that are shown
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
     user: "You", assistant: "Answer", tool: "Result", bash: "Run by you", system: "System",
@@ -33,7 +33,7 @@
 
   const plain = ({ kind, type, hidden }) => !hidden && !BOOKS.has(kind) && !ASIDE.has(type);
 
-  // Who seeks words finds what is usually left out as well, unless they chose to leave it out.
+  // A search also finds entries that the default filter leaves out.
   function takes(place, mode, seeks = false) {
     const node = story.nodes[place];
     if (node.hidden) return false;
@@ -62,7 +62,7 @@
 
   const has = (place, sought) => sought.every((word) => searched(story.nodes[place]).includes(word));
 
-  function around(node, word) { // what stands about a word that was searched for
+  function around(node, word) { // the text around a word that was searched for
     for (const text of [node.text, called(node), ...aside(node)]) {
       const at = text.toLowerCase().indexOf(word);
       if (at < 0) continue;
@@ -128,7 +128,7 @@
     return list;
   }
 
-  // A branch's row stands for the first in it that is to be seen: often settings come before that.
+  // A branch's row leads to the first entry in it that is shown: often settings come before that.
   function branch(beat, at) {
     const { asksTo, beatOf, ends, nodes } = story;
     const end = ends[beat.first];
@@ -146,13 +146,13 @@
     return row;
   }
 
-  function labels(range) { // of a closed branch: those that are in it
+  function labels(range) { // those in a closed branch
     const found = labelled(range).map((place) => story.nodes[place].label);
     const more = found.length - LABELS;
     return found.slice(0, LABELS).join(", ") + (more > 0 ? `, ${more} more` : "");
   }
 
-  function among({ first, last }, judge) { // the places in a beat whose nodes are seen, and such
+  function among({ first, last }, judge) { // the places in a beat whose nodes are shown and fit
     const found = [];
     for (let place = first; place <= last; place++) {
       const node = story.nodes[place];
@@ -174,7 +174,6 @@
       any = takes(place, mode);
       if (any && open) inside.push(entry(place, level));
     }
-    any ||= inside.length > 0;
     row.open = any ? open : undefined;
     row.active = beat.active;
     row.leaf = leaf >= beat.first && leaf <= beat.last;
@@ -182,7 +181,7 @@
     list.push(row, ...(open ? inside : labelled(beat).map((place) => entry(place, level))));
   }
 
-  function tally(nodes) { // what was done there
+  function tally(nodes) {
     const sum = { answers: 0, calls: {}, total: 0, failed: 0, thoughts: 0, entries: nodes.length };
     for (const { kind, text, calls, failed, thinking } of nodes) {
       if (kind === "assistant" && !failed && text.trim()) sum.answers++;
@@ -215,8 +214,6 @@
     return one;
   }
 
-  // -- what others need -----------------------------------------------------------------------
-
   function rowsOf(mode, sought) {
     return sought.length || mode === "all" || mode === "labeled-only" ? flat(mode, sought) : told(mode);
   }
@@ -225,9 +222,9 @@
     (a && b && done(a).failed === done(b).failed && size(done(a)) === size(done(b)));
 
   function same(a, b) {
-    return a.type === b.type && a.node === b.node && a.said === b.said && a.labels === b.labels && a.level === b.level && a.open === b.open &&
-      a.text === b.text && a.word === b.word && !a.active === !b.active && a.leaf === b.leaf &&
-      beatSame(a.beat, b.beat);
+    const alike = ["type", "node", "said", "labels", "level", "open", "text", "word", "leaf"]
+      .every((name) => a[name] === b[name]);
+    return alike && !a.active === !b.active && beatSame(a.beat, b.beat);
   }
 
   function reveal(place) { // open the branches that lead to an entry

@@ -1,7 +1,7 @@
-// The page as a whole: what is shown, by the address; keys; the buttons of its frame.
+// The page as a whole: what its address shows, its keys, the buttons of its frame.
 //
-// `#leaf=ID` is the path that is shown, `&target=ID` the entry meant in it; nothing there means the
-// session's own leaf. `?find=WORDS` fills the tree's search when the page opens.
+// `#leaf=ID` is the path that is shown, by default the session's own, and `&target=ID` the entry meant
+// in it. `?find=WORDS` fills the tree's search when the page opens.
 ((indexerd) => {
   "use strict";
   const { $, say, copy, settle } = indexerd.words;
@@ -9,7 +9,7 @@
   const cols = document.querySelector(".cols");
   const narrow = matchMedia("(max-width: 899px)");
   let view = { leaf: -1, target: -1 };
-  let enters = false; // whether the focus goes to what is shown next
+  let enters = false; // whether the focus moves to what is shown next
 
   // -- what is shown --------------------------------------------------------------------------
 
@@ -49,7 +49,7 @@
     $("reset").hidden = view.leaf === story.doc.leaf || story.doc.leaf < 0;
   }
 
-  function aim(scroll) { // mark the entry that is meant
+  function aim(scroll) { // mark the target
     const one = view.target >= 0 ? talk.spot(view.target) : null;
     for (const old of document.querySelectorAll(".aim")) if (old !== one) old.classList.remove("aim");
     if (!one) return;
@@ -57,7 +57,7 @@
     if (scroll) settle(() => one.scrollIntoView({ block: "start" }));
   }
 
-  function go(leaf, target, step = false) { // a step leaves no trace in the history
+  function go(leaf, target, step = false) { // a step is not kept in the history
     const there = fragment(leaf, target);
     if (location.hash === there) show();
     else if (step) location.replace(there);
@@ -76,9 +76,8 @@
     if (leaf >= 0) go(leaf, leaf);
   }
 
-  // After the session changed: the same entries are shown as before, unless it was the leaf. `names`
-  // are those that the entries had; a leaf that is no longer there is the session's. The tree goes
-  // to the new leaf where the old one was `seen` at its end.
+  // After the session changed: show the entries of these `names` again, or `follow` the session's
+  // leaf. The tree goes to the new leaf if the old one was `seen` at its end.
   function renew(names, follow, seen) {
     const place = (name) => (name === null ? -1 : story.places.get(name) ?? -1);
     let leaf = follow ? story.doc.leaf : place(names.leaf);
@@ -109,7 +108,7 @@
     $("toggle").setAttribute("aria-expanded", String(open));
   }
 
-  function find(words) { // in calls too, which some filters leave out
+  function find(words) { // in all entries
     side(true);
     $("search").value = words;
     if ($("filter").value !== "all") $("filter").value = "default";
@@ -127,7 +126,7 @@
     if (text) say(await copy(text) ? `Copied: ${text}` : `The browser does not let a page copy: ${text}`);
   }
 
-  function reading() { // the entry meant, where it is in sight; else what stands at the top
+  function reading() { // the target, if it is in sight; else what is at the top
     const meant = document.querySelector("#path .aim");
     const top = meant ? meant.getBoundingClientRect().top : -1;
     if (top >= 0 && top < innerHeight) return view.target;
@@ -135,7 +134,7 @@
     return item ? (item.places || [item.place])[0] : -1;
   }
 
-  function step(by) { // to the ask before or after what is read
+  function step(by) { // to the previous or next ask
     const path = story.pathTo(view.leaf);
     const { nodes } = story;
     const asks = path.filter((place) => nodes[place].kind === "user" && !nodes[place].hidden);
@@ -147,7 +146,7 @@
     return go(view.leaf, next, true);
   }
 
-  const EMPTY = { session: {}, nodes: [], beats: [], digests: [], leaf: -1 }; // it could not be read
+  const EMPTY = { session: {}, nodes: [], beats: [], digests: [], leaf: -1 }; // of an unreadable session
   const KEYS = {
     "/": () => { side(true); $("search").focus(); $("search").select(); },
     t: () => { side(true); tree.refocus(); },
@@ -160,7 +159,7 @@
 
   function escape(event) {
     if (!$("search").value) return reset();
-    if (event.target === $("search")) event.preventDefault(); // some browsers clear it themselves
+    if (event.target === $("search")) event.preventDefault(); // some browsers also clear it
     return clear();
   }
 
@@ -197,13 +196,13 @@
   $("close").addEventListener("click", () => $("help").close());
   if (!indexerd.label) for (const one of $("help").querySelectorAll(".live")) one.remove();
   $("toggle").addEventListener("click", () => side(cols.classList.contains("closed")));
-  for (const name of ["pointerdown", "focusin"]) { // an entry's address has the path that is shown
+  for (const name of ["pointerdown", "focusin"]) { // an entry's address names the path that is shown
     $("path").addEventListener(name, (event) => {
       const place = event.target.matches("a.link") ? talk.placeOf(event.target) : -1;
       if (place >= 0) event.target.href = fragment(view.leaf, place);
     });
   }
-  new IntersectionObserver((seen) => { // the frame names the session when its heading is not in sight
+  new IntersectionObserver((seen) => { // the frame shows the name while the heading is out of sight
     $("name").classList.toggle("away", seen[seen.length - 1].isIntersecting);
   }, { rootMargin: "-52px 0px 0px 0px" }).observe($("title"));
   addEventListener("hashchange", show);

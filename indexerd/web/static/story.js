@@ -1,8 +1,8 @@
-// The document of web/document.py, and what is worked out of it: where branches end, which entry is
+// The document of web/document.py, and what is computed from it: where branches end, which entry is
 // the newest below another, which path is the session's own.
 //
-// `take` takes a whole document, or one whose first `keep` nodes are those that are here. A node that says the same as before is the very same object, so that whoever drew it can
-// tell. Everything else is worked out anew: that is linear, some milliseconds for 20,000 entries.
+// `take` sets the document, or one that lacks the first `keep` nodes, which are here. A node that did
+// not change remains the same object. Everything else is computed again, in some milliseconds.
 ((indexerd) => {
   "use strict";
   const story = {
@@ -15,7 +15,7 @@
     places: new Map(), // by name
   };
 
-  // The same before and after a patch, and in addresses.
+  // It stays the same when the document changes, and is used in addresses.
   const nameOf = (node, place) => node.id || `~${node.row ?? place}`;
   const name = (place) => nameOf(story.nodes[place], place);
 
@@ -42,7 +42,7 @@
   function ends() {
     const { nodes, ends: last, newest } = story;
     const spoken = new Uint8Array(nodes.length);
-    for (let place = nodes.length - 1; place >= 0; place--) { // children stand after their parents
+    for (let place = nodes.length - 1; place >= 0; place--) { // children come after their parents
       const { above, kind } = nodes[place];
       if (last[place] < place) last[place] = place;
       if (kind === "user" || kind === "assistant") spoken[place] = 1;
@@ -57,7 +57,7 @@
     }
   }
 
-  const PLACED = ["above", "active", "ordinal"]; // what may change of a node that says the same
+  const PLACED = ["above", "active", "ordinal"]; // may differ in a node that counts as unchanged
   const said = (node) => JSON.stringify(node, (key, value) => (PLACED.includes(key) ? undefined : value));
 
   function reused(node, old) {

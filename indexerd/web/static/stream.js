@@ -1,12 +1,10 @@
-// The daemon's events, while somebody looks: a browser has six connections to one server, and each
-// stream holds one. Each stream begins with the event `daemon`: whatever happened before it, the page
-// has to ask for. `broken(refused)` is called when the stream breaks; where it was refused, the
-// browser does not try again by itself. `barred`: the view was started again, and does not know this
-// browser; nothing is asked until somebody comes back to the page.
+// The daemon's events, while the page is visible: a browser has six connections to a server, and each
+// stream holds one. A stream begins with the event `daemon`; a page must ask for whatever happened
+// before it. `broken(refused)` is called when the stream breaks; a browser does not reconnect after a
+// refusal. `barred`: the view was restarted and does not know this browser; no requests are made
+// until its user returns to the page.
 ((indexerd) => {
   "use strict";
-  const LONGEST = 60_000; // ms between two tries
-
   indexerd.stream = ({ heard, broken, seen }) => {
     let source = null, tries = 0, barred = false;
 
@@ -25,7 +23,7 @@
         tries++;
         if (refused && mine === source) {
           source = null;
-          setTimeout(open, Math.min(LONGEST, 1000 * 2 ** tries));
+          setTimeout(open, Math.min(60_000, 1000 * 2 ** tries)); // ms
         }
         broken(refused, tries);
       };

@@ -1,28 +1,26 @@
-// The conversation: the path to one entry, what was said in full and the work between folded.
+// The conversation: the path to one entry, with what was said in full and the work between folded.
 //
-// A path that is drawn again keeps what is the same in it, with its elements: another branch has
-// its beginning in common with this one, and a session that grew all but its end. So what the
-// reader opened stays open, and nothing above the change is laid out again.
+// A path that is drawn again keeps the elements of what did not change: another branch shares its
+// beginning, and a session that grew shares all but its end. So what the reader opened stays open.
+// An element of a long path is empty until it comes near to being seen.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, when, sync, settle, Parts } = indexerd.words;
+  const { $, el, digits, count, when, sync, settle, later, drawn } = indexerd.words;
   const { prose, pre } = indexerd.prose;
   const { story } = indexerd;
   const { BOOKS, who, line, tally, amount, bar } = indexerd.rows;
-  const CHUNK = 12; // items that are filled in at once
-  const MOST = 600; // items up to which all are drawn at once
+  const MOST = 600; // items that are drawn at once
   const LISTED = 20; // decisions, and files, of a digest
   const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
   const box = $("path");
-  const parts = new Parts(null, MOST);
-  let groups = []; // {digest, items, chunks, box, covered}
-  let items = new Map(); // by their first node
-  let spots = new Map(); // place -> {item, chunk}
+  let items = new Map(); // by key
+  let spots = new Map(); // place -> item
+  let ranges = new Map(); // digest, as JSON -> {box, covered}
   let unfolded = false; // whether new folds begin open
 
-  // -- what there is to draw ------------------------------------------------------------------
+  // -- items: an entry that stands alone, {place, nodes}, or work, {places, nodes} -------------
 
-  function grouped(path) {
+  function grouped(path) { // the items of a path, by the digest that covers them
     const on = new Set(path), cuts = new Map(), closing = new Set();
     for (const one of story.doc.digests || []) {
       if (!on.has(one.from) || !on.has(one.to)) continue;
@@ -31,111 +29,83 @@
     }
     const found = [{ digest: null, items: [] }];
     let work = null;
+    const begin = (digest) => {
+      found.push({ digest, items: [] });
+      work = null;
+    };
     for (const place of path) {
       const node = story.nodes[place];
-      if (cuts.has(place)) {
-        found.push({ digest: cuts.get(place), items: [] });
-        work = null;
-      }
+      if (cuts.has(place)) begin(cuts.get(place));
       const held = found[found.length - 1].items;
       const alone = ALONE.has(node.kind) || (node.kind === "assistant" && node.text.trim());
       if (alone && !node.hidden) {
         held.push({ place, nodes: [node] });
         work = null;
       }
-      const book = BOOKS.has(node.kind);
       if (!node.hidden && (!alone || node.calls || node.results || node.thinking)) {
-        if (!work && !book) held.push((work = { places: [], nodes: [] }));
+        if (!work && !BOOKS.has(node.kind)) held.push((work = { places: [], nodes: [] }));
         if (work) { // settings alone are no work
           work.places.push(place);
           work.nodes.push(node);
         }
       }
-      if (closing.has(place)) {
-        found.push({ digest: null, items: [] });
-        work = null;
-      }
+      if (closing.has(place)) begin(null);
     }
-    return found.filter((group) => group.items.length);
+    return found;
   }
 
-  const itemKey = (item) => `${item.places ? "w" : "s"}${story.name((item.places || [item.place])[0])}`;
-
-  function held(item) { // the item that was drawn for the same, brought up to date
-    const old = items.get(itemKey(item));
+  function kept(item) { // the item drawn for the same entries before, updated
+    item.key = `${item.places ? "w" : "s"}${story.name((item.places || [item.place])[0])}`;
+    const old = items.get(item.key);
     if (!old || old.nodes.length > item.nodes.length) return item;
     if (old.nodes.some((node, at) => node !== item.nodes[at])) return item;
     const grew = item.nodes.length > old.nodes.length;
     Object.assign(old, item);
-    if (grew && old.box) grow(old);
+    if (grew) grow(old);
     return old;
   }
 
-  // -- the whole ------------------------------------------------------------------------------
-
   function draw(leaf) {
     const active = box.contains(document.activeElement) ? document.activeElement : null;
-    const before = groups;
-    const now = new Map();
+    const now = new Map(), held = ranges, wanted = [];
     spots = new Map();
-    groups = grouped(story.pathTo(leaf)).map((group, at) => {
-      group.items = group.items.map(held);
-      for (const item of group.items) now.set(itemKey(item), item);
-      return laid(group, before[at]);
-    });
+    ranges = new Map();
+    for (const group of grouped(story.pathTo(leaf))) {
+      const boxes = group.items.map(kept).map((item) => {
+        now.set(item.key, item);
+        for (const place of item.places || [item.place]) if (!spots.has(place)) spots.set(place, item);
+        item.box ||= itemBox(item);
+        return item.box;
+      });
+      if (!group.digest) {
+        wanted.push(...boxes);
+      } else if (boxes.length) {
+        const key = JSON.stringify(group.digest), range = held.get(key) || rangeOf(group.digest);
+        ranges.set(key, range);
+        sync(range.covered, boxes);
+        wanted.push(range.box);
+      }
+    }
     items = now;
-    for (const old of before) for (const chunk of old.chunks) if (!chunk.kept) parts.drop(chunk.part);
-    for (const group of groups) for (const chunk of group.chunks) chunk.kept = false;
-    sync(box, groups.length ? groups.map((group) => group.box)
-      : [el("p", "cut", "Nothing is said on this path.")]);
-    if (groups.length) parts.draw(groups[0].chunks[0].part);
+    sync(box, wanted.length ? wanted : [el("p", "cut", "Nothing is said on this path.")]);
     if (active && document.activeElement !== active && box.contains(active)) {
       active.focus({ preventScroll: true });
     }
-    parts.fill(items.size, groups.flatMap((group) => group.chunks.map((chunk) => chunk.part)));
+    if (items.size <= MOST) for (const item of items.values()) drawn(item.box);
   }
 
-  function laid(group, old) { // a group's boxes; those of the old one in its place, where they fit
-    const same = old && JSON.stringify(old.digest) === JSON.stringify(group.digest);
-    group.covered = same ? old.covered : el("div", "covered");
-    group.box = same ? old.box : group.digest
-      ? el("div", "range", digestBox(group.digest), group.covered) : group.covered;
-    group.chunks = [];
-    for (let start = 0; start < group.items.length; start += CHUNK) {
-      const slice = group.items.slice(start, start + CHUNK);
-      const chunk = chunked(slice, same ? old.chunks[start / CHUNK] : null);
-      for (const item of slice) {
-        for (const place of item.places || [item.place]) {
-          if (!spots.has(place)) spots.set(place, { item, chunk });
-        }
-      }
-      group.chunks.push(chunk);
-    }
-    sync(group.covered, group.chunks.map((chunk) => chunk.part.box));
-    return group;
-  }
-
-  function chunked(slice, old) {
-    if (old && old.items[0] === slice[0]) {
-      old.kept = true;
-      const drawn = !old.part.work;
-      const changed = old.items.length !== slice.length || old.items.some((one, at) => one !== slice[at]);
-      old.items = slice;
-      if (drawn && changed) {
-        sync(old.part.box, slice.map(itemBox));
-      }
-      return old;
-    }
-    const chunk = { items: slice, kept: true };
-    chunk.part = parts.add("chunk", slice.length, () => chunk.items.map(itemBox));
-    if (slice.some((item) => item.box)) parts.draw(chunk.part); // it was to be seen, and still is
-    return chunk;
+  function rangeOf(digest) {
+    const covered = el("div", "covered");
+    return { covered, box: el("div", "range", digestBox(digest), covered) };
   }
 
   function itemBox(item) {
-    item.box ||= item.places ? foldBox(item) : saidBox(item.place);
-    item.box.item = item;
-    return item.box;
+    const one = item.places ? later(el("details", "fold"), () => summaryOf(item))
+      : later(el("article", `said ${item.nodes[0].kind}`), () => saidParts(item.place));
+    if (!item.places) one.tabIndex = -1;
+    one.item = item;
+    if (item.places) one.open = unfolded; // which fires `toggle`
+    return one;
   }
 
   function digestBox(digest) {
@@ -154,69 +124,49 @@
     return one;
   }
 
-  // -- one entry ------------------------------------------------------------------------------
+  // -- one item -------------------------------------------------------------------------------
 
   function cutNote(node) {
-    if (!node.length) return null;
+    if (!node.length) return "";
     const here = digits(node.text.length);
     return el("p", "cut", `Cut: ${here} of ${digits(node.length)} characters are here.`);
   }
 
-  function saidBox(place) {
+  function saidParts(place) {
     const node = story.nodes[place];
-    const one = el("article", `said ${node.kind}`);
     const head = el("header", "", el("h3", "", who({ ...node, tool: "" })));
     if (node.label) head.append(el("span", "label", node.label));
     if (node.failed) head.append(el("span", "bad", "failed"));
     if (node.model) head.append(el("span", "", node.model));
-    head.append(when(node.time) || "");
-    const tools = el("span", "acts");
-    if (indexerd.labelButton) tools.append(indexerd.labelButton());
     const link = el("a", "link", "link");
     link.href = `#target=${encodeURIComponent(story.name(place))}`;
-    tools.append(link);
-    head.append(tools);
-    one.append(head);
-    if (node.kind === "tool" || node.kind === "bash") one.append(pre(node.text));
-    else one.append(...prose(node.text, node.kind === "user"));
-    if (node.images) one.append(el("p", "cut", `${count(node.images, "image")} not shown`));
-    const cut = cutNote(node);
-    if (cut) one.append(cut);
-    one.tabIndex = -1;
-    return one;
-  }
-
-  function foldBox(item) {
-    const one = el("details", "fold", summaryOf(item));
-    if (unfolded) {
-      one.open = true;
-      unfold(item, one);
-    }
-    return one;
+    head.append(when(node.time) || "", el("span", "acts", indexerd.labelButton?.(), link));
+    const text = node.kind === "bash" ? [pre(node.text)] : prose(node.text);
+    const images = node.images ? el("p", "cut", `${count(node.images, "image")} not shown`) : "";
+    return [head, ...text, images, cutNote(node)];
   }
 
   function summaryOf(item) {
-    const sum = { ...tally(item.nodes), answers: 0 }, { failed, thoughts } = sum; // answers stand beside it
+    const sum = { ...tally(item.nodes), answers: 0 }, { failed, thoughts } = sum; // answers are items
     const summary = el("summary", "", bar(sum), amount(sum) + (thoughts ? `, ${count(thoughts, "thought")}` : ""));
     if (failed) summary.append(el("span", "bad", `${failed} failed`));
-    return summary;
+    return [summary];
   }
 
-  function grow(item) { // work that went on: its words are new, what stood in it stays
-    const summary = item.box.firstChild;
-    summary.replaceChildren(...summaryOf(item).childNodes);
-    if (item.inside) unfold(item, item.box);
+  function grow(item) { // new words for work that went on; its open entries stay
+    drawn(item.box).firstChild.replaceChildren(...summaryOf(item)[0].childNodes);
+    if (item.inside) unfold(item);
   }
 
-  function unfold(item, one) {
-    const inside = item.inside || (item.inside = { box: el("div", "inside"), of: new Map() });
+  function unfold(item) {
+    item.inside ||= { box: el("div", "inside"), of: new Map() };
     for (const node of item.nodes) {
-      if (inside.of.has(node)) continue;
+      if (item.inside.of.has(node)) continue;
       const each = insideBox(node);
-      inside.of.set(node, each);
-      inside.box.append(each);
+      item.inside.of.set(node, each);
+      item.inside.box.append(each);
     }
-    if (!inside.box.parentNode) one.append(inside.box);
+    if (!item.inside.box.parentNode) drawn(item.box).append(item.inside.box);
   }
 
   function insideBox(node) {
@@ -233,65 +183,46 @@
     return one;
   }
 
-  function closed(name, text, note) {
+  function closed(name, text, note = "") {
     const one = el("details", "", el("summary", "", name));
     one.addEventListener("toggle", () => {
-      if (one.open && one.childNodes.length === 1) one.append(pre(text), note || "");
+      if (one.open && one.childNodes.length === 1) one.append(pre(text), note);
     });
     return one;
   }
 
-  box.addEventListener("toggle", (event) => { // which does not bubble, but is on its way down here
+  box.addEventListener("toggle", (event) => { // it does not bubble, but is captured
     const { item, open } = event.target;
-    if (item && item.places && open) unfold(item, event.target);
+    if (item && item.places && open) unfold(item);
   }, true);
 
   // -- finding what is there ------------------------------------------------------------------
 
-  function spot(place) { // the element of an entry, made now if need be
+  function spot(place) { // the element of an entry, or of the one above it that has one
     for (let one = place; one >= 0; one = story.nodes[one].above) {
-      const there = spots.get(one);
-      if (!there) continue;
-      parts.draw(there.chunk.part);
-      const { item } = there;
-      if (!item.places) return item.box;
+      const item = spots.get(one);
+      if (!item) continue;
+      if (!item.places) return drawn(item.box);
       item.box.open = true;
-      unfold(item, item.box);
+      unfold(item);
       return item.inside.of.get(story.nodes[one]);
     }
     return null;
   }
 
-  function placeOf(element) { // the entry whose element holds this one
-    const one = element.closest("article");
-    return one && one.item ? one.item.place : -1;
-  }
+  const placeOf = (element) => element.closest("article")?.item?.place ?? -1;
 
-  function atTop(edge) { // the last item that begins above this height; null: none does
-    const top = (one) => one.getBoundingClientRect().top;
-    const chunks = groups.flatMap((group) => group.chunks);
-    const last = chunks.findLast((chunk) => top(chunk.part.box) <= edge);
-    if (!last) return null;
-    parts.draw(last.part);
-    return last.items.findLast((one) => top(one.box) <= edge) || null;
+  function atTop(edge) { // the last item that begins above this height; undefined: none does
+    return [...items.values()].findLast((item) => item.box.getBoundingClientRect().top <= edge);
   }
 
   function foldAll() { // open all work of the path, or close it
     unfolded = !unfolded;
-    for (const item of items.values()) {
-      if (!item.places || !item.box) continue;
-      item.box.open = unfolded;
-      if (unfolded) unfold(item, item.box); // now, not when the browser tells of it
-    }
+    for (const item of items.values()) if (item.places) item.box.open = unfolded;
     return unfolded;
   }
 
-  function end() { // go to the end of the path
-    const last = groups[groups.length - 1];
-    if (!last) return;
-    parts.draw(last.chunks[last.chunks.length - 1].part);
-    settle(() => scrollTo(0, document.documentElement.scrollHeight));
-  }
+  const end = () => settle(() => scrollTo(0, document.documentElement.scrollHeight));
 
   indexerd.talk = { draw, spot, placeOf, atTop, foldAll, end };
 })((window.indexerd ||= {}));

@@ -1,19 +1,15 @@
-// The tree at the side: rows in blocks, each drawn when it comes into sight; the keyboard's row.
+// The tree at the side: its rows, which of them is shown, and the keyboard's row.
 //
-// A tree that is drawn again keeps every row that looks as before, with its element: whoever opens
-// a branch, or reads while a session grows, has the rows between redrawn and no others.
+// A tree that is drawn again keeps the elements of rows that look the same.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, Parts } = indexerd.words;
+  const { $, el, digits, count, sync } = indexerd.words;
   const { story } = indexerd;
   const { opened, who, key, words, rowsOf, done, bar, same } = indexerd.rows;
-  const BLOCK = 40; // rows that a browser lays out at once
-  const MOST = 600; // rows up to which all are drawn at once
-  const DEPTH = 12; // levels that are moved in
+  const MOST = 600; // rows that a browser lays out at once
+  const DEPTH = 12; // levels that are indented
   const box = $("tree");
-  const parts = new Parts(box, MOST);
   let rows = [];
-  let blocks = []; // {rows, part}
   let current = -1; // the row that has the keyboard
   let chosen = -1; // the row of what is shown
   let shown = { on: new Set(), aim: -1 }; // the path that is shown, and the entry meant in it
@@ -46,26 +42,16 @@
     if (row.leaf) one.append(el("span", "now", "leaf"));
     one.row = row;
     row.box = one;
-    mark(row);
     return one;
   }
 
   function mark(row) {
-    const name = row.box.classList;
-    const on = row.type !== "branch" && shown.on.has(row.place);
-    if (name.contains("shown") !== on) name.toggle("shown", on);
-    const selected = String(row.at === chosen);
-    if (row.box.getAttribute("aria-selected") !== selected) row.box.setAttribute("aria-selected", selected);
-    const tab = row.at === current ? 0 : -1;
-    if (row.box.tabIndex !== tab || !row.box.hasAttribute("tabindex")) row.box.tabIndex = tab;
+    row.box.classList.toggle("shown", row.type !== "branch" && shown.on.has(row.place));
+    row.box.setAttribute("aria-selected", row.at === chosen);
+    row.box.tabIndex = row.at === current ? 0 : -1;
   }
 
-  function boxOf(row) {
-    parts.draw(row.block.part);
-    return row.box;
-  }
-
-  function atEnd() { // and nobody has a hand on it
+  function atEnd() { // and the reader is elsewhere
     const left = box.scrollHeight - box.clientHeight - box.scrollTop;
     return left < 2 && !box.matches(":hover, :focus-within");
   }
@@ -77,33 +63,23 @@
 
   function draw() {
     const held = rows[current], focused = box.contains(document.activeElement);
-    const top = box.scrollTop, again = held && key(held), old = new Map(rows.map((row) => [key(row), row]));
+    const top = box.scrollTop, old = new Map(rows.map((row) => [key(row), row]));
     rows = rowsOf(mode(), sought());
     rows.forEach((row, at) => {
       const before = old.get(key(row));
       row.at = at;
-      if (!before || !before.box || !same(before, row)) return;
+      if (!before || !same(before, row)) return;
       row.box = before.box;
       row.box.row = row;
     });
-    for (const block of blocks) parts.drop(block.part);
-    blocks = [];
-    for (let start = 0; start < rows.length; start += BLOCK) {
-      const block = { rows: rows.slice(start, start + BLOCK) };
-      block.part = parts.add("block", block.rows.length, () => block.rows.map(rowBox));
-      block.part.box.setAttribute("role", "none");
-      for (const row of block.rows) row.block = block;
-      if (!start || block.rows.some((row) => row.box)) parts.draw(block.part);
-      blocks.push(block);
-    }
-    box.replaceChildren(...blocks.map((block) => block.part.box));
-    parts.fill(rows.length, blocks.map((block) => block.part));
+    box.classList.toggle("long", rows.length > MOST);
+    sync(box, rows.map(rowBox));
     box.scrollTop = top;
     tell();
     current = -1;
     choose();
-    carry(again ? rows.findIndex((row) => key(row) === again) : -1);
-    if (focused && rows[current]) boxOf(rows[current]).focus({ preventScroll: true });
+    carry(held ? rows.findIndex((row) => key(row) === key(held)) : -1);
+    if (focused && rows[current]) rows[current].box.focus({ preventScroll: true });
   }
 
   function tell() {
@@ -122,19 +98,18 @@
   function choose() {
     const { aim } = shown;
     chosen = -1;
-    for (let at = 0; at < rows.length; at++) {
-      const row = rows[at];
-      const held = row.beat ? aim >= row.beat.first && aim <= row.beat.last : row.place === aim;
-      if (held && (row.type !== "branch" || chosen < 0 || !row.open)) chosen = at;
+    for (const { type, beat, place, open, at } of rows) {
+      const held = beat ? aim >= beat.first && aim <= beat.last : place === aim;
+      if (held && (type !== "branch" || chosen < 0 || !open)) chosen = at;
     }
-    for (const row of rows) if (row.box) mark(row);
+    rows.forEach(mark);
   }
 
   function put(on, aim, follow) {
     shown = { on, aim };
     choose();
     if (!follow || chosen < 0) return;
-    if (chosen < rows.length - 1) boxOf(rows[chosen]).scrollIntoView({ block: "nearest" });
+    if (chosen < rows.length - 1) rows[chosen].box.scrollIntoView({ block: "nearest" });
     else box.scrollTop = box.scrollHeight;
   }
 
@@ -142,39 +117,25 @@
     put(on, aim);
     if (chosen < 0) return;
     if (!box.contains(document.activeElement)) carry(chosen);
-    boxOf(rows[chosen]).scrollIntoView({ block: "nearest" });
+    rows[chosen].box.scrollIntoView({ block: "nearest" });
   }
 
   function carry(at) {
-    const old = rows[current];
+    if (rows[current]) rows[current].box.tabIndex = -1;
     current = Math.min(Math.max(at < 0 ? chosen : at, 0), rows.length - 1);
-    if (old && old.box && old !== rows[current]) old.box.tabIndex = -1;
-    if (rows[current]) boxOf(rows[current]).tabIndex = 0;
+    if (rows[current]) rows[current].box.tabIndex = 0;
   }
 
   function focus(at) {
     if (!rows.length) return;
     carry(Math.max(0, at));
-    counted(current);
-    boxOf(rows[current]).focus();
-    const next = rows[current + (at < 0 ? 0 : 1)]; // drawn before it is in sight
-    if (next) parts.draw(next.block.part);
-  }
-
-  function counted(at) { // which of how many: for who hears it, as not all rows are there
-    const { level, box: one } = rows[at];
-    let place = 1, all = 1;
-    for (let i = at - 1; i >= 0 && rows[i].level >= level; i--) if (rows[i].level === level) place++;
-    for (let i = at + 1; i < rows.length && rows[i].level >= level; i++) if (rows[i].level === level) all++;
-    one.setAttribute("aria-posinset", place);
-    one.setAttribute("aria-setsize", all + place - 1);
+    rows[current].box.focus();
   }
 
   function toggle(row, open) {
     opened.set(key(row), open);
-    const name = key(row);
     draw();
-    focus(rows.findIndex((one) => key(one) === name));
+    focus(rows.findIndex((one) => key(one) === key(row)));
   }
 
   function up(row) { // the row that this one hangs below
@@ -212,8 +173,7 @@
     else indexerd.session.choose(one.row);
   });
 
-  box.addEventListener("focusin", (event) => { // whoever moved it there
-    const { row } = event.target;
+  box.addEventListener("focusin", ({ target: { row } }) => {
     if (row && row.at !== current) carry(row.at);
   });
 
@@ -230,8 +190,8 @@
       draw();
       $("heard").textContent = $("count").textContent;
     },
-    follows: () => { // whether the tree goes with its chosen row: that is in sight, at the tree's end
-      const one = rows[chosen] && rows[chosen].box;
+    follows: () => { // whether the tree goes with its chosen row, because that is in sight at its end
+      const one = rows[chosen]?.box;
       if (!one || !atEnd()) return false;
       const { top, bottom } = one.getBoundingClientRect(), all = box.getBoundingClientRect();
       return bottom > all.top && top < all.bottom;

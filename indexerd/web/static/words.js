@@ -1,13 +1,10 @@
-// Small things that every part of the view uses: elements, words for numbers and times, lists that
-// are drawn piece by piece.
+// Helpers of all parts of the view: elements, formats of numbers and times, lists.
 //
-// Every script of the view is a classic one, wrapped, that adds to the one global `indexerd`: an
-// exported page holds them one after the other, the live page loads them in the same order. Texts
-// of a session are put in as text (`el`, textContent), never as markup.
+// Every script of the view is a classic one, wrapped, that adds to the one global `indexerd`; an
+// exported page contains them in the order in which the live page loads them. Texts of a session are
+// inserted as text (`el`, textContent), never as markup.
 ((indexerd) => {
   "use strict";
-
-  const FRAMES = 12;
   const $ = (id) => document.getElementById(id);
 
   function el(tag, name, ...held) {
@@ -33,19 +30,19 @@
   const dollars = (cost) => (cost > 0 ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : cost === 0 ? "$0" : "");
   const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
 
-  // -- times: as the reader's clock has them, in a zone that a page names once ------------------
+  // -- times: in the reader's time zone, which a page names once -------------------------------
 
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
   const minute = (time) => time.toISOString().slice(0, 16).replace("T", " ");
 
-  function moment(told) { // null: it is no time. One without a zone is UTC, as sessions have it
+  function moment(told) { // null: not a time. Without a zone it is UTC
     const text = String(told || "");
     if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(text)) return null;
     const found = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(text) ? text : `${text}Z`);
     return Number.isFinite(found.getTime()) ? found : null;
   }
 
-  function when(told) { // as an element that also has the time in UTC
+  function when(told) { // an element, with the time in UTC as its title
     const found = moment(told);
     if (!found) return null;
     const here = new Date(found.getTime() - 60_000 * found.getTimezoneOffset());
@@ -55,21 +52,21 @@
     return one;
   }
 
-  // A word of many thousand characters takes a browser a second to wrap, unless it comes in pieces
-  // and may break anywhere.
+  // A word of thousands of characters takes a browser a second to wrap, unless it is in pieces and
+  // may break anywhere.
   const solid = (text) => (text.length > 400 && /\S{400}/.test(text) ? "solid" : "");
   const pieces = (text) => (solid(text) ? text.match(/[^]{1,512}/gu) : [text]);
 
   // -- saying, copying ------------------------------------------------------------------------
 
   let told = 0;
-  function say(text) { // what was done, for eyes and ears, for a little while
+  function say(text) {
     $("told").textContent = text;
     clearTimeout(told);
     told = setTimeout(() => { $("told").textContent = ""; }, 5000);
   }
 
-  async function copy(text) { // whether the browser lets a page do so
+  async function copy(text) { // false if the browser denies it
     try {
       await navigator.clipboard.writeText(text);
       return true;
@@ -80,16 +77,15 @@
 
   // -- scrolling ------------------------------------------------------------------------------
 
-  // Scroll, and once more for some frames: parts that come into sight are filled in then, and take
-  // more room than was thought. Whatever the reader does ends it.
+  // Scroll, and again for some frames: elements that come into sight are filled then, and become
+  // larger. Any action of the reader ends it.
   let settling = 0;
-  const leave = () => { settling = 0; };
   for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) {
-    addEventListener(name, leave, { capture: true, passive: true });
+    addEventListener(name, () => { settling = 0; }, { capture: true, passive: true });
   }
 
   function settle(scroll) {
-    let left = FRAMES;
+    let left = 12;
     const mine = (settling = performance.now());
     const go = () => {
       if (settling !== mine || !left--) return;
@@ -101,8 +97,7 @@
 
   // -- lists ----------------------------------------------------------------------------------
 
-  // Make these the children of an element, moving as few of them as can be: what stays where it
-  // was keeps its focus and its place on the screen.
+  // Set the children of an element. Those that stay are not moved, and so keep the focus.
   function sync(parent, wanted) {
     const kept = new Set(wanted);
     for (const one of [...parent.childNodes]) if (!kept.has(one)) one.remove();
@@ -113,45 +108,30 @@
     }
   }
 
-  // Parts of a long list: all are drawn at once where there are at most `most` things; else each when
-  // it is asked for, or comes near to being seen.
-  class Parts {
-    constructor(root, most) {
-      this.most = most;
-      this.of = new WeakMap(); // box -> part
-      this.sight = new IntersectionObserver((seen) => {
-        for (const one of seen) if (one.isIntersecting) this.draw(this.of.get(one.target));
-      }, { root, rootMargin: "800px" });
-    }
+  // An element that is filled when it comes near to being seen, or by `drawn`.
+  const sight = new IntersectionObserver((seen) => {
+    for (const one of seen) if (one.isIntersecting) drawn(one.target);
+  }, { rootMargin: "800px" });
 
-    add(name, size, work) {
-      const part = { box: el("div", `${name} empty`), work };
-      part.box.style.setProperty("--size", size);
-      this.of.set(part.box, part);
-      this.sight.observe(part.box);
-      return part;
-    }
+  function later(box, work) {
+    box.work = work;
+    box.classList.add("empty");
+    sight.observe(box);
+    return box;
+  }
 
-    drop(part) {
-      this.sight.unobserve(part.box);
-    }
-
-    draw(part) {
-      if (!part.work) return;
-      const { work } = part;
-      part.work = null;
-      this.drop(part);
-      part.box.replaceChildren(...work());
-      part.box.classList.remove("empty");
-    }
-
-    fill(total, parts) {
-      if (total <= this.most) for (const part of parts) this.draw(part);
-    }
+  function drawn(box) {
+    const { work } = box;
+    if (!work) return box;
+    box.work = null;
+    sight.unobserve(box);
+    box.classList.remove("empty");
+    box.append(...work().filter(Boolean));
+    return box;
   }
 
   indexerd.words = {
     $, el, button, digits, count, when, moment, zone, dollars, base, solid, pieces, say, copy, sync,
-    settle, Parts,
+    settle, later, drawn,
   };
 })((window.indexerd ||= {}));

@@ -43,7 +43,7 @@ server = fake_server.ThreadingHTTPServer(("127.0.0.1", {PORT}), fake_server.H)
 server.serve_forever()
 """
 CLI = "@earendil-works/pi-coding-agent/dist/bundle/cli.js"
-FAKE = {
+FAKE: dict[str, Any] = {
     "baseUrl": f"http://127.0.0.1:{PORT}/v1",
     "api": "openai-completions",
     "apiKey": "fake-key",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.e2e.rig import pi
 from tests.e2e.rig.isle import LINE, MODEL, PICK, REDIS, RETRY, isle, needed, watched
 from tests.e2e.rig.live_pi import NODE, PI
 from tests.e2e.rig.opencode import WHO, opencode
@@ -12,18 +13,8 @@ from tests.e2e.world import World, wait
 pytestmark = needed
 
 COST = {"input": 1, "output": 2, "cacheRead": 0, "cacheWrite": 0}
-LIMITS = {"contextWindow": 200_000, "maxTokens": 8192, "cost": COST}
-FAKE = {
-    "baseUrl": f"{MODEL}/v1",
-    "api": "openai-completions",
-    "apiKey": "fake-key",
-    "models": [{"id": "fake-1", "name": "Fake 1", **LIMITS}],
-}
-SETTINGS = {
-    "defaultProvider": "fake",
-    "defaultModel": "fake-1",
-    "compaction": {"enabled": True, "reserveTokens": 16384, "keepRecentTokens": 10},
-}
+FAKE = pi.FAKE | {"baseUrl": f"{MODEL}/v1", "models": [pi.FAKE["models"][0] | {"cost": COST}]}
+COMPACTION = {"enabled": True, "reserveTokens": 16384, "keepRecentTokens": 10}
 # Two branches, the summary of the one that was left, a compaction, and pi's own sums.
 WORK = f"""
 const {{ createAgentSession, SessionManager }} = await import({json.dumps(str(PI))});
@@ -46,7 +37,7 @@ process.stdout.write(told, () => process.exit(0));
 
 def test_pi_and_the_daemon_agree_on_what_a_session_took(world: World) -> None:
     """S1.13: with its left branch, the summary of that, and a compaction."""
-    (world.pi / "settings.json").write_text(json.dumps(SETTINGS))
+    (world.pi / "settings.json").write_text(json.dumps(pi.SETTINGS | {"compaction": COMPACTION}))
     (world.pi / "models.json").write_text(json.dumps({"providers": {"fake": FAKE}}))
     argv = (str(NODE), "--input-type=module", "-e", WORK, PICK, REDIS, RETRY, LINE)
     with isle(world) as made, world.daemon():
