@@ -105,8 +105,7 @@ class Purge:
         await self.sidecars.forget(session_id)
         await pipeline.read(library.index.owe_rebuild)
         try:
-            while await pipeline.read(library.index.rebuild):
-                pass
+            await pipeline.read(library.index.rebuild)
             await pipeline.read(library.store.fold)
         except StateError:
             pipeline.index_soon()  # tries again

@@ -2,11 +2,11 @@
 
 A document is a session's own texts ("about": names, tags, summary, files …), one message, or a
 mark of how far the messages of a session were read. All three come with the same commit, so a
-crash leaves the index as of its last commit, and it says itself what it lacks. What is stored is
-the text as it was said; what is indexed is its folded form (`query.indexable`).
+crash leaves the index as of its last commit, and its marks say what it lacks. The original text is
+stored, its folded form (`query.indexable`) is indexed.
 
-Deleting from tantivy leaves the words in its files. Where they must go, `rebuild` copies what
-stays into a new directory; the store says which one counts. One thread writes, any thread may
+Deleting from tantivy leaves the words in its files. If they must go, `rebuild` copies what stays
+into a new directory; the store says which directory counts. One thread writes, any thread may
 commit, and any thread searches what was last committed.
 """
 
@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 
 class Message(NamedTuple):
-    """One message as it is to be found. `row` is its place in the session."""
+    """A searchable message. `row` is its place in the session."""
 
     row: int
     entry: str
@@ -58,7 +58,7 @@ class Message(NamedTuple):
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
-    """What a session is found by, beside its id and its messages."""
+    """The texts that a session is found by, besides its id and its messages."""
 
     name: str
     tags: str
@@ -95,12 +95,11 @@ class TextIndex:
         self.close()
 
     def close(self) -> None:
-        """Let go of it; what was not committed is lost."""
+        """Close the index; what was not committed is lost."""
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
-        self._abouts: dict[str, About] = {}  # which the next commit brings in
+        self._abouts: dict[str, About] = {}  # for the next commit
         self.uncommitted: dict[str, bytes | None] = {}  # marks of sessions
-        self._copying: Iterator[bool] | None = None
         self.behind: set[str] = set()  # sessions whose own texts it lacks, or has older ones of
         self.lost: set[str] = set()  # sessions whose messages a failed commit lost
 
@@ -153,7 +152,7 @@ class TextIndex:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        """What tantivy raises meanwhile is a full disk or the like, or damage."""
+        """Turn what tantivy raises into WriteError (a full disk or the like) or DamagedError."""
         try:
             yield
         except BaseException as bad:  # a panic of tantivy's is no Exception
@@ -173,7 +172,7 @@ class TextIndex:
             raise DamagedError("the index is damaged", hint="the daemon rebuilds it") from bad
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], str, tuple[str, ...]]]) -> None:
-        """Take over rows, with their summaries and all names that they answer to."""
+        """Store rows, and index them with their summaries and all their names."""
         items = {}
         for row, summary, aliases in rows:
             names = named(row, aliases)
@@ -187,9 +186,9 @@ class TextIndex:
     def add_messages(
         self, session_id: str, items: Sequence[Message], mark: bytes, sign: int, *, anew: bool
     ) -> None:
-        """Add messages, in place of all there are with `anew`; `mark` says how far they were read.
+        """Add messages, with `anew` in place of all old ones; `mark` says how far they were read.
 
-        `sign` is what `signs` says of the session afterwards.
+        `sign` is what `signs` gives for the session afterwards.
         """
         if not items and not anew and mark == self.mark(session_id):
             return  # nothing is left to commit after a dry run
@@ -204,8 +203,8 @@ class TextIndex:
             self._ready().add_document(_mark_document(session_id, mark, sign))
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
-        """Drop a session; `wholly`: its words are to be wiped, too, which `rebuild` does."""
-        if self.store.forget(session_id) and (wholly or self.rebuilding):
+        """Drop a session; `wholly`: its words must be wiped, too, which `rebuild` does."""
+        if self.store.forget(session_id) and wholly:
             self.owe_rebuild()
         with self._lock, self._guard():
             self._abouts.pop(session_id, None)
@@ -213,7 +212,7 @@ class TextIndex:
             self._ready().delete_documents_by_query(_of(session_id))
 
     def mark(self, session_id: str) -> bytes | None:
-        """Say how far a session was read; what is not committed counts."""
+        """Give the last mark of a session, committed or not."""
         if (mark := self.uncommitted.get(session_id, b"")) != b"":
             return mark
         return next(map(_held, self._stored(_of(session_id, "mark"), 1)), None)
@@ -236,9 +235,9 @@ class TextIndex:
         return bool(self._abouts or self.uncommitted)
 
     def commit(self) -> None:
-        """Make all that was added searchable, in about 20 ms; put off during a rebuild."""
+        """Make all that was added searchable, in about 20 ms."""
         with self._lock, self._guard():
-            if not self.pending or self.rebuilding:
+            if not self.pending:
                 return
             taken: dict[str, About] = {}
             try:
@@ -265,44 +264,24 @@ class TextIndex:
 
     @property
     def owes_rebuild(self) -> bool:
-        """Whether words were dropped that are in the directory until it is rebuilt."""
+        """Whether the directory still holds words of purged sessions."""
         return self.store.noted("index", "rebuild") is not None
 
     def owe_rebuild(self) -> None:
-        """Note that the index is to be rebuilt, whatever becomes of this process."""
+        """Note that the index must be rebuilt, in case this process ends before."""
         self.store.note("index", "rebuild", b"")
 
-    @property
-    def rebuilding(self) -> bool:  # then no messages may be added
-        return self._copying is not None
-
-    def rebuild(self) -> bool:
-        """Copy what stays into a new index, a session at a time, if that is owed.
-
-        Says whether there is more to do.
-        """
-        if self._copying is None:
-            if not self.owes_rebuild:
-                return False
-            self.commit()
-            self._copying = self._copied()
-        more = False
-        try:
-            more = next(self._copying, False)
-        finally:
-            if not more:
-                self._copying = None
-        return more or self.owes_rebuild
-
-    def _copied(self) -> Iterator[bool]:
-        self.store.note("index", "rebuild", b"begun")
+    def rebuild(self) -> None:
+        """Copy what stays into a new index if that is owed: about a second for 25 MB of text."""
+        if not self.owes_rebuild:
+            return
+        self.commit()
         kind = self.store.noted("index", "name", bytes.decode).rpartition(".")[0]
         name = f"{kind}.{os.urandom(4).hex()}"
-        with self._guard():
+        with self._lock, self._guard():
             new = self._make(name)
             writer = new.writer(_HEAP, 1)
-        for session_id in self.store.ids():
-            with self._guard():
+            for session_id in self.store.ids():
                 for one in self._stored(_of(session_id, "about")):
                     writer.add_document(_about_document(session_id, about_in(one)))
                 for one in self._stored(_of(session_id, "mark")):
@@ -310,24 +289,18 @@ class TextIndex:
                     writer.add_document(_mark_document(session_id, _held(one), sign))
                 for one in self._stored(_of(session_id, "message")):
                     writer.add_document(_message_document(session_id, message_in(one)))
-            yield True
-            if self.store.noted("index", "rebuild") != b"begun":  # more is to go: once more
-                return
-        with self._guard():
             writer.commit()
             new.reload()
-        with self.store.batch():
-            self.store.note("index", "name", name.encode())
-            self.store.note("index", "rebuild", None)
-        with self._lock:
+            with self.store.batch():
+                self.store.note("index", "name", name.encode())
+                self.store.note("index", "rebuild", None)
             old, self._index, self._writer = self._writer, new, writer
-        if old is not None:
-            old.wait_merging_threads()  # which write into the old directory
+            if old is not None:
+                old.wait_merging_threads()  # which write into the old directory
         self._sweep(name)
         self.store.fold()
 
     def ask(self, ask: Callable[[Searcher], _T]) -> _T:
-        """Ask the index as it is at one moment."""
         with self._guard():
             return ask(self._opened().searcher())
 
@@ -345,13 +318,13 @@ class TextIndex:
     def messages(
         self, session_id: str, most: int | None = None, *, last: bool = False
     ) -> list[Message]:
-        """Give messages of a session in its order: its first ones, or its `last`."""
+        """Give a session's first messages, or its `last` ones from the end."""
         order = tantivy.Order.Desc if last else tantivy.Order.Asc
         query = _of(session_id, "message")
         return [*map(message_in, self._stored(query, most, order_by_field="row", order=order))]
 
     def carries_on(self, parent: str, child: str) -> bool | None:
-        """Say whether a child goes on where its parent ended; None: not known."""
+        """Say whether a child goes on where its parent ended; None if messages cannot tell."""
         last, begun = self.messages(parent, 1, last=True), self.messages(child, 1)
         if not last or not begun:
             return None
@@ -500,12 +473,8 @@ def both(*queries: Query) -> Query:
 
 
 def either(queries: Iterable[Query]) -> Query:
-    found = [*queries]
-    return (
-        found[0]
-        if len(found) == 1
-        else Query.boolean_query([(tantivy.Occur.Should, one) for one in found])
-    )
+    found = [(tantivy.Occur.Should, one) for one in queries]
+    return found[0][1] if len(found) == 1 else Query.boolean_query(found)
 
 
 def _of(session_id: str, kind: str | None = None) -> Query:

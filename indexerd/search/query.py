@@ -1,11 +1,11 @@
 """What a search asks for: the words of a query, and how they are found again in a text.
 
 A bare word is a term; so is a `"quoted phrase"`, and `a_b.py` is the phrase a, b, py. Words that
-only hold a question together ("where did we fix …") are left out where others remain. Chinese,
+only hold a question together ("where did we fix …") are left out if others remain. Chinese,
 Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces that a tokenizer could cut at:
-`indexable` puts one around each such character, and a run of them in a query is a phrase. A query
-without a letter or digit (`=>`) is searched for as it stands, like a pattern (`re:`, RE2's). Other
-forms of words (cache, caches, caching) are asked for only after the words as typed.
+`indexable` puts a space around each such character, and a run of them in a query is a phrase. A
+query without a letter or digit (`=>`) is searched for literally, like a pattern (`re:`, RE2's).
+Other forms of words (cache, caches, caching) are asked for only after the words as typed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QUERY_MAX = 1000  # characters of a query that are looked at
 PATTERN_MAX = 250
 TERMS_MAX = 16
 SNIPPET_MAX = 200
-_PREFIX_MIN = 3  # shorter beginnings stand in half of all words
+_PREFIX_MIN = 3  # shorter beginnings fit half of all words
 _PATTERN_MEMORY = 8 << 20  # bytes that a pattern may take, compiled
 _BODY_MAX = 160  # characters of a snippet without its marks
 _MARKS_MAX = 15
@@ -46,6 +46,29 @@ _BLANKS = lazy_pattern(
     r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+"
 )  # control and direction characters, too: a snippet is shown on terminals
 
+# What holds questions and half-sentences together: English, German, French, Spanish.
+_FILLING = """
+a an the this that these those there here it its i me my mine we us our ours you your he she
+they them their who whom whose which what when where why how is are was were be been being am
+do does did done doing have has had having can could shall should will would may might must
+not no nor and or but if then than so as of at by for from in into on onto to with without
+about after again also any all some just only one ones once ever did didnt dont doesnt wasnt
+isnt thats whats wheres ive chat conversation session sessions talk talked talking discuss
+discussed remember something thing stuff please tell said say says
+der die das den dem des ein eine einen einem einer und oder aber nicht ist sind war waren wir
+ich du sie er es wo wie was wann warum wieso welche welcher welches haben hat hatten habe mit
+von zu zum zur im am auf für bei nach über dass
+la le les un une des du de et ou mais est sont nous vous je tu il elle où quand comment
+pourquoi quel quelle avons avec pour dans sur que qui
+el los las una y pero es son fue donde dónde cuando cuándo como cómo por qué para con hemos
+"""
+_FILLERS = frozenset(_FILLING.split())
+_STEM_MIN, _CUT_STEM_MIN = 3, 4  # letters of a stem; where a vowel or a double letter is cut off
+_CUT_OFF = "ungen ings ing ung ers ied ies ed er es en em ly s e y"  # the first that fits
+_OTHERS = "ion ions ation ations ment ments d n t te ten al able"  # that a text may have instead
+_ENDINGS = _CUT_OFF.split()
+_ENDED = {"", *_ENDINGS, *_OTHERS.split()}
+
 
 def storable(text: str) -> str:
     """Bring a text to one form of Unicode, so that it has the words of `indexable`."""
@@ -61,7 +84,7 @@ def indexable(text: str) -> str:
 
 
 def fold(text: str) -> str:
-    """Lower the case and drop diacritics; exactly as long as `text`.
+    """Lower the case and drop diacritics, without changing the text's length.
 
     Replacing each kind of character takes a tenth of the time of `translate`.
     """
@@ -80,13 +103,13 @@ def _folded(char: str) -> str:
         whole = unicodedata.normalize("NFD", lower)
         if all(unicodedata.combining(one) for one in whole[1:]):
             lower = whole[:1]
-    if len(lower) != 1:
+    if len(lower) != 1 or lower == char:
         return char
-    return char if lower == char else _folded(lower)  # "Å", a unit, is "å", is "a"
+    return _folded(lower)  # "Å", a unit, is "å", is "a"
 
 
 class Term:
-    """A word or phrase of a query. `begins`: words that begin so may be meant."""
+    """A word or phrase of a query. `begins` are beginnings of words that may be meant."""
 
     def __init__(self, text: str, *, open_end: bool = False, inflect: bool = False) -> None:
         self.words: list[str] = _WORD.findall(indexable(text))
@@ -99,9 +122,23 @@ class Term:
         """Say whether a folded word is the term, one of its forms, or one of a phrase's words."""
         if word in self.words or (self._begun and word.startswith(self._begun)):
             return True
+        if not self._stem or not word.startswith(self._stem):
+            return False
         rest = word.removeprefix(self._stem)
-        is_form = rest in _ENDED or (rest[:1] == self._stem[-1:] and rest[1:] in _ENDED)
-        return is_form and bool(self._stem) and word.startswith(self._stem)
+        return rest in _ENDED or (rest[0] == self._stem[-1] and rest[1:] in _ENDED)
+
+
+def _stem(word: str) -> str:
+    """Cut off an ending: the beginning that a folded word shares with its other forms."""
+    for ending in _ENDINGS:
+        rest = word.removesuffix(ending)
+        if rest == word or len(rest) < _STEM_MIN:
+            continue
+        if len(rest) < _CUT_STEM_MIN and ending in {"e", "y"}:
+            continue  # "lane" is not "lan"
+        doubled = rest[-1] == rest[-2] and rest[-1] not in "aeoufslz"
+        return rest[:-1] if doubled and len(rest) >= _CUT_STEM_MIN else rest
+    return word
 
 
 class Finder:
@@ -111,8 +148,7 @@ class Finder:
         self._terms = terms
         self._taken: dict[str, list[int]] = {}  # by word, the terms that take it
         begins = {one for term in terms for one in (*term.words, *term.begins)}
-        either = "|".join(map(re.escape, begins))
-        self._regex = re.compile(rf"(?:{either})[^\W_]*")
+        self._regex = re.compile(rf"(?:{'|'.join(map(re.escape, begins))})[^\W_]*")
 
     def _found(self, folded: str) -> Iterator[tuple[int, int, int]]:
         """Find places of words: from, to, and which term has the word."""
@@ -149,22 +185,21 @@ class Finder:
 
 
 def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
-    """Cut and mark `text` around spans (start, end, which term); blanks become one space."""
-    ordered = sorted(spans)
-    start, best, every = 0, 0, len({n for _, _, n in ordered})
-    for begin, _, _ in ordered[:_SPANS_MAX]:
-        if best == every:
-            break
-        kinds = {n for lo, hi, n in ordered if lo >= begin and hi <= begin + _BODY_MAX * 3 // 4}
+    """Cut and mark `text` around spans (start, end, which term), in order; fold blanks."""
+    start, best, every = 0, 0, len({n for _, _, n in spans})
+    for begin, _, _ in spans[:_SPANS_MAX]:
+        kinds = {n for lo, hi, n in spans if lo >= begin and hi <= begin + _BODY_MAX * 3 // 4}
         if len(kinds) > best:
             start, best = begin, len(kinds)
+        if best == every:
+            break
     lo = max(0, min(start - _BODY_MAX // 4, len(text) - _BODY_MAX))
     if 0 < lo < start:  # go on to where a word begins
         space = re.compile(r"\s").search(text, lo - 1, start)
         lo = space.end() if space else lo
     hi = min(len(text), lo + _BODY_MAX)
     pieces, at = list[str](), lo
-    for begin, end, _ in ordered:
+    for begin, end, _ in spans:
         if at <= begin < hi and len(pieces) < _MARKS_MAX * 2:
             pieces += [text[at:begin], f"«{text[begin : min(end, hi)]}»"]
             at = min(end, hi)
@@ -174,7 +209,7 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """One query. Of `terms` and `pattern` at most one is there."""
+    """A parsed query: terms, or a pattern, or neither."""
 
     terms: tuple[str, ...] = ()
     open_end: bool = False  # the last term may be the beginning of a word
@@ -193,10 +228,9 @@ class Asked:
 
 
 def parse(query: str) -> Asked:
-    """Read what a user typed."""
-    text = unicodedata.normalize(
-        "NFC", replace_surrogates(query[:QUERY_MAX]).replace("\0", " ")
-    ).strip()
+    """Parse what a user typed."""
+    text = replace_surrogates(query[:QUERY_MAX]).replace("\0", " ")
+    text = unicodedata.normalize("NFC", text).strip()
     cut = "the query is too long: only its beginning counts" if len(query) > QUERY_MAX else None
     if text.startswith("re:"):
         try:
@@ -226,10 +260,10 @@ def parse(query: str) -> Asked:
 
 
 class Pattern:
-    """A pattern that takes linear time; case never counts."""
+    """A pattern that takes linear time and ignores case."""
 
     def __init__(self, text: str, *, literal: bool = False) -> None:
-        """`literal`: it stands for itself. ValueError says why it is refused."""
+        """A ValueError says why a pattern is refused."""
         import re2  # noqa: PLC0415 - few searches need it
 
         if not text or len(text) > PATTERN_MAX:
@@ -245,55 +279,14 @@ class Pattern:
             raise ValueError(f"not a regular expression: {why}") from None
 
     def find(self, text: str) -> tuple[int, int] | None:
-        """Find the first place that fits; one of no length counts as none."""
+        """Find the first match that is not empty."""
         spans = (one.span() for one in self._regex.finditer(text))
         return next(((lo, hi) for lo, hi in spans if hi > lo), None)
-
-
-# What questions and half-sentences are held together with: English, German, French, Spanish.
-_FILLERS = frozenset(
-    re.findall(
-        r"\w+",
-        """
-    a an the this that these those there here it its i me my mine we us our ours you your he she
-    they them their who whom whose which what when where why how is are was were be been being am
-    do does did done doing have has had having can could shall should will would may might must
-    not no nor and or but if then than so as of at by for from in into on onto to with without
-    about after again also any all some just only one ones once ever did didnt dont doesnt wasnt
-    isnt thats whats wheres ive chat conversation session sessions talk talked talking discuss
-    discussed remember something thing stuff please tell said say says
-    der die das den dem des ein eine einen einem einer und oder aber nicht ist sind war waren wir
-    ich du sie er es wo wie was wann warum wieso welche welcher welches haben hat hatten habe mit
-    von zu zum zur im am auf für bei nach über dass
-    le la les un une des du de et ou mais est sont nous vous je tu il elle où quand comment
-    pourquoi quel quelle avons avec pour dans sur que qui
-    el los las una y pero es son fue donde dónde cuando cuándo como cómo por qué para con hemos
-    """,
-    )
-)
-_STEM_MIN, _CUT_STEM_MIN = 3, 4  # letters of a stem; where a vowel or a double letter is cut off
-# These are cut off, the first that fits; any of them may stand in the text instead, and more.
-_ENDINGS = re.findall(r"\w+", "ungen ings ing ung ers ied ies ed er es en em ly s e y")
-_MORE = re.findall(r"\w+", "ion ions ation ations ment ments d n t te ten al able")
-_ENDED = {"", *_ENDINGS, *_MORE}
 
 
 def is_filler(word: str) -> bool:
     """Say whether a word only holds a question together."""
     return re.sub(r"\W", "", word.lower()) in _FILLERS
-
-
-def _stem(word: str) -> str:
-    """Cut off an ending: the beginning that a folded word shares with its other forms."""
-    for ending in _ENDINGS:
-        rest = word.removesuffix(ending)
-        if rest == word or len(rest) < _STEM_MIN:
-            continue
-        if len(rest) < _CUT_STEM_MIN and ending in {"e", "y"}:
-            continue  # "lane" is not "lan"
-        doubled = rest[-1] == rest[-2] and rest[-1] not in "aeoufslz"
-        return rest[:-1] if doubled and len(rest) >= _CUT_STEM_MIN else rest
-    return word
 
 
 def without_references(name: str) -> str:

@@ -1,12 +1,12 @@
-"""The words of sessions and what they did, taken into the index as sessions are appended to.
+"""Reads appended lines of sessions into the text index, and sums up what sessions did.
 
-Both come from the same lines, so that each is parsed once. Words are those of every branch, and so
-is what was paid (tokens, cost); files and tools are those of the current path alone: where that is
-not what was gathered, with more at its end, they are gathered anew. How far both have come is the
+Both come from the same lines, so each is parsed once. Words are those of every branch, and so is
+what was paid (tokens, cost); files and tools are those of the current path: if its rows are not
+those that were summed up, with more at the end, they are summed up again. How far both got is the
 session's mark in the index. Each step is bounded, in lines and in bytes: redacting is slow, and
-the thread that does it is everybody's.
+all reading is done by one thread.
 
-Secrets are taken out before anything is kept, the user's own kinds, too.
+Secrets, the user's own kinds too, are taken out before anything is kept.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from itertools import islice
 from time import monotonic
-from typing import Protocol
+from typing import Any
 
 import msgspec
 
@@ -33,32 +32,19 @@ from indexerd.sessions.state import SessionState
 from indexerd.sources.session_reader import SessionLines
 from indexerd.times import iso_ms
 
-BATCH = 500  # lines read in one step, and not many more than these bytes of them: others wait
-STEP_BYTES = 512 * 1024
+BATCH, STEP_BYTES = 500, 512 * 1024  # lines read in one step, and about as many bytes
 _COMMIT_SECONDS = 1.0  # that words wait at most until they are found, while there are more
-_SHARED, SHARED_SECONDS = 64, 0.01  # sessions of a step, and when no other is begun
-_RULES = "4"  # by which facts are gathered; under other ones a session is read anew
+_SHARED, SHARED_SECONDS = 64, 0.01  # sessions of a step, and the time after which none is begun
+_RULES = "4"  # by which facts are summed up; sessions are read again under other rules
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 
 
-class SessionFiles(Protocol):
-    """What is read of session files."""
-
-    def info(self, session_id: str) -> SessionInfo | None: ...
-
-    def state(self, session_id: str) -> SessionState | None: ...
-
-    def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
-        """Open its lines; ValueError where they are not what they were."""
-        ...
-
-
 class _Progress(msgspec.Struct, array_like=True):
     """How far a session's lines were read."""
 
-    own: tuple[int, int]  # from which time and which row on its entries are its own
+    own: tuple[int, int]  # the time and the row from which on its entries are its own
     words: int = 0  # rows read for their words, and for what was paid
     last: str = ""  # id of the last of them: the file may have been rewritten
     rows: int = 0  # rows read for what was done on the path
@@ -72,35 +58,37 @@ _decode = msgspec.msgpack.Decoder(_Progress).decode
 
 
 class Texts:
-    """What is searchable of every session, and what is still to be read."""
+    """Keeps the searchable text of all sessions up to date."""
 
     def __init__(
         self,
-        files: SessionFiles,
+        files: Any,
         index: TextIndex,
         publish: Callable[[str, Facts], None],
         reread: Callable[[str], bool],
         *,
         secrets: OwnSecrets,
     ) -> None:
-        """`publish` puts a session's facts into its row; `reread` parses all its lines again."""
+        """`files` are the daemon's, `reread` parses all lines of a session again.
+
+        `publish` puts a session's facts into its row.
+        """
         self._files = files
         self._index = index
-        self._store = index.store
         self._publish = publish
         self._reread = reread
         self._secrets = secrets
         self._unread: dict[str, None] = {}  # sessions whose text was not read
         self._pass = 0  # the first so many of them: the others came since it began
-        self._ripened = 0.0  # when a commit was due last, on the monotonic clock
+        self._ripened = 0.0  # when a commit was last due, on the monotonic clock
         self.ripe = False  # a commit is due now
 
     def want(self, session_ids: Iterable[str]) -> None:
-        """Something was appended to these sessions."""
+        """Queue sessions that were appended to."""
         self._unread |= dict.fromkeys(session_ids)
 
     def resume(self, infos: Iterable[SessionInfo]) -> None:
-        """Find what the index has not all read."""
+        """Queue the sessions that the index has not read to their end."""
         signs = self._index.signs("mark")
         self.want(
             one.session_id for one in infos if signs.get(number(one.session_id)) != _sign(one)
@@ -108,41 +96,40 @@ class Texts:
 
     @property
     def unread(self) -> int:
-        """Sessions whose text is not (fully) searchable yet."""
+        """Count the sessions whose text is not (fully) searchable yet."""
         return len(self._unread.keys() | self._index.lost | self._index.uncommitted.keys())
 
     @property
     def due(self) -> bool:
-        """Whether there is anything to do."""
         waiting = self._unread or self._index.lost or self._index.pending
         return bool(waiting) or self._index.owes_rebuild
 
     def step(self) -> bool:
-        """Do a little, and have it be found. Says whether there is more to do."""
+        """Read some text and make it searchable; say whether there is more to do."""
         self.some()
         if self.ripe:
             self._index.commit()
         return self.due
 
     def some(self) -> bool:
-        """Read several sessions. Says whether there is more in this pass.
+        """Read several sessions; say whether there are more in this pass.
 
-        A pass is over what was unread as it began: whoever rests then lets appends gather.
+        A pass is over what was unread as it began: a pause after it lets appends gather.
         """
         while self._index.lost:
             self._unread[self._index.lost.pop()] = None
         self.ripe = False
         self._pass = self._pass or len(self._unread)
         if not self._pass:
-            self.ripe = self._index.pending and not self._index.rebuilding
+            self.ripe = self._index.pending
             if not self.ripe:
                 self._index.rebuild()
             return self.due
         done, now = [], monotonic()
-        with self._store.batch():
+        with self._index.store.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, _SHARED))):
                 if not self.index(session_id):
-                    break  # its row may be another in this transaction, and nobody sees that yet
+                    break  # its row may change in this transaction, and nobody sees that yet
                 done.append(session_id)
                 if monotonic() > now + SHARED_SECONDS:
                     break
@@ -154,10 +141,7 @@ class Texts:
         return self._pass > 0
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
-        """Read a session from where the last step ended; says whether all is read."""
-        if self._index.rebuilding:
-            self._index.rebuild()
-            return False
+        """Read a session from where the last step ended; say whether all is read."""
         info, state = self._files.info(session_id), self._files.state(session_id)
         if info is None or state is None:
             return True
@@ -167,22 +151,21 @@ class Texts:
         said, facts = list[Message](), None
         try:
             with self._files.lines(session_id) as lines:
-                for row, says, entry in _take_in(info, state, lines, held, rows):
+                for row, says, entry in _sum_up(info, state, lines, held, rows):
                     if says and entry.kind in _SAYS and entry.text:
                         text = own_words(entry.text[: 4 * TEXT_MAX])
                         text = self._secrets.message(text, TEXT_MAX)
                         said.append(Message(row, entry.id, entry.role or "", entry.timestamp, text))
-                if is_last:  # what may still change is not kept, and read again at each step
+                if is_last:  # rows that may still change are not kept, but read at each step
                     now = _decode(_encode(held))
                     rest = [row for row in path[bisect_left(path, end) :] if _does(state, row)]
-                    for _ in _take_in(
-                        info, state, lines, now, [(n, True, True) for n in rest[-limit:]]
-                    ):
+                    again = [(row, True, True) for row in rest[-limit:]]
+                    for _ in _sum_up(info, state, lines, now, again):
                         pass
                     facts = now.done.facts()
         except SessionUnreadableError:
             return True
-        except ValueError:  # a line was not what it looked like: once more, parsing them all
+        except ValueError:  # the lines are not what they were: parse them all
             return not self._reread(session_id)
         held.words = max(held.words, end)
         held.rows, held.seal = end, _seal(state, path, end)
@@ -194,7 +177,7 @@ class Texts:
         return is_last
 
     def _progress(self, info: SessionInfo, state: SessionState, path: list[int]) -> _Progress:
-        """What was read so far, as far as it still holds."""
+        """Give what was read so far, as far as it still holds."""
         came_from = info.parent or info.parent_id or info.first
         own = (0, state.copied) if state.copied else (info.born_ms if came_from else 0, 0)
         mark = self._index.mark(info.session_id)
@@ -202,7 +185,7 @@ class Texts:
         is_same = held.words <= len(state) and (
             not held.words or state.id(held.words - 1) == held.last
         )
-        if not is_same or held.own != own:  # others of its entries may be paid elsewhere now
+        if not is_same or held.own != own:  # other entries may be paid elsewhere now
             return _Progress(own)
         if held.seal != _seal(state, path, held.rows):
             held.rows, held.done = 0, ActivityStats(spent=held.done.spent)
@@ -212,10 +195,10 @@ class Texts:
 def _next_rows(
     state: SessionState, path: list[int], held: _Progress, limit: int
 ) -> tuple[list[_Row], int, bool]:
-    """Find the rows that one step reads, the row it comes to, and whether it is the last step.
+    """Find the rows that a step reads, the row where it ends, and whether it is the last step.
 
-    What a sub-agent copied is its parent's, and not searched. A fork's copies are, for what they
-    were copied from may be gone.
+    What a sub-agent copied is its parent's, and not searched. A fork's copies are, because what
+    they were copied from may be gone.
     """
     is_borrowed = state.header is not None and state.header.subagent
     first = max(held.words, state.copied if is_borrowed else 0)
@@ -234,39 +217,37 @@ def _next_rows(
 
 
 def _does(state: SessionState, row: int) -> bool:
-    """Whether a row did something: a tool's result only where it says that the call failed."""
+    """Whether a row did something: a tool's result only if it says that the call failed."""
     kind = state.kind(row)
     return state.turn_of(row) is Turn.FAILED if kind is Kind.TOOL else kind in _DOES
 
 
-def _take_in(
+def _sum_up(
     info: SessionInfo,
     state: SessionState,
     lines: SessionLines,
     held: _Progress,
     rows: Iterable[_Row],
 ) -> Iterator[tuple[int, bool, Entry]]:
-    """Read rows, each once and one at a time: they may be of any size."""
+    """Read rows one at a time, since they may be of any size, and add up what they did."""
     read = ADAPTERS[info.agent].read
     for row, says, does in rows:
-        line = lines.brief(row)
-        if not line:  # it is far too long, or no JSON
-            continue
-        entry = read(line, state.id(row))
-        copied = row < held.own[1] or 0 < iso_ms(entry.timestamp) < held.own[0]
-        if does:
-            held.done.add(entry, info.cwd, copied=copied)
-        if says and not copied:
-            held.done.pay(entry)
-        yield row, says, entry
+        if line := lines.brief(row):  # else it is far too long, or no JSON
+            entry = read(line, state.id(row))
+            copied = row < held.own[1] or 0 < iso_ms(entry.timestamp) < held.own[0]
+            if does:
+                held.done.add(entry, info.cwd, copied=copied)
+            if says and not copied:
+                held.done.pay(entry)
+            yield row, says, entry
 
 
 def _sign(info: SessionInfo) -> int:
-    """The same for sessions with the same entries and the same leaf, so that it tells all read."""
+    """Give the same number for a session with the same entries and leaf: all of it was read."""
     return number(info.session_id, info.leaf_id or "", info.path, str(info.rows), _RULES)
 
 
 def _seal(state: SessionState, path: list[int], end: int) -> int:
-    """The same for the same rows of a path up to one, and the same id of the last of them."""
+    """Give the same number for the same rows of a path below `end`, with the same last id."""
     rows = path[: bisect_left(path, end)]
     return number(array("I", rows).tobytes().hex(), state.id(rows[-1]) if rows else "")
