@@ -1,16 +1,17 @@
-"""The files beside a session: meta file, the user's sidecar, digest.
+"""A session's files in the meta directory: meta file, the user's sidecar, digest.
 
-`Metadata` is strict: it judges what a model says. The files are read leniently
-(docs/PROTOCOL.md): the twelve fields of the contract must be there with the right types, unknown
-ones are kept, and long texts are cut only when used. An optional field of another type (a newer
-schema's, or a slip of the hand) counts as absent: a file that somebody paid for is not thrown
-away for it. Whatever is read can be written again.
+`Metadata` is strict: it checks what a model answers. The files are read leniently
+(docs/PROTOCOL.md): the twelve fields of the contract must have the right types, unknown fields are
+kept, and long texts are cut only when used. An optional field of another type (a newer schema's,
+or a typing error) counts as absent: a file that was paid for is not thrown away for it. Whatever
+is read can be written again.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -50,18 +51,16 @@ class _File(BaseModel):
 
     def to_json(self) -> bytes:
         """Two-space JSON, UTF-8, a newline at the end; absent fields omitted, unknown ones kept."""
-        unknown = self.model_extra or {}
-        found = {
-            key: one
-            for key, one in self.model_dump(by_alias=True).items()
-            if one is not None or key in unknown
+        fields = self.model_dump(by_alias=True).items()
+        kept = {
+            key: one for key, one in fields if one is not None or key in (self.model_extra or ())
         }
-        text = json.dumps(_storable(found), indent=2, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(_storable(kept), indent=2, ensure_ascii=False, allow_nan=False)
         return text.encode() + b"\n"
 
 
 class Usage(_File):
-    """What one indexing run cost, all its attempts together; `None` = not known."""
+    """What an indexing run cost with all its attempts; None: not known."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -105,7 +104,7 @@ CONTRACT = frozenset(to_camel(name) for name in list(MetaFile.model_fields)[:12]
 
 
 class UserFile(_File):
-    """`<id>.user.json`: what the user said of a session. The user's title wins everywhere."""
+    """`<id>.user.json`: the user's words about a session. The user's title wins everywhere."""
 
     title: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
@@ -114,57 +113,50 @@ class UserFile(_File):
 
 
 def parse_meta(data: bytes, path: str) -> MetaFile:
-    """Parse a meta file; anything that is not one raises the upstream warning."""
+    """Parse a meta file; if it is not valid, raise upstream's warning."""
     try:
         found = _decode(data)
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid JSON in meta file: {path}") from None
     try:
-        found = _storable(found)
-        try:
-            return MetaFile.model_validate(found, by_alias=True, by_name=False)
-        except ValidationError as bad:
-            wrong = {error["loc"][0] for error in bad.errors() if error["loc"]}
-            if not wrong or wrong & CONTRACT:
-                raise
-        rest = {key: one for key, one in found.items() if key not in wrong}
-        return MetaFile.model_validate(rest, by_alias=True, by_name=False)
-    except ValueError:  # pydantic's ValidationError is one
-        raise InvalidMetaError(f"Invalid meta shape in {path}") from None
+        return MetaFile.model_validate(found, by_alias=True, by_name=False)
+    except ValidationError as bad:
+        wrong = {error["loc"][0] for error in bad.errors() if error["loc"]}
+    with suppress(ValidationError):
+        if wrong and not wrong & CONTRACT:
+            rest = {key: one for key, one in found.items() if key not in wrong}
+            return MetaFile.model_validate(rest, by_alias=True, by_name=False)
+    raise InvalidMetaError(f"Invalid meta shape in {path}")
 
 
 def parse_user(data: bytes, path: str) -> UserFile:
-    """Parse a user's sidecar."""
     try:
-        return UserFile.model_validate(_storable(_decode(data)), by_alias=True, by_name=False)
-    except (ValueError, RecursionError):
+        return UserFile.model_validate(_decode(data), by_alias=True, by_name=False)
+    except (ValueError, RecursionError):  # pydantic's ValidationError is a ValueError
         raise InvalidMetaError(f"Invalid user file: {path}") from None
 
 
 def parse_digest(data: bytes) -> list[dict[str, Any]]:
-    """Parse a digest's segments, one a line; a line that is no JSON object is left out."""
+    """Parse a digest's segments, one a line; skip lines that are no JSON object."""
     segments = []
     for line in data.split(b"\n"):
-        try:
-            found = _storable(_decode(line))
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(found, dict):
-            segments.append(found)
+        with suppress(ValueError, RecursionError):
+            found = _decode(line)
+            segments += [found] if isinstance(found, dict) else []
     return segments
 
 
 def _decode(data: bytes) -> Any:
-    """Decode JSON as the standard has it: NaN and Infinity, which Python would take, are errors."""
+    """Decode JSON as the standard has it: NaN and Infinity, which Python accepts, are errors."""
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not JSON")
 
-    return json.loads(data[:META_BYTES_MAX].decode("utf-8"), parse_constant=refuse)
+    return _storable(json.loads(data[:META_BYTES_MAX].decode("utf-8"), parse_constant=refuse))
 
 
 def _storable(value: Any, depth: int = 0) -> Any:
-    """Replace what JSON may carry and a file of ours may not: lone surrogates, 1e999."""
+    """Replace what JSON allows and our files do not: lone surrogates, 1e999."""
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
     if isinstance(value, str):

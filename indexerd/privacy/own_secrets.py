@@ -1,9 +1,9 @@
-"""The user's own kinds of secrets (`[redact] extra_patterns`), in what is stored to be searched.
+"""Removes the user's own kinds of secrets (`[redact] extra_patterns`) from what is searched.
 
 Built-in kinds go as well, whether or not the text that is sent is redacted: an index needs no
-secrets. A mark tells under which patterns something was stored, and so what is to be stored again.
-Paths that programs go to (the file, the directory, the command) stay whole; what people are shown
-in their place does not.
+secrets. A mark of the patterns tells what must be stored again when they change. Paths that
+programs open (the file, the directory, the command) stay whole; what people see in their place is
+redacted.
 """
 
 from __future__ import annotations
@@ -28,16 +28,14 @@ _TEXTS |= {"toolUses": limits.USE_MAX}
 
 
 class OwnSecrets:
-    """Takes them out. `mark` is empty where the user has no patterns."""
+    """The patterns in force; `mark` is empty if the user has none."""
 
     def __init__(self, patterns: Callable[[], Sequence[str]]) -> None:
         self._patterns = patterns
-        self._extra: tuple[Any, ...] = ()
-        self.mark = ""
         self.renew()
 
     def renew(self) -> None:
-        """Take over the patterns of the settings."""
+        """Read the patterns of the settings."""
         now = sorted(set(self._patterns()))
         self._extra = compile_patterns(now)
         digest = blake2b(json.dumps(now).encode(), digest_size=6).hexdigest()
@@ -47,11 +45,10 @@ class OwnSecrets:
         return redact(text, self._extra).text
 
     def message(self, text: str, limit: int) -> str:
-        """A message as it is searched."""
         return clean_text(self._redacted(text), limit)
 
     def written(self, written: StoredRow) -> StoredRow:
-        """A row and the texts beside it; built-in kinds were taken out of them before."""
+        """Clean a row and its texts; built-in kinds were removed before."""
         if not self.mark:
             return written
         row = {
@@ -65,7 +62,7 @@ class OwnSecrets:
         )
 
     def _clean(self, value: Any, most: int) -> Any:
-        """A value's texts without secrets, nor a last word that was cut: it may be half of one."""
+        """Clean a value's texts, and drop a last word that was cut: it may be half a secret."""
         if isinstance(value, dict):
             return {self._clean(key, most): self._clean(one, most) for key, one in value.items()}
         if isinstance(value, list):

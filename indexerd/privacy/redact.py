@@ -1,7 +1,7 @@
-"""Secrets out of text and paths, before these are cut, sent, stored or shown.
+"""Removes secrets from texts and paths, before these are cut, sent, stored or shown.
 
-In: any text. Out: the same text with each secret replaced by `[redacted:<kind>]`, and counts by
-kind. Redacting twice changes nothing; prose, commit hashes, UUIDs and `token = get_token()` stay.
+Each secret is replaced by `[redacted:<kind>]` and counted by kind. Redacting twice changes nothing;
+prose, commit hashes, UUIDs and `token = get_token()` stay.
 
 Linear: one pass of an automaton finds which keywords occur, and only rules with one of these run.
 Finds that overlap become one, named by the most specific rule.
@@ -21,8 +21,8 @@ from indexerd.privacy.patterns import (
     Rule,
     assignments,
     compile_patterns,
+    lazy_pattern,
 )
-from indexerd.privacy.private_keys import private_keys
 from indexerd.privacy.sanitize import bare, escape_path
 
 if TYPE_CHECKING:
@@ -36,9 +36,31 @@ _PRIVATE_KEY, _FOLDED, _ASSIGNED, _CUSTOM = -1, 100, 200, 1000  # ranks; others:
 _NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # one is in each name
 _Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lower rank names it
 
+# A private key may have lost its first or its last line, or hold a section label (`User: `) where
+# two messages meet. Its lines may be escaped, joined, indented, quoted, commented, numbered or
+# logged. So data are long words of base64 with a few other characters between them, and after the
+# last of them a shorter word of base64 that is no word of a language.
+_KEY_SPAN = 20_000  # characters between the first and the last line of one key
+_GAP_MAX = 60  # characters between two lines of data
+_EDGE = lazy_pattern(
+    r"(?P<begin>-----? ?BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}"
+    r"|PuTTY-User-Key-File-\d(?:: ?[\w-]{1,40}+)?)"
+    r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
+)
+_LINE = r"(?=[a-z0-9+/]{0,39}[A-Z])[A-Za-z0-9+/]{40,}+={0,2}"  # no path, and no hash
+_LAST = (  # padded, behind what a log puts there; or behind line ends, quotes, tags, a number
+    r"(?:\n|\\{1,8}n)[^\n\\]{0,60}? [A-Za-z0-9+/]{1,76}+={1,2}|"
+    r"(?:</?[a-z]{1,10} ?/?>|&#?\w{1,5};|%0[ADad]|[^A-Za-z0-9+/\\]|\\{1,8}[nrt]?){1,20}"
+    r"(?:\d{1,4}(?:[\t: |]|\\t){1,4})?"
+    r"(?=[A-Za-z]{0,76}(?:[0-9+/=]|(?<=[A-Za-z])[A-Z]))[A-Za-z0-9+/]{1,76}+={0,2}"
+)
+_DATA = rf"{_LINE}(?:[\s\S]{{1,{_GAP_MAX}}}?{_LINE})*+(?:{_LAST})?"
+_RUN = lazy_pattern(_DATA)
+_AFTER_BEGIN = lazy_pattern(rf"[\s\S]{{0,200}}?{_DATA}")  # perhaps behind headers
+
 
 class Redacted(NamedTuple):
-    """The safe text, and how many secrets of each kind were taken out of it."""
+    """The safe text, and how many secrets of each kind were removed from it."""
 
     text: str
     counts: dict[str, int]
@@ -47,8 +69,8 @@ class Redacted(NamedTuple):
 def redact(text: str, extra: Sequence[Any] = ()) -> Redacted:
     """Replace every secret by `[redacted:<kind>]`; finds of `extra` are of kind `custom`.
 
-    `extra` is what `compile_patterns` returns. A text with secrets comes back without the
-    characters that nobody sees: these could stand within one.
+    `extra` is what `compile_patterns` returns. A text with secrets comes back without invisible
+    characters: these could be inside a secret.
     """
     seen = bare(text)
     found = _redacted(seen, extra)
@@ -63,21 +85,21 @@ def redactor(settings: Settings) -> Redactor:
 
 
 def secret_warnings(text: str, what: str) -> tuple[str, ...]:
-    """A warning where a text that is kept to the letter looks like it holds a secret."""
+    """Warn if a text that is stored as it is looks like it holds a secret."""
     kinds = ", ".join(sorted(redact(text).counts))
     warning = f"{what} looks like it holds a secret ({kinds}); it goes into prompts at a resume"
     return (warning,) if kinds else ()
 
 
 def quotable(text: str) -> str:
-    """A text as a warning or an error may quote it: redacted, and invisible characters escaped."""
+    """Redact a text and escape its invisible characters, to quote it in an error."""
     return escape_path(redact(text).text)
 
 
 def _redacted(text: str, extra: Sequence[Any]) -> Redacted:
     counts: dict[str, int] = {}
     for _ in range(_ROUNDS):
-        found = [(*span, (_PRIVATE_KEY, "private-key")) for span in private_keys(text)]
+        found = [(*span, (_PRIVATE_KEY, "private-key")) for span in _private_keys(text)]
         found += [*_by_rules(text), *_custom(text, extra)]
         if not found:
             break
@@ -88,6 +110,32 @@ def _redacted(text: str, extra: Sequence[Any]) -> Redacted:
             done = end
         text = "".join(parts) + text[done:]
     return Redacted(text, counts)
+
+
+def _private_keys(text: str) -> Iterator[tuple[int, int]]:
+    """Find keys from first to last line; one that has lost either, as far as its data goes."""
+    if "PRIVATE KEY" not in text and "PuTTY-" not in text:
+        return
+    opened, floor = None, 0
+    for edge in [*_EDGE.finditer(text), None]:
+        limit = edge.start() if edge else len(text)
+        if opened is not None:
+            start = opened.end()
+            if edge and edge["end"] and limit - start < _KEY_SPAN:
+                yield opened.start(), edge.end()
+                opened, floor = None, edge.end()
+                continue
+            found = _AFTER_BEGIN.match(text, start, min(limit, start + _KEY_SPAN))
+            if found:
+                yield opened.start(), found.end()
+            opened, floor = None, found.end() if found else start
+        if edge and edge["begin"]:
+            opened = edge
+        elif edge:
+            runs = list(_RUN.finditer(text, max(floor, limit - _KEY_SPAN), limit))
+            if runs and limit - runs[-1].end() <= _GAP_MAX:
+                yield runs[-1].start(), edge.end()
+            floor = edge.end()
 
 
 def _merged(spans: list[_Span]) -> list[_Span]:
@@ -131,22 +179,23 @@ def _by_rules(text: str) -> Iterator[_Span]:
 
 @cache
 def _rules() -> tuple[list[tuple[int, Rule]], Any]:
-    """The rules by keyword, and an automaton that finds all keywords of a text at once."""
+    """Make a list of rules by keyword, and an automaton that finds all keywords of a text."""
     import re2  # noqa: PLC0415 - 13 ms, which most commands do not need
 
     options = re2.Options()
     options.literal = True
     keywords = re2.Set.SearchSet(options)
-    ranked = [(at, rule) for at, rule in enumerate(RULES) for _ in rule[1].split()]
-    for rule in RULES:
+    ranked = []
+    for rank, rule in enumerate(RULES):
         for word in rule[1].split():
             keywords.Add(word)
+            ranked.append((rank, rule))
     keywords.Compile()
     return ranked, keywords
 
 
 def _encodable(text: str) -> str:
-    """A text of the same length without lone surrogates."""
+    """Replace lone surrogates without changing the length."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -156,19 +205,18 @@ def _clean(text: str) -> str:
 
 @lru_cache(4096)
 def shown_path(path: str) -> str:
-    """A path without secrets."""
     return _clean(path)
 
 
 def shown_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Paths without secrets, each once."""
+    """Redact paths, and drop repeats."""
     return tuple(dict.fromkeys(map(shown_path, paths)))
 
 
 def with_shown(row: Row, clean: Callable[[str], str] = _clean) -> Row:
-    """A row with `shown`: what people see in place of a path or command that holds a secret.
+    """Add `shown` to a row: what people see in place of paths and commands with secrets.
 
-    The fields themselves stay whole, because programs go there.
+    The fields themselves stay whole, because programs use them.
     """
     rest = {key: value for key, value in row.items() if key != "shown"}
     keys = ("cwd", "sessionFile", "parentSessionFile", "resume")
@@ -192,5 +240,4 @@ def with_shown(row: Row, clean: Callable[[str], str] = _clean) -> Row:
 
 
 def for_people(row: Mapping[str, Any]) -> Row:
-    """A row as people see it."""
     return {**row, **(row.get("shown") or {})}
