@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexerd import __version__
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.forgotten import Forgotten
@@ -54,7 +53,6 @@ from indexerd.references.injection_cache import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
-from indexerd.sources.quarantine import Quarantine
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
@@ -122,8 +120,6 @@ class Daemon:
             patterns=lambda: self._settings().redact.extra_patterns,
         )
         library.files.exclusions.forgotten = self._forgotten.agents
-        reading = start.places.state_dir / "reading"
-        library.files.quarantine = Quarantine(reading, self._store, __version__)
         return library
 
     def _pipeline(self, *, watching: bool) -> Pipeline:
@@ -203,7 +199,7 @@ class Daemon:
         """Wake the loop; called in any thread."""
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has ended
-                self._loop.call_soon_threadsafe(self.pipeline.hint)
+                self._loop.call_soon_threadsafe(self.pipeline.dirty.set)
 
     def _damaged(self, path: Path, why: str) -> None:
         self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})

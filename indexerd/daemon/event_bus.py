@@ -1,7 +1,7 @@
 """Events, for the log and for subscribers on the socket; never text of a session.
 
-Also keeps each session's indexing status, as a client shows it in the slot that
-`status_key` names and clears after `notification_auto_clear_ms`.
+Also keeps each session's indexing status, which clients show in the slot `status_key` and clear
+after `notification_auto_clear_ms`.
 """
 
 from __future__ import annotations
@@ -23,30 +23,38 @@ from indexerd.sources.watch import Health
 from indexerd.times import iso
 
 DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-_LEVELS = dict.fromkeys(
-    (
-        *(Event.INDEX_FAILED, Event.QUERY_FAILED, Event.DIGEST_FAILED, Event.DIGEST_HOOK_FAILED),
-        *(Event.CONTEXT_UNKNOWN_SET, Event.META_INVALID, Event.SESSION_BAD_LINE),
-        *(Event.MODEL_BREAKER_OPEN, Event.BUDGET_EXHAUSTED, Event.BUDGET_UNSETTLED),
-        *(Event.CACHE_DAMAGED, Event.CONFIG_INVALID, Event.WEB_ENDED),
-        *(Event.WATCH_DEGRADED, Event.WATCH_LIMIT, Event.WATCH_OVERFLOW),
-    ),
-    WARNING,
-) | dict.fromkeys(
-    (
-        *(Event.BUDGET_RESERVED, Event.DIGEST_ATTEMPT, Event.INDEX_ATTEMPT, Event.INDEX_QUEUED),
-        *(Event.SESSION_APPENDED, Event.WATCH_RESCAN),
-    ),
-    DEBUG,
-)
+_LEVELS = {
+    Event.BUDGET_EXHAUSTED: WARNING,
+    Event.BUDGET_RESERVED: DEBUG,
+    Event.BUDGET_UNSETTLED: WARNING,
+    Event.CACHE_DAMAGED: WARNING,
+    Event.CONFIG_INVALID: WARNING,
+    Event.CONTEXT_UNKNOWN_SET: WARNING,
+    Event.DIGEST_ATTEMPT: DEBUG,
+    Event.DIGEST_FAILED: WARNING,
+    Event.DIGEST_HOOK_FAILED: WARNING,
+    Event.INDEX_ATTEMPT: DEBUG,
+    Event.INDEX_FAILED: WARNING,
+    Event.INDEX_QUEUED: DEBUG,
+    Event.META_INVALID: WARNING,
+    Event.MODEL_BREAKER_OPEN: WARNING,
+    Event.QUERY_FAILED: WARNING,
+    Event.SESSION_APPENDED: DEBUG,
+    Event.SESSION_BAD_LINE: WARNING,
+    Event.WATCH_DEGRADED: WARNING,
+    Event.WATCH_LIMIT: WARNING,
+    Event.WATCH_OVERFLOW: WARNING,
+    Event.WATCH_RESCAN: DEBUG,
+    Event.WEB_ENDED: WARNING,
+}
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
 BAD_LINE_SECONDS = 60.0  # between two log lines about bad lines of one file
-OUTAGE_SECONDS = 3600.0  # one warning a cause and hour, however many sessions wait for it
+OUTAGE_SECONDS = 3600.0  # between two warnings for one cause, however many sessions it fails
 _OUTAGES = frozenset(
     {"model_unavailable", "provider_unavailable", "budget_exhausted", "timeout", "write_failed"}
 )
 Listener = Callable[[dict[str, Any]], None]
-# What the older program calls all three; who subscribes to that name gets these.
+# The older program has one name for all three; subscribers to that name get these.
 ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")}
 
 
@@ -62,21 +70,21 @@ class EventBus:
         self._waiting = Throttle(OUTAGE_SECONDS)
 
     def subscribe(self, listener: Listener) -> Callable[[], object]:
-        """Have a listener called with every event; returns what ends that."""
+        """Call a listener with every event, until the function returned here is called."""
         self._listeners[listener] = None
         return partial(self._listeners.pop, listener, None)
 
     def log(self, event: Event, fields: dict[str, Any]) -> None:
-        """To the log alone."""
+        """Write to the log alone."""
         self._log.log(_LEVELS.get(event, INFO), event, **fields)
 
     def defect(self, event: Event, session_id: str, bug: BaseException, *, path: str = "") -> None:
-        """Something is wrong with this program."""
+        """Log a bug of this program."""
         where = {"session": session_id} | ({"path": path} if path else {})
         self._log.log(ERROR, event, **where, reason="defect", exc_info=bug)
 
     def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
-        """To the subscribers alone."""
+        """Send to the subscribers alone."""
         message = {"event": event, "at": iso(self._clock()), **fields}
         if session_id:
             message["sessionId"] = session_id
@@ -86,7 +94,7 @@ class EventBus:
     def context(
         self, reason: str, session_id: str, context: dict[str, list[str]], name: str | None = None
     ) -> None:
-        """All sets of a session: `changed`, opened with its history (`load`), or at a `resume`."""
+        """Publish a session's context sets: `changed`, or given at `load` or `resume`."""
         fields = {"reason": reason, "context": context} | ({"setName": name} if name else {})
         self.publish(f"context.{reason}", session_id, fields)
 
@@ -100,7 +108,7 @@ class EventBus:
             return
         if change is not None and change.verdict is not Verdict.SAME:
             event = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
-            event = Event.SESSION_RESET if change.verdict.restart else event
+            event = Event.SESSION_RESET if change.verdict is Verdict.RESTART else event
             self.log(event, {"session": session_id, "path": info.path})
             new = info.bad_lines - (was.bad_lines if was else 0)
             if new > 0 and self._bad_lines.admit(info.path, self._clock()):
@@ -111,7 +119,7 @@ class EventBus:
                 self.publish(name, session_id, {"sessionFile": info.file, **fields})
 
     def watching(self, health: Health) -> None:
-        """Log what is different about the watcher since the last call."""
+        """Log what changed about the watcher since the last call."""
         old, self._health = self._health, health
         if old is None or (old.mode, old.watched) != (health.mode, health.watched):
             self.log(Event.WATCH_ARMED, {"mode": health.mode, "count": health.watched})
@@ -137,7 +145,7 @@ class EventBus:
         self.publish("index.retry", session_id, fields)
 
     def indexed(self, known: SessionRuntime, done: Done) -> None:
-        """A run ended well, or found that another program had written the file meanwhile."""
+        """A run succeeded, or another program had written the meta file meanwhile."""
         session, fields = {"session": done.session_id}, {"model": done.model, "costUsd": done.usd}
         if done.adopted:
             known.status = None
@@ -150,7 +158,7 @@ class EventBus:
         self.publish("index.succeeded", done.session_id, fields)
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
-        """A run failed. One of many for a cause that was logged is a skip to the log."""
+        """A run failed. Further failures of one outage are logged as skipped runs."""
         session_id = known.info.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.duplicates import DuplicateResolver
-from indexerd.sessions.info import SessionInfo, pack, unpack
+from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
 from indexerd.sources.cursor import Cursor, Look, Verdict
 from indexerd.sources.forks import ForkResolver
-from indexerd.sources.quarantine import WHY, Quarantine
 from indexerd.sources.session_file import Change, SessionFile, is_blank, rank
 from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.stores import Kind, Store
@@ -54,7 +53,6 @@ class Files:
         self.owners: DuplicateResolver[SessionFile] = DuplicateResolver()
         self.exclusions = Exclusions(exclude)
         self.hidden: set[str] = set()  # sessions that the user excluded
-        self.quarantine: Quarantine | None = None
         self.queue: dict[str, None] = {}  # paths to look at
         self.unstored: dict[str, None] = {}  # paths whose record in the store is out of date
         self.found: list[Change] = []  # by reading a tree for an answer
@@ -65,8 +63,7 @@ class Files:
 
     def problems(self) -> dict[str, str]:
         files = list(self._files.values())  # another thread may ask while this one reads
-        missing = self._forks.missing
-        problems = ((one.path, one.unreadable or one.problem or missing(one.info)) for one in files)
+        problems = ((one.path, one.problem or self._forks.missing(one.info)) for one in files)
         return {path: problem for path, problem in problems if problem}
 
     def state(self, session_id: str) -> SessionState | None:
@@ -86,7 +83,7 @@ class Files:
         return owner.state
 
     def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
-        """A session's lines, by row, open for reading; SessionUnreadableError when it is gone."""
+        """Open a session's lines, by row; SessionUnreadableError when it is gone."""
         owner, state = self.owners.get(session_id), self.state(session_id)
         if owner is None or state is None:
             raise SessionUnreadableError("the session file is gone")
@@ -95,42 +92,16 @@ class Files:
     def store_of(self, path: str) -> Store | None:
         return next((one for one in self.stores if one.takes(path)), None)
 
-    def hint(self, paths: Iterable[str]) -> None:
-        """Queue paths; those read longest ago come first, so that busy files delay no other."""
-        self.queue |= dict.fromkeys(paths)
-        read = {path: file.read_number for path in self.queue if (file := self._files.get(path))}
-        self.queue = dict.fromkeys(sorted(self.queue, key=lambda path: read.get(path, 0)))
-
-    def in_archive(self, path: str) -> list[str]:
-        """Where a missing file may be if its agent moved it to an archive not watched yet."""
-        store, name = self.store_of(path), path.rpartition("/")[2]
-        agent = store.agent if store else ""
-        return [
-            f"{one.sessions}/{name}" for one in self.stores if one.archive and one.agent == agent
-        ]
-
-    def hides(self, session_id: str, path: str = "", cwd: str = "") -> bool:
-        """Whether the user excluded a session, or had it purged."""
-        known = session_id in self.hidden or session_id in self.exclusions.forgotten
-        return known or self.exclusions.match(path, cwd)
-
-    def _excluded(self, path: str, cwd: str) -> bool:
-        """Whether the user excluded a file that another's history may begin in."""
-        file = self._files.get(path)
-        hidden = file is not None and file.excluded
-        if hidden and any(one in path for one in self.exclusions.forgotten):
-            hidden = False  # the forks of a purged session stay
-        return hidden or self.exclusions.match(path, cwd)
+    # -- what to look at
 
     def load(self, known: Iterable[tuple[str, Cursor, SessionInfo | None]]) -> None:
-        """Take over what the store knows; nothing is read."""
+        """Take what the store knows; no file is opened."""
         self.exclusions.renew()
         for path, cursor, info in known:
             store = self.store_of(path)
             if store is None:
                 continue
-            who = (info.cwd, info.session_id) if info else ("", "")
-            if self.exclusions.match(path, *who):
+            if self._forbids(path, info):
                 self.hidden |= {info.session_id} if info else set()
                 self.unstored[path] = None
                 continue
@@ -139,17 +110,17 @@ class Files:
             file.rank = rank(path, info, store)
             self.owners.claim(file)
             if info is not None and info.is_heir:
-                file.begin_anew()  # what it begins with may have come, or been excluded, meanwhile
+                file.begin_anew()  # its base may have appeared, or been excluded, meanwhile
 
-    def stored(self, path: str) -> tuple[Cursor, bytes] | None:
-        """What the store is to know of a path; None where it is to know nothing."""
+    def stored(self, path: str) -> tuple[Cursor, SessionInfo | None] | None:
+        """What the store must know of a path, if anything."""
         file = self._files.get(path)
-        if file is None or file.excluded or file.underway or (cursor := file.cursor) is None:
+        if file is None or file.excluded or file.underway or file.cursor is None:
             return None
-        return cursor, pack(file.info) if file.info else b""
+        return file.cursor, file.info
 
     def compare(self, found: Mapping[str, Look], unseen: Callable[[str], bool]) -> None:
-        """Queue what a scan found to be different, newest first, and what is gone."""
+        """Queue what a scan found to differ, newest first, and what is gone."""
         differing = []
         for path, look in found.items():
             file = self._files.get(path)
@@ -161,8 +132,22 @@ class Files:
         gone = [path for path in self._files if path not in found and not unseen(path)]
         self.queue |= dict.fromkeys([*differing, *gone])
 
+    def hint(self, paths: Iterable[str]) -> None:
+        """Queue paths; those read longest ago come first, so that busy files delay no other."""
+        self.queue |= dict.fromkeys(paths)
+        read = {path: file.read_number for path in self.queue if (file := self._files.get(path))}
+        self.queue = dict.fromkeys(sorted(self.queue, key=lambda path: read.get(path, 0)))
+
+    def in_archive(self, path: str) -> list[str]:
+        """Where a missing file may be if its agent moved it to an archive not watched yet."""
+        store, name = self.store_of(path), path.rpartition("/")[2]
+        archives = [
+            one for one in self.stores if one.archive and store and one.agent == store.agent
+        ]
+        return [f"{one.sessions}/{name}" for one in archives]
+
     def note_there(self, path: str) -> None:
-        """A file is there: it may hold what another's history begins with."""
+        """Queue the forks whose history begins in a file that is there."""
         store = self.store_of(path)
         if store is not None:
             self._read_again(self._forks.met(store.agent, path))
@@ -174,19 +159,37 @@ class Files:
                 file.begin_anew()
                 self.queue[path] = None
 
+    # -- what the user excluded
+
+    def hides(self, session_id: str, path: str = "", cwd: str = "") -> bool:
+        """Whether the user excluded a session, or had it purged."""
+        known = session_id in self.hidden or session_id in self.exclusions.forgotten
+        return known or self.exclusions.match(path, cwd)
+
+    def _forbids(self, path: str, info: SessionInfo | None) -> bool:
+        return self.exclusions.match(path, *((info.cwd, info.session_id) if info else ("", "")))
+
+    def _excluded(self, path: str, cwd: str) -> bool:
+        """Whether the user excluded a file that another's history may begin in."""
+        file = self._files.get(path)
+        hidden = file is not None and file.excluded
+        if hidden and any(one in path for one in self.exclusions.forgotten):
+            hidden = False  # the forks of a purged session stay
+        return hidden or self.exclusions.match(path, cwd)
+
     def renew_exclusions(self) -> list[Change]:
-        """The exclusions changed: drop what is excluded now, follow what is not."""
+        """Drop what is excluded now, and follow what is not excluded any more."""
         changes: list[Change] = []
         for file in list(self._files.values()):
-            info = file.info
-            who = (info.cwd, info.session_id) if info else ("", "")
             if file.excluded:
-                del self._files[file.path]  # a scan follows, and finds it again
-            elif self.exclusions.match(file.path, *who):
+                del self._files[file.path]  # the next scan finds it again
+            elif self._forbids(file.path, file.info):
                 changes += self._hide(file)
-            elif info is not None and info.is_heir:
+            elif file.info is not None and file.info.is_heir:
                 self._read_again([file.path])
         return changes
+
+    # -- looking
 
     def recount(self, session_id: str) -> Change | None:
         """Make a session's info again, if its meta file or its agent's name for it changed."""
@@ -201,7 +204,7 @@ class Files:
         return next(iter(self._update(owner)), None)
 
     def refresh(self, path: str) -> tuple[list[Change], int, bool]:
-        """Look at a file: what changed, how many bytes were read, and whether there is more.
+        """Read what is new in a file: changes, bytes read, and whether there is more to read.
 
         FileNotFoundError for a known file that is gone: `vanish` forgets it.
         """
@@ -221,14 +224,16 @@ class Files:
             read = self._read(file)
             if read.more:
                 return [], read.bytes, True
-            file.unreadable, file.aside = "", None
+            file.aside = None
             if read.verdict is not Verdict.SAME:
                 return self._update(file), read.bytes, False
+            if file.info is not None:
+                file.problem = ""
             self.note_there(path)  # it may have been away when a fork looked for it
         except FileNotFoundError:
             raise
         except IndexerdError as bad:
-            file.unreadable = str(bad)
+            file.problem = str(bad)
         except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon
             file.problem = f"set aside until it changes: {type(bug).__name__}"
             file.aside = file.look()
@@ -237,30 +242,22 @@ class Files:
         return [], 0, False
 
     def _read(self, file: SessionFile, *, wake: bool = False) -> Read:
-        guard, path = self.quarantine, file.path
-        if guard is not None and guard.bars(path, file.look):
-            if file.unreadable != WHY:
-                self._defect(path, SessionUnreadableError(WHY))
-            raise SessionUnreadableError(WHY)
         self._reads += 1
         file.read_number = self._reads
-        with guard.reading(path) if guard else nullcontext():
-            read = file.read(self._forks, wake=wake)
-        if guard is not None and not read.more:
-            guard.cleared(path)
+        read = file.read(self._forks, wake=wake)
         if read.verdict is not Verdict.SAME:
             self._keep_tree(file)
-            restart = file.verdict.restart
-            self._read_again(self._forks.met(file.agent, path, anew=restart))
+            restart = file.verdict is Verdict.RESTART
+            self._read_again(self._forks.met(file.agent, file.path, anew=restart))
         return read
 
     def _update(self, file: SessionFile) -> list[Change]:
-        """Make the file's new info; say what it changes, for its session and a former one."""
+        """Make the file's new info; return what it changes, of its session and a former one."""
         state, was, verdict = file.state, file.info, file.verdict
         file.verdict = Verdict.SAME
         if state is None or file.cursor is None:
             return []
-        if is_blank(state):  # emptied, to be written again: announced once it has something in it
+        if is_blank(state):  # emptied, to be rewritten: announced once it has something in it
             file.verdict, verdict = verdict, Verdict.SAME
         header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
@@ -278,7 +275,7 @@ class Files:
     def _claim(
         self, file: SessionFile, info: SessionInfo, verdict: Verdict, was: SessionInfo | None
     ) -> Change:
-        """Have a file claim its session; it may take it over from another (a revert in Codex)."""
+        """Have a file claim its session, perhaps from another file (a revert in Codex)."""
         self.hidden.discard(info.session_id)
         before = self.info(info.session_id)
         self.owners.claim(file)
@@ -290,20 +287,17 @@ class Files:
         return Change(info.session_id, owner, verdict, was, left)
 
     def _hide(self, file: SessionFile) -> list[Change]:
-        """The user excluded this file: forget all that is known of it."""
+        """Forget all that is known of a file that the user excluded."""
         was, header = file.info, file.state.header if file.state else None
         file.excluded, file.info = True, None
         file.begin_anew()
         self._rows -= self._trees.pop(file.path, 0)
         self.unstored[file.path] = None
-        if header is not None:
-            self.hidden.add(header.session_id)
-        if was is None:
-            return []
-        self.hidden.add(was.session_id)
-        return self._disown(file, was)
+        self.hidden |= {one.session_id for one in (header, was) if one}
+        return self._disown(file, was) if was else []
 
     def vanish(self, path: str) -> list[Change]:
+        """Forget a file that is gone."""
         file = self._files.pop(path, None)
         if file is None:
             return []
@@ -313,7 +307,7 @@ class Files:
         return self._disown(file, file.info) if file.info else []
 
     def _disown(self, file: SessionFile, was: SessionInfo) -> list[Change]:
-        """The file is no longer of its session; that changes if the file represented it."""
+        """Take a session from a file; that is a change if the file represented it."""
         owned = self.owners.get(was.session_id) is file
         self.owners.disown(file, was.session_id)
         change = Change(was.session_id, self.info(was.session_id), Verdict.SAME, was)
@@ -331,7 +325,3 @@ class Files:
             old = self._files.get(path)
             if old is not None and not old.underway:  # else a long line would be read twice
                 old.doze()
-
-
-def known_file(packed: bytes, path: str) -> SessionInfo | None:
-    return unpack(packed, path) if packed else None

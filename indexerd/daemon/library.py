@@ -2,9 +2,8 @@
 
     scan, hinted -> files.queue -> step: read, store (cursor, row: one transaction) -> Update
 
-The loop is given each `Update` once the store shows what it says. While our own disk is full or
-locked the changes stay here (StateError), and the next step tries again. Text for search is read
-from the same lines, later.
+The event loop gets each `Update` once the store shows it. While our own disk is full or locked
+(StateError) the changes stay here, and the next step tries again.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from indexerd.daemon.files import Files, known_file
+from indexerd.daemon.files import Files
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache, MetaStat
 from indexerd.meta.session_row import Rows
@@ -41,7 +40,7 @@ SETTLE_SECONDS = 0.02  # between the two looks after which a missing file counts
 
 
 class Update(msgspec.Struct, frozen=True):
-    """What the loop learns of one session; the store shows it already."""
+    """What changed of one session."""
 
     session_id: str
     info: SessionInfo | None
@@ -51,7 +50,7 @@ class Update(msgspec.Struct, frozen=True):
 
 
 class Library:
-    """Everything that is known of sessions, and how it becomes known."""
+    """Session files, meta files, store and text index, and how changes go from one to the next."""
 
     def __init__(
         self,
@@ -64,7 +63,7 @@ class Library:
         defect: Callable[[str, Exception], None],
         patterns: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`patterns()`: of the user's own secrets, which are not to be searched."""
+        """`patterns()` gives those of the user's own secrets."""
         self.store = store
         self.index = index
         self._find_stores = stores
@@ -75,23 +74,18 @@ class Library:
         )
         self._rows = Rows(files.info, files.hides, self.metas, store, self.stores)
         self._secrets = OwnSecrets(patterns)
-        self.texts = Texts(
-            files,
-            index,
-            self._publish_facts,
-            self.reread,
-            secrets=self._secrets,
-        )
+        publish = self._publish_facts
+        self.texts = Texts(files, index, publish, self.reread, secrets=self._secrets)
         self.last_scan: ScanResult | None = None
-        self.changed = 0  # counts up wherever `problems` of files may have changed
-        self._changed: dict[str, Change | None] = {}  # sessions whose row is to be written
+        self.changed = 0  # grows whenever `files.problems()` may have changed
+        self._changed: dict[str, Change | None] = {}  # sessions whose row is out of date
         self._first_scan = True
         self._missing: set[str] = set()  # files that were gone when looked at once
 
     def load(self) -> list[Update]:
-        """Take over what the store knows; no session file is opened."""
+        """Load what the store knows; no session file is opened."""
         self.find_stores()
-        self.files.load(self.store.files(known_file))
+        self.files.load(self.store.files())
         self.metas.load()
         infos = list(self.files.owners.infos())
         for info in infos:
@@ -100,18 +94,18 @@ class Library:
         self._open_index()
         if not self.store.ids():
             self._mark([*(info.session_id for info in infos), *self.metas.ids()])
-        with suppress(StateError):  # tried again by the first step
+        with suppress(StateError):  # the first step tries again
             self.flush()
         self.changed += 1
         return [Update(info.session_id, info, self.metas.get(info.session_id)) for info in infos]
 
     @property
     def damaged(self) -> bool:
-        """Whether a cache is to be made again, which a new start does."""
+        """Whether a cache must be rebuilt, which a new start does."""
         return self.store.damaged or self.index.damaged
 
     def close(self) -> None:
-        """Store everything that can be stored; what cannot is read again."""
+        """Store what can be stored; the rest is read again at the next start."""
         with suppress(StateError):
             self.flush()
         with suppress(StateError):
@@ -126,7 +120,7 @@ class Library:
         return self.files.stores
 
     def find_stores(self) -> list[Store]:
-        """Look again where sessions are: roots come, go, and are pointed elsewhere."""
+        """Find the directories and databases of sessions, which come and go."""
         self.files.stores = self._find_stores()
         self.discovery.renew(self.files.stores)
         return self.files.stores
@@ -138,18 +132,26 @@ class Library:
         return store.meta
 
     def home(self, session_id: str) -> str | None:
-        """The directory in which a session's meta file and sidecar are, or belong."""
+        """The directory where a session's meta file and sidecar are, or belong."""
         stat = self.metas.get(session_id)
         return stat.directory if stat else self._meta_home(session_id)
+
+    def _meta_home(self, session_id: str) -> str | None:
+        info = self.files.info(session_id)
+        with suppress(NotFoundError):
+            return self.meta_dir(info) if info else None
+        return None
+
+    # -- finding changes
 
     @property
     def busy(self) -> bool:
         return bool(self.files.queue or self._missing or self._changed or self.files.found)
 
     def scan(self, enter: Callable[[str], object] = lambda _path: None) -> None:
-        """Compare every session and meta file with what is known; what differs is queued.
+        """Compare every session and meta file with what is known; queue what differs.
 
-        `enter(path)` is called ahead of each directory that is listed.
+        Calls `enter(path)` before it lists a directory.
         """
         result = self.discovery.scan(self.stores(), enter)
         homes = dict.fromkeys(one.meta for one in self.stores())
@@ -157,11 +159,11 @@ class Library:
         self._recount(self.discovery.retitled())
         self.reconsider()
         self.files.compare(result.files, result.unseen)
-        result.files = {}  # a tenth of all memory, and not asked for
+        result.files = {}  # a tenth of all memory, and not used again
         self.last_scan = result
 
     def end_first_scan(self) -> list[Update]:
-        """All files were read: drop stored rows of sessions that no root has any more."""
+        """Drop stored rows of sessions that no root has any more, now that all files were read."""
         self._first_scan = False
         bad, scan = self.files.problems(), self.last_scan
         self._mark(
@@ -172,7 +174,7 @@ class Library:
         return self.flush()
 
     def hinted(self, paths: Iterable[str]) -> list[Update]:
-        """Take a watcher's hints, and look at some of the files."""
+        """Take a watcher's hints, and read some of the files."""
         metas, sessions = {store.meta for store in self.stores()}, list[str]()
         for path in paths:
             if path.rpartition("/")[0] in metas and not path.endswith(SUFFIXES):
@@ -185,9 +187,9 @@ class Library:
         return self.step()
 
     def reconsider(self) -> None:
-        """The settings may have changed: drop what the user does not want read any more.
+        """Apply settings that may have changed: exclusions, and patterns of secrets.
 
-        If the patterns of secrets changed, all rows are made and all texts are read again.
+        Other patterns make all rows again, and read all texts again.
         """
         if self.files.exclusions.renew():
             self._note(self.files.renew_exclusions())
@@ -198,25 +200,31 @@ class Library:
             self.store.fold()
 
     def _open_index(self) -> None:
-        """Open the index; what it lacks is to come: rows, and words, the newest first."""
+        """Open the index, and queue what it lacks, newest first."""
         self.index.open(self._secrets.mark)
         self._mark(self.index.behind)
         self.texts.resume(sorted(self.files.owners.infos(), key=lambda one: -one.modified_ms))
 
+    def _excluded(self) -> list[str]:
+        """Sessions whose file is gone and whose directory is excluded now."""
+        excluded = self.files.exclusions.match
+        gone = (one for one in self.store.names() if excluded("", one.cwd, one.session_id))
+        return [one.session_id for one in gone if self.files.info(one.session_id) is None]
+
     def written(self, session_id: str, directory: str) -> list[Update]:
-        """Our own writer has just written a session's meta file or sidecar."""
+        """Read a session's meta file or sidecar, which our own writer has just written."""
         self.metas.reread(session_id, directory)
         self._recount([session_id])
-        with suppress(StateError):  # tried again by the next step
+        with suppress(StateError):  # the next step tries again
             return self.flush()
         return []
 
     def reread(self, session_id: str) -> bool:
-        """Look at a session's file, which is not what was read; whether it had changed."""
+        """Read what is new in a session's file; whether it had changed."""
         owner = self.files.owners.get(session_id)
         changes, more = list[Change](), owner is not None
         while more and owner is not None:
-            found, _, more = self.files.refresh(owner.path)
+            found, _, more = self._refresh(owner.path)
             changes += found
         self._note(changes)
         return bool(changes)
@@ -236,12 +244,6 @@ class Library:
         while self.busy:
             self.step()
 
-    def _meta_home(self, session_id: str) -> str | None:
-        info = self.files.info(session_id)
-        with suppress(NotFoundError):
-            return self.meta_dir(info) if info else None
-        return None
-
     def _recount(self, session_ids: Iterable[str]) -> None:
         """A meta file, a sidecar or the agent's name of these sessions changed."""
         for session_id in list(session_ids):
@@ -260,8 +262,10 @@ class Library:
             was = before.was if before and before.was else one.was  # of two since the last flush
             self._changed[one.session_id] = replace(one, was=was)
 
+    # -- reading and storing
+
     def step(self) -> list[Update]:
-        """Read some of what is queued, store what changed, and say what did."""
+        """Read some of what is queued, store what changed, and return that."""
         queue, size, changes = self.files.queue, 0, 0
         if self._missing and not queue:
             time.sleep(SETTLE_SECONDS)
@@ -269,12 +273,7 @@ class Library:
         while queue and size < STEP_BYTES and changes < CHANGES_MAX:
             path = next(iter(queue))
             del queue[path]
-            try:
-                found, read, more = self.files.refresh(path)
-            except FileNotFoundError:
-                found, read, more = self._miss(path), 0, False
-            else:
-                self._missing.discard(path)
+            found, read, more = self._refresh(path)
             if more:
                 queue[path] = None
             self._note(found)
@@ -282,17 +281,24 @@ class Library:
             self.changed += 1
         return self.flush()
 
-    def _miss(self, path: str) -> list[Change]:
-        """Forget a file at the second look: it may be moved, or written again, just now."""
-        if path in self._missing:
-            self._missing.remove(path)
-            return self.files.vanish(path)
+    def _refresh(self, path: str) -> tuple[list[Change], int, bool]:
+        """As `Files.refresh`; a missing file is forgotten at the second look.
+
+        At the first one it may be moved, or written again.
+        """
+        was_missing = path in self._missing
+        self._missing.discard(path)
+        try:
+            return self.files.refresh(path)
+        except FileNotFoundError:
+            if was_missing:
+                return self.files.vanish(path), 0, False
         self._missing.add(path)
         self.files.queue |= dict.fromkeys(self.files.in_archive(path))
-        return []
+        return [], 0, False
 
     def flush(self) -> list[Update]:
-        """Store all that changed, in one transaction, and say what did."""
+        """Store all that changed, in one transaction, and return it."""
         self._note(self.files.found)
         self.files.found = []
         ready = (one for one in self._changed if not self._may_come(one))
@@ -306,8 +312,10 @@ class Library:
         done = changes.keys() | (relatives - self._changed.keys())
         self._mark(relatives)
         with self.store.batch():
-            self._store_files()
-            rows = self._put_rows([*{**changes, **dict.fromkeys(relatives)}])
+            self.store.put_files({path: self.files.stored(path) for path in self.files.unstored})
+            for session_id, packed in self.metas.unstored.items():
+                self.store.note(TOPIC, session_id, packed)
+            rows = self._put_rows([*changes, *(relatives - changes.keys())])
         self.files.unstored.clear()
         self.metas.unstored.clear()
         for one in done:
@@ -320,21 +328,14 @@ class Library:
         ]
 
     def _may_come(self, session_id: str) -> bool:
-        """Whether the file of a session may still be read, of which there is only a meta file."""
+        """Whether a session known only by its meta file may have a file that was not read yet."""
         waits = self._first_scan and self.files.queue and not self._changed[session_id]
         return bool(waits and self.files.info(session_id) is None)
-
-    def _store_files(self) -> None:
-        files = {path: self.files.stored(path) for path in self.files.unstored}
-        self.store.forget_files(path for path, known in files.items() if known is None)
-        self.store.put_files((path, *known) for path, known in files.items() if known)
-        for session_id, packed in self.metas.unstored.items():
-            self.store.note(TOPIC, session_id, packed)
 
     def _put_rows(
         self, ids: Sequence[str], facts: Facts | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Write the rows of sessions; `facts`: those just gathered of the one session."""
+        """Write the rows of sessions; `facts`: those just gathered, where it is one session."""
         rows, known = list[tuple[dict[str, Any], str, tuple[str, ...]]](), self.store.get_many(ids)
         for session_id in ids:
             written = self._rows.of(session_id, known.get(session_id), facts)
@@ -350,9 +351,3 @@ class Library:
     def _publish_facts(self, session_id: str, facts: Facts) -> None:
         if self.files.info(session_id) is not None and self.store.get(session_id) is not None:
             self._put_rows([session_id], facts)
-
-    def _excluded(self) -> list[str]:
-        """Sessions whose file is gone, in a directory that the user does not want read."""
-        excluded = self.files.exclusions.match
-        gone = (one for one in self.store.names() if excluded("", one.cwd, one.session_id))
-        return [one.session_id for one in gone if self.files.info(one.session_id) is None]

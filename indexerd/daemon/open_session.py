@@ -52,10 +52,7 @@ _OWN_WAYS = {
 
 
 def open_session(library: Library, session_id: str, leaf: str | None = None) -> OpenSession | None:
-    """Copy what is needed of a session; None where its file is gone.
-
-    For the thread that owns its state.
-    """
+    """Copy a session's state, in the thread that owns it; None where its file is gone."""
     info, state = library.files.info(session_id), library.files.state(session_id)
     if info is None or state is None:
         return None
@@ -145,10 +142,7 @@ def read_alone(
     home: Path,
     within: Path | None = None,
 ) -> Iterator[Library]:
-    """A library that knows the session of a row, read now, and no other; nothing of it is kept.
-
-    Its caches are in a directory of their own `within` one, or where temporary files go.
-    """
+    """A library with one session, read now; its caches are in a temporary directory `within`."""
 
     def refuse(_path: str, bug: Exception) -> None:
         raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")
@@ -174,7 +168,7 @@ def read_alone(
 
 
 def sweep(folder: Path) -> None:
-    """Remove what processes that were killed left of their caches; others' stay."""
+    """Remove the caches that killed processes left."""
     for left in folder.glob(f"{PREFIX}*"):
         pid = left.name.removeprefix(PREFIX).partition("-")[0]
         is_number = pid.isascii() and pid.isdigit()

@@ -4,9 +4,8 @@
             -> _learn -> bus -> unix server
     index:  policy -> queue -> indexer (transcript, model, check, meta file) -> library -> bus
 
-One loop follows the files, another reads texts for the search index. Blocking work on files is done
-by one reader thread, in bounded steps. Nothing here is stored: after a restart the same decisions
-are made again.
+One loop follows the files, another reads texts for the search index; one thread reads files for
+both, in bounded steps. Nothing here is stored: after a restart the same decisions are made again.
 """
 
 from __future__ import annotations
@@ -45,26 +44,25 @@ from indexerd.sources.watch import Watch
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 DAY = 86_400
-AT_ONCE = 200  # sessions that are taken in, or decided on, before the loop gets its turn
+AT_ONCE = 200  # sessions handled before the event loop gets its turn
 LONGEST_PAUSE = 300.0  # seconds between two decisions: a laptop may sleep, a clock may be set
-RESCAN_GAP = 1.0  # between two scans
-RETRY_SECONDS = 2.0  # until what our own disk did not take is tried again
+RESCAN_GAP = 1.0  # seconds between two scans
+RETRY_SECONDS = 2.0  # after our own disk refused a write
 GATHER, GATHER_MAX = 0.5, 1.0  # rest between two rounds of texts: share of the last; seconds
-FILES_FIRST = 0.25  # seconds that texts wait for while there are files to look at
+FILES_FIRST = 0.25  # seconds that texts wait while files are to be read
 STALL_SECONDS = 60.0  # that one step of the reader may take
 
 _T = TypeVar("_T")
 
 
 class Reader:
-    """The one thread that reads files: trees, the store and index writes are its own."""
+    """The one thread that reads files, and writes store and index."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reader")
-        self._stalled_at = math.inf  # of the work under way, by `monotonic`
+        self._stalled_at = math.inf  # of the current work, by `monotonic`
 
     async def __call__(self, work: Callable[..., _T], *args: Any) -> _T:
-        """Do one piece of work in order; it should be bounded, others wait."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work, *args)
 
     def _do(self, work: Callable[..., _T], *args: Any) -> _T:
@@ -75,7 +73,7 @@ class Reader:
             self._stalled_at = math.inf
 
     def stalled(self) -> bool:
-        """Whether the work under way hangs, as on a mount that does not answer."""
+        """Whether the current work hangs, as on a mount that does not answer."""
         return monotonic() > self._stalled_at
 
 
@@ -104,16 +102,16 @@ class Pipeline:
         self.jobs = JobQueue()
         self.running: dict[str, asyncio.Task[None]] = {}
         self.scanned = asyncio.Event()
-        self.last_scan_at = 0.0  # when the last scan ended, in seconds since the epoch
+        self.last_scan_at = 0.0  # end of the last scan, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
         self.now = clock  # seconds since the epoch
+        self.dirty = asyncio.Event()  # there are files to read
+        self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
+        self._files_done = asyncio.Event()
         self._started = clock()
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
-        self._dirty = asyncio.Event()  # files are to be looked at
-        self._files_done = asyncio.Event()  # there is no file to look at
-        self._unread = asyncio.Event()  # texts are to be read, or to be committed
         self._timers: dict[str, asyncio.TimerHandle] = {}  # of decisions, by session
         self._troubles: dict[Callable[[], Awaitable[None]], str] = {}
 
@@ -127,24 +125,27 @@ class Pipeline:
 
     @property
     def trouble(self) -> str:
+        """Why our own disk cannot be written; empty if it can."""
         return next(iter(self._troubles.values()), "")
 
     @property
     def missing_models(self) -> str:
         return "; ".join(f"{key}: {why}" for key, why in self.models.missing.items())
 
+    # -- files
+
     async def read(self, work: Callable[..., _T], *args: Any) -> _T:
-        """Do work in the reader's thread, and see to what it turned up."""
+        """Do work in the reader's thread, and wake the loops for what it left to do."""
         try:
             return await self.reader(work, *args)
         finally:
             if self.library.index.pending:
-                self._unread.set()
+                self.unread.set()
             if self.library.busy:
-                self._dirty.set()
+                self.dirty.set()
 
     async def start(self) -> None:
-        """Take over what store and index know."""
+        """Load what store and index know."""
         await self.indexer.load()
         updates = await self.read(self.library.load)
         for number, one in enumerate(updates):
@@ -154,24 +155,24 @@ class Pipeline:
                 await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """Take no more hints, and cancel the runs under way; an interrupted run writes nothing."""
+        """Cancel the current runs; an interrupted run writes nothing."""
         self.watch.close()
         for task in self.running.values():
             task.cancel()
         await asyncio.gather(*self.running.values(), return_exceptions=True)
 
     async def follow(self) -> None:
-        """Follow the files until cancelled; ends by itself where a cache is damaged."""
+        """Follow the files until cancelled; returns where a cache is damaged."""
         await self.start()
         await self._repeat(self._look)
 
     async def index_texts(self) -> None:
-        """Read texts for the search index until cancelled; ends as `follow` does."""
+        """Read texts for the search index until cancelled; returns where a cache is damaged."""
         await self.scanned.wait()
         await self._repeat(self._read_texts)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do work again and again; a full or locked disk of ours does not end it."""
+        """Do work again and again; retry while our own disk is full or locked."""
         while not self.library.damaged:
             try:
                 await work()
@@ -182,28 +183,22 @@ class Pipeline:
                 self._troubles[work] = str(bad)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def hint(self) -> None:
-        self._dirty.set()
-
     def rescan(self) -> None:
-        """Hints alone will not tell all: compare everything again, soon."""
+        """Compare everything again soon, since hints alone will not show all changes."""
         self._scan_at = min(self._scan_at, monotonic() + RESCAN_GAP)
-        self._dirty.set()
-
-    def index_soon(self) -> None:
-        """Texts are to be read, or to be taken out of our files."""
-        self._unread.set()
+        self.dirty.set()
 
     async def _look(self) -> None:
-        """Look at what was hinted first, then at what is queued, or wait for more."""
+        """Read hinted files first, then queued ones, or wait for more."""
         library = self.library
-        self._dirty.clear()
+        self.dirty.clear()
         if monotonic() >= self._scan_at and not self._scanning:
             await self._begin_scan()
         paths, rescan = self.watch.take()
         if rescan:
             self.rescan()
-        if paths or monotonic() >= library.discovery.again_at:
+        again_at = library.discovery.again_at
+        if paths or monotonic() >= again_at:
             self._learn(await self.read(library.hinted, paths))
         elif library.busy:
             self._learn(await self.read(library.step))
@@ -212,13 +207,12 @@ class Pipeline:
         else:
             self._files_done.set()
             with suppress(TimeoutError):
-                again_at = min(self._scan_at, library.discovery.again_at)
-                async with asyncio.timeout(again_at - monotonic()):
-                    await self._dirty.wait()
+                async with asyncio.timeout(min(self._scan_at, again_at) - monotonic()):
+                    await self.dirty.wait()
             self._files_done.clear()
 
     async def scan(self) -> None:
-        """One reconciling scan, to its end."""
+        """Compare everything once, and read what differs."""
         await self._begin_scan()
         while self.library.busy:
             self._learn(await self.read(self.library.step))
@@ -229,7 +223,7 @@ class Pipeline:
         began = monotonic()
         stores = await self.read(self.library.find_stores)
         self.watch.open()
-        self.watch.take()  # what it hinted so far, the scan sees
+        self.watch.take()  # the scan sees all that was hinted so far
         await self.read(self.watch.arm, *watched(stores))
         await self.read(self.library.scan, self.watch.add)
         self.bus.watching(self.watch.settle())
@@ -241,73 +235,68 @@ class Pipeline:
             self._learn(await self.read(self.library.end_first_scan))
         self._scanning = False
         self.last_scan_at = self.now()
-        self._unread.set()
+        self.unread.set()
         self.bus.log(Event.WATCH_RESCAN, {"count": len(self.known)})
         if not self.scanned.is_set():
             self.scanned.set()
             await self._consider_all()
 
     async def _read_texts(self) -> None:
-        """Index some texts, commit, and pause, so that appends gather."""
+        """Index some texts, commit, and rest, so that appends gather."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FILES_FIRST):
                 await self._files_done.wait()
         began, texts = monotonic(), self.library.texts
-        self._unread.clear()
+        self.unread.clear()
         more = await self.read(texts.some)
         if texts.ripe:
             await asyncio.to_thread(self.library.index.commit)
         if not more:
             await asyncio.sleep(min(GATHER * (monotonic() - began), GATHER_MAX))
             if not await self.read(lambda: texts.due):
-                await self._unread.wait()
+                await self.unread.wait()
+
+    # -- sessions
 
     def _learn(self, updates: list[Update]) -> None:
-        """Take in what the library found, tell whoever listens, and decide again."""
+        """Take what the library found, publish it, and decide again."""
         now = self.now()
         if updates:
-            self._unread.set()
+            self.unread.set()
         for update in updates:
             info, key = update.info, update.session_id
             known = self.known.get(key)
             if info is None:
                 self.jobs.withdraw(key)
-                if self.known.pop(key, None) and known and key not in self.running:
+                self.known.pop(key, None)
+                if known and key not in self.running:
                     known.answer(NotFoundError("the session's file is gone"))
             elif known is None:
-                seen = min(info.mtime_ms / 1000, now)
-                self.known[key] = SessionRuntime(
-                    info, update.meta, seen, seen, self.indexer.retries.get(key, NO_FAILURE)
-                )
-                if self.scanned.is_set():  # what was there before us waits until it grows
+                seen, retry = min(info.mtime_ms / 1000, now), self.indexer.retries.get(key)
+                self.known[key] = SessionRuntime(info, update.meta, seen, seen, retry or NO_FAILURE)
+                if self.scanned.is_set():  # older sessions wait until they grow
                     self.on_growth(key)
             else:
-                self._grow(known, update, now)
+                if update.change is not None and update.change.verdict is not Verdict.SAME:
+                    known.changed_at = now
+                    if known.info.new_users < self.settings.min_new_user_messages:
+                        known.open_since = now
+                    self.on_growth(key)
+                known.info, known.meta = info, update.meta
             if update.row is not None or info is None:
                 self.on_row(key, update.row)
             if self.scanned.is_set():
                 self.bus.session(update, was_known=known is not None)
             self.consider(key)
 
-    def _grow(self, known: SessionRuntime, update: Update, now: float) -> None:
-        below = known.info.new_users < self.settings.min_new_user_messages
-        known.meta = update.meta
-        if update.info is not None:
-            known.info = update.info
-        if update.change is not None and update.change.verdict is not Verdict.SAME:
-            known.changed_at = now
-            if below:
-                known.open_since = now
-            self.on_growth(update.session_id)
-
     def consider(self, session_id: str) -> None:
-        """Decide on one session: queue it, look again later, or leave it until it changes."""
+        """Decide on one session: queue it, decide again later, or leave it until it changes."""
         if timer := self._timers.pop(session_id, None):
             timer.cancel()
         known = self.known.get(session_id)
         if known is None or session_id in self.running or self.indexing_off:
             return
-        if not self.scanned.is_set():  # what the store says may be out of date
+        if not self.scanned.is_set():  # the store may be out of date
             return
         now = self.now()
         when, why = decide(known, self.settings, now)
@@ -328,52 +317,51 @@ class Pipeline:
         self._timers[session_id] = loop.call_later(pause, self.consider, session_id)
 
     def _offer(self, known: SessionRuntime, why: str) -> None:
-        """Queue a session, unless it came by itself and no model could take it."""
+        """Queue a session, unless nobody asked for it and no model may take it."""
         info, forced = known.info, known.forced is not None
         if self.library.files.exclusions.match(info.path, info.cwd, info.session_id):
             return
-        if forced or self._takers(known):
+        if forced or self._models_for(known):
             self.bus.log(Event.INDEX_QUEUED, {"session": info.session_id, "reason": why})
             self.jobs.offer(Job(info.session_id, why, info.modified_ms, forced))
-            self._pump()
+            self._start_runs()
 
-    def _takers(self, known: SessionRuntime) -> list[Model]:
-        """The models that may take a session by itself: an old one stays on this machine."""
+    def _models_for(self, known: SessionRuntime) -> list[Model]:
+        """The models that may index a session unasked: an old one stays on this machine."""
         age = self._started - known.info.modified_ms / 1000
         old = age > self.settings.index.backfill_days * DAY
         return [one for one in self.models.available() if not (old and one.remote)]
 
-    def _pump(self) -> None:
-        """Start what has its turn and finds room."""
+    def _start_runs(self) -> None:
         room = self.settings.index.concurrency
         while len(self.running) < room and (job := self.jobs.take()) is not None:
             known = self.known.get(job.session_id)
             if known is not None:
-                self.running[job.session_id] = asyncio.create_task(self._job(job, known))
+                self.running[job.session_id] = asyncio.create_task(self._run(job, known))
 
-    async def _job(self, job: Job, known: SessionRuntime) -> None:
+    async def _run(self, job: Job, known: SessionRuntime) -> None:
         session_id = job.session_id
         try:
             if self.known.get(session_id) is not known:  # it went before this began
                 known.answer(NotFoundError("the session's file is gone"))
             else:
                 began = self.now()
-                usable = self.models.available() if job.forced else self._takers(known)
+                usable = self.models.available() if job.forced else self._models_for(known)
                 updates = await self.indexer.run(known, job, self.settings, usable)
-                if updates:  # what came meanwhile waits from now on, not since before this run
+                if updates:  # messages that came meanwhile have waited since this run began
                     known.open_since = began
                 self._learn(updates)
         finally:
             self.running.pop(session_id, None)
         self.consider(session_id)
-        self._pump()
+        self._start_runs()
 
     async def end_run(self, session_id: str) -> None:
-        """End a run under way. A write that has begun may still come to its end."""
+        """Cancel a session's run; a write that has begun may still complete."""
         if task := self.running.get(session_id):
             task.cancel()
             await asyncio.wait([task])
-            self._pump()
+            self._start_runs()
 
     def force(self, session_id: str) -> asyncio.Future[Done | IndexerdError]:
         """Index a session as soon as its turn has ended, below the threshold too.
@@ -392,7 +380,7 @@ class Pipeline:
         return waiter
 
     def refuse_if_off(self) -> None:
-        """Raise what keeps every session from being indexed: ConfigError, ModelUnavailableError."""
+        """Raise ConfigError or ModelUnavailableError where no session can be indexed."""
         if self.indexing_off:
             raise ConfigError(self.loaded.problems)
         if not self.models.available():
@@ -407,16 +395,16 @@ class Pipeline:
         self._learn(await self.read(self.library.written, session_id, directory))
 
     async def reconsider(self) -> None:
-        """Drop what is not to be read any more, and look for what may be read now.
+        """Drop what settings exclude now, and look for what they no longer exclude.
 
-        Raises StateError where it could not be dropped yet; that is tried again.
+        Raises StateError where it could not be dropped yet; a later step tries again.
         """
         await self.read(self.library.reconsider)
-        self.rescan()  # roots and exclusions may have changed
+        self.rescan()
         self._learn(await self.read(self.library.flush))
 
     async def reload(self, loaded: Loaded, models: Models) -> None:
-        """Take new settings; what waited for a model or a price waits no longer."""
+        """Apply new settings; sessions that waited for a model or a price wait no longer."""
         self.loaded, self.models = loaded, models
         with suppress(StateError):
             await self.reconsider()  # before anything is sent

@@ -108,7 +108,7 @@ class Purge:
             await pipeline.read(library.index.rebuild)
             await pipeline.read(library.store.fold)
         except StateError:
-            pipeline.index_soon()  # tries again
+            pipeline.unread.set()  # tries again
             raise
         kept: dict[Path, str] = {}
         if asked.transcript:

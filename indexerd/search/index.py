@@ -435,7 +435,7 @@ def message_in(document: Document) -> Message:
 
 def number(*texts: str) -> int:
     """Give the same number for the same texts: 63 bits, as SQLite's integers have a sign."""
-    return int.from_bytes(hashed(*texts, size=8)) >> 1
+    return int.from_bytes(hashed(*texts)) >> 1
 
 
 def copy_of(session_id: str, message: Message) -> int:

@@ -24,12 +24,12 @@ from indexerd.times import iso_ms
 
 INDEX = "session_index.jsonl"
 INDEX_MAX = 64 * 1024 * 1024  # bytes that are read of it
-THREADS_MAX = 100_000  # rows looked at, the newest
+THREADS_MAX = 100_000  # rows that are read, the newest
 _DATABASE = re.compile(r"state_(\d{1,9})\.sqlite")
 _COLUMNS = ("name", "title", "first_user_message", "preview")
 _TIMES = {"updated_at_ms": "updated_at_ms", "updated_at": "updated_at * 1000"}
 
-_Said = dict[str, tuple[int, str]]  # by thread id: when, in ms, and which name; empty: none
+_Said = tuple[str, tuple[int, str]]  # a thread's id; when its name was set, in ms, and the name
 
 
 class Names:
@@ -38,31 +38,30 @@ class Names:
     def __init__(self, root: str) -> None:
         self._root = root
         self._looks: list[Look | None] = []  # at the files when they were read
-        self._names: dict[str, str] = {}  # an empty one was taken back
+        self._names: dict[str, str] = {}  # empty: cleared
 
     def name(self, thread_id: str) -> str | None:
-        """A thread's name, as of the last look; empty where it was taken back, None if unknown."""
+        """A thread's name at the last look; empty if it was cleared, None if unknown."""
         return self._names.get(thread_id)
 
     def refresh(self) -> set[str]:
-        """Look again; ids of the threads whose name is another than before.
+        """Look again; return the ids of threads whose name changed.
 
         What cannot be read changes nothing, and is read at the next look.
         """
         try:
             files = os.listdir(self._root)  # noqa: PTH208 - paths here are text
         except OSError:
-            return set()  # moved, or not mounted: nobody took a name back
+            return set()  # moved, or not mounted: nobody cleared a name
         numbers = [int(one[1]) for one in map(_DATABASE.fullmatch, files) if one]
         index = f"{self._root}/{INDEX}"
         database = f"{self._root}/state_{max(numbers, default=0)}.sqlite"
-        # What is not yet in the database stands in the file beside it.
         looks = [look(one) for one in (index, database, f"{database}-wal")]
         if looks == self._looks:
             return set()
         try:
             found = dict(_lines_of(index)) if looks[0] else {}
-            rows = reading(database, _rows_of) if looks[1] else {}
+            rows = reading(database, lambda db: dict(_rows_of(db))) if looks[1] else {}
         except (SessionUnreadableError, OSError):
             return set()
         found |= {key: max(one, found.get(key, one)) for key, one in rows.items()}
@@ -71,7 +70,7 @@ class Names:
         return {one for one, name in self._names.items() if old.get(one, "") != name}
 
 
-def _lines_of(path: str) -> Iterator[tuple[str, tuple[int, str]]]:
+def _lines_of(path: str) -> Iterator[_Said]:
     with opened(path) as fd, open(fd, "rb", closefd=False) as file:
         for line in file.read(INDEX_MAX).split(b"\n")[:-1]:  # a torn last line waits
             with suppress(ValueError):
@@ -81,25 +80,23 @@ def _lines_of(path: str) -> Iterator[tuple[str, tuple[int, str]]]:
                     yield held["id"], (at, safe_line(string(name)))
 
 
-def _rows_of(database: sqlite3.Connection) -> _Said:
+def _rows_of(database: sqlite3.Connection) -> Iterator[_Said]:
     columns = {str(row[1]) for row in database.execute("PRAGMA table_info(threads)")}
     if "id" not in columns:
-        return {}
+        return
     at = next((how for one, how in _TIMES.items() if one in columns), "0")
     wanted = ", ".join(one if one in columns else "NULL" for one in _COLUMNS)
     rows = database.execute(
         f"SELECT id, {at}, {wanted} FROM threads ORDER BY 2 DESC LIMIT {THREADS_MAX}"  # noqa: S608 - our own words
     )
-    said: _Said = {}
     for thread_id, ms, name, title, *first in rows:
         called = safe_line(string(name)) or _title(title, first)
         if called and isinstance(thread_id, str):
-            said[thread_id] = (ms if isinstance(ms, int) else 0, called)
-    return said
+            yield thread_id, (ms if isinstance(ms, int) else 0, called)
 
 
 def _title(title: Any, first: list[Any]) -> str:
-    """A title that someone gave, and not Codex itself from the first message."""
+    """A title that somebody gave, not one that Codex took from the first message."""
     called, said = safe_line(string(title)), [safe_line(one) for one in map(string, first) if one]
     own = not said or any(one.startswith(called.rstrip("….")) for one in said)
     return "" if own else called

@@ -1,4 +1,4 @@
-"""How far a file was read, and whether what is on disk now still continues it.
+"""How far a file was read, and whether the file on disk still continues it.
 
 Size alone lies (a migration rewrites in place and grows), an inode alone lies (ext4 hands out a
 freed one at once), mtime alone lies (it can be set). So a cursor holds all of these and two
@@ -7,29 +7,22 @@ fingerprints: of the file's first bytes, and of the last ones that were read.
 
 from __future__ import annotations
 
-from enum import StrEnum
+from enum import Enum
 from typing import NamedTuple
 
 import msgspec
 
 
-class Verdict(StrEnum):
-    """What a file is, compared with the cursor."""
+class Verdict(Enum):
+    """What a file is, compared with its cursor."""
 
     SAME = "same"  # nothing to read
     CONTINUE = "continue"  # read on
-    TRUNCATED = "truncated"  # the rest: read from the start
-    REPLACED = "replaced"
-    REWRITTEN = "rewritten"
-
-    @property
-    def restart(self) -> bool:
-        """Whether everything known of the file must be forgotten."""
-        return self in (Verdict.TRUNCATED, Verdict.REPLACED, Verdict.REWRITTEN)
+    RESTART = "restart"  # shortened, replaced or rewritten: read from the start
 
 
 class Look(NamedTuple):
-    """A file's stat, as far as cursors care; of a session in a database, its signature."""
+    """The part of a file's stat that cursors use; of a session in a database, its signature."""
 
     dev: int
     ino: int
@@ -50,5 +43,5 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def is_same(cursor: Cursor, look: Look) -> bool:
-    """Whether a file was read to its end, and its stat is unchanged since."""
+    """Whether a file was read to its end, and its stat has not changed since."""
     return look == (cursor.dev, cursor.ino, cursor.size, cursor.mtime_ns)

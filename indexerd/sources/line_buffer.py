@@ -24,14 +24,14 @@ class Block:
 
 
 class LineBuffer:
-    """Cuts a stream at newlines. `offset` is the file position after the last whole line."""
+    """Cuts a stream at newlines."""
 
-    __slots__ = ("_head", "_parts", "_tail", "offset", "pending")
+    __slots__ = ("_head", "_offset", "_parts", "_pending", "_tail")
 
-    def __init__(self, offset: int = 0) -> None:
-        self.offset = offset
-        self.pending = 0  # bytes of the unfinished line
-        self._parts: list[bytes] = []  # the unfinished line, unless it is oversized
+    def __init__(self) -> None:
+        self._offset = 0  # of the unfinished line
+        self._pending = 0  # bytes of it
+        self._parts: list[bytes] = []  # the line itself, unless it is too long
         self._head: bytes | None = None  # set once it is
         self._tail = b""
 
@@ -39,7 +39,7 @@ class LineBuffer:
         """Take the next bytes of the file; return the lines that they complete."""
         found: list[Block | Oversize] = []
         start = 0
-        while self.pending + len(data) - start > LINE_MAX:  # the next line may be too long
+        while self._pending + len(data) - start > LINE_MAX:  # the next line may be too long
             end = data.find(b"\n", start) + 1
             self._take(data[start : end or len(data)], whole=end > 0)
             if not end:
@@ -48,7 +48,7 @@ class LineBuffer:
             start = end
         end = data.rfind(b"\n") + 1
         if end > start:
-            self._take(data[start:end] if start or end < len(data) else data, whole=True)
+            self._take(data[start:end], whole=True)
             found.append(self._finish())
             start = end
         if start < len(data):
@@ -56,20 +56,19 @@ class LineBuffer:
         return found
 
     def _take(self, data: bytes, *, whole: bool) -> None:
-        self.pending += len(data)
+        self._pending += len(data)
         if self._head is not None:
             self._tail = (self._tail + data)[-END_KEPT:]
             return
         self._parts.append(data)
-        if self.pending - whole > LINE_MAX:
+        if self._pending - whole > LINE_MAX:
             line = b"".join(self._parts)
             self._head, self._tail, self._parts = line[:END_KEPT], line[-END_KEPT:], []
 
     def _finish(self) -> Block | Oversize:
+        line: Block | Oversize = Block(b"".join(self._parts), self._offset)
         if self._head is not None:
-            line: Block | Oversize = Oversize(self.offset, self.pending, self._head, self._tail)
-        else:
-            line = Block(b"".join(self._parts), self.offset)
-        self.offset += self.pending
-        self._parts, self.pending, self._head, self._tail = [], 0, None, b""
+            line = Oversize(self._offset, self._pending, self._head, self._tail)
+        self._offset += self._pending
+        self._parts, self._pending, self._head, self._tail = [], 0, None, b""
         return line

@@ -1,13 +1,13 @@
 """Sessions in opencode's database, and each of them as lines of JSON.
 
-A session is rendered anew at each change: rows are rewritten in place, deleted, hidden by a revert.
+A session is read whole at each change: rows are rewritten in place, deleted, hidden by a revert.
 A line's offset is its message's rowid, which holds as long as the message does. Version 1 keeps a
 session in session, message and part; version 2 in session_v2 and session_message, under the same
 id: the older copy is then ignored. Columns vary by release.
 
 What surprised us: time_updated of a session says nothing of its messages and parts, and no index
-has theirs; a deletion leaves no trace but a missing row. So all rows are looked at only at a
-listing, and in between those of the sessions in which somebody asked something last.
+has theirs; a deletion leaves no trace but a missing row. So only a scan reads the times of all
+rows, and hints those of the sessions that were last asked something.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _FIELDS = {  # of a session, and their columns
 
 
 class Database:
-    """All sessions of one database, and what differs since it was last asked. For one thread."""
+    """All sessions of one database. For one thread."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -63,25 +63,25 @@ class Database:
         self._files: Files | None = None  # at the last listing
 
     def sessions(self) -> dict[str, Look]:
-        """Every session there is, by path. FileNotFoundError, or SessionUnreadableError."""
+        """Every session by path. FileNotFoundError, or SessionUnreadableError."""
         files = files_of(self._path)
         if files != self._files:
-            self._found = self._ask(lambda db: _Tables(db, files).listed())
+            self._found = self._ask(_Tables.listed, files)
             self._files = files
         return self._found.copy()
 
     def touched(self) -> list[str]:
-        """The sessions that changed since the last call, as far as a short look tells."""
+        """The sessions that changed since the last call, among the recent ones."""
         files = files_of(self._path)
         if self._files is None or self._files.main[:2] != files.main[:2]:  # another file
             return [*self.sessions()]
-        found = self._ask(lambda db: _Tables(db, files).recent())
+        found = self._ask(_Tables.recent, files)
         changed = [path for path, now in found.items() if self._found.get(path) != now]
         self._found |= found
         return changed
 
-    def _ask(self, ask: Callable[[sqlite3.Connection], _Listed]) -> dict[str, Look]:
-        listed = reading(self._path, ask)
+    def _ask(self, ask: Callable[[_Tables], _Listed], files: Files) -> dict[str, Look]:
+        listed = reading(self._path, lambda db: ask(_Tables(db, files)))
         return {f"{self._path}/{key}": now for key, (_, now) in listed.items()}
 
 
@@ -104,9 +104,9 @@ class _Tables:
             raise SessionUnreadableError("not a schema of opencode that we know")
 
     def listed(self, ids: Iterable[str] | None = None) -> _Listed:
-        """These sessions, or (None) all; of one in both versions, the newer."""
+        """These sessions, or all; the newer copy of one that is in both versions."""
         found: _Listed = {}
-        given = [] if ids is None else list(ids)
+        given = list(ids or ())
         among = " NOT NULL" if ids is None else f" IN ({','.join('?' * len(given))})"
         for version in self._versions:
             table, *others = _TABLES[version]
@@ -135,7 +135,7 @@ class _Tables:
         return found
 
     def _select(self, table: str) -> str:
-        """Asks for sessions' fields; those that this release does not have are NULL."""
+        """A SELECT of sessions' fields; NULL for those that this release does not have."""
         held = self._columns[table]
         fields = [f"s.{one}" if one in held else "NULL" for one in _FIELDS.values()]
         join = ""
@@ -145,7 +145,7 @@ class _Tables:
         return f"SELECT {', '.join(fields)} FROM {table} s{join}"  # noqa: S608 - our names
 
     def _sums(self, table: str, where: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
-        """Of each session's rows: the newest time_updated, how many, and the sum of their times."""
+        """By session: the newest time_updated of its rows, their number, and the sum of times."""
         rows = self._db.execute(
             "SELECT session_id, max(time_updated), count(*), sum(time_updated)"  # noqa: S608 - ours
             f" FROM {table} WHERE {where} GROUP BY 1",
@@ -154,7 +154,7 @@ class _Tables:
         return {key: tuple(held) for key, *held in rows}
 
     def _stamp(self, session: Record, sums: list[tuple[Any, ...] | None]) -> Look:
-        """A session's signature, in the fields of a file's stat; 63 bits each."""
+        """A session's signature, in fields of 63 bits like those of a file's stat."""
         written = max(session["time"]["updated"], *(time_ms(one[0]) for one in sums if one), 0)
         ino, size = digest(f"{self._main.ino}/{session['id']}"), digest(repr((session, sums)))
         return Look(self._main.dev, ino, size, min(written, _MS_MAX) * 1_000_000)
@@ -208,7 +208,7 @@ def look(path: str) -> Look | None:
 
 
 def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
-    """A session's signature, and its lines if it is another. FileNotFoundError when it is gone."""
+    """A session's signature, and its lines if that changed. FileNotFoundError if it is gone."""
     place, _, session_id = path.rpartition("/")
     files = files_of(place)
 

@@ -6,8 +6,8 @@
 A session's path is that of its own file; a line's offset is the inode of its message's file, which
 holds as long as the file does. Ids are those of the names, not those within.
 
-What surprised us: a record is rewritten by truncating it, so half of one is a common sight: it is
-passed over, and what completes it is a change.
+What surprised us: a record is truncated and written again, so half a record is common: it is
+skipped, and its completion is a change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NEWEST = 3  # messages whose parts are looked at for a change
 
 
 def _files(directory: str) -> list[tuple[str, str, int]]:
-    """The records of a directory by id: that, path and inode; none where it cannot be listed."""
+    """Id, path and inode of a directory's records; none where it cannot be listed."""
     with suppress(OSError), os.scandir(directory) as entries:
         return sorted(
             (own, one.path, one.inode())
@@ -49,7 +49,7 @@ def _files(directory: str) -> list[tuple[str, str, int]]:
 
 
 def _record(path: str) -> Record | None:
-    """What a record holds, if it is whole."""
+    """The content of a record; None where it is not whole."""
     try:
         with tail.opened(path) as fd, open(fd, "rb", closefd=False) as file:
             return decoded(file.read(RECORD_MAX))
@@ -65,7 +65,7 @@ def _places(path: str) -> tuple[str, str, str]:
 
 
 class _Session:
-    """The records of one session; SessionUnreadableError where its own is gone, or torn."""
+    """The records of one session; SessionUnreadableError where the session's own is not whole."""
 
     def __init__(self, path: str) -> None:
         own, self._messages, self._parts = _places(path)
@@ -81,7 +81,7 @@ class _Session:
                 yield Message(inode, own, time_ms(as_dict(held.get("time")).get("created")), held)
 
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """The parts of a message; of an id that is none, as a record may hold it, nothing."""
+        """The parts of a message; none where a record has an invalid id."""
         directory = f"{self._parts}/{message_id}"
         for own, path, _ in _files(directory) if is_session_id(message_id) else ():
             if (held := _record(path)) is not None:
@@ -89,7 +89,7 @@ class _Session:
 
 
 def look(path: str) -> Look | None:
-    """A session's signature: the stats that change when it does."""
+    """A session's signature: a digest of the stats that change when it does."""
     own = tail.look(path)
     if own is None:
         return None
@@ -107,7 +107,7 @@ def look(path: str) -> Look | None:
 
 
 def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
-    """A session's signature, and its lines if it is another. FileNotFoundError when it is gone."""
+    """A session's signature, and its lines if that changed. FileNotFoundError if it is gone."""
     now = look(path)
     if now is None:
         raise FileNotFoundError(path)

@@ -1,7 +1,7 @@
 """The periodic scan: finds by `stat` alone what file events missed.
 
-It opens no file, follows no symbolic link below a root, and raises for nothing that it finds. A
-path is text with surrogate escapes, as `os.fsdecode` makes it, so that names of any bytes survive.
+It opens no file, follows no symbolic link below a root, and raises no OSError. A path is text with
+surrogate escapes, as `os.fsdecode` makes it, so that names of any bytes survive.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_FILES = 500_000
 
 @dataclass(slots=True)
 class ScanResult:
-    """What one scan saw."""
+    """The files that one scan found."""
 
     files: dict[str, Look] = field(default_factory=dict)
     unreadable: list[str] = field(default_factory=list)  # directories and databases
@@ -27,12 +27,12 @@ class ScanResult:
     partial: bool = False  # there are more than MAX_FILES
 
     def unseen(self, path: str) -> bool:
-        """Whether it could not have seen a path, so that its absence tells nothing."""
+        """Whether the scan could not have found a path, so that its absence means nothing."""
         return self.partial or any(within(path, one) for one in (*self.unreadable, *self.missing))
 
 
 def enters(name: str) -> bool:
-    """Whether a directory of this name below a root is looked into."""
+    """Whether directories of this name below a root are listed."""
     return not name.startswith(".") and not name.endswith(".jsonl")
 
 
@@ -41,9 +41,9 @@ def scan(
     suffixes: tuple[str, ...],
     enter: Callable[[str], object] = lambda _path: None,
 ) -> ScanResult:
-    """Stat every file below `roots` that ends in a suffix, and whose name starts with no dot.
+    """Stat every file below `roots` that ends in a suffix and does not start with a dot.
 
-    `enter(path)` is called ahead of listing a directory: a watcher watches first and lists second.
+    Calls `enter(path)` before it lists a directory: a watcher watches first and lists second.
     """
     result, waiting = ScanResult(), list[str]()
     for root in roots:
@@ -62,22 +62,21 @@ def scan(
 
 
 def _list(path: str, suffixes: tuple[str, ...], result: ScanResult) -> list[str]:
-    """Take the files of one directory; return the directories in it."""
+    """Add the files of one directory to the result; return the directories in it."""
     inner: list[str] = []
     with os.scandir(path) as entries:
         for entry in entries:
             name = entry.name
             if name.startswith("."):
                 continue
-            if not name.endswith(suffixes):
-                if entry.is_dir(follow_symlinks=False) and enters(name):
-                    inner.append(entry.path)
-                continue
-            try:
-                found = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISREG(found.st_mode):
-                seen = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-                result.files[entry.path] = tuple.__new__(Look, seen)  # twice as quick as `Look(…)`
+            if name.endswith(suffixes):
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                if stat.S_ISREG(found.st_mode):
+                    seen = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+                    result.files[entry.path] = tuple.__new__(Look, seen)  # twice as fast
+            elif entry.is_dir(follow_symlinks=False) and enters(name):
+                inner.append(entry.path)
     return inner

@@ -1,8 +1,8 @@
 """One session file: where reading stopped, what was read, and the facts of it.
 
-The tree of a session is kept in memory while it is used, and never stored: a file whose tree was
-let go is read from its start again when it is needed (a second for 200 MB). Where reading stopped
-is kept, so that a file that only grew is known from one that was rewritten meanwhile.
+The tree of a session is kept in memory while it is used, and never stored: after that the file is
+read from its start (a second for 200 MB). The cursor is stored, and tells a file that only grew
+from one that was rewritten meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from indexerd.times import iso_ms
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A session is not what it was. `info` is None when its last file is gone."""
+    """A session differs from what it was. `info` is None when its last file is gone."""
 
     session_id: str
     info: SessionInfo | None
@@ -46,33 +46,32 @@ class SessionFile:
     cursor: Cursor | None = None  # where reading stopped
     info: SessionInfo | None = None
     state: SessionState | None = None
-    rank: tuple[Any, ...] = ()  # among files of one session, before their newest entry
+    rank: tuple[Any, ...] = ()  # among files of one session; their newest entry comes second
     verdict: Verdict = Verdict.CONTINUE  # of what was read since the info was made
-    underway: bool = False  # the last reading did not come to the end
-    read_number: int = 0  # among all readings of all files
+    underway: bool = False  # the last reading did not reach the end
+    read_number: int = 0  # of its last reading, among those of all files
     excluded: bool = False
-    unreadable: str = ""  # why it cannot be read for now
-    problem: str = ""  # what is wrong with it until it changes
-    aside: Look | None = None  # as it was when it provoked a defect
+    problem: str = ""  # why it is not read, or is no session
+    aside: Look | None = None  # its stat when it triggered a bug
     _tail: Tail | None = None
 
     def look(self) -> Look | None:
         return source_of(self.agent, self.path).look(self.path)
 
     def differs(self, found: Look) -> bool:
-        """Whether the file, as a scan saw it, is to be looked at."""
+        """Whether to read the file, which a scan saw like this."""
         if self.excluded or self.aside == found:
             return False
         at = self.cursor
-        return bool(self.unreadable) or at is None or not is_same(at, found)
+        return bool(self.problem) or at is None or not is_same(at, found)
 
     def begin_anew(self) -> None:
-        """Forget what was read: the next reading begins at the start."""
+        """Have the next reading begin at the start."""
         self.cursor = None
         self.doze()
 
     def doze(self) -> None:
-        """Let go of the tree."""
+        """Drop the tree."""
         self._tail, self.state, self.underway = None, None, False
 
     def read(self, forks: ForkResolver, *, wake: bool = False) -> Read:
@@ -91,11 +90,11 @@ class SessionFile:
         read = tail.read(self.path)
         if read.verdict is Verdict.SAME:
             return read
-        not_dealt_with = self.underway or self.verdict.restart
-        if not asleep and (read.verdict.restart or not not_dealt_with):
+        restart = read.verdict is Verdict.RESTART
+        if not asleep and (restart or self.verdict is Verdict.SAME):
             self.verdict = read.verdict
         pieces, state = iter(read.lines), self.state
-        if read.verdict.restart or read.whole or state is None or is_blank(state):
+        if restart or read.whole or state is None or is_blank(state):
             first = next(pieces, None)
             line = first.data.partition(b"\n")[0] if isinstance(first, Block) else b""
             state = forks.begin(self.agent, self.path, line)

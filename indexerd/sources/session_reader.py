@@ -1,6 +1,6 @@
-"""Reading one session for an answer: opened by the thread that owns its state, read by others.
+"""Reading one session for an answer: opened by the thread that owns its state, read by another.
 
-However large a session is, neither the event loop nor what follows the files waits for it.
+However large a session is, neither the event loop nor the reading of changed files waits for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import READ_MAX
@@ -33,7 +33,7 @@ from indexerd.threads import Check, stoppable
 AT_ONCE = 4  # sessions that are read at the same time
 ID_SHOWN = 128  # characters of an entry's id in an error
 BRIEF = 1024 * 1024  # bytes that are kept of a line longer than LINE_MAX
-PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are looked through for pictures
+PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are searched for pictures
 # A string of 64 KiB without a space, a quote or an escape: base64, whose beginning will do.
 _PICTURE = re.compile(rb'"([^"\\\s]{64})[^"\\\s]{65536,}+"')
 
@@ -41,25 +41,22 @@ _T = TypeVar("_T")
 
 
 class SessionLines(ExitStack):
-    """A session's lines by row, in whatever files they stand; open until the stack is left.
+    """A session's lines by row, from all files of its history; open until the stack is left.
 
-    SessionUnreadableError, when a line is asked for, where the session's own file is gone or its
-    disk fails; a line of another file is then empty. With a state of its own, any thread may read.
+    A line of another file that is gone is empty; where the session's own file is gone or its disk
+    fails, asking for a line raises SessionUnreadableError.
     """
 
     def __init__(
         self, agent: str, state: SessionState, where: Callable[[str], str] = lambda path: path
     ) -> None:
-        """`where` knows files that were moved since."""
+        """`where(path)` finds files that were moved since."""
         super().__init__()
         self._agent, self._state, self._where = agent, state, where
         self._open: dict[str, Lines] = {}
 
     def row(self, row: int, most: int = READ_MAX) -> bytes:
-        """The line of a row; nothing where it is too long to be read.
-
-        Nor where it was taken in by its two ends, and is no JSON between them.
-        """
+        """The line of a row; empty where it is too long to be read, or no JSON."""
         state = self._state
         file, length = state.file_of(row), min(state.lengths[row], most)
         if length <= 0:
@@ -76,10 +73,13 @@ class SessionLines(ExitStack):
             return b""
         if len(line) < length and file != state.file:
             return b""
-        if state.lengths[row] > LINE_MAX:
+        if state.lengths[row] > LINE_MAX:  # the scan saw only its two ends
             if most < READ_MAX:
                 line = close_truncated_json(_PICTURE.sub(rb'"\1"', line)[:BRIEF])
-            return line if _is_object(line) else b""
+            try:
+                parse_object(line[line.rfind(b"\n") + 1 :])  # it may follow a shorter one
+            except ValueError:
+                return b""
         return line
 
     def brief(self, row: int) -> bytes:
@@ -87,38 +87,53 @@ class SessionLines(ExitStack):
         return self.row(row, READ_MAX if self._state.lengths[row] <= LINE_MAX else PICTURE_MAX)
 
 
-def _is_object(data: bytes) -> bool:
-    """Whether a row's line is a JSON object; before it another one may stand, read with it."""
-    try:
-        parse_object(data[data.rfind(b"\n") + 1 :])
-    except ValueError:
-        return False
-    return True
-
-
-def _unchecked() -> None:
-    """Nothing ends this work but its end."""
-
-
 @dataclass(frozen=True, slots=True)
 class OpenSession:
-    """A session as it was when somebody asked, seen from the leaf asked for."""
+    """A session as it was when it was opened, seen from the leaf asked for."""
 
     info: SessionInfo
     state: SessionState  # a copy of its own
-    lines: AbstractContextManager[SessionLines]  # to be entered by the thread that reads
+    lines: AbstractContextManager[SessionLines]  # entered by the thread that reads
     labels: dict[str, str]  # by entry id: the user's, and the session's own
     home: Path | None = None  # the directory of its meta file and sidecars
 
     @contextmanager
-    def reading(self, check: Check = _unchecked, keep: Keep | None = None) -> Iterator[Read]:
-        """Read rows while this is entered; see `reader`."""
+    def reading(self, check: Check = lambda: None, keep: Keep | None = None) -> Iterator[Read]:
+        """Read rows in full while this is entered.
+
+        `check` is called before each row, to end work that nobody waits for any more. Callers that
+        hold many entries at a time say how much of each to `keep`.
+        """
         with self.lines as lines:
-            yield reader(self, lines, check, keep)
+            yield partial(_read, self, lines, check, keep)
+
+
+def _read(
+    session: OpenSession, lines: SessionLines, check: Check, keep: Keep | None, row: int
+) -> Entry:
+    """A row's entry; its kind is the state's, which knows the lines after it."""
+    check()
+    state, line = session.state, lines.brief(row)
+    kind = state.kind(row)
+    if line:
+        try:
+            found = ADAPTERS[session.info.agent].read(line, state.id(row))
+        except ValueError:
+            message = "the session file changed while it was read"
+            raise SessionUnreadableError(message) from None
+    else:  # too long to be read, or gone
+        shown = "message" if state.codes[row] & MESSAGE else ""
+        found = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
+    if found.kind not in (kind, Kind.OTHER):
+        asked = found.kind is Kind.USER and kind is Kind.CUSTOM  # by a program, as a user
+        sent_as = "user" if asked else found.sent_as
+        unseen = found.unseen or kind is Kind.OTHER
+        found = replace(found, kind=kind, sent_as=sent_as, unseen=unseen)
+    return found if keep is None else clipped(found, keep)
 
 
 class SessionRows(Protocol):
-    """Which session is meant; rows as `get` has them."""
+    """Finds rows, as `get` has them."""
 
     def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
         """The row that a reference means."""
@@ -138,41 +153,6 @@ def row_of(state: SessionState, entry_id: str) -> int:
     return row
 
 
-def reader(
-    session: OpenSession, lines: SessionLines, check: Check = _unchecked, keep: Keep | None = None
-) -> Read:
-    """A way to read a row in full, and as the lines after it show it, which the state knows.
-
-    `check` is called before each, and ends what nobody waits for any more by an error. Whoever
-    holds many entries at a time says how much of each to `keep`.
-    """
-    read, state = ADAPTERS[session.info.agent].read, session.state
-
-    def entry(row: int) -> Entry:
-        check()
-        line, kind = lines.brief(row), state.kind(row)
-        if line:
-            try:
-                found = read(line, state.id(row))
-            except ValueError:
-                message = "the session file changed while it was read"
-                raise SessionUnreadableError(message) from None
-        else:  # too long to be read, or none any more
-            shown = "message" if state.codes[row] & MESSAGE else ""
-            found = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
-        if found.kind not in (kind, Kind.OTHER):
-            asked = found.kind is Kind.USER and kind is Kind.CUSTOM  # by a program, as a user
-            found = msgspec.structs.replace(
-                found,
-                kind=kind,
-                sent_as="user" if asked else found.sent_as,
-                unseen=found.unseen or kind is Kind.OTHER,
-            )
-        return found if keep is None else clipped(found, keep)
-
-    return entry
-
-
 class SessionReaderPool:
     """Reads sessions in threads, a few at a time."""
 
@@ -181,7 +161,7 @@ class SessionReaderPool:
         open_session: Callable[[str, str | None], OpenSession | None],
         run: Callable[..., Awaitable[Any]],
     ) -> None:
-        """`open_session`, by id and leaf, in the thread of `run`, None where its file is gone."""
+        """`open_session(id, leaf)`, in the thread of `run`, gives None where the file is gone."""
         self._open = open_session
         self._run = run
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -191,7 +171,6 @@ class SessionReaderPool:
     ) -> _T:
         """Do `work(session, check)` in a thread, for the session as seen from a leaf.
 
-        `check` is to be called now and then: it ends work that nobody waits for any more.
         FileGoneError where the file is gone, NotFoundError where the entry is not in it.
         """
         session = await self._run(self._open, session_id, leaf)

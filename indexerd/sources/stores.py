@@ -1,8 +1,7 @@
 """Where each agent keeps its sessions, and where their meta files go.
 
-Every root is taken by its real path; a root may be missing now and appear later. A store pairs
-a place of sessions, a directory of files or one database, with the meta directory that belongs
-to it: pi's beside its sessions, the other agents' in our own data directory.
+Every root is taken by its real path; a root may be missing now and appear later. pi's meta files
+are beside its sessions, the other agents' in our own data directory.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ SUFFIXES = (".jsonl", ".jsonl.zst")
 
 
 class Kind(Enum):
-    """What the sessions of a store are kept in."""
+    """What holds the sessions of a store."""
 
     FILES = "files"  # one file a session, or more
     DATABASE = "database"
@@ -31,22 +30,23 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One place of sessions of one agent."""
+    """A directory or a database with sessions of one agent."""
 
     agent: str
     sessions: str  # a directory, or a database's file
     meta: str
     kind: Kind = Kind.FILES
-    archive: bool = False  # the agent moves here what its user archived
-    beside: str = ""  # a directory whose own files say more of these sessions
-    variables: str = ""  # a shell's assignments that have the agent look here, if it would not
+    archive: bool = False  # the agent moves sessions here that its user archived
+    beside: str = ""  # a directory with other files of the agent about these sessions
+    variables: str = ""  # shell assignments that the agent needs to find this store
 
     def holds(self, path: str) -> bool:
-        """Whether a path lies here, by its words; one with `..` or `//` in it does not."""
+        """Whether a path is below this store; one with `..` or `//` in it is not."""
         plain = path.rstrip("/") or "/"
         return within(path, self.sessions) and os.path.normpath(plain) == plain
 
     def takes(self, path: str) -> bool:
+        """Whether a session of this store may have this path."""
         if not self.holds(path):
             return False
         if self.kind is Kind.DATABASE:
@@ -55,10 +55,7 @@ class Store:
 
 
 def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store]:
-    """Every store, from the settings or the agents' own rules.
-
-    One that lies inside another is dropped, and so are repeats.
-    """
+    """Every store, by the settings or the agents' own rules; none lies inside another."""
     kept: list[Store] = []
     user = _User(settings, env, home)
     found = [*_pi(user), *_claude(user), *_codex(user), *_opencode(user)]
@@ -69,7 +66,7 @@ def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store
 
 
 def watched(found: Iterable[Store]) -> tuple[list[str], list[str]]:
-    """Directories to watch with all below them, and those whose own files matter."""
+    """Directories to watch with all below them, and those of which only their own files matter."""
     stores = list(found)
     trees = [one.sessions for one in stores if one.kind is not Kind.DATABASE]
     return trees, [path for one in stores for path in (one.meta, one.beside) if path]
@@ -77,7 +74,7 @@ def watched(found: Iterable[Store]) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _User:
-    """What was set, and where we are."""
+    """The settings and environment that roots depend on."""
 
     settings: Settings
     env: Mapping[str, str]
@@ -89,21 +86,21 @@ class _User:
         return os.path.realpath(f"{self.home}{path[1:]}" if tilde else path)
 
     def roots(self, agent: str, usual: Iterable[str]) -> list[str]:
-        """The roots that were set for an agent, or else these."""
+        """The agent's roots by the settings, or else the usual ones."""
         return [self.real(one) for one in getattr(self.settings.agents, agent).roots or usual]
 
-    def variables(self, agent: str, name: str, value: str, usual: Iterable[str]) -> str:
-        """The assignment that an agent needs to find what was set here, unless it would anyway."""
-        if not getattr(self.settings.agents, agent).roots or value in map(self.real, usual):
+    def variables(self, agent: str, name: str, root: str, usual: Iterable[str]) -> str:
+        """The assignment that an agent needs to find a root from the settings."""
+        if not getattr(self.settings.agents, agent).roots or root in map(self.real, usual):
             return ""
-        return f"{name}={shlex.quote(value)} "
+        return f"{name}={shlex.quote(root)} "
 
     def meta(self, agent: str, usual: str = "") -> str:
         own = f"{places(self.env, home=self.home).data_dir}/sessions-meta/{agent}"
         return self.real(getattr(self.settings.agents, agent).meta_dir or usual or own)
 
     def xdg(self, name: str, usual: str) -> str:
-        """A directory of the user's; one that is not absolute does not count."""
+        """An XDG directory; a relative one in the environment does not count."""
         named = self.env.get(name, "")
         return named if named.startswith("/") else f"{self.home}/{usual}"
 
@@ -137,16 +134,17 @@ def _codex(user: _User) -> Iterator[Store]:
 
 
 def _opencode(user: _User) -> Iterator[Store]:
-    """Databases, and the older tree beside them; both may be there, and both are read."""
+    """Databases, and the older tree beside them; where both exist, both are read."""
     data = f"{user.xdg('XDG_DATA_HOME', '.local/share')}/opencode"
     meta, set_ = user.meta("opencode"), user.settings.agents.opencode.roots
     named = "" if set_ else user.env.get("OPENCODE_DB", "")
     for root in user.roots("opencode", [data]):
         databases = [user.real(named if named.startswith(("/", "~/")) else f"{root}/{named}")]
-        if os.path.isfile(root):  # noqa: PTH113 - paths here are text with surrogate escapes
+        if Path(root).is_file():
             databases = [root]
         elif not named:
-            databases = _databases(root)
+            found = sorted(map(str, Path(root).glob("opencode*.db")))
+            databases = found or [f"{root}/opencode.db"]
         for path in databases if named != ":memory:" else ():
             needs = user.variables("opencode", "OPENCODE_DB", path, [f"{data}/opencode.db"])
             place = path.rpartition("/")[0]
@@ -154,13 +152,3 @@ def _opencode(user: _User) -> Iterator[Store]:
         if databases != [root]:
             storage = user.real(f"{root}/storage")
             yield Store("opencode", f"{storage}/session", meta, Kind.TREE, beside=storage)
-
-
-def _databases(directory: str) -> list[str]:
-    """The databases of a data directory; the one name that is usual where there is none yet."""
-    try:
-        names = sorted(os.listdir(directory))  # noqa: PTH208 - as above
-    except OSError:
-        names = []
-    found = [one for one in names if one.startswith("opencode") and one.endswith(".db")]
-    return [f"{directory}/{one}" for one in found or ["opencode.db"]]

@@ -25,17 +25,13 @@ from indexerd.sources.line_buffer import Block, LineBuffer
 
 CHUNK = 1 << 20  # bytes of one reading
 HEAD_BYTES, LAST_BYTES = 4096, 1024  # of which fingerprints are taken
-_NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)  # nothing, a link, a socket
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)  # nothing, a link, a socket
 
 
 @dataclass(slots=True)
 class Read:
-    """What one reading found. `more` says that the file goes on.
-
-    `whole` says that the lines are all there are, although the session goes on: a database gives
-    no others. Whoever keeps state makes it anew from them.
-    """
+    """The result of one reading. `more`: there is more to read. `whole`: `lines` are all lines."""
 
     verdict: Verdict
     lines: Iterable[Block | Oversize] = field(default_factory=list)
@@ -69,7 +65,7 @@ def _pread(fd: int, length: int, offset: int) -> bytes:
 
 
 def look(path: str) -> Look | None:
-    """The file's stat, not followed through a link; None where there is no regular file."""
+    """The stat of a regular file that is no link; None where there is none."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -93,15 +89,14 @@ class Tail:
     def read(self, path: str) -> Read:
         """Read what is new. FileNotFoundError when the file is gone.
 
-        A verdict that restarts comes with the lines from the file's start: whoever keeps state
-        must drop it before taking them in. A reading that fails has taken nothing.
+        RESTART comes with the lines from the file's start. A reading that fails changes nothing.
         """
         with opened(path) as fd:
             now, held = look_of(os.fstat(fd)), self.cursor
             verdict = _compare(fd, held, now) if held else Verdict.CONTINUE
             if verdict is Verdict.SAME:
                 return Read(verdict)
-            start = held.size if held and not verdict.restart else 0
+            start = held.size if held and verdict is Verdict.CONTINUE else 0
             data = _pread(fd, min(CHUNK, now.size - start), start)
         if not start:
             self._lines, self._head, self._last = LineBuffer(), b"", b""
@@ -123,13 +118,11 @@ def _compare(fd: int, held: Cursor, now: Look) -> Verdict:
     if is_same(held, now):
         return Verdict.SAME
     if now.size < held.size:
-        return Verdict.TRUNCATED
+        return Verdict.RESTART
     start = max(0, held.size - LAST_BYTES)
     head, last = _pread(fd, held.head_len, 0), _pread(fd, held.size - start, start)
-    if (_fingerprint(head), _fingerprint(last)) == (held.head_hash, held.last_hash):
-        return Verdict.CONTINUE
-    moved = (now.dev, now.ino) != (held.dev, held.ino)
-    return Verdict.REPLACED if moved else Verdict.REWRITTEN
+    alike = (_fingerprint(head), _fingerprint(last)) == (held.head_hash, held.last_hash)
+    return Verdict.CONTINUE if alike else Verdict.RESTART
 
 
 def _fingerprint(data: bytes) -> bytes:

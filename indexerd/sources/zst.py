@@ -23,7 +23,7 @@ WINDOW_MAX = 1 << 26  # what the decoder may have to keep; codex's own files nee
 
 
 def load(path: str, held: Cursor | None) -> tuple[Look, Iterator[Block | Oversize] | None]:
-    """A file's stat, and its lines if it is another. FileNotFoundError when the file is gone."""
+    """A file's stat, and its lines if that changed. FileNotFoundError if the file is gone."""
     with opened(path) as fd:
         now = look_of(os.fstat(fd))
         if held is not None and is_same(held, now):

@@ -33,6 +33,7 @@ import msgspec
 from indexerd.errors import AccessError, DamagedError, StateError, UsageError, WriteError
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.sessions.family import Link
+from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.cursor import Cursor
 from indexerd.times import iso_ms
 
@@ -419,27 +420,31 @@ class StateStore:
     def text_hashes(self) -> dict[str, int]:
         return dict(self._all("id, text_hash", "true"))  # type: ignore[arg-type] # pairs
 
-    # -- session files: cursors, and what is known of each
+    # -- session files: where reading stopped, and the facts of each
 
-    def files(self, decode: Callable[[bytes, str], _T]) -> list[tuple[str, Cursor, _T]]:
-        """Every file's path and cursor, and what `decode(packed, path)` makes of the rest."""
-
-        def ask(db: sqlite3.Connection) -> list[tuple[str, Cursor, _T]]:
+    def files(self) -> list[tuple[str, Cursor, SessionInfo | None]]:
+        def ask(db: sqlite3.Connection) -> list[tuple[str, Cursor, SessionInfo | None]]:
             rows = db.execute("SELECT path, cursor, info FROM file").fetchall()
             named = ((key.decode("utf-8", "surrogateescape"), at, info) for key, at, info in rows)
-            return [(path, _cursor(at), decode(info, path)) for path, at, info in named]
+            return [
+                (path, _cursor(at), unpack(info, path) if info else None)
+                for path, at, info in named
+            ]
 
         return self._read(ask)
 
-    def put_files(self, files: Iterable[tuple[str, Cursor, bytes]]) -> None:
-        """Write (path, cursor, packed): what is known and where reading stopped, together."""
-        for path, cursor, info in files:
-            sql = "INSERT OR REPLACE INTO file (path, cursor, info) VALUES (?, ?, ?)"
-            self._run(sql, _key(path), _encode(cursor), info)
-
-    def forget_files(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            self._run("DELETE FROM file WHERE path = ?", _key(path))
+    def put_files(self, files: Mapping[str, tuple[Cursor, SessionInfo | None] | None]) -> None:
+        """Write what is known of files by path; None drops one."""
+        for path, known in files.items():
+            key = path.encode("utf-8", "surrogateescape")  # bytes on disk, perhaps no UTF-8
+            if known is None:
+                self._run("DELETE FROM file WHERE path = ?", key)
+            else:
+                cursor, info = known
+                packed = pack(info) if info else b""
+                self._run(
+                    "INSERT OR REPLACE INTO file VALUES (?, ?, ?)", key, _encode(cursor), packed
+                )
 
     # -- notes: retry state, issued references, what is remembered of meta files
 
@@ -588,12 +593,7 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], held: Named, texts: int
     return "text_hash" in changed
 
 
-def hashed(*texts: str, size: int = 16) -> bytes:
-    """The same for the same texts."""
+def hashed(*texts: str) -> bytes:
+    """Eight bytes that are the same for the same texts."""
     joined = "\0".join(texts).encode("utf-8", "surrogatepass")
-    return blake2b(joined, digest_size=size).digest()
-
-
-def _key(path: str) -> bytes:
-    """Paths are bytes on disk, and may be no UTF-8."""
-    return path.encode("utf-8", "surrogateescape")
+    return blake2b(joined, digest_size=8).digest()

@@ -36,7 +36,7 @@ from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare
 from indexerd.sessions.positions import message_rows, rows_between
-from indexerd.sources.session_reader import OpenSession, reader
+from indexerd.sources.session_reader import OpenSession
 from indexerd.times import iso
 from indexerd.web.story import Cut, Story, entry_rows, node_of, story_of
 
@@ -82,8 +82,7 @@ def document_of(
     lengths = [state.lengths[row] for row in rows]
     rooms = (room for room in ROOMS if sum(min(one, room) for one in lengths) <= TOTAL_MAX)
     room = next(rooms, ROOMS[-1])
-    with session.lines as lines:
-        read = reader(session, lines)
+    with session.reading() as read:
         names: dict[str, str] = {}
         nodes = {row: node_of(state, row, read(row), room, cut=cut, names=names) for row in rows}
         tips = branches(session, _redacting(read, wish) if wish.redact else read)["tips"]

@@ -15,7 +15,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from indexerd.daemon.files import Files, known_file
+from indexerd.daemon.files import Files
+from indexerd.sessions.info import pack, unpack
 from indexerd.sources import tail
 from indexerd.sources.stores import Store
 
@@ -143,7 +144,9 @@ class FilesMachine(RuleBasedStateMachine):
         kept = {str(one): self.files.stored(str(one)) for one in map(self.sessions.joinpath, NAMES)}
         self.files = self.fresh()
         self.files.load(
-            (path, held[0], known_file(held[1], path)) for path, held in kept.items() if held
+            (path, held[0], unpack(pack(held[1]), path) if held[1] else None)
+            for path, held in kept.items()
+            if held
         )
 
     @rule(steps=st.integers(1, 3))
