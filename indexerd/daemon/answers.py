@@ -90,8 +90,7 @@ class Answers:
         return found if match.score is None else found | {"score": round(match.score, 3)}
 
     def complete(self, asked: params.Complete) -> Row:
-        where: dict[str, Any] = {"cwd": asked.cwd, "exclude": asked.exclude, "limit": asked.limit}
-        return {"items": self.names.complete(asked.prefix or "", **where, now=time.time())}
+        return {"items": self.names.complete(asked, time.time())}
 
     def list(self, asked: params.List) -> Row:
         texts, cursor = self._store.page(**msgspec.structs.asdict(asked))

@@ -1,12 +1,11 @@
-"""Compaction and pruning by opencode's rules: old output goes first, then all is summarized.
+"""Compaction by opencode's rules: old output is pruned, then everything is summarized.
 
-Nothing stays verbatim. Results of tools that are older than the newest 40,000 tokens of results
-make way for a note, if that saves more than 20,000; but for the last two turns, failed calls, and
-the tool `skill`.
+A note replaces tools' results older than the newest 40,000 tokens of results, if that saves more
+than 20,000; except in the last two turns, of failed calls, and of the tool `skill`.
 
-What surprised us: opencode looks for what it pruned before, and goes no further back; it counts
-a message by its role, so one that a machine put under the user's begins a turn. Here it does not
-if a human's message follows at once: Codex and Claude put context before every prompt.
+What surprised us: opencode goes no further back than it pruned before; every message in the user's
+role begins a turn. Here machine text right before a person's message does not: Codex and Claude put
+context before every prompt.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from indexerd.sessions.clipped import joined, units
 from indexerd.sessions.context import CLEARED, ContextMessage
 
 PRUNE_PROTECT = 40_000  # tokens of the newest results, which stay
-PRUNE_MINIMUM = 20_000  # tokens that pruning saves at least, or it is not worth it
+PRUNE_MINIMUM = 20_000  # tokens that pruning must save
 PRUNE_TURNS = 2  # newest turns, which stay
 PROTECTED_TOOL = "skill"
 OUTPUT_MAX = 32_000  # tokens of an answer, whatever the model could say
 
 
 def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
-    """Places of the results that make way for a note, newest first, and the tokens they were."""
+    """Return the places of results to prune, newest first, and their tokens."""
     found: list[int] = []
     total = saved = 0
     for place, tokens in _candidates(messages):
@@ -40,7 +39,7 @@ def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
 
 
 def pruned(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
-    """The conversation with a note instead of each result that is pruned."""
+    """Replace each pruned result by a note."""
     found = list(messages)
     for at in prune(messages)[0]:
         one = found[at]
@@ -50,7 +49,6 @@ def pruned(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
 
 
 def _candidates(messages: Sequence[ContextMessage]) -> Iterator[tuple[int, int]]:
-    """Places and tokens of the results that may be pruned, the newest first."""
     names = {call.id: call.name for one in messages for call in one.calls if call.id}
     turns, follows = 0, ""
     for place, one in reversed(list(enumerate(messages))):
@@ -61,12 +59,11 @@ def _candidates(messages: Sequence[ContextMessage]) -> Iterator[tuple[int, int]]
             continue
         held = one.result or ToolResult("", text=joined(one.texts))
         if one.entry.kind is Kind.COMPACTION or held.cleared:
-            return  # what is older was summarized, or pruned, before
+            return  # everything older was summarized or pruned before
         done = one.role == "toolResult" and held.call not in one.entry.failed
         if done and (held.name or names.get(held.call)) != PROTECTED_TOOL:
             yield place, (units(held.text) + 2) // 4  # as opencode rounds
 
 
 def should_compact(tokens: int, window: int) -> bool:
-    """Whether the window leaves no room for the longest answer."""
     return window > 0 and tokens >= max(0, window - OUTPUT_MAX)

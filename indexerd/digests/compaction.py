@@ -1,8 +1,8 @@
 """`compact` and `branch_summary`: summarize any session by the rules of pi, Codex or opencode.
 
-The session does not change; the result is what that agent would store, redacted. Rows replaced by
-a compaction are read only where they can still matter. Planning runs in threads. A branch's summary
+The session does not change; the result is what that agent would store, redacted. A branch's summary
 is kept in the digest sidecar, where `branches` finds it.
+
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi, prompts, transcript
 from indexerd.digests.handoff import document
-from indexerd.digests.segments import chain_at, new_segment, store_segment
+from indexerd.digests.segments import new_segment, store_segment
 from indexerd.digests.stats import context_size
 from indexerd.digests.summarize import Row, Summary, Task, summarize, usage_of
 from indexerd.digests.transcript import NO_PARTS, RedactedTranscript, redact_parts
@@ -39,7 +39,6 @@ from indexerd.threads import Check
 from indexerd.times import iso
 
 STRATEGIES = ("pi", "codex", "opencode")
-QUOTED_MAX = 20  # newest messages that a hand-off quotes
 WINDOW = 128_000  # tokens, where the model's window is not known
 TURN_HEADING = "\n\n---\n\n**Turn Context (split turn):**\n\n"  # pi's, as the next two
 NO_HISTORY = "No prior history."
@@ -58,7 +57,7 @@ class Compaction:
     users: Sequence[ContextMessage] = ()  # people's words that Codex keeps
     answer: dict[str, Any] = field(default_factory=dict)  # fields of the result
     home: Path | None = None
-    facts: dict[str, Any] = field(default_factory=dict)  # of a branch's segment, or a hand-off
+    facts: dict[str, Any] = field(default_factory=dict)  # of a branch's segment
 
 
 def plan_compaction(
@@ -66,16 +65,15 @@ def plan_compaction(
 ) -> Compaction:
     """Decide what a strategy summarizes and keeps of the context at the leaf.
 
-    Without a strategy it is that of the session's own agent, and everything is summarized where
-    its rule would wait for more. A hand-off must be complete, so it summarizes everything, too.
+    A hand-off summarizes everything; so does the strategy of the session's own agent, if its rule
+    would wait for more.
+
     """
     if asked.strategy not in (None, *STRATEGIES):
         raise UsageError(f"strategy is one of {', '.join(STRATEGIES)}")
     state, agent, clean = session.state, session.info.agent, redactor(settings)
-    name, keep = (
-        asked.strategy or (agent if agent in STRATEGIES else "pi"),
-        asked.keep_recent_tokens,
-    )
+    keep = asked.keep_recent_tokens
+    name = asked.strategy or (agent if agent in STRATEGIES else "pi")
     said = partial(transcript.summarizable_messages, state=state, agent=agent)
     with session.reading(check, SUMMED) as read:
         entries = context.context_entries(state, read)
@@ -111,21 +109,6 @@ def plan_compaction(
     return found
 
 
-def plan_handoff(
-    session: OpenSession, check: Check, settings: Settings, asked: params.Compact
-) -> Compaction:
-    """Plan the same with the texts that the document quotes."""
-    found, clean = plan_compaction(session, check, settings, asked), redactor(settings)
-    chain = chain_at(session.state, session.home, session.info.session_id)
-    earlier = [clean(text)[0] for one in chain for text in one.key_decisions]
-    words = transcript.words_in(found.history.parts)
-    found.facts = {
-        "messages": words[-QUOTED_MAX:],
-        "decisions": [*earlier, *decisions(text for _, text in words)],
-    }
-    return found
-
-
 def _with_previous(entries: Sequence[ContextEntry]) -> tuple[str, list[ContextMessage]]:
     """Return the newest compaction's summary, if the model sees it, and all other messages."""
     summaries = [one for one in entries if one.entry.kind is Kind.COMPACTION and one.speeches]
@@ -154,8 +137,9 @@ def plan_branch(
 ) -> Compaction | None:
     """Plan the summary of a branch by pi's rules; None where nothing was said there.
 
-    The branch reaches from an old leaf back to where its path meets the current one. Compactions do
-    not end it: their summaries are part of it.
+    The branch reaches from an old leaf back to where its path meets the current one, across
+    compactions.
+
     """
     state, clean, tip = session.state, redactor(settings), row_of(session.state, leaf)
     shared = set(state.path(state.leaf)) if state.leaf >= 0 else set()
@@ -183,12 +167,12 @@ def plan_branch(
 def fit_branch(
     entries: Sequence[ContextEntry], budget: int
 ) -> tuple[list[ContextMessage], FileLists]:
-    """Return a branch's messages, oldest first, that fit into `budget` tokens, and its files.
+    """Return a branch's messages that fit into `budget` tokens, and its files.
 
-    Results of tools are left out, as the calls say enough. The newest message comes first, and the
-    first that does not fit ends it, except that a summary is added while the rest takes less than
-    nine tenths. What surprised us: the files of the answer that did not fit are listed all the
-    same, and so are those of every branch summary.
+    Results of tools are left out. The first message from the end that does not fit is the limit,
+    except that a summary is added while the rest takes less than nine tenths. What surprised us:
+    the files of the answer that did not fit are listed, and those of every branch summary.
+
     """
     messages: list[ContextMessage] = []  # newest first
     seen: list[ContextEntry] = []
@@ -212,12 +196,13 @@ def fit_branch(
 
 async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     row = services.rows.row(asked.ref, cwd=asked.cwd)
-    work = plan_handoff if asked.handoff else plan_compaction
-    work = partial(work, settings=services.settings(), asked=asked)
+    work = partial(plan_compaction, settings=services.settings(), asked=asked)
     plan = await services.pool.read(row["sessionId"], asked.leaf, work)
     if row["agent"] != "pi" and asked.leaf is None:  # pi's compactions remember files
         plan.files = _with_older(plan.files, row)
     text, made = await _summarized(services, row, plan, asked.instructions or "")
+    if made and plan.strategy == "pi" and not asked.handoff:  # a hand-off lists the files itself
+        text += compact_pi.file_blocks(plan.files)
     found = {**plan.answer, "summary": text, "alreadyCompacted": not made}
     found |= _made(plan.files, made)
     if plan.strategy == "codex":
@@ -230,7 +215,7 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
             summary_by=made[0].model if made else row["agent"],
             written=iso(time.time()),
             files=_with_older(plan.files, row),
-            **plan.facts,
+            messages=transcript.words_in(plan.history.parts),
         )
     return found
 
@@ -238,7 +223,7 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
 async def _summarized(
     services: Services, row: Row, plan: Compaction, focus: str
 ) -> tuple[str, list[Summary]]:
-    """Return the summary's text, and the summaries made for it."""
+    """Return the text, and the summaries made for it."""
     made, text = list[Summary](), plan.previous or NO_HISTORY
     task = partial(Task, row, "compaction", strategy=plan.strategy)
     if plan.history.parts:
@@ -250,8 +235,7 @@ async def _summarized(
         base = _stretch(row, "turn", prompts.TURN_TOKENS, plan.files)
         made.append(await summarize(services, task(plan.prefix, base)))
         text += TURN_HEADING + made[-1].text
-    with_files = made and plan.strategy == "pi" and not plan.facts  # a hand-off lists them itself
-    return text + (compact_pi.file_blocks(plan.files) if with_files else ""), made
+    return text, made
 
 
 async def branch_summary(services: Services, asked: params.BranchSummary) -> dict[str, Any]:
@@ -268,9 +252,8 @@ async def branch_summary(services: Services, asked: params.BranchSummary) -> dic
         made = [await summarize(services, Task(row, "branch", plan.history, base, wish, "pi"))]
         text = BRANCH_PREAMBLE + made[0].text + compact_pi.file_blocks(files)
         services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
-        if plan.home is not None:
-            segment = new_segment(made[0].text, made[0].model, time.time(), **plan.facts)
-            await asyncio.to_thread(store_segment, services.writer, plan.home, session_id, segment)
+        segment = new_segment(made[0].text, made[0].model, time.time(), **plan.facts)
+        await asyncio.to_thread(store_segment, services.writer, plan.home, session_id, segment)
     return {"sessionId": session_id, "leafId": asked.leaf, "summary": text} | _made(files, made)
 
 

@@ -15,15 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexerd.digests import segments, transcript
+from indexerd.digests import transcript
 from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compaction import branch_summary, compact
 from indexerd.digests.history import history
 from indexerd.digests.prompts import SEGMENT_TOKENS
-from indexerd.digests.segments import Segment, ToolUse, chain_at, covered
+from indexerd.digests.segments import (
+    Segment,
+    ToolUse,
+    chain_at,
+    covered,
+    encode,
+    new_segment,
+    store_segment,
+)
 from indexerd.digests.stats import outgrown, stats
 from indexerd.digests.summarize import Row, Task, summarize, usage_of
-from indexerd.errors import NotFoundError
 from indexerd.events import Entry, Kind, Stretch
 from indexerd.logs import Event
 from indexerd.models.extractive.sentences import decisions, key_words
@@ -47,19 +54,18 @@ TOPICS_MAX, COMMANDS_MAX = 6, 10
 COMMAND_MAX = 200  # characters
 SPAN_MAX = 1000  # messages of one segment, all in memory at once
 LEAST_TOKENS = 150  # a segment may always take
-PREVIOUS_SEGMENTS = 3  # newest ones that the model is shown with the next one's messages
+SHOWN = 3  # newest segments that the model sees with the messages of the next one
 _SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.exec", "execute"})
 
 
 @dataclass(slots=True)
 class Plan:
-    """The next segment; without `facts` there is none, and `why` says why."""
+    """The next segment; without a `task` there is none, and `why` says why."""
 
     home: Path | None
     before: int  # messages of the assembled context: the verbatim ones, and one for each segment
     why: str = ""
-    text: transcript.RedactedTranscript = transcript.NO_PARTS
-    base: Stretch = field(default_factory=lambda: Stretch("segment", ()))
+    task: Task | None = None
     tokens: int = 0  # estimated, of the messages covered
     facts: dict[str, Any] = field(default_factory=dict)  # of the segment
     report: dict[str, list[str]] = field(default_factory=dict)  # topics, commands
@@ -79,61 +85,62 @@ class Plan:
         }
 
 
-def next_span(total: int, covered: int, keep: int) -> tuple[int, int] | None:
-    """Return the messages not covered by segments, except the newest `keep`; None for none."""
-    last = total - keep - 1
-    return (covered, last) if covered <= last else None
-
-
-def plan_segment(session: OpenSession, check: Check, settings: Settings, *, manual: bool) -> Plan:
+def plan_segment(
+    session: OpenSession, check: Check, row: Row, settings: Settings, *, manual: bool
+) -> Plan:
     """Plan the next segment; an automatic one only if it is due."""
     state, wanted = session.state, settings.digest
     rows = message_rows(state)
     chain = chain_at(state, session.home, session.info.session_id)
-    open_messages = len(rows) - covered(chain)
-    plan = Plan(session.home, len(chain) + open_messages)
-    span = next_span(len(rows), covered(chain), wanted.preserve_recent)
-    if span is None:
+    verbatim = len(rows) - covered(chain)
+    plan = Plan(session.home, len(chain) + verbatim)
+    first, end = covered(chain), len(rows) - wanted.preserve_recent
+    if end <= first:
         plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
         return plan
-    first, last = span[0], min(span[1], span[0] + SPAN_MAX - 1)  # the next one continues there
+    last = min(end, first + SPAN_MAX) - 1  # the next segment continues there
     large = wanted.token_trigger and last - first + 1 >= LEAST_BY_TOKENS
     with session.reading(check, SUMMED) as read:
-        due = manual or open_messages > wanted.trigger_threshold
-        if due or (large and outgrown(session, read, wanted)):
-            between = rows_between(state.path(), rows, first, last)
-            plan.facts = {"covering": (first, last), "leaf_id": name_at(state, rows[last])}
-            _fill(plan, {row: read(row) for row in between}, session, settings, chain)
-        else:
+        due = manual or verbatim > wanted.trigger_threshold
+        if not due and not (large and outgrown(session, read, wanted)):
             plan.why = "no more messages than the threshold are not summed up"
+            return plan
+        entries = {one: read(one) for one in rows_between(state.path(), rows, first, last)}
+    text = _fill(plan, entries, session, settings)
+    plan.facts |= {"covering": (first, last), "leaf_id": name_at(state, rows[last])}
+    aim = int(wanted.target_compression * sum(len(one.text) + 2 for one in text.parts) / 4)
+    stretch = Stretch(
+        "segment",
+        (),
+        files_modified=plan.facts["files_modified"],
+        tools_used={one.tool: one.count for one in plan.facts["tools_used"]},
+        cwd=row["cwd"],
+        previous=redactor(settings)("\n\n".join(one.content for one in chain[-SHOWN:]))[0],
+        max_tokens=min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),
+    )
+    plan.task = Task(row, "segment", text, stretch, covering=(first, last), asked=manual)
     return plan
 
 
 def _fill(
-    plan: Plan,
-    entries: dict[int, Entry],
-    session: OpenSession,
-    settings: Settings,
-    chain: list[Segment],
-) -> None:
-    """Complete the plan of a segment of these entries, which follow the chain."""
-    state, info, clean, wanted = session.state, session.info, redactor(settings), settings.digest
+    plan: Plan, entries: dict[int, Entry], session: OpenSession, settings: Settings
+) -> transcript.RedactedTranscript:
+    """Add the facts of a segment's entries to the plan, and return their text."""
+    state, agent, clean = session.state, session.info.agent, redactor(settings)
     messages = context_messages(state, entries.__getitem__, entries)
-    plan.tokens = transcript.tokens_of(messages, state, info.agent)
-    kept = pruned(messages) if wanted.prune_tool_output else messages
-    said = transcript.summarizable_messages(kept, state, info.agent)
-    plan.text = transcript.redact_parts(said, clean, RESULT_MAX)
-    words = transcript.words_in(plan.text.parts)
+    plan.tokens = transcript.tokens_of(messages, state, agent)
+    kept = pruned(messages) if settings.digest.prune_tool_output else messages
+    said = transcript.summarizable_messages(kept, state, agent)
+    text = transcript.redact_parts(said, clean, RESULT_MAX)
+    words = transcript.words_in(text.parts)
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
-    plan.report = {
-        "topics": list(key_words(topics, TOPICS_MAX)),
-        "commands": _commands(entries.values(), clean),
-    }
+    commands = _commands(entries.values(), clean)
+    plan.report = {"topics": list(key_words(topics, TOPICS_MAX)), "commands": commands}
     activity = ActivityStats()
     for entry in entries.values():
-        activity.add(entry, info.cwd)
+        activity.add(entry, session.info.cwd)
     done = activity.facts()
-    plan.facts |= {
+    plan.facts = {
         "key_decisions": decisions(text for _, text in words),
         "files_modified": tuple(escape_path(clean(one)[0]) for one in done.files_modified),
         "tools_used": tuple(
@@ -141,16 +148,7 @@ def _fill(
             for tool, count in done.tools_used.items()
         ),
     }
-    aim = wanted.target_compression * sum(len(one.text) + 2 for one in plan.text.parts) / 4
-    plan.base = Stretch(
-        "segment",
-        (),
-        files_modified=plan.facts["files_modified"],
-        tools_used=done.tools_used,
-        cwd=info.cwd,
-        previous=clean("\n\n".join(one.content for one in chain[-PREVIOUS_SEGMENTS:]))[0],
-        max_tokens=min(SEGMENT_TOKENS, max(LEAST_TOKENS, int(aim))),
-    )
+    return text
 
 
 def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
@@ -195,10 +193,9 @@ class Digests:
         return self._services.rows.row(asked.ref, cwd=asked.cwd)
 
     async def make(self, session_id: str, *, manual: bool) -> dict[str, Any]:
-        """Make a session's next segment and return the result of `digest`.
+        """Make a session's next segment, an automatic one only if it is due.
 
-        Unless `manual`, only if more messages than the threshold are not covered. An IndexerdError
-        means that nothing has changed.
+        An IndexerdError means that nothing has changed.
         """
         services, off = self._services, ""
         row, settings = services.rows.by_id(session_id), services.settings()
@@ -206,42 +203,32 @@ class Digests:
             off = "digests are switched off: [digest] enabled"
         elif matches(services.excluded(), row["sessionFile"], row["cwd"]):
             off = "digests are switched off for this session: [digest] exclude"
-        nothing: dict[str, Any] = {"sessionId": session_id, "segment": None}
+        found: dict[str, Any] = {"sessionId": session_id, "segment": None}
         if off and not manual:
-            return nothing | {"reason": off}
+            return found | {"reason": off}
         async with self._locks[session_id]:
-            work = partial(plan_segment, settings=settings, manual=manual)
+            work = partial(plan_segment, row=row, settings=settings, manual=manual)
             plan = await services.pool.read(session_id, None, work)
-            if off or not plan.facts:
+            if off or plan.task is None:
                 figures = plan.figures(settings.digest.target_compression)
-                return nothing | {"reason": off or plan.why} | figures
-            return await self._made(row, plan, settings, manual=manual)
+                return found | {"reason": off or plan.why} | figures
+            return found | await self._made(plan, plan.task, settings.digest.target_compression)
 
-    async def _made(
-        self, row: Row, plan: Plan, settings: Settings, *, manual: bool
-    ) -> dict[str, Any]:
-        services, session_id, home, facts = self._services, row["sessionId"], plan.home, plan.facts
-        if home is None:
-            raise NotFoundError("there is no place for this session's sidecar")
-        first, last = facts["covering"]
+    async def _made(self, plan: Plan, task: Task, target: float) -> dict[str, Any]:
+        services, session_id = self._services, task.row["sessionId"]
+        first, last = plan.facts["covering"]
         started = {"session": session_id, "count": last - first + 1}
         services.events.log(Event.DIGEST_STARTED, started)
-        span = first, last
-        task = Task(row, "segment", plan.text, plan.base, covering=span, asked=manual)
         summary = await summarize(services, task)
-        segment = segments.new_segment(summary.text, summary.model, time.time(), **facts)
+        segment = new_segment(summary.text, summary.model, time.time(), **plan.facts)
         services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
-        await asyncio.to_thread(segments.store_segment, services.writer, home, session_id, segment)
-        report = plan.figures(settings.digest.target_compression, segment) | {
-            "covering": list(segment.covering),
-            "files": list(segment.files_modified),
-            **plan.report,
-            "decisions": list(segment.key_decisions),
-            "model": summary.model,
-            "costUsd": summary.spent.usd,
-        }
-        logged = {"model": summary.model, "cost_usd": summary.spent.usd, "ms": summary.ms}
+        await asyncio.to_thread(store_segment, services.writer, plan.home, session_id, segment)
+        usage = usage_of([summary])
+        report = plan.figures(target, segment) | plan.report
+        report |= {"covering": [first, last], "files": list(segment.files_modified)}
+        report |= {"decisions": list(segment.key_decisions)}
+        report |= {"model": summary.model, "costUsd": usage["costUsd"]}
+        logged = {"model": summary.model, "cost_usd": usage["costUsd"], "ms": summary.ms}
         services.events.log(Event.DIGEST_WRITTEN, started | logged)
         services.events.publish("digest.created", session_id, {"segmentId": segment.id, **report})
-        made = {"sessionId": session_id, "segment": segments.encode(segment), **report}
-        return made | {"usage": usage_of([summary]), "notes": list(summary.notes)}
+        return {"segment": encode(segment), **report, "usage": usage, "notes": summary.notes}

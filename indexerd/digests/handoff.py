@@ -13,17 +13,18 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from indexerd.models.extractive.sentences import decisions
 from indexerd.privacy.redact import for_people
 from indexerd.privacy.sanitize import clean_text, inline, quoted
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.sessions.clipped import clip
-from indexerd.sessions.facts import FileLists, absolute
+from indexerd.sessions.facts import FileLists
 
 # Characters; a text that is too long loses its middle.
 SUMMARY_MAX = 24_000
 SECTION_MAX = 6_000
 MESSAGES_MAX = 24_000  # of the newest messages together
-MESSAGE_MAX = 6_000
+MESSAGE_MAX, QUOTED_MAX = 6_000, 20  # of one, and how many
 ITEM_MAX = 600  # of a fact, a decision, a path or a resume command
 
 GUIDE = (
@@ -45,16 +46,13 @@ def document(
     summary_by: str,
     written: str,
     files: FileLists,
-    decisions: Iterable[str],
     messages: Sequence[tuple[str, str]],
 ) -> str:
     """Write the document for the session of a row; looks for files.
 
     `summary_by` is a model or agent, `written` the time now; `messages` are roles and texts.
     """
-    cwd = for_people(row)["cwd"]
-    changed = _relative(files.modified, cwd)
-    seen = [one for one in _relative(files.read, cwd) if one not in set(changed)]
+    decided = decisions(text for _, text in messages)
     parts = [
         f"# Hand-off: {inline(row['name'], NAME_MAX) or '-'}",
         *(GUIDE, GO_ON),
@@ -63,14 +61,14 @@ def document(
     for heading, text, most in (
         ("Instruction files to read first", _listed(instruction_files(row["cwd"])), SECTION_MAX),
         (f"Summary (by {inline(summary_by, ITEM_MAX)})", summary, SUMMARY_MAX),
-        ("Key decisions", _listed(decisions), SECTION_MAX),
-        ("Files modified", _listed(changed), SECTION_MAX),
-        ("Files read", _listed(seen), SECTION_MAX),
+        ("Key decisions", _listed(decided), SECTION_MAX),
+        ("Files modified", _listed(files.modified), SECTION_MAX),
+        ("Files read", _listed(files.read), SECTION_MAX),
     ):
         if quotation := _quotation(text, most):
             parts.append(f"## {heading}\n\n{quotation}")
     kept, room = list[str](), MESSAGES_MAX
-    for role, said in reversed(messages):
+    for role, said in reversed(messages[-QUOTED_MAX:]):
         room -= min(len(said), MESSAGE_MAX)
         if room < 0:
             break
@@ -102,12 +100,6 @@ def _origin(row: dict[str, Any], written: str) -> str:
 
 def _listed(items: Iterable[str]) -> str:
     return "\n".join(f"- {inline(one, ITEM_MAX)}" for one in dict.fromkeys(items))
-
-
-def _relative(paths: Iterable[str], cwd: str) -> list[str]:
-    """Return paths relative to a directory; those outside of it stay absolute."""
-    root = absolute(cwd, "/").rstrip("/") + "/"
-    return [absolute(path, cwd).removeprefix(root) for path in paths]
 
 
 def _quotation(text: str, most: int) -> str:

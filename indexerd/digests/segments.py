@@ -2,7 +2,6 @@
 
 A segment names the row of its last message. Where that row has the same position on another path,
 everything before it is the same, too; so branches share the segments of their common beginning.
-Any program may have written the lines.
 """
 
 from __future__ import annotations
@@ -16,18 +15,16 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from indexerd.errors import NotFoundError
 from indexerd.meta.model import parse_digest
 from indexerd.meta.reader import digest_bytes, digest_name, read_digest
 from indexerd.meta.writer import MetaWriter
-from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
-from indexerd.protocol.limits import PATH_MAX
+from indexerd.privacy.sanitize import clean_text
 from indexerd.sessions.positions import message_rows, names_on
 from indexerd.sessions.state import SessionState
 from indexerd.times import iso
 
 CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most
-LINE_MAX = 300  # characters of every other text
-ITEMS_MAX = 500  # of every list
 
 _storing = Lock()
 _Position = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
@@ -43,7 +40,7 @@ class ToolUse(msgspec.Struct, frozen=True):
 
 
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
-    """The summary of a range of messages, first and last included."""
+    """The summary of a range of messages."""
 
     id: str
     covering: tuple[_Position, _Position] = msgspec.field(name="covering_messages")
@@ -63,8 +60,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_segment(text: str, model: str, seconds: float, **facts: Any) -> Segment:
-    """Make the segment of a model's text, as readers will see it."""
-    made = Segment(
+    return Segment(
         id=f"seg_{secrets.token_hex(6)}",
         content=text,
         generated_at=iso(seconds),
@@ -72,46 +68,26 @@ def new_segment(text: str, model: str, seconds: float, **facts: Any) -> Segment:
         model=model,
         **facts,
     )
-    return parse(encode(made)) or made
 
 
 def parse(stored: object) -> Segment | None:
-    """Read a line of the sidecar; None where it cannot be used. Texts too long are cut."""
+    """Read a line of the sidecar, from any program; None where it cannot be used."""
     if not isinstance(stored, Mapping):
         return None
     try:
         found = msgspec.convert({k: one for k, one in stored.items() if one is not None}, Segment)
     except (msgspec.ValidationError, RecursionError):
         return None
-    tools, files = found.tools_used[:ITEMS_MAX], found.files_modified[:ITEMS_MAX]
-    found = replace(
-        found,
-        id=_line(found.id),
-        content=clean_text(found.content[: 2 * CONTENT_MAX], CONTENT_MAX),
-        key_decisions=_lines(found.key_decisions),
-        files_modified=tuple(escape_path(one[:PATH_MAX]) for one in files),
-        tools_used=tuple(ToolUse(_line(a.tool), a.count, _lines(a.notable_uses)) for a in tools),
-        generated_at=_line(found.generated_at),
-        model=_line(found.model),
-        leaf_id=_line(found.leaf_id),
-    )
-    return found if found.messages > 0 and found.id and found.leaf_id and found.content else None
+    content = clean_text(found.content[: 2 * CONTENT_MAX], CONTENT_MAX)
+    usable = found.messages > 0 and found.id and found.leaf_id and content
+    return replace(found, content=content) if usable else None
 
 
 def encode(segment: Segment) -> dict[str, Any]:
-    """Return the line that `parse` reads, as a JSON object."""
     line: dict[str, Any] = msgspec.to_builtins(segment)
     if segment.kind == "segment":
         del line["kind"]
     return line
-
-
-def _line(text: str) -> str:
-    return clean_line(text[: 8 * LINE_MAX], LINE_MAX)
-
-
-def _lines(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(filter(None, map(_line, texts[:ITEMS_MAX])))
 
 
 def read_segments(home: Path | None, session_id: str, kind: str = "segment") -> list[Segment]:
@@ -120,11 +96,13 @@ def read_segments(home: Path | None, session_id: str, kind: str = "segment") -> 
     return [one for line in lines if (one := parse(line)) is not None and one.kind == kind]
 
 
-def store_segment(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:
+def store_segment(writer: MetaWriter, home: Path | None, session_id: str, segment: Segment) -> None:
     """Add a line to a session's sidecar; all other lines stay as they are.
 
     The summary of a branch replaces an older one of the same branch.
     """
+    if home is None:
+        raise NotFoundError("there is no place for this session's sidecar")
     with _storing:
         lines = [line for line in digest_bytes(home / digest_name(session_id)).split(b"\n") if line]
         if segment.kind == "branch":
@@ -151,10 +129,8 @@ def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment])
 
 
 def chain_at(state: SessionState, home: Path | None, session_id: str) -> list[Segment]:
-    """Return the stored segments valid on the path to a state's leaf, oldest first."""
     return chain(state, message_rows(state), read_segments(home, session_id))
 
 
 def covered(chain: Sequence[Segment]) -> int:
-    """Return how many messages, from the first on, a chain covers."""
     return chain[-1].covering[1] + 1 if chain else 0

@@ -1,9 +1,9 @@
 """Check a model's answer and its citations against the text that was sent.
 
-A citation of an entry that was not in that text is dropped. An excerpt that is not in its entry,
-white space aside, is replaced by the nearest words of the entry, or dropped if they have no word in
-common; so every quotation was really said, by the speaker named. All text is cleaned, then
-redacted, then cut, like every reply.
+A citation of an entry that was not in that text is dropped. An excerpt that is not in its entry is
+replaced by the entry's nearest words, or dropped if they have no word in common; so every quotation
+was really said by the speaker named. All text is cleaned, then redacted, then cut.
+
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Section:
     shown: str  # the id shown to the model: the entry's own, if that is plain
     role: str
     text: str
-    age: int = 0  # entries after it; of a summary, how far back it reaches
 
     @property
     def head(self) -> str:

@@ -2,9 +2,9 @@
 
     parse -> references/resolve.py -> meta files -> questions -> a block of summaries, the answers
 
-The prompt is never changed and never refused; a failure is noted with its reference alone. Only
-meta files are read, no session file, unless the prompt asks a question. A name never means the
-asking session itself, whose own first message contains it.
+The prompt is never changed and never refused. Only meta files are read, no session file, unless
+the prompt asks a question. A name never means the asking session, whose own message contains it.
+
 """
 
 from __future__ import annotations
@@ -77,7 +77,6 @@ class References:
         return answer
 
     async def _resolve(self, prompt: _Prompt, asked: Reference) -> None:
-        """Resolve a reference and add its sections."""
         outcomes = prompt.outcomes.values()
         sessions = {o.get("sessionId", o["raw"]) for o in outcomes if o["status"] != "over_limit"}
         outcome: Row = {"raw": asked.raw, "status": "resolved", "notes": [], "questions": []}
@@ -100,7 +99,7 @@ class References:
                 outcome["notes"].append(str(bad))
 
     def _find(self, prompt: _Prompt, asked: Reference) -> Row:
-        """Find the session that is meant: in one session, the same word always means the same."""
+        """Find the session meant; in one session the same word always means the same."""
         word, given = _MEANT + asked.ref.lower(), prompt.asked
         if row := self._known(prompt.kept.get(word)):
             return row
@@ -157,10 +156,7 @@ class References:
                 notes.append(f"the meta file of its ancestor {seen[-1]} is invalid")
 
     async def _answers(self, prompt: _Prompt, found: list[Reference]) -> list[tuple[Any, ...]]:
-        """Ask all questions at once, the same one once; the prompt is one turn.
-
-        Returns the session's row, the question and the answer of each that was answered.
-        """
+        """Ask all questions at once, each once; return row, question and answer of the answered."""
         asked: dict[tuple[str, str], _Key] = {}
         for one in found:
             if one.question and (row := prompt.rows.get(_key(one))):
@@ -226,7 +222,6 @@ def _answer(prompt: _Prompt, blocks: list[inject.Block]) -> dict[str, Any]:
 
 
 def _audit_row(prompt: _Prompt, answer: dict[str, Any]) -> dict[str, Any]:
-    """Return the audit row, with upstream's names."""
     statuses = [one["status"] for one in prompt.outcomes.values()]
     session_id = prompt.asked.session_id
     return {

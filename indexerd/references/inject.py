@@ -2,8 +2,8 @@
 
 Meta files and answers are untrusted: a model wrote them from a transcript that anybody may have
 poisoned. Every text is redacted whole, then cut to its length and quoted (privacy/sanitize.py). The
-same input always gives the same bytes. The layout is the older extension's; where everything is too
-long, the longest parts are cut first.
+same input always gives the same bytes. The layout is the older extension's.
+
 """
 
 from __future__ import annotations
@@ -71,10 +71,7 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
 
 
 def block(sections: Mapping[str, str], max_bytes: int, notes: Sequence[str] = ()) -> Block:
-    """Write the message for these sections, by session id, in at most `max_bytes` UTF-8 bytes.
-
-    `notes` are our own and come last.
-    """
+    """Write the message for sections by session id, and our notes, in at most `max_bytes` bytes."""
     parts = [f"## {number}. {one}" for number, one in enumerate(sections.values(), 1)]
     parts += ["\n".join(f"note: {inline(one, LINE_MAX)}" for one in notes)] if notes else []
     return _fitted(f"{HEAD}\n{GUIDE}", parts, max_bytes, {"sessionIds": list(sections)})
@@ -83,7 +80,7 @@ def block(sections: Mapping[str, str], max_bytes: int, notes: Sequence[str] = ()
 def answer_block(
     row: dict[str, Any], question: str, answer: dict[str, Any], redact: Redactor, max_bytes: int
 ) -> Block:
-    """Write the message for an answer, which is redacted already, to a question."""
+    """Write the message for an answer, which is redacted already."""
     name = inline(redact(clean_line(row["name"][:_READ_MAX], _READ_MAX))[0], NAME_MAX)
     lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
     lines += [f"[{one['entryId']}] {one['role']}: {one['excerpt']}" for one in answer["citations"]]
@@ -121,7 +118,6 @@ def _cut(part: str, most: int) -> str:
 
 
 def _begin(text: str, most: int) -> str:
-    """Return the first `most` UTF-8 bytes, back to the border of a character."""
     data = text.encode("utf-8", "replace")
     return text if len(data) <= most else data[: max(0, most)].decode("utf-8", "ignore").rstrip()
 

@@ -1,8 +1,8 @@
-"""Injected texts are kept, so that a reference in a session always gives the same bytes.
+"""Keeps injected texts, so that a reference in a session always gives the same bytes.
 
 A session that names another one twice gets the first text again, even if the meta file has changed
-since. The texts are in the store, which is a cache: if it is lost, they are written again, and no
-earlier message of any session changes by that.
+since. If the store is lost, texts are written again; no earlier message changes by that.
+
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class InjectionCache:
         return {}
 
     async def keep(self, session_id: str, texts: Mapping[str, str]) -> None:
-        """Add texts, unless there are some already; the oldest of many are dropped."""
+        """Add texts; those kept already win, and the oldest of many are dropped."""
         with suppress(StateError):
             await self._run(self._keep, session_id, texts)
 

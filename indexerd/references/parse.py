@@ -71,7 +71,6 @@ class Reference(NamedTuple):
 
 
 def find(text: str) -> list[Reference]:
-    """Return a prompt's references, at most FOUND_MAX."""
     plain, found = without_code(text) if "@@" in text else "", list[Reference]()
     for match in islice(_REFERENCE.finditer(plain), FOUND_MAX):
         start, end = match.span(next(name for name in _NAMED if match[name] is not None))

@@ -1,11 +1,10 @@
 """The text of one session that a model reads for a question.
 
 It has sections like `[entryId] User: …` within a number of bytes, read newest first and only as far
-as needed; redaction comes before the cut, over the joined text. The agent's own summaries replace
-what is left out, newest first, up to a quarter of the space.
+as needed; redaction comes before the cut, over the joined text. The agent's own summaries stand in
+for what is cut, up to a quarter of the space. Citations refer to the beginnings of sections, so
+lines of a text that look like one are quoted, and an entry with an odd id gets another name.
 
-Citations refer to the beginnings of sections, so nothing else may look like one: such lines of a
-text are quoted, and an entry with an odd id gets another name.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from indexerd.sources.session_reader import OpenSession
 from indexerd.threads import Check
 
 SUMMARIES_SHARE = 4  # summaries may take one of so many parts
-EVER = 1 << 62  # the age of a summary of everything before it
 
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 _SUMMARIES = {Kind.COMPACTION: "summary", Kind.BRANCH_SUMMARY: "summary"}
@@ -97,7 +95,6 @@ class Context:
         return Prompt(system=SYSTEM, user=user, schema=SCHEMA)
 
     def local_prompt(self, question: str) -> Prompt:
-        """Ask the built-in model, which needs no instructions."""
         said = tuple((one.shown, one.role, one.text) for one in self.sections)
         return Prompt(system="", user=question, question=Question(question, said))
 
@@ -108,20 +105,19 @@ def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: R
 
     def sections(roles: Mapping[Kind, str]) -> Iterator[Section]:
         """Read the path's entries of these kinds, newest first, each when it is asked for."""
-        for age, row in enumerate(state.up(state.leaf)):
+        for row in state.up(state.leaf):
             kind = state.kind(row)
             if kind in roles and not ((entry := read(row)).unseen and kind in _ROLES):
-                reach = EVER if kind is Kind.COMPACTION else age
-                yield section_of(state.id(row), roles[kind], entry.text, reach)
+                yield section_of(state.id(row), roles[kind], entry.text, row)
 
     with session.reading(check) as read:
         return compose(sections(_ROLES), sections(_SUMMARIES), max_bytes, clean)
 
 
-def section_of(entry_id: str, role: str, text: str, age: int) -> Section:
+def section_of(entry_id: str, role: str, text: str, row: int) -> Section:
     """Make an entry a section: visible text, in which no line looks like a beginning."""
-    shown = entry_id if _PLAIN.fullmatch(entry_id) else f"entry-{age}"
-    return Section(entry_id, shown, role, _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:])), age)
+    shown = entry_id if _PLAIN.fullmatch(entry_id) else f"entry-{row}"
+    return Section(entry_id, shown, role, _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:])))
 
 
 def compose(
@@ -129,25 +125,22 @@ def compose(
 ) -> Context:
     """Read, redact and cut to at most `max_bytes`, summaries included.
 
-    Both iterables begin with the newest and are consumed only as far as needed; the summaries only
-    if something is cut.
+    Both iterables begin with the newest and are consumed only as far as needed.
+
     """
     said = (one for one in newest_first if one.text.strip())
-    taken, text, found = redact_newest(
-        said, lambda one: one.head + one.text, Caps(max_bytes), clean
-    )
+    caps = Caps(max_bytes)
+    taken, text, found = redact_newest(said, lambda one: one.head + one.text, caps, clean)
     counts, sections = Counter(found), list(_split(text, taken))
     if sum(map(_cost, sections)) - 2 <= max_bytes:
         return Context(tuple(sections), counts)
-    space = max_bytes // SUMMARIES_SHARE
-    oldest = next((one.age for one in _cut(sections, max_bytes - space)), -1)
-    chosen: list[Section] = []  # newest first: summaries that cover what is cut
+    space, chosen = max_bytes // SUMMARIES_SHARE, list[Section]()  # newest first
     for one in summaries:
-        if one.age > oldest and (summary := one.text.strip()):
-            safe, found = clean(summary)
-            whole = replace(one, text=_LIKE_HEADS.sub("> ", safe))
-            if _cost(whole) > space:
-                break
+        safe, found = clean(one.text.strip())
+        whole = replace(one, text=_LIKE_HEADS.sub("> ", safe))
+        if _cost(whole) > space:
+            break
+        if safe:
             space -= _cost(whole)
             chosen.append(whole)
             counts.update(found)
@@ -160,15 +153,14 @@ def compose(
 
 
 def _cost(one: Section) -> int:
-    """Return the bytes of a section and of the blank line after it."""
     return size_of(one.head) + size_of(one.text) + 2
 
 
 def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
-    """Split the redacted text into sections again.
+    """Split the redacted text into sections again, by the beginnings of those `taken`, in order.
 
-    Redaction may have removed the beginning of a section: the rest then belongs to the one before.
-    Only beginnings of sections in `taken` count, in their order.
+    If redaction removed a beginning, the rest of that section belongs to the one before.
+
     """
     text = f"\n\n{text}"
     places = {one.head: at for at, one in enumerate(taken)}

@@ -1,8 +1,9 @@
 """Questions about one past session: `query_session`.
 
-The answer comes from that session alone; its citations are checked against the text that the model
-read. A model that leaves the machine gets the newest part of the path, redacted; the built-in one
-searches all of it. Neither question nor answer is kept, logged or in the telemetry.
+The answer comes from that session alone. A model that leaves the machine gets the newest part of
+the path, redacted; the built-in one searches all of it. Neither question nor answer is kept, logged
+or in the telemetry.
+
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class Questions:
     ) -> dict[str, Any]:
         """Answer from one session, as seen from its leaf or from another entry.
 
-        With a `turn_id`, at most `query.max_calls_per_turn` questions are answered for it. An
-        IndexerdError has `upstream` set.
+        With a `turn_id`, at most `query.max_calls_per_turn` questions are answered for it.
+
         """
         with coded():
             settings = self._services.settings()

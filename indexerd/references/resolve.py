@@ -2,14 +2,12 @@
 
 The order: exact id, unique beginning of an id, exact name, fuzzy name; never a guess. With a cwd
 and the scope "project", sessions in and below it come first, then those above, then all others;
-an exact name anywhere comes before a fuzzy one nearby. Names are compared folded
-(`confirm-button-refactor` is "Confirm button refactor"); `@@…` inside a name is ignored.
+an exact name anywhere comes before a fuzzy one nearby. `@@…` inside a name is ignored.
 
 A fuzzy reference *means* a name if its words occur there in order: identical, inflected, a
-beginning of five letters or more, or a typo; numbers must be identical. Names with all its words in
-another order, or with longer ones, are *like* it and offered with the error: "Convert PNG to JPG"
-is not `convert-jpg-to-png`. A single substituted letter is no typo ("sprint" and "spring" are both
-words), nor is a word that occurs in some name as typed.
+beginning of five letters or more, or a typo; numbers must be identical. Other names with such words
+are offered with the error: "Convert PNG to JPG" is not `convert-jpg-to-png`. A single substituted
+letter is no typo ("sprint", "spring"), nor is a word that occurs in some name as typed.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from rapidfuzz.distance import OSA
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
+from indexerd.protocol.params import Complete
 from indexerd.search.query import indexable, is_filler, without_references
 from indexerd.store.store import Named, StateStore, named
 from indexerd.times import iso_of_ms
@@ -98,28 +97,24 @@ def _distance(here: str | None, cwd: str) -> int:
 class _Lookup(dict[str, set[str]]):
     """Values by key, and keys by their beginning."""
 
-    _ordered: Sequence[str] | None = None
+    _ordered: Sequence[str] = ()
 
     def add(self, key: str, value: str) -> None:
-        if key not in self:
-            self[key], self._ordered = set(), None
-        self[key].add(value)
+        self.setdefault(key, set()).add(value)
 
     def drop(self, key: str, value: str) -> None:
         self[key].discard(value)
         if not self[key]:
             del self[key]
-            self._ordered = None
+            self._ordered = ()
 
     def begun(self, begin: str) -> Sequence[str]:
-        """List the keys with this beginning."""
-        if self._ordered is None:
+        if len(self._ordered) != len(self):
             self._ordered = sorted(self)
         keys, end = self._ordered, begin + "\U0010ffff"
         return keys[bisect_left(keys, begin) : bisect_left(keys, end)]
 
     def any_of(self, keys: Iterable[str]) -> set[str]:
-        """Return the values of all these keys."""
         return set[str]().union(*(self.get(one, ()) for one in keys))
 
 
@@ -134,11 +129,7 @@ class Names:
         for row in rows:
             self.put(row)
 
-    def __len__(self) -> int:
-        return len(self._rows)
-
     def put(self, row: Named) -> None:
-        """Add or replace a session."""
         held = self._rows.get(row.session_id)
         if held is None or held.aliases != row.aliases:
             self.forget(row.session_id)
@@ -150,7 +141,6 @@ class Names:
         self._rows[row.session_id] = row
 
     def forget(self, session_id: str) -> None:
-        """Drop a session, if it is known."""
         row = self._rows.pop(session_id, None)
         if row is None:
             return
@@ -196,25 +186,19 @@ class Names:
             raise NotFoundError("no session has this id")
         session_id, score = self._fuzzy(folded(ref), here, exclude)
         if not fuzzy:
-            raise self._ambiguous({session_id: score}, here, only_like=True)
+            raise self._ambiguous({session_id: score}, here)
         return Match(session_id, "fuzzy", score)
 
     def _begun_ids(self, begin: str) -> set[str]:
         return self._ids.any_of(self._ids.begun(begin.lower()))
 
     def _nearest(self, ids: Iterable[str], here: str | None, exclude: str | None) -> list[str]:
-        """Return the ids with the smallest distance."""
         scopes = {one: _distance(here, self._rows[one].cwd) for one in ids if one != exclude}
         nearest = min(scopes.values(), default=_BELOW)
         return [one for one, distance in scopes.items() if distance == nearest]
 
     def _ambiguous(
-        self,
-        scores: Mapping[str, float | None],
-        here: str | None = None,
-        exclude: str | None = None,
-        *,
-        only_like: bool = False,
+        self, scores: Mapping[str, Any], here: str | None = None, exclude: str | None = None
     ) -> AmbiguousError:
         """Make the error; the nearest candidates come first, the asking session last."""
 
@@ -229,7 +213,7 @@ class Names:
             found["modifiedAt"] = iso_of_ms(row.modified)
             candidates.append(found if score is None else found | {"score": score})
         text = f"{len(scores)} sessions fit this reference"
-        if only_like:
+        if any(scores.values()):
             which = "this one" if len(scores) == 1 else f"one of these {len(scores)}"
             text = f"no session has exactly this name; did you mean {which}?"
         return AmbiguousError(text, candidates)
@@ -247,7 +231,7 @@ class Names:
         if not near:
             raise NotFoundError("no session fits this reference")
         if not meant:
-            raise self._ambiguous(near, here, only_like=True)
+            raise self._ambiguous(near, here)
         ids = sorted(self._nearest(meant, here, None), key=lambda one: -meant[one])
         score, *others = (meant[one] for one in ids)
         if not others or (score >= _NEARLY and score - max(others) >= _CLEARLY):
@@ -255,39 +239,30 @@ class Names:
         raise self._ambiguous({one: meant[one] for one in ids}, here)
 
     def _alike(self, word: str) -> Iterator[str]:
-        """Find the words of names that a typed word may stand for."""
         can_go_on = len(word) >= _LIKE_BEGIN and not word[-1].isdecimal()
         for other in self._words.begun(word[0]):
             if (can_go_on and other.startswith(word)) or _stands_for(word, other, self._words):
                 yield other
 
-    def complete(
-        self,
-        prefix: str = "",
-        *,
-        cwd: str | None = None,
-        exclude: str | None = None,
-        limit: int = 20,
-        now: float,
-    ) -> list[dict[str, Any]]:
-        """List live sessions with an id, or a word of a name, that begins with `prefix`.
+    def complete(self, asked: Complete, now: float) -> list[dict[str, Any]]:
+        """List live sessions with an id, or a word of a name, that begins with a prefix.
 
         Only those with the smallest distance, newest first; `now` in seconds since the epoch.
         """
         rows: Iterable[Named] = self._rows.values()
-        if prefix := prefix.strip():
+        if prefix := (asked.prefix or "").strip():
             key = folded(prefix)  # its last word may be incomplete
             names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
             begun = self._names.any_of(one for one in names if f" {key}" in f" {one}")
             rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
         found: dict[int, list[Named]] = {one: [] for one in (_BELOW, _ABOVE, _ELSEWHERE)}
         for row in sorted(rows, key=attrgetter("modified"), reverse=True):
-            if row.live and row.session_id != exclude:
-                found[_distance(cwd, row.cwd)].append(row)
-                if len(found[_BELOW]) == limit:
+            if row.live and row.session_id != asked.exclude:
+                found[_distance(asked.cwd, row.cwd)].append(row)
+                if len(found[_BELOW]) == asked.limit:
                     break
         nearest = next(filter(None, found.values()), [])
-        return [_completion(row, now) for row in nearest[:limit]]
+        return [_completion(row, now) for row in nearest[: asked.limit]]
 
 
 def _keys(row: Named) -> set[str]:
@@ -344,12 +319,10 @@ def _stands_for(word: str, other: str, words: Mapping[str, Any]) -> bool:
 
 
 class NameIndex:
-    """The names of a store's sessions, built on first use and kept up to date."""
+    """The names of a store's sessions that are shown, built on first use and kept up to date."""
 
     def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
-        """`hides(session_id)` tells which sessions are not shown."""
-        self._store = store
-        self._hides = hides
+        self._store, self._hides = store, hides
         self._names = Names()
         self._version = -1  # `renamed` of the store when they were read
 
@@ -361,7 +334,7 @@ class NameIndex:
         return self._names
 
     def changed(self, session_id: str, row: dict[str, Any] | None) -> None:
-        """Apply a row that the store has now; None: the session is no longer there."""
+        """Apply a new row; None: the session is no longer there."""
         if row is None:
             self._names.forget(session_id)
         elif self._version >= 0:

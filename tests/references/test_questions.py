@@ -18,7 +18,7 @@ from indexerd.references.cited_answer import (
     Section,
     validate_answer,
 )
-from indexerd.references.question_context import EVER, Context, compose, section_of
+from indexerd.references.question_context import Context, compose, section_of
 
 SECRET = re.compile(r"KEY-[^!]{0,200}!")
 
@@ -41,8 +41,8 @@ def read(said: Iterable[Section], most: int = 10_000, *summaries: Section) -> Co
     return compose(said, summaries, most, toy)
 
 
-def told(entry_id: str, text: str, age: int = EVER) -> Section:
-    return section_of(entry_id, "summary", text, age)
+def told(entry_id: str, text: str) -> Section:
+    return section_of(entry_id, "summary", text, 99)
 
 
 # -- the text ------------------------------------------------------------------------------------
