@@ -1,9 +1,8 @@
 """Every model call: which model is asked, how often, and what each attempt cost.
 
-`first_usable` chooses the model; `ask` makes at most three attempts at a usable reply from it.
-Each attempt is booked in the budget before the request leaves and settled afterwards, and is
-reported once, however it ended. A failing provider ends `ask` at once; whether and when to try
-again is the caller's decision.
+`first_usable` chooses the model; `ask` makes at most three attempts at a usable reply. Each attempt
+is booked before the request leaves, settled afterwards, and reported once. A failing provider ends
+`ask` at once: when to try again is the caller's decision.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _T = TypeVar("_T")
 
 @dataclass(slots=True)
 class Spent:
-    """What all attempts together cost."""
+    """The cost of all attempts together."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -51,14 +50,14 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A reply that cannot be used; `error` is written for the model to read."""
+    """An unusable reply; `error` is written for the model to read."""
 
     error: str
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """How one call ended. `error` is None for a usable reply, `usd` where no cost is known."""
+    """One call. `error` is None for a usable reply, `usd` if no cost is known."""
 
     model: str
     number: int
@@ -68,13 +67,13 @@ class Attempt:
     usd: float | None = None
 
     def audit(self) -> dict[str, Any]:
-        """Return its fields of a telemetry row."""
+        """Return the attempt's fields of a telemetry row."""
         row: dict[str, Any] = {"model": self.model, "attempt": self.number, "ms": self.ms}
         row |= {"success": self.error is None, "error": self.error}
         if self.reply is not None:
-            tokens = self.reply.tokens
-            used = {"inputTokens": tokens.input, "outputTokens": tokens.output}
-            row["usage"] = used | {"costUsd": self.usd}
+            used = self.reply.tokens
+            row["usage"] = {"inputTokens": used.input, "outputTokens": used.output}
+            row["usage"]["costUsd"] = self.usd
         return row
 
 
@@ -83,8 +82,8 @@ async def first_usable(
 ) -> tuple[_T, Model]:
     """Ask the first model that can be used; raise the last one's error if none can.
 
-    A model that its provider does not serve makes room for any other. Declined or too large
-    content and a spent day make room for local models only; all else is better waited for.
+    If a provider does not serve a model, any other is asked; if the content is declined or too
+    large, or the day's budget is spent, only local ones are. Other failures are waited out.
     """
     rest = list(models)
     error: ModelError = ModelUnavailableError("no configured model can be used")
@@ -121,7 +120,15 @@ async def ask(
             reply = await model.generate(prompt, timeout=timeout)
         except BaseException as bad:
             ms = round((perf_counter() - started) * 1000)
-            report(Attempt(model.key, number, ms, _why(bad)))  # first: a second cancel may come
+            if isinstance(bad, asyncio.CancelledError):
+                why = CANCELLED
+            else:  # a defect's own text may quote the prompt
+                why = (
+                    str(bad)
+                    if isinstance(bad, ModelError)
+                    else f"internal error: {type(bad).__name__}"
+                )
+            report(Attempt(model.key, number, ms, why))  # first: a second cancel may come
             await asyncio.shield(budget.failed(call, bad))
             raise
         ms, usd = round((perf_counter() - started) * 1000), None
@@ -137,10 +144,3 @@ async def ask(
             return found
         prompt = again(reply, error)
     raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
-
-
-def _why(bad: BaseException) -> str:
-    """Describe a failed call for the audit; a defect's own text may quote the prompt."""
-    if isinstance(bad, asyncio.CancelledError):
-        return CANCELLED
-    return str(bad) if isinstance(bad, ModelError) else f"internal error: {type(bad).__name__}"

@@ -1,6 +1,6 @@
-"""What every model is: one provider call, without a retry or a fallback.
+"""The interface of models: one call, without retry or fallback; callers check the text.
 
-It fails with an error of `indexerd.errors`; malformed text is no failure here: callers check it.
+It fails with an error of `indexerd.errors`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Finish(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Tokens as the provider counted them, None where it did not say; `output` has the thinking."""
+    """Tokens as the provider counted them, None if it did not; `output` includes thinking."""
 
     input: int | None = None
     output: int | None = None
@@ -32,7 +32,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer. `model` is the model that answered, as the provider names it."""
+    """One answer; `model` is the provider's name of the model that gave it."""
 
     text: str
     model: str
@@ -41,7 +41,7 @@ class Reply:
 
 
 class Model(Protocol):
-    """A configured model; `key` is `provider/model`. Budget and breaker bind `remote` ones."""
+    """A configured model; `key` is `provider/model`. `remote` ones have a budget and a breaker."""
 
     @property
     def key(self) -> str: ...

@@ -1,10 +1,9 @@
-"""`google/*`: Gemini through google-genai, with everything that the SDK would do by itself off.
+"""`google/*`: Gemini through google-genai, with all of the SDK's automatic behaviour switched off.
 
-Key, base URL, API version and service are always given, so no variable in the environment can
-change them. The SDK is imported on the first call (0.9 s, 49 MB), in a thread.
-
-Surprises: the SDK's `.parsed` is silently None for anything odd, its parser raises five families
-of exceptions, and its errors quote the body. So we ask it for the raw answer and read that.
+Key, base URL, API version and service are always given, so no environment variable changes them.
+The SDK is imported on the first call (0.9 s, 49 MB), in a thread. Its `.parsed` is silently None
+for anything odd, its parser raises five families of exceptions, and its errors quote the body: so
+we read the raw answer ourselves.
 """
 
 from __future__ import annotations
@@ -23,18 +22,14 @@ BASE_URL = "https://generativelanguage.googleapis.com/"
 API_VERSION = "v1beta"
 _WHO = "google"
 
-_FINISH = {
-    "STOP": Finish.STOP,
-    "MAX_TOKENS": Finish.LENGTH,
-    "CONTINUATION": Finish.LENGTH,  # cut by the limit of one request; never followed
-}
+# CONTINUATION: cut by the limit of one request; it is never followed.
+_FINISH = {"STOP": Finish.STOP, "MAX_TOKENS": Finish.LENGTH, "CONTINUATION": Finish.LENGTH}
 _REFUSED = {"BLOCKLIST", "ESCALATION", "LANGUAGE", "MODEL_ARMOR", "PROHIBITED_CONTENT"}
 _REFUSED |= {"RECITATION", "SAFETY", "SPII"}
-_DENIED = "PUP_LIMITED_DISABLED"
 
 
 class Gemini:
-    """One Gemini model behind one client. Use it in one event loop."""
+    """One Gemini model behind one client, for one event loop."""
 
     remote = True
 
@@ -52,7 +47,7 @@ class Gemini:
         return _read(body, self._model)
 
     async def _send(self, prompt: Prompt) -> str:
-        """Send one request; give back the body of an answer of status 200."""
+        """Send one request; return the body of an answer of status 200."""
         self._sdk = self._sdk or await asyncio.to_thread(self._build)
         from google.genai import errors  # noqa: PLC0415 - heavy: only when a job needs it
 
@@ -96,7 +91,7 @@ def _config(prompt: Prompt) -> dict[str, Any]:
 
 
 def _read(body: str, configured: str) -> Reply:
-    """Read the body of an answer of status 200."""
+    """Read an answer of status 200."""
     held = http.json_object(_WHO, body)
     blocked = http.dig(held, "promptFeedback", "blockReason")
     if blocked is not None:
@@ -114,7 +109,7 @@ def _read(body: str, configured: str) -> Reply:
     reason = http.name(candidate.get("finishReason"), "unnamed")
     if reason in _REFUSED:
         raise RefusedError(f"{_WHO}: the model declined this content ({reason})")
-    if reason == _DENIED:
+    if reason == "PUP_LIMITED_DISABLED":
         raise ProviderDeniedError(f"{_WHO}: the account is limited or disabled")
     finish = _FINISH.get(reason, Finish.OTHER)
     http.check_text(_WHO, text, reason, finish)
@@ -122,6 +117,6 @@ def _read(body: str, configured: str) -> Reply:
     asked, spoken, thought = (http.count(held, "usageMetadata", one) for one in given)
     silent = spoken is None and thought is None
     tokens = Tokens(asked, None if silent else (spoken or 0) + (thought or 0))
-    # Google may route to a successor, at its price.
+    # Google may route a request to a successor, at its price.
     answered = http.name(held.get("modelVersion"), configured).removeprefix("models/")
     return Reply(text, answered, finish, tokens)

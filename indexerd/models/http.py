@@ -1,12 +1,10 @@
-"""The only HTTP client: no redirects, no proxies, bounded answers; and what its failures mean.
+"""The only HTTP client, without redirects and proxies, and the meaning of failed answers.
 
-Statuses, headers and error bodies become errors of `indexerd.errors`, and never put a URL, header,
-body, prompt or key into one: texts are composed here, and no foreign exception stays attached.
+Failures become errors of `indexerd.errors` whose texts hold no URL, header, body, prompt or key.
 
-Surprises: a redirect takes the key along, and 307 the transcript too; gzip turns a capped
-megabyte into a gigabyte, so encoded bodies are refused; an answer of status 200 may be an error
-(OpenRouter, LM Studio). A body longer than its Content-Length would be read as the next call's
-answer, so no connection is used twice; and httpcore2 logs such rests at DEBUG, so that is shut.
+Surprises: a redirect takes the key along, and 307 the transcript too. gzip turns a capped megabyte
+into a gigabyte, so encoded bodies are refused. A body longer than its Content-Length would be read
+as the next call's answer, so no connection is used twice; httpcore2 logs the excess at DEBUG.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from indexerd.errors import (
 from indexerd.models.base import Finish
 from indexerd.settings import ModelLimits
 
-RETRY_AFTER_MAX = 3600.0  # seconds; a longer wish is treated as this one
+RETRY_AFTER_MAX = 3600.0  # seconds
 CONNECT_SECONDS = 10.0
 
 T = TypeVar("T")
@@ -81,8 +79,7 @@ class _Capped(httpx2.AsyncByteStream):
 async def within(who: str, seconds: float, call: Awaitable[T]) -> T:
     """Await a call under a total deadline; whatever it raises becomes one of our errors.
 
-    The new error is raised after the handler has ended, so that the foreign exception, which
-    may hold the request or the body, does not travel along as its context.
+    Ours is raised after the handler, so that the other, which may hold the body, stays behind.
     """
     try:
         async with asyncio.timeout(seconds):
@@ -91,7 +88,7 @@ async def within(who: str, seconds: float, call: Awaitable[T]) -> T:
         raise
     except (TimeoutError, httpx2.ReadTimeout):
         fault: ModelError = DeadlineError(f"{who}: no full answer within {seconds:g} s")
-    except Exception as bad:  # noqa: BLE001 - its text may quote the body, so it ends here
+    except Exception as bad:  # noqa: BLE001 - its text may quote the body
         fault = ProviderError(f"{who}: the call failed ({type(bad).__name__})")
     raise fault
 
@@ -107,7 +104,7 @@ def json_object(who: str, body: str | bytes) -> dict[str, Any]:
 
 
 def dig(held: Any, *path: str | int) -> Any:
-    """Follow keys and positions through untrusted JSON; None where the way ends."""
+    """Follow keys and positions through untrusted JSON; None if there is nothing."""
     for step in path:
         if isinstance(step, int):
             held = held[step] if isinstance(held, list) and len(held) > step else None
@@ -117,7 +114,7 @@ def dig(held: Any, *path: str | int) -> Any:
 
 
 def count(held: Any, *path: str) -> int | None:
-    """Read a count of tokens: a whole number that makes sense, or None."""
+    """Read a plausible count of tokens, or None."""
     found = dig(held, *path)
     return found if type(found) is int and 0 <= found <= 10**9 else None
 
@@ -126,12 +123,12 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@+-]{0,127}")
 
 
 def name(found: Any, default: str) -> str:
-    """Take a model's name or a reason code from an answer if it looks like one."""
+    """Return a model's name or a reason code if it looks like one."""
     return found if isinstance(found, str) and _NAME.fullmatch(found) else default
 
 
 def check_text(who: str, text: str, reason: str, finish: Finish) -> None:
-    """Raise ProviderError for an answer that says nothing."""
+    """Raise ProviderError for an answer without text that did not end normally."""
     if finish is Finish.OTHER and (not text.strip() or reason == "error"):
         raise ProviderError(f"{who}: no text, finished by {reason}")
 
@@ -143,13 +140,13 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 _OF_US = re.compile("API_KEY_INVALID|FAILED_PRECONDITION")  # Google's 400 for a key, a region
-_PASSING = frozenset({408, 409, 421, 425, 429})  # these 4xx may go by themselves
-_THIS_REQUEST = frozenset({400, 422})  # they say nothing of other requests
+_PASSING = frozenset({408, 409, 421, 425, 429})  # 4xx that are worth another try
+_THIS_REQUEST = frozenset({400, 422})  # other requests may pass
 _THROTTLED, _NO_MODEL, _TOO_LARGE = 429, 404, 413
 
 
 def failure(who: str, status: int, headers: Mapping[str, str], body: Any) -> ModelError:
-    """Turn an answer that is an error into ours; `body` is parsed JSON, or None."""
+    """Turn an error's answer into one of our errors; `body` is parsed JSON, or None."""
     if isinstance(body, list):  # Google wraps an error in a list now and then
         body = dig(body, 0)
     message, reason = f"{who}: the server answered {status}", _reason(body)
@@ -168,7 +165,7 @@ def failure(who: str, status: int, headers: Mapping[str, str], body: Any) -> Mod
 
 
 def _reason(body: Any) -> str:
-    """Gather what an error body says of itself, to be searched and never shown."""
+    """Gather the texts of an error body, to be searched and never shown."""
     error = dig(body, "error")
     words = [error, dig(body, "message")]
     words += [dig(error, key) for key in ("message", "code", "type", "status")]
@@ -185,7 +182,7 @@ def _details(body: Any) -> list[Any]:
 
 
 def retry_after(headers: Mapping[str, str], body: Any) -> float | None:
-    """Read the provider's wish in seconds, 0 to 3600: `Retry-After`, else RetryInfo, else None."""
+    """Read `Retry-After`, else Google's RetryInfo, as 0 to 3600 seconds; else None."""
     wishes = [headers.get("retry-after"), *(dig(one, "retryDelay") for one in _details(body))]
     for wish in wishes:
         if isinstance(wish, str) and _SECONDS.fullmatch(wish):

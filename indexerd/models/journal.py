@@ -1,7 +1,6 @@
 """An append-only file of JSON rows; every row is on disk before `append` returns.
 
-A torn last row, which a crash may leave, is skipped when rows are read, and the next row starts on
-a line of its own. An OSError is for the caller to handle.
+A crash may tear the last row: readers skip it. The caller handles OSError.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from indexerd.disk import append_line, write_atomically
 
 
 class Journal:
-    """One file of rows of the type `row_type`; others are skipped."""
+    """One file of rows of the type `row_type`; other rows are skipped."""
 
     def __init__(self, path: Path, row_type: Any = dict) -> None:
         self._path = path
@@ -28,12 +27,12 @@ class Journal:
         append_line(self._path, msgspec.json.encode(row), durable=True)
 
     def rows(self) -> Iterator[Any]:
-        """Yield the valid rows, oldest first; none where there is no file yet."""
+        """Yield the valid rows, oldest first; none if there is no file yet."""
         with suppress(FileNotFoundError):
             for line in self._path.read_bytes().split(b"\n"):
                 with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                     yield self._decode(line)
 
     def rewrite(self, rows: Iterable[Any]) -> None:
-        """Keep only these rows: after a crash the file is the old or the new one, whole."""
+        """Replace the file atomically by these rows."""
         write_atomically(self._path, b"".join(msgspec.json.encode(row) + b"\n" for row in rows))

@@ -1,12 +1,9 @@
 """`openai/*`: any server that speaks OpenAI's chat completions.
 
-`response_format` is `json_schema`, without `strict`: Ollama (0.5 and later), llama.cpp, vLLM,
-LM Studio and OpenRouter all take it, while LM Studio answers 400 to `json_object`; `strict`
-would make OpenAI refuse schemas with lengths.
-
-Surprises: the error of a body may be an object or a bare string, and may come with status 200
-(OpenRouter, LM Studio). OpenAI's own newer models refuse `max_tokens` and `temperature`.
-`remote` is True on loopback too: a gateway there may send the text on.
+Surprises: LM Studio answers 400 to the format `json_object`, and OpenAI refuses `strict` schemas
+with lengths, so it is `json_schema` without `strict`. An error may be an object or a bare string,
+and may come with status 200 (OpenRouter, LM Studio). OpenAI's own newer models refuse `max_tokens`
+and `temperature`. A gateway on loopback may send the text on, so `remote` is always True.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from indexerd.errors import ModelError, ProviderError, RefusedError
+from indexerd.errors import ProviderError, RefusedError
 from indexerd.events import Prompt
 from indexerd.models import http
 from indexerd.models.base import Finish, Reply, Tokens
@@ -29,7 +26,7 @@ _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH}
 
 
 class OpenAICompat:
-    """One model of one server. Use it in one event loop."""
+    """One model of one server, for one event loop."""
 
     remote = True
 
@@ -53,7 +50,7 @@ class OpenAICompat:
             return answer.content
         try:
             said = http.json_object(_WHO, answer.content)
-        except ProviderError:  # HTML of a proxy, say: the status alone speaks
+        except ProviderError:  # a proxy's HTML, say: the status alone counts
             said = None
         raise http.failure(_WHO, answer.status_code, answer.headers, said)
 
@@ -77,12 +74,14 @@ class OpenAICompat:
 
 
 def _read(body: bytes, configured: str) -> Reply:
-    """Read the body of an answer of status 200."""
+    """Read an answer of status 200."""
     held = http.json_object(_WHO, body)
     choice = http.dig(held, "choices", 0)
     for place in (held, choice):
         if http.dig(place, "error"):
-            raise _inner_failure(place)
+            code = http.dig(place, "error", "code")
+            known = type(code) is int and 400 <= code < 600  # noqa: PLR2004 - HTTP
+            raise http.failure(_WHO, code if known else 500, {}, place)
     if not isinstance(choice, dict):
         raise ProviderError(f"{_WHO}: the answer holds no choice")
     content = http.dig(choice, "message", "content")
@@ -90,14 +89,7 @@ def _read(body: bytes, configured: str) -> Reply:
     reason = http.name(choice.get("finish_reason"), "unnamed")
     if reason == "content_filter" or http.dig(choice, "message", "refusal"):
         raise RefusedError(f"{_WHO}: the model declined this content")
-    finish = Finish.OTHER if reason == "error" else _FINISH.get(reason, Finish.OTHER)
+    finish = _FINISH.get(reason, Finish.OTHER)
     http.check_text(_WHO, text, reason, finish)
     tokens = (http.count(held, "usage", f"{kind}_tokens") for kind in ("prompt", "completion"))
     return Reply(text, http.name(held.get("model"), configured), finish, Tokens(*tokens))
-
-
-def _inner_failure(place: Any) -> ModelError:
-    """Map an error that came with status 200; its own code counts where it has one."""
-    code = http.dig(place, "error", "code")
-    known = type(code) is int and 400 <= code < 600  # noqa: PLR2004 - HTTP
-    return http.failure(_WHO, code if known else 500, {}, place)

@@ -1,11 +1,10 @@
-"""What a call costs in US dollars, and how many tokens a model takes, as far as it is known.
+"""The prices of calls in US dollars, and the context windows of models.
 
-Own prices win; then the list prices that ship with `genai-prices` (offline data, imported on first
-use, 0.3 s). An unknown cost or window is None, never 0. Cached input is charged in full.
-
-Surprises: a name under `openai/` says nothing of who serves it (`gpt-oss` from Ollama is free),
-so there the library is asked only about a base URL that it knows. Google may route a retired
-name to its successor: `model` must be the one that answered.
+Configured prices win; then the list prices of `genai-prices` (offline data, imported on first use,
+0.3 s). An unknown cost or window is None, never 0. Cached input is charged in full. A name under
+`openai/` does not say who serves it (`gpt-oss` from Ollama is free), so the library is asked only
+about a base URL that it knows. Google may route a retired name to its successor: `model` must be
+the one that answered.
 """
 
 from __future__ import annotations
@@ -49,10 +48,10 @@ def cost_usd(provider: str, model: str, tokens: Tokens, own: OpenAIProvider) -> 
 def upper_bound_usd(
     key: str, input_tokens: int, output_tokens: int, own: OpenAIProvider
 ) -> float | None:
-    """Price the most that a call may cost, before it is made; None if nothing bounds it.
+    """Price the most that a call may cost, before it is made.
 
-    A Google model without a list price is bounded by `CEILING`; an `openai/*` model without a
-    price has no bound, so only the caps on calls hold it.
+    `CEILING` bounds a Google model without a list price; an `openai/*` model without a price has no
+    bound (None), only the cap on calls.
     """
     provider, _, model = key.partition("/")
     found = cost_usd(provider, model, Tokens(input_tokens, output_tokens), own)
@@ -75,10 +74,10 @@ def format_usd(cost: float | None) -> str:
 
 @lru_cache(256)
 def window_of(provider: str | None, model: str) -> int | None:
-    """Return the size of a model's context window in tokens, None where it is not listed.
+    """Return the size of a model's context window in tokens, None if it is not listed.
 
-    A provider that the library does not know may serve any model in a smaller window, so then the
-    model's name alone is not asked about. The first call takes 0.3 s: not for an event loop.
+    A provider that the library does not know may serve a model in a smaller window: None, too. The
+    first call takes 0.3 s: not for an event loop.
     """
     if not model or len(model) > _NAME_MAX or len(provider or "") > _NAME_MAX:
         return None

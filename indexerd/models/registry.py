@@ -1,7 +1,7 @@
-"""Which of the configured models can be used, in the user's order, and where API keys come from.
+"""The usable ones of the configured models, and the sources of API keys.
 
-Models are built when first asked for, and their modules imported only then. A `GEMINI_API_KEY` that
-happens to be in the environment is never used: sending transcripts out is the user's own choice.
+Models are built, and their modules imported, when first asked for. A `GEMINI_API_KEY` that happens
+to be in the environment is never used: sending transcripts out is the user's choice.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from indexerd.settings import Provider, Settings
 
 SCRIPT_VARIABLE = "INDEXERD_SCRIPTED"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")  # a key put there by mistake is not echoed
-_KEY = re.compile(r"[\x21-\x7e]{1,1024}")  # what an HTTP header takes, without spaces
+_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")  # so that a key put there is not echoed
+_KEY = re.compile(r"[\x21-\x7e]{1,1024}")  # fit for an HTTP header
 
 
 class Models:
@@ -31,7 +31,7 @@ class Models:
 
     @property
     def missing(self) -> dict[str, str]:
-        """Say why each key of `model_keys` without a usable model is not usable."""
+        """Say why each unusable key of `model_keys` is unusable."""
         found = {key: self._find(key) for key in self._settings.model_keys}
         return {key: why for key, why in found.items() if isinstance(why, str)}
 
@@ -41,7 +41,7 @@ class Models:
         return [model for model in found if not isinstance(model, str)]
 
     def get(self, key: str) -> Model:
-        """Give the model of any key, in `model_keys` or not; ModelUnavailableError with why."""
+        """Return the model of any key; ModelUnavailableError says why it cannot be used."""
         model = self._find(key)
         if isinstance(model, str):
             raise ModelUnavailableError(f"{key}: {model}")
@@ -55,16 +55,14 @@ class Models:
                 self._found[key] = str(bad)
         return self._found[key]
 
-    def _build(self, key: str) -> Model | str:
+    def _build(self, key: str) -> Model:
         provider, _, name = key.partition("/")
-        if not name:
-            return "a model key is written provider/model"
-        if provider in ("google", "openai"):
+        if provider in ("google", "openai") and name:
             return self._remote(provider, name)
-        if provider == "scripted":
+        if provider == "scripted" and name:
             script = self._env.get(SCRIPT_VARIABLE, "")
             if not script:
-                return f"only for tests: {SCRIPT_VARIABLE} names no script"
+                raise ModelUnavailableError(f"only for tests: {SCRIPT_VARIABLE} names no script")
             from indexerd.models.scripted import Scripted  # noqa: PLC0415 - for tests only
 
             return Scripted(script, key)
@@ -72,37 +70,39 @@ class Models:
             from indexerd.models.extractive import Extractive  # noqa: PLC0415 - when first used
 
             return Extractive()
-        return "no such provider; there are google/*, openai/* and local/extractive"
+        known = "google/*, openai/* and local/extractive"
+        raise ModelUnavailableError(f"no such provider; there are {known}")
 
-    def _remote(self, provider: str, name: str) -> Model | str:
+    def _remote(self, provider: str, name: str) -> Model:
         google, settings = provider == "google", self._settings.providers
         own = settings.google if google else settings.openai
         if not google and not own.base_url:
-            return "no server: set [providers.openai] base_url"
+            raise ModelUnavailableError("no server: set [providers.openai] base_url")
         secret = find_key(provider, own, self._env)
         if not secret and (google or urlsplit(own.base_url).hostname not in _LOOPBACK):
-            place, named = variable(provider), own.api_key_env
-            if not named:
-                return f"no key: set {place}, or [providers.{provider}] api_key_env or api_key_file"
-            shown = named if _VARIABLE.fullmatch(named) else "the variable that api_key_env names"
-            return f"no key: neither {place} nor {shown} is set"
-        limits = self._settings.model
+            cure = (
+                f"set {variable(provider)}, or [providers.{provider}] api_key_env or api_key_file"
+            )
+            if named := own.api_key_env:
+                shown = named if _VARIABLE.fullmatch(named) else "the variable of api_key_env"
+                cure = f"neither {variable(provider)} nor {shown} is set"
+            raise ModelUnavailableError(f"no key: {cure}")
         if google:
             from indexerd.models.gemini import Gemini  # noqa: PLC0415 - httpx2, when first used
 
-            return Gemini(name, secret, own.base_url, limits)
+            return Gemini(name, secret, own.base_url, self._settings.model)
         from indexerd.models.openai import OpenAICompat  # noqa: PLC0415 - as above
 
-        return OpenAICompat(name, secret, own.base_url, limits)
+        return OpenAICompat(name, secret, own.base_url, self._settings.model)
 
 
 def variable(provider: str) -> str:
-    """Name our own variable for a provider's key."""
+    """Return the name of our own variable for a provider's key."""
     return f"INDEXERD_{provider.upper()}_API_KEY"
 
 
 def find_key(provider: str, settings: Provider, env: Mapping[str, str]) -> str:
-    """Find the provider's key, "" for none; ModelUnavailableError where the one named is no key.
+    """Return the provider's key, "" if there is none; ModelUnavailableError for an unfit one.
 
     It comes from our own variable, the one that `api_key_env` names, or `api_key_file`.
     """
@@ -113,20 +113,15 @@ def find_key(provider: str, settings: Provider, env: Mapping[str, str]) -> str:
         place = settings.api_key_file
         if not place:
             return ""
+        path = Path(env.get("HOME", "~") + place[1:] if place.startswith("~/") else place)
+        if not path.is_absolute():
+            raise ModelUnavailableError(f"{place} must be an absolute path, or begin with ~/")
         try:
-            secret = _read(Path(place), env)
+            mode, secret = path.stat().st_mode, path.read_bytes().strip().decode("ascii", "replace")
         except OSError as bad:
-            raise ModelUnavailableError(f"{place} {bad.strerror or bad}") from None
+            raise ModelUnavailableError(f"{place} {bad.strerror}") from None
+        if mode & 0o077:
+            raise ModelUnavailableError(f"{place} may be used by group or others")
     if not _KEY.fullmatch(secret):
         raise ModelUnavailableError(f"{place} does not hold a key: one word of plain ASCII")
     return secret
-
-
-def _read(path: Path, env: Mapping[str, str]) -> str:
-    if path.parts[0] == "~":
-        path = Path(env.get("HOME", "~"), *path.parts[1:])
-    if not path.is_absolute():
-        raise OSError("must be an absolute path, or begin with ~/")
-    if path.stat().st_mode & 0o077:
-        raise OSError("may be used by group or others")
-    return path.read_bytes().strip().decode("ascii", "replace")

@@ -1,8 +1,8 @@
 r"""The fake model for tests, shipped with the program: scripted answers, counted calls.
 
-`INDEXERD_SCRIPTED` names a file of JSON lines, read anew at every call. Each call first appends
-`{"t", "pid", "sha256", "session", "rule"}` to `<file>.calls` (one write, O_APPEND), so that calls
-can be counted over kill -9; then the first line that fits answers:
+`INDEXERD_SCRIPTED` names a file of JSON lines, read at every call. Each call first appends
+`{"t", "pid", "sha256", "session", "rule"}` to `<file>.calls`, so that calls are counted even over
+kill -9; then the first line that fits answers:
 
     {"remote": false}                      the whole script: calls do not leave the machine
     {"session": "Session: (\\S+)"}          the whole script: group 1 in the prompt is "session"
@@ -10,9 +10,8 @@ can be counted over kill -9; then the first line that fits answers:
     {"text": "…", "finish": "length", "model": "other", "tokens": [120, 30]}
 
 `match` is searched in the user prompt (absent: fits all), `times` counts over all processes,
-`error` is one of `provider throttled denied refused deadline too_large`. Every key may be left
-out. Where no line fits, the answer is made up from the prompt's hash and schema, always the same
-for the same prompt. A bad script is a `ConfigError`.
+`error` is one of `provider throttled denied refused deadline too_large`. Every key is optional. If
+no line fits, the answer is made from the prompt's hash and schema. A bad script is a `ConfigError`.
 """
 
 from __future__ import annotations
@@ -27,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from indexerd.disk import append_line
 from indexerd.errors import (
     ConfigError,
     ContextTooLargeError,
@@ -41,7 +41,7 @@ from indexerd.models.base import Finish, Reply, Tokens
 
 
 class Scripted:
-    """Answers by the rules of a file, and counts its calls in another."""
+    """A model that answers by the rules of a file, and counts its calls in another."""
 
     def __init__(self, script: str, key: str) -> None:
         self.key = key
@@ -49,7 +49,7 @@ class Scripted:
         self.remote = all(line.get("remote", True) for line in _lines(self._path))
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-        """Record the call, then answer by the first rule that fits and is not used up."""
+        """Record the call, then answer by the first rule that fits."""
         rule = self._record(prompt)
         made = made_up(prompt, self.key)
         try:
@@ -69,21 +69,18 @@ class Scripted:
     def _record(self, prompt: Prompt) -> dict[str, Any]:
         lines, record = _lines(self._path), Path(f"{self._path}.calls")
         used = [call.get("rule") for call in _lines(record)] if record.exists() else []
-        fitting = (
-            at
-            for at, line in enumerate(lines)
-            if line.keys() - {"remote", "session"}
-            and re.search(line.get("match", ""), prompt.user)
-            and used.count(at) < line.get("times", float("inf"))
-        )
-        rule = next(fitting, None)
-        pattern = next((line["session"] for line in lines if "session" in line), "(?!)")
-        found = re.search(pattern, prompt.user)
+        rule = session = None
+        for at, line in enumerate(lines):
+            if "session" in line and (found := re.search(line["session"], prompt.user)):
+                session = found[1]
+            fits = line.keys() - {"remote", "session"} and re.search(
+                line.get("match", ""), prompt.user
+            )
+            if rule is None and fits and used.count(at) < line.get("times", float("inf")):
+                rule = at
         call = {"t": time.time(), "pid": os.getpid(), "sha256": _sha256(prompt.user)}
-        call |= {"session": found[1] if found else None, "rule": rule}
-        fd = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        os.write(fd, json.dumps(call).encode() + b"\n")
-        os.close(fd)
+        call |= {"session": session, "rule": rule}
+        append_line(record, json.dumps(call).encode(), durable=False)
         return {} if rule is None else lines[rule]
 
 
@@ -91,10 +88,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     try:
         return [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
     except (OSError, ValueError):
-        where = {"file": str(path), "key": "INDEXERD_SCRIPTED"}
-        raise ConfigError(
-            [where | {"message": "is not a script", "hint": "write JSON lines"}]
-        ) from None
+        where = {"file": str(path), "key": "INDEXERD_SCRIPTED", "hint": "write JSON lines"}
+        raise ConfigError([where | {"message": "is not a script"}]) from None
 
 
 _FAILURES: dict[str, Callable[[float | None], ModelError]] = {
@@ -108,7 +103,7 @@ _FAILURES: dict[str, Callable[[float | None], ModelError]] = {
 
 
 def made_up(prompt: Prompt, key: str) -> Reply:
-    """Answer from the prompt's hash: valid for its schema, and the same every time."""
+    """Make an answer from the prompt's hash: valid for its schema, and the same every time."""
     seed = _sha256(prompt.user)[:12]
     text = f"Scripted answer {seed}."
     if prompt.schema is not None:
@@ -118,7 +113,7 @@ def made_up(prompt: Prompt, key: str) -> Reply:
 
 
 def _sample(schema: dict[str, Any], root: dict[str, Any], word: str, seed: str) -> Any:
-    """Make a value of a JSON schema of the plain kind that models are given."""
+    """Make a value of a JSON schema, as plain as those that models are given."""
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
     if "enum" in schema:

@@ -1,8 +1,8 @@
 """The audit trail of model calls: one row for each request, in `<state dir>/telemetry.jsonl`.
 
-What was sent, when, to which model, for how much, with how many redactions; never transcript
-text, prompts, questions or replies. JSON lines, 0600, rotated at 16 MiB with two old files kept.
-A row that cannot be written is lost: nothing depends on it.
+It says what was sent when to which model, for how much, with how many redactions; it holds no text
+of sessions, prompts or replies. Rotated at 16 MiB, two old files are kept; a row that cannot be
+written is lost.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,17 +25,16 @@ INJECT = "session-reference:inject"
 QUERY = "query-session:query_session"
 DIGEST = "digest:segment"
 
-LIMIT_BYTES = 16 * 1024 * 1024
 READ_MAX = 4 * 1024 * 1024  # bytes of a file that are read back
 ROWS_MAX = 50
 ERROR_MAX = 500  # characters
 
 
 class AuditRow(msgspec.Struct, rename="camel", omit_defaults=True, kw_only=True):
-    """One request to a model, for indexing, a question or a summary.
+    """One request to a model.
 
-    `bytes` is what was sent, `ms` how long it took; `by` is "user" or "daemon". The range that was
-    sent is the path up to the entry `leaf_id`, after the entry `since` where that is set.
+    `bytes` were sent, it took `ms`; `by` is "user" or "daemon". The range is the path up to the
+    entry `leaf_id`, after the entry `since` if that is set.
     """
 
     custom_type: str
@@ -61,15 +61,15 @@ class Telemetry:
     """Rows in `path`, one JSON object a line."""
 
     def __init__(self, path: Path) -> None:
-        self._file = RotatingFile(path, limit=LIMIT_BYTES)
+        self._file = RotatingFile(path, limit=16 * 1024 * 1024)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Write a row, if that is possible."""
+        """Write a row if possible."""
         self._file.append(replace_surrogates(json.dumps(row, ensure_ascii=False)).encode())
 
 
 def audit_row(kind: str, **fields: Any) -> dict[str, Any]:
-    """Build the row of an attempt, from fields of `AuditRow`."""
+    """Build the row of a request from fields of `AuditRow`."""
     if error := fields.get("error"):
         fields["error"] = clean_line(error, ERROR_MAX)
     row: dict[str, Any] = msgspec.to_builtins(AuditRow(custom_type=kind, **fields))
@@ -77,27 +77,19 @@ def audit_row(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def rows_of(path: Path, session_id: str) -> list[dict[str, Any]]:
-    """Return the newest rows about a session, newest first; blocks while they are read."""
-    found: list[dict[str, Any]] = []
-    for line in _newest_lines(path):
-        if len(found) == ROWS_MAX:
-            break
-        if session_id.encode() not in line:
-            continue
-        with suppress(msgspec.DecodeError, UnicodeDecodeError):
-            row = msgspec.json.decode(line, type=AuditRow)
-            if row.custom_type in (INDEX, QUERY, DIGEST) and row.session_id == session_id:
-                plain = msgspec.to_builtins(row)
-                del plain["sessionId"]
-                if covering := plain.pop("covering_messages", None):
-                    plain["coveringMessages"] = list(covering)
-                found.append(plain)
-    return found
+    """Return the newest rows about a session, newest first; blocks while it reads the files."""
+    return [*islice(_rows_of(path, session_id), ROWS_MAX)]
 
 
-def _newest_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of the file, and of the one that was rotated away before it, backwards."""
-    for one in (path, path.with_name(f"{path.name}.1")):
+def _rows_of(path: Path, session_id: str) -> Iterator[dict[str, Any]]:
+    for one in (path, path.with_name(f"{path.name}.1")):  # the latter was rotated away
         with suppress(OSError), one.open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - READ_MAX))
-            yield from reversed(file.read().split(b"\n"))
+            for line in reversed(file.read().split(b"\n")):
+                with suppress(msgspec.DecodeError, UnicodeDecodeError):
+                    row = msgspec.json.decode(line, type=AuditRow)
+                    if row.custom_type in (INDEX, QUERY, DIGEST) and row.session_id == session_id:
+                        shown = msgspec.to_builtins(row)
+                        if covering := shown.pop("covering_messages", None):
+                            shown["coveringMessages"] = covering
+                        yield shown

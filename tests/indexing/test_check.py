@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
@@ -114,32 +111,3 @@ def test_an_echoed_secret_is_redacted(where: str, secret: str) -> None:
     assert SECRET not in whole
     assert SECRET[20:] not in whole
     assert "[redacted:" in whole
-
-
-answers = st.fixed_dictionaries(
-    {
-        "name": st.text(max_size=130),
-        "description": st.text(max_size=40),
-        "summary": st.text(max_size=40),
-        "tags": st.lists(st.text(max_size=85), max_size=14),
-    }
-)
-anything = st.text(alphabet=st.characters(exclude_categories=())) | st.text(
-    alphabet='{}[]":,`\n\\u d8name'
-)
-
-
-@given(
-    anything | answers.map(json.dumps), st.text(max_size=10), st.text(max_size=10), st.booleans()
-)
-def test_nothing_a_model_says_raises(middle: str, before: str, after: str, cut: bool) -> None:
-    """Every reply is taken, clean and within limits, or rejected with a reason."""
-    said = verdict(before + middle + after, cut=cut)
-    if isinstance(said, Rejected):
-        assert said.error.encode()
-        return
-    assert not cut
-    whole = said.name + said.description + said.summary + "".join(said.tags)
-    assert not {"Cs", "Co", "Zl", "Zp"} & {unicodedata.category(char) for char in whole}
-    assert "\x1b" not in whole
-    assert whole.encode()

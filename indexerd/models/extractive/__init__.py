@@ -1,7 +1,6 @@
 """`local/extractive`: the built-in model. It needs no key, no network and no money.
 
-It reads `prompt.facts`, `prompt.question` or `prompt.stretch` and nothing else of a prompt, and
-answers in the shape that is asked of every model.
+It reads only `prompt.facts`, `prompt.question` or `prompt.stretch`, and answers as any model does.
 """
 
 from __future__ import annotations
@@ -11,18 +10,18 @@ import json
 from typing import Final
 
 from indexerd.errors import DeadlineError
-from indexerd.events import Prompt
+from indexerd.events import Facts, Prompt
 from indexerd.models.base import LOCAL, Reply, Tokens
 
 
 class Extractive:
-    """Describes sessions, quotes passages and sums up stretches, by rules."""
+    """A model that describes sessions, quotes passages and summarizes stretches by rules."""
 
     key: Final = LOCAL + "extractive"
     remote: Final = False
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-        """Answer in a thread; DeadlineError where `timeout` seconds are not enough."""
+        """Answer in a thread; DeadlineError after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 text = await asyncio.to_thread(_answer, prompt)
@@ -38,5 +37,4 @@ def _answer(prompt: Prompt) -> str:
         return json.dumps(passages.answer(prompt.question))
     if prompt.stretch is not None:
         return summarize.summarize(prompt.stretch)
-    assert prompt.facts is not None  # noqa: S101 - whoever asks says what about
-    return summarize.describe(prompt.facts).model_dump_json()
+    return summarize.describe(prompt.facts or Facts(())).model_dump_json()

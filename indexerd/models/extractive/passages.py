@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexerd.events import Question
 from indexerd.models.extractive.sentences import WORD, terms
@@ -28,23 +27,21 @@ _FAR_BELOW = 0.35  # of the best score: passages below it are left out
 _BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
 
 
-@dataclass(slots=True)
-class _Passage:
+class _Passage(NamedTuple):
+    score: float
     entry: int
     text: str
-    counts: dict[str, float]  # term of the question -> how often it stands there
-    score: float = 0.0
-    share: float = 0.0  # of the question that it covers
+    share: float  # of the question that it covers
 
 
 def answer(question: Question) -> dict[str, Any]:
     """Return the fields of an answer."""
-    ranked = _ranked(question)
     best: list[_Passage] = []
-    for one in ranked:
+    for one in _ranked(question):
         twice = sum(one.entry == other.entry for other in best) > 1
-        if len(best) < PASSAGES_MAX and one.score >= _FAR_BELOW * ranked[0].score and not twice:
+        if not best or (one.score >= _FAR_BELOW * best[0].score and not twice):
             best.append(one)
+    best = best[:PASSAGES_MAX]
     covered = max((one.share for one in best), default=0.0)
     if covered < 0.2:  # noqa: PLR2004 - of the question
         return {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
@@ -68,32 +65,35 @@ def nearest(text: str, wanted: str) -> str:
 
 
 def _ranked(question: Question) -> list[_Passage]:
-    """Return the passages in which a term of the question stands, and replies, best first."""
-    wanted = dict.fromkeys(terms(question.text))
-    found = list(_matches(question, frozenset(wanted)))
-    often = Counter(term for one in found for term in one.counts)
-    weights = {term: log(1 + (len(found) + 8) / (often[term] + 0.5)) for term in wanted}
+    """Return the passages with a term of the question, and replies to them, best first."""
+    found = list(_matches(question))
+    often = Counter(term for _, _, counts in found for term in counts)
+    weights = {
+        term: log(1 + (len(found) + 8) / (often[term] + 0.5)) for term in terms(question.text)
+    }
     whole = sum(weights.values()) or 1.0
-    for one in found:
-        one.share = sum(weights[term] * min(1.0, n) for term, n in one.counts.items()) / whole
-        one.score = sum(weights[term] * min(2.0, n) for term, n in one.counts.items())
-        one.score *= (0.5 + one.share / 2) * (1 + 0.2 * one.entry / len(question.said))
-        one.score /= 1 + len(one.text) / 1500
-        if question.said[one.entry][1] == "user" and one.text.endswith(("?", "？")):  # noqa: RUF001 - wide
-            one.share *= _QUESTION
-            one.score *= _QUESTION
-    return sorted(found, key=lambda one: (-one.score, -one.entry))
+    ranked = []
+    for entry, text, counts in found:
+        share = sum(weights[term] * min(1.0, n) for term, n in counts.items()) / whole
+        score = sum(weights[term] * min(2.0, n) for term, n in counts.items())
+        score *= (0.5 + share / 2) * (1 + 0.2 * entry / len(question.said)) / (1 + len(text) / 1500)
+        asks = question.said[entry][1] == "user" and text.endswith(("?", "？"))  # noqa: RUF001 - wide
+        factor = _QUESTION if asks else 1.0
+        ranked.append(_Passage(score * factor, entry, text, share * factor))
+    return sorted(ranked, reverse=True)
 
 
-def _matches(question: Question, wanted: frozenset[str]) -> Iterator[_Passage]:
-    asked: dict[str, float] = {}  # of the question that an entry may reply to
+def _matches(question: Question) -> Iterator[tuple[int, str, dict[str, float]]]:
+    """Yield entry, text and counts of terms of the passages that have a term of the question."""
+    wanted = set(terms(question.text))
+    asked: dict[str, float] = {}  # terms of the message that an entry replies to
     for entry, (_, role, text) in enumerate(question.said):
         for number, passage in enumerate(passages(text)):
-            counts: dict[str, float] = {**Counter(t for t in terms(passage) if t in wanted)}
-            if role == "assistant" and number < 3:  # noqa: PLR2004 - its beginning
-                counts = asked | counts
+            replies = role == "assistant" and number < 3  # noqa: PLR2004 - its beginning
+            counts = asked.copy() if replies else {}
+            counts |= Counter(term for term in terms(passage) if term in wanted)
             if counts:
-                yield _Passage(entry, passage, counts)
+                yield entry, passage, counts
         asked = dict.fromkeys(wanted.intersection(terms(text)), _REPLY) if role == "user" else {}
 
 

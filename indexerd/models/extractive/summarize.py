@@ -228,17 +228,14 @@ def summarize(stretch: Stretch) -> str:
     return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
 
 
-_PLANNED = re.compile(
-    r"^#{1,3}[ \t]+(?:implementation[ \t]+)?plan\b[ \t:—-]*(?:for[ \t]+)?(\S[^\n]{3,160})"
-    r"|\AImplement the following plan:\s+#{1,3}[ \t]+(\S[^\n]{3,160})",
-    re.IGNORECASE | re.MULTILINE,
+_TITLES = (  # of a plan, of a pull request or an issue, the subject of a commit
+    (
+        r"^#{1,3}[ \t]+(?:implementation[ \t]+)?plan\b[ \t:—-]*(?:for[ \t]+)?(\S[^\n]{3,160})"
+        r"|\AImplement the following plan:\s+#{1,3}[ \t]+(\S[^\n]{3,160})"
+    ),
+    r"\bgh (?:pr|issue) create\b[^\n]{0,200}?--title[ =]+[\"']([^\"'\n]{8,160})",
+    r"\bgit commit\b[^\n]{0,80}?-\w*m[ =]?[\"']([^\"'\n]{8,160})",
 )
-_CREATED = re.compile(
-    r"\bgh (?:pr|issue) create\b[^\n]{0,200}?--title[ =]+[\"']([^\"'\n]{8,160})"
-    r"|\b(?:opened|created) (?:PR|pull request|issue) #?\d*[:,]? ?[\"“`]([^\"”`\n]{8,160})",
-    re.IGNORECASE,
-)
-_COMMIT = re.compile(r"\bgit commit\b[^\n]{0,80}?-\w*m[ =]?[\"']([^\"'\n]{8,160})")
 _TYPE = re.compile(r"^\w{2,12}(?:\([^)]{0,40}\))?!?: ")  # feat(parser): …
 
 
@@ -270,15 +267,17 @@ def describe(facts: Facts) -> Metadata:
 
 
 def _titles(facts: Facts, goals: Sequence[str]) -> Iterator[str]:
-    """Yield what a session may be called, best first.
+    """Yield possible names of a session, best first.
 
-    Titles that somebody gave come first: the agent's own, a plan's, that of a pull request or an
-    issue, the subject of the last commit. Then come the request, and what else was said and done.
+    Titles that somebody gave come first: the agent's own, then the newest of `_TITLES`. Then come
+    the request, and what else was said and done.
     """
-    texts = [text[:60_000] for _, text in facts.messages]
-    ran = [*facts.commands, *texts]
-    given = [facts.title, *_hits(_PLANNED, texts), *_hits(_CREATED, ran)]
-    found = [_TYPE.sub("", one) for one in [*given, *_hits(_COMMIT, ran)[-1:]]] + [*goals]
+    texts, given = [text[:60_000] for _, text in facts.messages], [facts.title]
+    for title in _TITLES:
+        pattern = re.compile(title, re.IGNORECASE | re.MULTILINE)
+        hits = (hit for text in [*facts.commands, *texts] for hit in pattern.finditer(text))
+        given += [hit[hit.lastindex or 0] for hit in hits][-1:]
+    found = [_TYPE.sub("", one) for one in given] + [*goals]
     found += [one for text in texts[:20] for one in sentences(text) if len(topics(one)) > 1][:1]
     found += [f"Changes to {_base(clean_line(one, 400))}" for one in facts.files_modified[:1]]
     found += [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one]
@@ -286,10 +285,6 @@ def _titles(facts: Facts, goals: Sequence[str]) -> Iterator[str]:
         name = headline(clean_line(text, 400))
         if (" " in name or not name.isascii()) and any(map(str.isalpha, name)):
             yield name
-
-
-def _hits(pattern: re.Pattern[str], texts: Iterable[str]) -> list[str]:
-    return [next(filter(None, hit.groups())) for text in texts for hit in pattern.finditer(text)]
 
 
 def _base(path: str) -> str:
