@@ -31,7 +31,6 @@ MAY_WRITE = {
     "store/store.py": "the store, made private before SQLite opens it",
     "web/auth.py": "one-time tokens of the web view",
     "web/server.py": "where the web view listens, and the page that opens it",
-    "models/scripted.py": "the fake model counts its calls, in tests",
     "cli/backend.py": "/dev/null in the place of a stream that is gone",
 }
 WRITING = {"write_text", "write_bytes", "touch", "truncate", "ftruncate", "utime"}
