@@ -17,11 +17,8 @@ from indexerd.cli.backend import aside, safe
 
 RECENT_SHOWN = 10  # messages that `history` shows without --full
 FULL = cli.flag("--full", "All summaries and messages, uncut.")
-STRATEGY = cli.option(
-    "--strategy",
-    "Whose rules to apply; default: those of the session's own agent.",
-    type=click.Choice(("pi", "codex", "opencode")),
-)
+AGENTS = click.Choice(("pi", "codex", "opencode"))
+STRATEGY = cli.option("--strategy", "Whose rules; default: its own agent's.", type=AGENTS)
 HANDOFF = cli.flag("--handoff", "Print a document to start a new session with.")
 
 
@@ -33,18 +30,14 @@ def history(found: Any) -> Iterator[str]:
         first, last = segment["covering_messages"]
         by = f"{segment['generated_at']} by {segment['model']}"
         yield render.heading(f"{first}-{last}", f"  {safe(by)}")
-        content = segment["content"]
-        yield from render.paragraph(content if full else "\n".join(content.split("\n")[:12]), "  ")
-        if segment["files_modified"]:
-            yield f"  files: {safe(', '.join(segment['files_modified']), 2000)}"
+        yield from [*render.paragraph(segment["content"], "  ")][: None if full else 12]
+        yield from render.fields(segment, "files_modified")
         yield ""
     for one in found["recent"] if full else found["recent"][-RECENT_SHOWN:]:
         text = one["text"] or f"[{', '.join(one.get('tools', ()))}]"
-        if full:
-            yield render.heading(f"{one['n']} {one['role']}", f"  {safe(one['entryId'])}")
-            yield from (render.exact(text), "")
-        else:
-            yield f"{one['n']:>5}  {one['role']}: {safe(text)}"
+        more = safe(one["entryId"] if full else text)
+        yield render.heading(f"{one['n']} {one['role']}", f"  {more}")
+        yield from (render.exact(text), "") if full else ()
     count = render.count(found["fullMessageCount"], "message")
     yield f"{count}, {found['foldedMessages']} of them summed up"
 

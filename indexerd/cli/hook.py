@@ -81,29 +81,28 @@ def expand(app: App, word: str, params: dict[str, Any], *, inline: bool) -> int:
     if word == "-":
         prompt = sys.stdin.buffer.read() if sys.stdin is not None else b""
     params["text"] = prompt.decode("utf-8", "replace")
+    if app.json:
+        put([json_text(app.call("expand", params, backend.QUICK))])
+        return 0
     found: dict[str, Any] = {}
     problem = None
     try:
-        if app.json or b"@@" in prompt:
-            found = app.call("expand", params, backend.QUICK)
+        found = app.call("expand", params, backend.QUICK) if b"@@" in prompt else {}
     except IndexerdError as bad:
-        if app.json:
-            raise
         problem = bad
-    if app.json:
-        put([json_text(found)])
-        return 0
-    texts = [one["content"].encode("utf-8", "replace") for one in found.get("messages", ())]
-    block = b"\n\n".join(texts)
+    block = _block(found).encode("utf-8", "replace")
     if inline:
         block = block + b"\n\n---\n\n" + prompt if block else prompt
-    sys.stdout.flush()
     sys.stdout.buffer.write(block + b"\n" if block and not (inline and word == "-") else block)
     for line in failures(found):
         aside(f"indexerd: {line}")
     if problem is not None:
         complain(problem, as_json=False)
     return 0
+
+
+def _block(found: dict[str, Any]) -> str:
+    return "\n\n".join(one["content"] for one in found.get("messages") or ())
 
 
 def failures(found: dict[str, Any]) -> list[str]:
@@ -149,13 +148,11 @@ def answer_hook(words: Sequence[str]) -> int:
 def _reply(agent: str, data: bytes) -> str:
     """What to print for an event; most events need nothing."""
     event = loads(data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
-    name, problems = event.get("hook_event_name"), list[str]()
-    if name == "UserPromptSubmit":
+    name, context, problems = event.get("hook_event_name"), "", list[str]()
+    if name == "UserPromptSubmit" and "@@" in event["prompt"]:
         context, problems = _referred(event)
     elif name == "SessionStart" and event.get("source") == "resume":
         context = _resumed(event)
-    else:
-        return ""
     found: dict[str, Any] = {}
     if context:
         found["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": _text(context)}
@@ -169,8 +166,6 @@ def _reply(agent: str, data: bytes) -> str:
 def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
     """What a prompt refers to, as context, and lines for the user."""
     text = event["prompt"]
-    if "@@" not in text:
-        return "", []
     params: dict[str, Any] = {"text": text, "maxBytes": _BYTES_MAX}
     for ours, theirs in (("sessionId", "session_id"), ("cwd", "cwd"), ("turnId", "turn_id")):
         if isinstance(event.get(theirs), str) and event[theirs]:
@@ -179,8 +174,7 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
         return "", [_TOO_LONG]
     seconds = backend.question_seconds(text, _SECONDS)
     found = call_once(socket_path(os.environ), "expand", params, seconds)
-    context = "\n\n".join(one["content"] for one in found.get("messages") or ())
-    return context, failures(found)[:_LINES_MAX]
+    return _block(found), failures(found)[:_LINES_MAX]
 
 
 def _resumed(event: dict[str, Any]) -> str:

@@ -160,7 +160,7 @@ def run(argv: list[str]) -> int:
         else:
             bad.show()
         return bad.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except click.Abort:  # Control-C, too
         return INTERRUPTED
     except PermissionError as bad:
         return complain(AccessError(f"{bad.filename}: {bad.strerror}"), as_json=as_json)

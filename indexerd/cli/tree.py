@@ -39,9 +39,9 @@ def tree(found: Any) -> Iterator[str]:
 
     `>` marks the leaf and `*` the path to it. Entries move to the right where the session branches.
     """
-    nodes, leaf = found["nodes"], found["leafId"]
+    nodes = found["nodes"]
     for node, indent in zip(nodes, _indents([one["depth"] for one in nodes]), strict=True):
-        mark = ">" if node["id"] == leaf else "*" if node["active"] else " "
+        mark = ">" if node["id"] == found["leafId"] else "*" if node["active"] else " "
         node["mark"] = f"{indent}{mark} "
     yield from _entries(nodes)
     for warning in found.get("warnings", ()):

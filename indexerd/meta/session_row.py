@@ -17,6 +17,7 @@ from typing import Any
 from indexerd.agents import ADAPTERS
 from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import MetaFile
+from indexerd.privacy.own_secrets import StoredRow
 from indexerd.privacy.redact import redact, shown_paths, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol.limits import (
@@ -31,7 +32,6 @@ from indexerd.protocol.limits import (
     TAGS_SHOWN,
     WORD_MAX,
 )
-from indexerd.protocol.results import StoredRow
 from indexerd.sessions.facts import TOKEN_KEYS, Facts, absolute, fact_fields, facts_of
 from indexerd.sessions.family import Parent, ParentIndex
 from indexerd.sessions.info import SessionInfo, state_of

@@ -11,13 +11,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.privacy.redact import redact, with_shown
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol import limits
-from indexerd.protocol.results import StoredRow
 
 _TEXTS = dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX)
 _TEXTS |= dict.fromkeys(("firstUserMessage", "agentTitle"), limits.FIRST_MESSAGE_MAX)
@@ -25,6 +24,14 @@ _TEXTS |= dict.fromkeys(("gitBranch", "models", "toolsUsed"), limits.WORD_MAX)
 _TEXTS |= dict.fromkeys(("filesRead", "filesModified"), limits.PATH_MAX)
 _TEXTS |= {"description": limits.DESCRIPTION_MAX, "tags": limits.TAG_MAX}
 _TEXTS |= {"toolUses": limits.USE_MAX}
+
+
+class StoredRow(NamedTuple):
+    """A session's row, and the other texts by which the session is found."""
+
+    row: dict[str, Any]
+    summary: str
+    aliases: tuple[str, ...]
 
 
 class OwnSecrets:

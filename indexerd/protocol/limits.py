@@ -1,8 +1,8 @@
-"""How long texts may be: in what is stored of a session, and in the rows that show it."""
+"""The greatest lengths of texts in meta files and in rows."""
 
 from __future__ import annotations
 
-# What we write into a meta file, in characters; what others wrote is cut when it is shown.
+# What we write into a meta file, in characters; longer texts of others are cut when shown.
 NAME_MAX = 120
 DESCRIPTION_MAX = 1200
 SUMMARY_MAX = 8000
@@ -16,4 +16,4 @@ TAGS_SHOWN = 50
 PATH_MAX = 4096  # characters; no path of a file system is longer
 WORD_MAX = 128  # characters of an id, a time, the name of an agent or a tool
 USE_MAX = 120  # characters of a notable use of a tool
-READ_MAX = 20_000  # characters of any text that are looked at: beyond every limit, and bounds work
+READ_MAX = 20_000  # characters of any text that are processed, far more than any limit above

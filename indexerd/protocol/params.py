@@ -1,8 +1,7 @@
-"""What each method of the socket takes, and the one place where it is checked.
+"""The params of each method of the socket, and their check.
 
-`decode` turns a request's params into the method's Struct. Unknown fields are ignored, a wrong
-type is a UsageError that names the field, and None stands for what is absent, but in `Update`:
-there null clears, and UNSET is what is absent.
+Unknown fields are ignored, and null is the same as an absent field, except in `Update`: there null
+clears, and absent fields are UNSET.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from msgspec import UNSET, Meta, UnsetType
 from indexerd.errors import UsageError
 
 LIMIT_MAX = 500  # rows or hits of one answer
-KEEP_TOKENS = 20_000  # of the newest messages, that a compaction leaves as they are
+KEEP_TOKENS = 20_000  # of the newest messages, which a compaction leaves as they are
 KEEP_TOKENS_MAX = 1_000_000
 INSTRUCTIONS_MAX = 4000  # characters
-INJECTED_MIN = 500  # bytes; less holds no reference
+INJECTED_MIN = 500  # bytes; no reference fits into less
 
 Text = Annotated[str, Meta(min_length=1)]
 Instructions = Annotated[str, Meta(max_length=INSTRUCTIONS_MAX)]
@@ -35,7 +34,7 @@ class Params(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RefParams(Params, frozen=True, kw_only=True):
-    """A session by its id, the beginning of that, or a name; `cwd` is where names count first."""
+    """A session by its id, a prefix of that, or a name; names are looked for in `cwd` first."""
 
     ref: Text
     cwd: str | None = None

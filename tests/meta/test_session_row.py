@@ -12,6 +12,7 @@ from indexerd.agents.pi import resume_command
 from indexerd.events import Turn
 from indexerd.meta.model import MetaFile
 from indexerd.meta.session_row import gone_row, row_of
+from indexerd.privacy.own_secrets import StoredRow
 from indexerd.protocol.limits import (
     DESCRIPTION_MAX,
     NAME_MAX,
@@ -22,7 +23,6 @@ from indexerd.protocol.limits import (
     TAGS_SHOWN,
     WORD_MAX,
 )
-from indexerd.protocol.results import StoredRow
 from indexerd.sessions.facts import Facts
 from indexerd.sessions.info import SessionInfo
 
