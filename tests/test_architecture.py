@@ -17,7 +17,6 @@ PACKAGE = ROOT / "indexerd"
 FILES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
 TREES = {name: ast.parse(path.read_bytes()) for name, path in FILES.items()}
 FUNCTION_MAX = 50
-VAGUE = {"utils", "util", "helpers", "helper", "common", "misc", "manager", "base_utils"}
 
 # Who may open a file for writing, and why. No session file is among what they write.
 MAY_WRITE = {
@@ -64,16 +63,6 @@ def test_functions_are_small() -> None:
     assert large == {}
 
 
-def test_modules_are_named_for_what_they_own() -> None:
-    """No utils, no helpers, no manager."""
-    assert {name for name in FILES if VAGUE & set(name.removesuffix(".py").split("/"))} == set()
-
-
-def test_every_module_opens_with_its_contract() -> None:
-    """A docstring, everywhere."""
-    assert {name for name, tree in TREES.items() if not ast.get_docstring(tree)} == set()
-
-
 def writes(tree: ast.AST) -> bool:
     flags = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_TRUNC", "O_APPEND"}
     if any(isinstance(node, ast.Attribute) and node.attr in flags for node in ast.walk(tree)):
@@ -102,16 +91,6 @@ def contracts() -> list[dict[str, list[str]]]:
     held = tomllib.loads((ROOT / "pyproject.toml").read_text())
     linter: list[dict[str, list[str]]] = held["tool"]["importlinter"]["contracts"]
     return linter
-
-
-def test_imports_point_down() -> None:
-    """`lint-imports` finds every contract kept."""
-    program = Path(sys.executable).with_name("lint-imports")
-    done = subprocess.run(
-        [program, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
-    assert f"Contracts: {len(contracts())} kept, 0 broken." in done.stdout
 
 
 def test_every_module_is_on_a_floor() -> None:

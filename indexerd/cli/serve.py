@@ -88,7 +88,7 @@ def run(*, once: bool) -> int:
     if not as_json(report.to_json()):
         rows = [(done.session_id, "indexed", done.model) for done in report.indexed]
         rows += [(session_id, "digested", "") for session_id in report.digested]
-        rows += [(session_id, "failed", kind) for session_id, kind, _ in report.failed]
+        rows += [(session_id, "failed", one.kind) for session_id, one in report.failed]
         put(render.table(("session", "", "model or reason"), rows))
         counts = f"{len(report.indexed)} indexed, {report.skipped} not due"
         sessions = render.count(report.sessions, "session")

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -231,13 +231,12 @@ class Daemon:
             await self._end()
 
     async def serve(self) -> int:
-        """Run until a signal; returns the exit code, or RESTART."""
+        """Run until a signal; return the exit code, or RESTART."""
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
-        footprint, bus, path = Footprint(), self.bus, self._start.places.socket
-        notifier, stopping = Notifier(self._start.env), asyncio.Event()
-        self._handle_signals(stopping)
+        bus, path, notifier = self.bus, self._start.places.socket, Notifier(self._start.env)
+        stopping = self._handle_signals()
         server = UnixServer(
             path,
             self.api.handle,
@@ -254,29 +253,19 @@ class Daemon:
             await server.start()
             notifier.ready()
             bus.log(Event.DAEMON_READY, {"path": str(path)})
-            return await self._run(server, notifier, footprint, stopping)
+            return await self._run(self._tend(server, notifier), stopping, notifier)
         finally:
             await server.close()
             await self._end()
             bus.log(Event.DAEMON_STOPPED, {})
 
     async def _run(
-        self,
-        server: UnixServer,
-        notifier: Notifier,
-        footprint: Footprint,
-        stopping: asyncio.Event,
+        self, tend: Coroutine[Any, Any, None], stopping: asyncio.Event, notifier: Notifier
     ) -> int:
         """Run all parts until one of them ends; return 1 if it should not have."""
-        parts = (
-            self.pipeline.follow(),
-            self.pipeline.index_texts(),
-            self.auto_digests.run(),
-            self.web.run(),
-            self._tend(server, notifier, footprint),
-            stopping.wait(),
-        )
-        tasks: list[asyncio.Task[Any]] = [asyncio.ensure_future(one) for one in parts]
+        pipeline, digests = self.pipeline, self.auto_digests
+        parts = (pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run(), tend)
+        tasks = [asyncio.ensure_future(one) for one in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         code = 0 if stopping.is_set() else 1
         if code and (self.library.damaged or not self._lock.stands()):
@@ -296,17 +285,17 @@ class Daemon:
     async def _end(self) -> None:
         await self.pipeline.stop()
         await self.pipeline.reader(self.library.close)
-        for give_back in self._claims:
-            give_back()
+        for release in self._claims:
+            release()
         self._lock.release()
 
-    async def _tend(self, server: UnixServer, notifier: Notifier, footprint: Footprint) -> None:
+    async def _tend(self, server: UnixServer, notifier: Notifier) -> None:
         """Check reader, memory, state and socket file every few seconds.
 
         Returns when the state directory was removed.
         """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
-        pipeline, blocked, state = self.pipeline, "", ""
+        pipeline, footprint, blocked, state = self.pipeline, Footprint(), "", ""
         while self._lock.stands():
             if not pipeline.reader.stalled():
                 notifier.watchdog()
@@ -317,18 +306,19 @@ class Daemon:
                 self.bus.publish("status.changed", None, {"state": state, "previous": before})
             count = len(pipeline.known)
             notifier.status(f"{count} session{'s' * (count != 1)}, {len(pipeline.jobs)} queued")
+            was_blocked, blocked = blocked, ""
             try:
                 await server.check()
-                blocked = ""
             except IndexerdError as bad:  # something else is in the socket's place
-                if str(bad) != blocked:
-                    server.reject(str(bad))
                 blocked = str(bad)
+                if blocked != was_blocked:
+                    server.reject(blocked)
             await asyncio.sleep(pause)
         self.bus.log(Event.WATCH_DEGRADED, {"reason": "the state directory was removed"})
 
-    def _handle_signals(self, stopping: asyncio.Event) -> None:
-        loop = asyncio.get_running_loop()
+    def _handle_signals(self) -> asyncio.Event:
+        """Reload at SIGHUP; return an event that SIGTERM and SIGINT set."""
+        loop, stopping = asyncio.get_running_loop(), asyncio.Event()
 
         def stop() -> None:
             if stopping.is_set():  # the second signal
@@ -338,6 +328,7 @@ class Daemon:
         loop.add_signal_handler(signal.SIGTERM, stop)
         loop.add_signal_handler(signal.SIGINT, stop)
         loop.add_signal_handler(signal.SIGHUP, lambda: loop.create_task(self.reload()))
+        return stopping
 
     async def reload(self) -> None:
         """Read the configuration again; a broken one changes nothing."""

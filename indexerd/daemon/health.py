@@ -16,7 +16,7 @@ from indexerd.times import iso
 
 NEWEST_VERSION = 3  # of pi's format
 SHOWN = 20  # paths and sessions named in one problem
-Found = Iterator[tuple[str, str, str]]  # code, cause, cure of a problem
+Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
 _LATER = "it is checked again at every scan; other agents' sessions are not affected"
 _MODE = "check its mode and owner; it is checked again at every scan"
 
@@ -71,11 +71,9 @@ class Status:
 
     def _problems(self) -> Iterator[dict[str, Any]]:
         pipeline = self._pipeline
-        for find in (_own, _roots):
-            yield from (self._problem(*one) for one in find(pipeline))
-        for one in pipeline.watch.health().problems:
+        for one in (*_own(pipeline), *_roots(pipeline), *pipeline.watch.health().problems):
             yield self._problem(*one)
-        if pipeline.library.changed != self._seen:  # it takes a look at every session
+        if pipeline.library.changed != self._seen:  # this looks at every session
             self._of_sessions = [self._problem(*one) for one in _sessions(pipeline)]
             self._seen = pipeline.library.changed
         yield from self._of_sessions
@@ -86,7 +84,7 @@ class Status:
 
 
 def _own(pipeline: Pipeline) -> Found:
-    """What is wrong with the configuration, the models, our disk and our threads."""
+    """Find problems of configuration, models, disk and reader thread."""
     for bad in pipeline.loaded.problems:
         yield "config_invalid", f"{bad['file']}: {bad['key']}: {bad['message']}", bad["hint"]
     if not pipeline.models.available():
@@ -96,11 +94,12 @@ def _own(pipeline: Pipeline) -> Found:
         cure = "free some space, or find out what locks the file; it is retried continually"
         yield "state_unwritable", pipeline.trouble, cure
     if pipeline.reader.stalled():
-        cause = "following the files has stopped, perhaps because a file system hangs"
+        cause = "reading files has stopped, perhaps because a file system hangs"
         yield "scan_stalled", cause, "find out which mount does not answer, then restart the daemon"
 
 
 def _roots(pipeline: Pipeline) -> Found:
+    """Find databases and directories that cannot be read."""
     scan, databases = pipeline.library.last_scan, pipeline.library.discovery.troubles
     for path, bad in islice(databases.items(), SHOWN):
         yield "unreadable", f"{escape_path(path)}: {bad}", vars(bad).get("hint", _LATER)
@@ -110,19 +109,20 @@ def _roots(pipeline: Pipeline) -> Found:
 
 
 def _sessions(pipeline: Pipeline) -> Found:
+    """Find problems of session files and meta files."""
     files = pipeline.library.files
     for path, why in islice(files.problems().items(), SHOWN):
         cure = _MODE
-        if why.startswith("set aside"):  # for a defect, or because we ended at it
+        if why.startswith("set aside"):  # for a defect of ours
             cure = "it is read again once it changes, or by a newer indexerd; please report this"
-        if why.startswith("the history"):  # of a fork, whose base is gone
+        if why.startswith("the history"):  # of a fork whose base is gone
             cure = "restore that file, or ignore this: the session's own part is kept"
         yield "unreadable", f"{escape_path(path)}: {why}", cure
     for session_id, paths in islice(files.owners.twins().items(), SHOWN):
         info = files.info(session_id)
         if info is not None and not info.subagent:  # each fork has a copy of its sub-agents
             names = ", ".join(escape_path(path) for path in paths)
-            cause = f"several files claim session {session_id}; the first counts: {names}"
+            cause = f"several files claim session {session_id}; the first is used: {names}"
             yield "duplicate_session", cause, "remove the copies that you do not want"
     for why in islice(pipeline.library.metas.problems().values(), SHOWN):
         yield "invalid_meta", why, "`indexerd index REF --force` rewrites it"
@@ -130,7 +130,7 @@ def _sessions(pipeline: Pipeline) -> Found:
     for info in islice(odd, SHOWN):
         session = f"session {info.session_id}"
         if info.looped:
-            cure = "nothing: the path is cut where it would repeat"
+            cure = "none is needed: the path is cut where it would repeat"
             yield "parent_cycle", f"{session}: its entries form a circle", cure
         else:
             cause = f"{session}: format version {info.version} is newer than this program knows"

@@ -13,24 +13,23 @@ from indexerd.indexing.policy import decide
 
 
 class Report(NamedTuple):
-    """What one pass did."""
+    """The result of one pass."""
 
     sessions: int
     indexed: list[Done]
-    failed: list[tuple[str, str, bool]]  # session, kind, retryable; runs and digests
+    failed: list[tuple[str, Failure]]  # by session; index runs and digests
     digested: list[str]  # sessions that got a segment
 
     @property
     def skipped(self) -> int:
-        tried = {done.session_id for done in self.indexed} | {key for key, _, _ in self.failed}
+        tried = {done.session_id for done in self.indexed} | {key for key, _ in self.failed}
         return self.sessions - len(tried.union(self.digested))
 
     @property
     def exit_code(self) -> int:
-        """0 when nothing failed, 75 when all that failed may be tried again, else 1."""
-        if not self.failed:
-            return 0
-        return 75 if all(retryable for _, _, retryable in self.failed) else 1
+        """0 if nothing failed, 75 if all failures are retryable, else 1."""
+        codes = {75 if one.retryable else 1 for _, one in self.failed}
+        return min(codes, default=0)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -38,12 +37,12 @@ class Report(NamedTuple):
             "indexed": [done.session_id for done in self.indexed],
             "skipped": self.skipped,
             "digested": self.digested,
-            "failed": [{"sessionId": key, "kind": kind} for key, kind, _ in self.failed],
+            "failed": [{"sessionId": key, "kind": one.kind} for key, one in self.failed],
         }
 
 
 async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
-    """One pass over everything; a back-off is not waited for."""
+    """Make one pass; sessions that wait after a failure count as failed."""
     outcomes = pipeline.indexer.outcomes
     await pipeline.start()
     await pipeline.scan()
@@ -51,21 +50,16 @@ async def run_once(pipeline: Pipeline, digests: AutoDigests) -> Report:
         pass
     waiting = await _run_due(pipeline)
     await digests.run(once=True)
-    failed = [
-        (key, one.kind, one.retryable) for key, one in outcomes.items() if isinstance(one, Failure)
-    ]
-    failed += [
-        (key, pipeline.known[key].retry.why, True)
-        for key, (_, why) in waiting.items()
-        if why == "back_off"
-    ]
-    failed += [(key, bad.kind, bad.retryable) for key, bad in digests.failed.items()]
+    late = [key for key, why in waiting.items() if why == "back_off"]
+    failed = [(key, one) for key, one in outcomes.items() if isinstance(one, Failure)]
+    failed += [(key, Failure(pipeline.known[key].retry.why, retryable=True)) for key in late]
+    failed += digests.failed.items()
     indexed = [one for one in outcomes.values() if isinstance(one, Done) and not one.adopted]
     return Report(len(pipeline.known), indexed, failed, list(digests.made))
 
 
-async def _run_due(pipeline: Pipeline) -> dict[str, tuple[float, str]]:
-    """Run until no session is at the end of its quiet time, or near it; the others' waits."""
+async def _run_due(pipeline: Pipeline) -> dict[str, str]:
+    """Run sessions until none is due soon; return why the others wait."""
     while True:
         if pipeline.running:
             await asyncio.wait(pipeline.running.values())
@@ -80,5 +74,5 @@ async def _run_due(pipeline: Pipeline) -> dict[str, tuple[float, str]]:
         waiting = {key: one for key, one in decisions.items() if now < one[0] < math.inf}
         until = [when for when, why in waiting.values() if why == "due"]
         if not until or pipeline.indexing_off or not pipeline.models.available():
-            return waiting
+            return {key: why for key, (_, why) in waiting.items()}
         await asyncio.sleep(max(0.01, min(min(until) - now, 1.0)))

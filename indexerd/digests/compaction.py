@@ -34,8 +34,7 @@ from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.positions import message_rows
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import OpenSession, row_of
-from indexerd.threads import Check
+from indexerd.sources.session_reader import Check, OpenSession, row_of
 from indexerd.times import iso
 
 STRATEGIES = ("pi", "codex", "opencode")

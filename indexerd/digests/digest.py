@@ -44,8 +44,7 @@ from indexerd.sessions.context import context_messages
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import OpenSession
-from indexerd.threads import Check
+from indexerd.sources.session_reader import Check, OpenSession
 
 AFTER_REPLY = 0.02  # seconds: the event of an opened history follows its answer
 LEAST_BY_TOKENS = 10  # messages of a segment that is made only for the size of the context

@@ -20,8 +20,7 @@ from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree_answers import TEXT_MAX, text_limit
 from indexerd.settings import Digest
-from indexerd.sources.session_reader import OpenSession
-from indexerd.threads import Check
+from indexerd.sources.session_reader import Check, OpenSession
 
 MESSAGES_MAX = 40_000  # newest ones in an answer
 LINE_MAX = 200  # characters of a message, unless everything is asked for

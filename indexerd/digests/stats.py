@@ -20,8 +20,7 @@ from indexerd.sessions.context import ContextEntry, Read, context_entries, passi
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Digest
-from indexerd.sources.session_reader import OpenSession
-from indexerd.threads import Check
+from indexerd.sources.session_reader import Check, OpenSession
 
 WARN_PERCENT, FOLD_PERCENT = 80, 90  # of the usable tokens
 

@@ -20,8 +20,7 @@ from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import bare
 from indexerd.references.cited_answer import CUT, EXCERPT_MAX, SCHEMA, Section
-from indexerd.sources.session_reader import OpenSession
-from indexerd.threads import Check
+from indexerd.sources.session_reader import Check, OpenSession
 
 SUMMARIES_SHARE = 4  # summaries may take one of so many parts
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -28,7 +29,6 @@ from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
 from indexerd.sources.line_buffer import LINE_MAX
 from indexerd.sources.source import Lines, source_of
-from indexerd.threads import Check, stoppable
 
 AT_ONCE = 4  # sessions that are read at the same time
 ID_SHOWN = 128  # characters of an entry's id in an error
@@ -38,6 +38,7 @@ PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are searched for pictures
 _PICTURE = re.compile(rb'"([^"\\\s]{64})[^"\\\s]{65536,}+"')
 
 _T = TypeVar("_T")
+Check = Callable[[], None]  # raises once nobody waits for the work any more
 
 
 class SessionLines(ExitStack):
@@ -176,5 +177,14 @@ class SessionReaderPool:
         session = await self._run(self._open, session_id, leaf)
         if session is None:
             raise FileGoneError("the session's file is gone")
+        unwanted = threading.Event()
+
+        def check() -> None:
+            if unwanted.is_set():
+                raise asyncio.CancelledError
+
         async with self._places:
-            return await stoppable(partial(work, session))
+            try:
+                return await asyncio.to_thread(work, session, check)
+            finally:
+                unwanted.set()

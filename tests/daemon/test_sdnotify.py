@@ -1,4 +1,4 @@
-"""The notification protocol over real sockets (V2, V5); test_systemd_real.py has systemd itself."""
+"""The notification protocol over real sockets ; e2e/daemon/test_service.py has systemd itself."""
 
 import os
 import socket

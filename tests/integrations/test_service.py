@@ -1,6 +1,6 @@
 """Service files and their installation; the runner of system commands is recorded, files are real.
 
-test_systemd_real.py shows the same under a real manager. launchd itself was never run (V11).
+e2e/daemon/test_service.py runs the daemon under a real manager. launchd itself was never run.
 """
 
 import os

@@ -33,12 +33,8 @@ install -d -m 700 -o "$RIG_UID" "$XDG_RUNTIME_DIR"
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 cd /sys/fs/cgroup; mkdir "${RIG##*/}"; chown -R "$RIG_UID" "${RIG##*/}"
 echo $$ > "${RIG##*/}/cgroup.procs"
-cd /; root=/
-if [ "$RIG_REFUSE" = 1 ]; then  # the kernel refuses user namespaces to a process in a chroot
-    root="$RIG/root"; mkdir "$root"; mount --rbind / "$root"
-fi
-as_user="setpriv --reuid=$RIG_UID --regid=$RIG_UID --clear-groups"
-exec chroot "$root" $as_user "$RIG_PYTHON" -c "$RIG_AGENT"
+cd /
+exec setpriv --reuid=$RIG_UID --regid=$RIG_UID --clear-groups "$RIG_PYTHON" -c "$RIG_AGENT"
 """
 
 TIDY = """
@@ -64,7 +60,7 @@ for line in sys.stdin:
     print(json.dumps(run(json.loads(line))), flush=True)
 """
 
-TOOLS = ("systemctl", "unshare", "setpriv", "mount", "bash", "chroot", "ionice")
+TOOLS = ("systemctl", "unshare", "setpriv", "mount", "bash")
 MARKS = [
     pytest.mark.faults,
     pytest.mark.skipif(
@@ -103,9 +99,7 @@ class Manager:
     `furnish` fills the home; it is told of the directory and gives the variables of the manager.
     """
 
-    def __init__(
-        self, furnish: Callable[[Path], Mapping[str, str]], *, refuse: bool = False
-    ) -> None:
+    def __init__(self, furnish: Callable[[Path], Mapping[str, str]]) -> None:
         python = a_python()
         if python is None:
             pytest.skip("no Python here that another user can run")
@@ -121,7 +115,7 @@ class Manager:
         self.give(self.base)
         env = {"HOME": str(self.home), "XDG_RUNTIME_DIR": f"/run/user/{UID}"}
         env |= {"RIG": str(self.base), "RIG_UID": str(UID), "RIG_PYTHON": python}
-        env |= {"RIG_AGENT": AGENT, "RIG_REFUSE": str(int(refuse)), "PATH": os.environ["PATH"]}
+        env |= {"RIG_AGENT": AGENT, "PATH": os.environ["PATH"]}
         words = ["unshare", "-mpf", "--mount-proc", "--kill-child", "bash", "-c", SETUP]
         io: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with (self.base / "errors").open("wb") as errors:

@@ -7,6 +7,7 @@ would do it; only the libraries are those of this Python.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import sysconfig
@@ -18,7 +19,7 @@ import pytest
 
 from indexerd.integrations import service as units
 from tests.e2e.world import ROOT, Session
-from tests.integrations import probes, user_manager
+from tests.integrations import user_manager
 from tests.integrations.user_manager import UID, Manager, a_python, until
 
 pytestmark = [*user_manager.MARKS, pytest.mark.timeout(150)]  # a program is installed first
@@ -26,6 +27,9 @@ pytestmark = [*user_manager.MARKS, pytest.mark.timeout(150)]  # a program is ins
 LIBRARIES = list(dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]))
 IMPORTED = f"import sys; sys.path += {LIBRARIES}; import msgspec, pydantic, rapidfuzz, watchdog"
 ALIEN = f"import sys; assert sys.version_info[:2] == {sys.version_info[:2]}; {IMPORTED}"
+FOLDERS = re.findall(
+    r"(?m)^ReadOnlyPaths=-%h/(.+)", (ROOT / "systemd/indexerd.service").read_text()
+)
 SETTINGS = {
     "INDEXERD_MODEL_KEYS": '["scripted/test"]',
     "INDEXERD_INDEX__QUIET_SECONDS": "0.3",
@@ -62,7 +66,7 @@ class Service(Manager):
             subprocess.run(words, cwd=base, check=True, capture_output=True, timeout=50)
         (site,) = venv.glob("lib/python*/site-packages")
         (site / "libraries.pth").write_text("".join(f"{one}\n" for one in LIBRARIES))
-        for one in (*probes.SESSIONS, ".config/indexerd", ".pi/agent/sessions/--w--"):
+        for one in (*FOLDERS, ".config/indexerd", ".pi/agent/sessions/--w--"):
             (home / one).mkdir(parents=True, exist_ok=True)
         rows = [{"remote": True, "session": "Session: (\\S+)"}, {}]
         (home / "script.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
