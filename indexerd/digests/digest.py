@@ -126,7 +126,7 @@ def _fill(
 ) -> transcript.RedactedTranscript:
     """Add the facts of a segment's entries to the plan, and return their text."""
     state, agent, clean = session.state, session.info.agent, redactor(settings)
-    messages = context_messages(state, entries.__getitem__, entries)
+    messages = list(context_messages(state, entries.__getitem__, list(entries)))
     plan.tokens = transcript.tokens_of(messages, state, agent)
     kept = pruned(messages) if settings.digest.prune_tool_output else messages
     said = transcript.summarizable_messages(kept, state, agent)

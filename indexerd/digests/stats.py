@@ -16,7 +16,7 @@ from indexerd.digests.transcript import tokens_of
 from indexerd.events import Kind
 from indexerd.models.prices import window_of
 from indexerd.sessions.clipped import COUNTED
-from indexerd.sessions.context import ContextEntry, Read, context_entries, passing_messages
+from indexerd.sessions.context import ContextEntry, Read, context_entries, context_messages
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sessions.state import SessionState
 from indexerd.settings import Digest
@@ -115,7 +115,7 @@ def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[st
     state, info = session.state, session.info
     rows, chain = message_rows(state), chain_at(state, session.home, info.session_id)
     lines = rows_between(state.path(), rows, 0, covered(chain) - 1)
-    tokens = tokens_of(passing_messages(state, read, lines), state, info.agent)
+    tokens = tokens_of(context_messages(state, read, lines), state, info.agent)
     found = {
         "messages": info.messages,
         "userMessages": info.users,

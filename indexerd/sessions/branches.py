@@ -1,4 +1,4 @@
-"""The branches of a session: their tips, where they part, and what was said on leaving one.
+"""Find the branches of a session: their tips, where they part, and the summaries of those left.
 
 What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
 leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
@@ -37,13 +37,12 @@ class Tip(NamedTuple):
 def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
     """Every branch's tip in the file's order, and the leaf. `summaries`: those of branches, by row.
 
-    Where bookkeeping follows the leaf, and nobody has said anything since, the leaf is the tip.
+    Where only bookkeeping follows the leaf, the leaf is the tip.
     """
-    rows = state.tips()
-    wanted = [*rows] if state.leaf in (NOWHERE, *rows) else [*rows, state.leaf]
-    found = _tips_at(state, wanted, dict(_told(state, summaries)))
+    rows, told = state.tips(), dict(_told(state, summaries))
+    found = _tips_at(state, [*rows, state.leaf], told)
     tips = [found[row] for row in rows]
-    if wanted == rows:
+    if state.leaf in (NOWHERE, *rows):
         return tips
     leaf = found[state.leaf]
     others = [tip for tip in tips if tip.last != leaf.last or not state.leads_to(leaf.row, tip.row)]
@@ -51,7 +50,7 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
 
 
 def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) -> dict[int, Tip]:
-    """What these rows have above them; in an orderly tree each row is looked at once."""
+    """Count what these rows have above them; an orderly tree takes one pass over all rows."""
     children = Counter(state.parent(row) for row in range(len(state)))
     found: dict[int, Tip] = {}
     ways = [range(len(state))] if state.orderly else map(state.path, wanted)
@@ -86,7 +85,7 @@ def asks(state: SessionState, tip: Tip) -> list[int]:
 
 
 def names(state: SessionState, tip: Tip) -> set[str]:
-    """What a summary of this branch may call its end: nothing was said there since."""
+    """The ids that a summary of this branch may name its end by."""
     found = set[str]()
     for row in state.up(tip.row):
         found.add(state.id(row))

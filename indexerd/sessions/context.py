@@ -1,8 +1,8 @@
-"""What an agent would send its model: the messages of one path, compactions and edits applied.
+"""Build what an agent would send its model: the messages of one path, compacted and edited.
 
-Rows that a compaction has replaced are not read, but for settings, which hold however far back they
+Rows that a compaction has replaced are not read, except settings, which hold however far back they
 were made. The rules are pi's. What surprised us: an older compaction in the range that a newer one
-keeps is said again where it stands, as pi did up to 0.81 at least; pi 0.87 leaves it out.
+keeps is repeated where it stands, as pi did up to 0.81 at least; pi 0.87 leaves it out.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 from indexerd.errors import ContextTooLargeError
 from indexerd.events import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
-from indexerd.sessions.clipped import about, joined
+from indexerd.sessions.clipped import about, beside_results, joined
 from indexerd.sessions.state import SessionState
 
+ASKED_MAX = 80_000  # bytes of human messages that an old Codex compaction keeps
 TEXT_MAX = 10_000_000  # characters of all texts together; no model takes as many
 ENTRIES_MAX = 30_000  # of a context, each 2 KB of memory; no model's window has room for more
 CLEARED = "[Old tool result content cleared]"  # opencode's words for a result that it took away
@@ -37,11 +38,7 @@ _Says = Callable[..., Iterator["ContextMessage"]]  # of an entry, and what edits
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """What one speaker says at one place.
-
-    `role` is one of user, assistant, toolResult, bashExecution, custom, branchSummary,
-    compactionSummary, system; or as an agent calls one of its own (developer).
-    """
+    """One message to the model. `role` is pi's name for it, or an agent's own (developer)."""
 
     role: str
     entry: Entry  # where it comes from
@@ -63,9 +60,7 @@ class ContextEntry:
     row: int
     entry: Entry
     speeches: tuple[ContextMessage, ...] = ()  # empty: the model does not see it
-    # On the path, from 0: older than a compaction that keeps it; what was found below the path's
-    # end counts on.
-    place: int = 0
+    place: int = 0  # on the path; larger for what was found below the path's end
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +73,7 @@ class Context:
 
 
 def context_of(state: SessionState, read: Read, *, level: str | None = None) -> Context:
-    """The context at the state's leaf; `level` is the thinking level where none was set.
+    """Build the context at the state's leaf; `level` is the thinking level where none was set.
 
     ContextTooLargeError where the texts are beyond all bounds.
     """
@@ -89,33 +84,21 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
 
 
 def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
-    """The context at the state's leaf: its newest compaction, what that keeps, what came later.
-
-    A compaction's entry holds what it brings along: a system message, what humans said, a tail.
-    ContextTooLargeError where the texts are beyond all bounds.
-    """
+    """The same entry by entry: the newest compaction, what it keeps, what came later."""
     return list(_bounded(_parts(state, read, _speeches)))
 
 
 def entries_of(
     state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
 ) -> list[ContextEntry]:
-    """These rows one by one, in their order: a compaction among them replaces nothing.
-
-    ContextTooLargeError where the texts are beyond all bounds.
-    """
+    """These rows one by one, in their order: a compaction among them replaces nothing."""
     return list(_bounded(_one_by_one(state, read, rows, edits=edits)))
 
 
-def context_messages(state: SessionState, read: Read, rows: Iterable[int]) -> list[ContextMessage]:
-    """What is said on these rows of a path, with every compaction's and branch's summary."""
-    return [speech for entry in entries_of(state, read, list(rows)) for speech in entry.speeches]
-
-
-def passing_messages(
+def context_messages(
     state: SessionState, read: Read, rows: Sequence[int]
 ) -> Iterator[ContextMessage]:
-    """The same one by one, however many they are: for whoever keeps none of them."""
+    """The messages of these rows, without a bound, for callers that do not keep them all."""
     return (speech for entry in _one_by_one(state, read, rows) for speech in entry.speeches)
 
 
@@ -143,7 +126,7 @@ def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
 
 
 def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntry]:
-    """The entries of the context at the state's leaf, in the order in which a model gets them."""
+    """The entries of the context, in the order in which a model gets them."""
     path = state.path()
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
     at = next(places, None)
@@ -165,17 +148,25 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
 
 def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
     """Places of the context: the compaction, what stays of the earlier ones, the later ones."""
-    held = read(path[at]).compaction or Compaction()
+    held, later = read(path[at]).compaction or Compaction(), range(at + 1, len(path))
+    if held.retained is None and held.role == "user":  # old Codex: the newest human messages stay
+        asked, room = [], ASKED_MAX
+        for place in (one for one in reversed(range(at)) if state.kind(path[one]) is Kind.USER):
+            room -= len("".join(read(path[place]).as_sent).encode("utf-8", "replace"))
+            if room < 0:
+                break
+            asked.append(place)
+        return [*reversed(asked), at, *later]
     first = at
     if held.retained is None and held.kept is not None:
         ids = [state.id(row) for row in path[:at]]
         first = ids.index(held.kept) if held.kept in ids else at
     stays = [place for place in range(first, at) if state.kind(path[place]) is not Kind.SYSTEM]
-    return [at, *stays, *range(at + 1, len(path))]
+    return [at, *stays, *later]
 
 
 def _edits(entries: Iterable[Entry]) -> dict[str, Edit]:
-    """What replaces the texts of entries, by their ids; of several edits the latest counts."""
+    """The newest edit of each entry, by its id."""
     return {one.edit.target: one.edit for one in entries if one.edit is not None}
 
 
@@ -192,7 +183,7 @@ def _below(state: SessionState, path: list[int]) -> list[int]:
 
 
 def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
-    """An answer, results of tools, what goes ahead, and all else; as it was, if nothing does."""
+    """Sort an answer first, then results, then entries that go ahead, if any do, then the rest."""
 
     def order(part: ContextEntry) -> int:
         result = part.entry.kind is Kind.TOOL and part.entry.sent_as is None
@@ -219,7 +210,7 @@ def role_of(entry: Entry) -> str | None:
 
 
 def _messages(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[ContextMessage]:
-    """What an entry says in one message; of the newest compaction also what it brings along."""
+    """An entry's message, and the messages that the newest compaction retains."""
     role = role_of(entry)
     if edit is not None and edit.removed:
         return
@@ -261,12 +252,11 @@ def _speeches(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[Cont
 
 
 def _result_line(line: ContextMessage) -> Iterator[ContextMessage]:
-    """A line of results: what else is said on it, and then one by one what the tools gave."""
-    whole, held = "".join(line.texts), "".join(one.text for one in line.entry.results)
-    if not line.entry.results or not whole.endswith(held):
+    rest = beside_results(line.entry, line.texts)
+    if rest is None:
         yield ContextMessage("toolResult", line.entry, line.texts, images=line.images)
         return
-    if rest := whole[: len(whole) - len(held)]:
+    if rest:
         yield ContextMessage("toolResult", line.entry, (rest,))
     yield from _results(line.entry, line.images)
 

@@ -56,12 +56,12 @@ def rows_between(path: Sequence[int], rows: Sequence[int], first: int, last: int
 
 
 def name_at(state: SessionState, row: int) -> str:
-    """A name of a row that outlives a rewritten file; linear in the row's path."""
+    """Name a row so that the name survives a rewritten file; linear in the row's path."""
     return names_on(state, row, {row}).get(row, "") if row >= 0 else ""
 
 
 def names_on(state: SessionState, leaf: int, wanted: set[int]) -> dict[int, str]:
-    """The names of some rows of the path to a leaf.
+    """Name some rows of the path to a leaf.
 
     Where turns are marked, it is the row's own mark, or that of the turn it stands in, whose mark
     is on its newest row; outside of turns the nearest mark above. Without marks it is the id.

@@ -1,9 +1,9 @@
-"""A session's tree as a list: in what order its entries come, how deep, and which are shown.
+"""List a session's tree: in what order its entries come, how deep, and which are shown.
 
 The nodes of docs/PROTOCOL.md: depth first, children oldest first, roots in the file's order.
 
 What surprised us, all of it pi's own way: an entry whose parent is unknown, or is the entry itself,
-is a root. Children are sorted by date, stably; a date that is none equals every other. An id that
+is a root. Children are sorted by date, stably; a missing date equals every other. An id that
 repeats names its last line, and stands in the tree once for each of them, with all that is below
 it: that can double again and again, so from some length on a repeat is shown alone. Where parents
 run in a circle pi hangs; here nothing is shown below itself, and a circle that no root leads to
@@ -12,7 +12,7 @@ stands at the end, opened at its first entry.
 
 from __future__ import annotations
 
-from array import array
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import cmp_to_key
 from sys import intern
@@ -39,13 +39,12 @@ Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
 
 
 def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
-    """Whether an entry only calls tools, or was said by nobody; `plain` is what it says."""
+    """Return whether an entry only calls tools, or nobody said it; `plain` is its text."""
     if entry.kind is Kind.OTHER:
         return entry.role in ("user", "assistant")
     if entry.kind is not Kind.CALL and (plain or entry.kind is not Kind.ASSISTANT):
         return False
-    failed = turn is Turn.FAILED or entry.stop_reason not in _WENT_WELL
-    return not failed
+    return turn is not Turn.FAILED and entry.stop_reason in _WENT_WELL
 
 
 def is_displayed(entry: Entry) -> bool:
@@ -58,7 +57,7 @@ def shown_word(text: str) -> str:
 
 
 def _without_words(entry: Entry) -> str:
-    """What stands for a text where there is none: what went wrong, or the tools called."""
+    """Describe an entry without a text by its error, or by its calls."""
     calls = (f"{call.name[:WORD_MAX]}: {call.detail[:TEXT_MAX]}" for call in entry.tools[:10])
     return entry.error or " ".join(f"[{call.removesuffix(': ')}]" for call in calls)
 
@@ -72,13 +71,13 @@ class Place(NamedTuple):
 
 
 def outline(state: SessionState, date: Date) -> Iterator[Place]:
-    """Every entry's place, depth first. `date` is asked for entries that have siblings."""
-    below = _below(state, date)
+    """Yield every entry's place, depth first. `date` is asked for entries that have siblings."""
+    below = _children(state)
     seen: set[int] = set()
     open_rows: set[int] = set()  # above the place that is shown, where parents may run in a circle
     length, enough = 0, 2 * len(state)  # from this length on, repeats are shown alone
     circles = [row for one in state.cycles() if (row := state.row(one)) is not None]
-    stack = [Place(row, ROOT, 0) for row in reversed(below(ROOT))]
+    stack = [Place(row, ROOT, 0) for row in reversed(below[ROOT])]
     while stack or circles:
         if not stack:
             row = circles.pop(0)
@@ -100,36 +99,22 @@ def outline(state: SessionState, date: Date) -> Iterator[Place]:
         if not state.orderly:
             stack.append(Place(~row, ROOT, 0))
             open_rows.add(row)
-        stack.extend(Place(one, row, place.depth + 1) for one in reversed(below(row)))
+        children = below.get(row, [])
+        if len(children) > 1:
+            _sort_by_date(children, date)
+        stack.extend(Place(one, row, place.depth + 1) for one in reversed(children))
 
 
-def _below(state: SessionState, date: Date) -> Callable[[int], list[int]]:
-    """What gives a row's children; those of ROOT are the roots.
-
-    Kept are two numbers a line, of the first line below it and the next beside it: a list a row
-    would take ten times as much.
-    """
-    count, ids = len(state), state.ids
-    index = state.index if state.repeats else {}  # of each id the line that counts
-    first, following = array("i", [ROOT]) * (count + 1), array("i", [ROOT]) * count
-    for line in reversed(range(count)):
-        above = state.parent(line)
-        above = ROOT if above == index.get(ids[line], line) else above  # the last of `first`
-        following[line], first[above] = first[above], line
-
-    def children(above: int) -> list[int]:
-        rows, line = [], first[above]
-        while line != ROOT:
-            rows.append(index.get(ids[line], line))
-            line = following[line]
-        if above != ROOT and len(rows) > 1:
-            sort_by_date(rows, date)
-        return rows
-
-    return children
+def _children(state: SessionState) -> dict[int, list[int]]:
+    """Rows by the row above them, in the file's order; those of ROOT are the roots."""
+    index, below = state.index if state.repeats else {}, defaultdict[int, list[int]](list)
+    for line, entry_id in enumerate(state.ids):
+        row, above = index.get(entry_id, line), state.parent(line)  # of an id the last line counts
+        below[ROOT if above == row else above].append(row)
+    return below
 
 
-def sort_by_date(rows: list[int], date: Date) -> None:
+def _sort_by_date(rows: list[int], date: Date) -> None:
     dates = {row: date(row) for row in rows}
 
     def compare(one: int, other: int) -> int:
@@ -139,7 +124,7 @@ def sort_by_date(rows: list[int], date: Date) -> None:
 
 
 def _takes(mode: str, kind: Kind, entry: Entry, label: str | None, *, quiet: bool) -> bool:
-    """Whether a filter shows an entry; the leaf is never `quiet`."""
+    """Return whether a filter shows an entry; the leaf is never `quiet`."""
     if mode == "all":
         return True
     if entry.type == "usage" or quiet:
@@ -160,14 +145,12 @@ def nodes(
     mode: str = "all",
     search: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """The nodes of the answer, as the state's leaf sees them.
+    """Yield the nodes of the answer, as the state's leaf sees them.
 
-    `mode` is one of FILTERS; of the words of `search` all must be found in a node.
-    `depth` counts the ancestors that are shown; `parentId` is the real parent, shown or not.
+    `mode` is one of FILTERS; a node must have all words of `search`. `depth` counts the ancestors
+    that are shown; `parentId` is the real parent, shown or not.
     """
-    path, tokens = bytearray(len(state)), (search or "").lower().split()
-    for row in state.up(state.leaf):
-        path[row] = True
+    path, tokens = set(state.up(state.leaf)), (search or "").lower().split()
     depths: list[int] = []  # by real depth: shown ancestors of a node below
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
         entry, label = read(row), labels.get(state.id(row))
@@ -192,7 +175,7 @@ def nodes(
             "label": label,
             "text": text,
             "timestamp": shown_word(entry.timestamp),
-            "active": bool(path[row]),
+            "active": row in path,
             "display": None if is_displayed(entry) else False,
         }
         places = {"id": state.id(row), "parentId": None if above == ROOT else state.id(above)}

@@ -1,4 +1,4 @@
-"""What the socket answers about one session: its tree, its branches, a path, its context.
+"""Answer the socket's questions about one session: its tree, its branches, a path, its context.
 
 Texts are the session's own, in full and not redacted: they go to the user who asks, nowhere else.
 """
@@ -46,16 +46,14 @@ class Session(Protocol):
 
 
 def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:
-    """How long each text may be, so that all of them together stay within bounds."""
-    for limit in _LIMITS:
-        if sum(min(state.lengths[row], limit) for row in rows) <= total:
-            return limit
-    return _LIMITS[-1]
+    """Choose how long each text may be, so that all of them together stay within bounds."""
+    sums = ((limit, sum(min(state.lengths[row], limit) for row in rows)) for limit in _LIMITS)
+    return next((limit for limit, size in sums if size <= total), _LIMITS[-1])
 
 
 def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
-    """A warning where lines of these rows were too long to be read: their length is stored as 0."""
-    count = sum(1 for row in rows if not state.lengths[row])
+    """Warn where lines of these rows were too long to be read: their length is stored as 0."""
+    count = sum(not state.lengths[row] for row in rows)
     if not count:
         return {}
     found = "1 entry is" if count == 1 else f"{count} entries are"
@@ -63,15 +61,13 @@ def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
 
 
 def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
-    """`tree`: every entry that is asked for, depth first."""
     state = session.state
     found = nodes(state, read, session.labels, asked.filter or "all", asked.search)
     listed = list(islice(found, NODES_MAX))
     answer = _head(session) | {"nodes": listed} | _unread(state, range(len(state)))
     if next(found, None) is not None:
         answer["truncated"] = True
-    circle = state.cycles()
-    if circle:
+    if circle := state.cycles():
         answer["cycles"] = circle
         told = f"the parents of {len(circle)} entries run in a circle"
         answer["warnings"] = [told, *answer.get("warnings", ())]
@@ -89,12 +85,6 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
     for tip in tips(state, summaries):
         moment = iso_ms(read(tip.row if tip.last == ROOT else tip.last).timestamp)
         gist, source = _gist(state, tip, summaries, stored, read)
-        optional = {
-            "label": labels.get(state.id(tip.row)),
-            "gist": gist,
-            "gistSource": source if gist else None,
-            "reason": None if tip.summary == ROOT else labels.get(state.id(tip.summary)),
-        }
         one = {
             "leafId": state.id(tip.row),
             "branchPointId": None if tip.parting == ROOT else state.id(tip.parting),
@@ -102,6 +92,12 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
             "userMessages": tip.users,
             "lastActivity": iso_of_ms(moment) if moment else "",
             "active": tip.row == state.leaf,
+        }
+        optional = {
+            "label": labels.get(state.id(tip.row)),
+            "gist": gist,
+            "gistSource": gist and source,
+            "reason": None if tip.summary == ROOT else labels.get(state.id(tip.summary)),
         }
         listed.append(one | {key: value for key, value in optional.items() if value})
     return _head(session) | {"tips": listed}
@@ -114,7 +110,7 @@ def _gist(
     stored: Mapping[str, str],
     read: Read,
 ) -> tuple[str, str]:
-    """What a branch was about, and who says so: digest, agent, or what was asked there."""
+    """Say what a branch was about, and the source: digest, agent, or a question asked there."""
     named = names(state, tip) if stored else ()
     ours = next((text for leaf, text in stored.items() if leaf in named), "")
     if ours:  # the user asked for it
@@ -138,10 +134,9 @@ def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
     every = state.path()
     rows = every[-NODES_MAX:]
     limit = text_limit(state, rows, TEXTS_MAX)
-    entries = ((row, read(row)) for row in rows)
     listed = [
         _step(session, row, one, limit, data=custom is not None)
-        for row, one in entries
+        for row, one in zip(rows, map(read, rows), strict=True)
         if custom is None or (one.type == "custom" and one.custom_type == custom)
     ]
     cut: dict[str, Any] = {} if limit == TEXT_MAX else {"textMax": limit}

@@ -73,5 +73,5 @@ def test_one_field_of_a_wrong_type_costs_that_field(agent: str) -> None:
                 stats.add(entry, "/w")
                 stats.pay(entry)
                 msgspec.json.encode([entry.texts, entry.role, entry.timestamp, entry.model])
-            context_messages(state, entries.__getitem__, state.path())
+            list(context_messages(state, entries.__getitem__, state.path()))
             context_of(state, entries.__getitem__)

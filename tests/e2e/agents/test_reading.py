@@ -137,7 +137,7 @@ def test_what_codex_stores_twice_is_said_once(world: World, home: Path, *, twice
 
 
 def test_a_compaction_of_codex_takes_the_place_of_what_was_before(world: World, home: Path) -> None:
-    """A replaced history stands for all before it, and without one the message does (S3.5)."""
+    """A replaced history stands for all before it; without one, what humans said stays (S3.5)."""
     summary = f"{PREFIX} thinking process.\nSUMMARY"
     kept = [
         {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
@@ -154,7 +154,7 @@ def test_a_compaction_of_codex_takes_the_place_of_what_was_before(world: World, 
         assert "SUMMARY" in words
         assert "AFTER" in words
         assert "Done: BEFORE" not in words
-        assert ("KEPT" in words) is replaced
+        assert (("KEPT" in words), ("BEFORE" in words)) == (replaced, not replaced)
         assert row["firstUserMessage"] == "BEFORE"
 
 
