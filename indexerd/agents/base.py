@@ -1,4 +1,4 @@
-"""What an adapter offers, and the tree that it fills.
+"""The interface of an adapter, and the tree that it fills.
 
 An adapter turns lines of its agent's files into entries of a tree (`scan`), and one line into an
 entry in full (`read`). Everything above knows trees of entries, never an agent's format.
@@ -29,12 +29,12 @@ _FAR = 1024  # rows in which an earlier prompt is looked for
 _UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
 KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
 PROMPT = code(Kind.USER, message=True)
-PROMPTED = code(Kind.TOOL)  # said by a machine, to the model, so that it goes to work
+PROMPTED = code(Kind.TOOL)  # a machine's prompt to the model
 ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 
 
 class Said(NamedTuple):
-    """What a line is."""
+    """The classification of a line."""
 
     code: int  # packed (events.py)
     text: str = ""  # a human's
@@ -48,7 +48,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A line too long to hold while a file is followed: where it is, and its two ends."""
+    """A line too long to hold while a file is followed: its place, and its two ends."""
 
     offset: int
     length: int  # bytes, newline included
@@ -57,16 +57,16 @@ class Oversize:
 
     @property
     def readable(self) -> int:
-        """Bytes of the line, newline not counted, for its row; 0 where nobody may read it."""
+        """Bytes of the line without its newline; 0 for a line too long to be read at all."""
         length = self.length - 1
         return length if length <= READ_MAX else 0
 
 
 class ContextUse(msgspec.Struct, array_like=True, frozen=True):
-    """How full the model's context is, as the agent recorded it, in tokens; 0: not said."""
+    """How full the model's context is, in tokens, as the agent recorded it; 0: unknown."""
 
     used: int = 0
-    at: int = NOWHERE  # the newest row when that was said
+    at: int = NOWHERE  # the newest row at that moment
     window: int = 0
 
 
@@ -120,7 +120,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
         return True  # a session without entries is a state all the same
 
     def add(self, entry_id: str, parent: str | None, code: int, offset: int, length: int) -> int:
-        """Add an entry below the one of this id; it becomes the leaf. Returns its row."""
+        """Add an entry below the entry of this id, as the new leaf. Returns its row."""
         row, leaf, above = len(self.ids), self.leaf, ROOT
         if parent is not None:
             above = self.index.get(parent, _UNKNOWN)
@@ -158,7 +158,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
         return KINDS[self.codes[row] & KIND_MASK]
 
     def parent(self, row: int) -> int:
-        """The row above, or ROOT. An unknown or own parent makes a root (an orphan)."""
+        """The row above, or ROOT where the parent is unknown or the row itself."""
         above = self.parents[row]
         if above == _UNKNOWN:
             above = self.index.get(self.late[row], ROOT)
@@ -204,12 +204,14 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """What the package of an agent offers. Nothing that a line holds makes a scan raise."""
+    """The functions of an agent's package. Nothing in a line makes a scan raise."""
 
-    scan: Callable[[Tree, bytes, int], None]  # whole lines that stand at this offset of the file
-    read: Callable[[bytes, str], Entry]  # one line in full; ValueError where it is no object
-    # The shell command that opens a session again, of its id, directory, file, and the shell's
-    # assignments that tell the agent where its sessions are.
+    scan: Callable[
+        [Tree, bytes, int], None
+    ]  # adds whole lines, which begin at this offset of the file
+    read: Callable[[bytes, str], Entry]  # parses a line; ValueError where it is no object
+    # Makes the shell command that reopens a session, from its id, directory, file, and the
+    # variables that tell the agent where its sessions are.
     resume_command: Callable[[str, str, str, str], str]
-    # The history in another file that a file's first line says comes before its own.
+    # Reads from a file's first line which history in another file comes before its own.
     base: Callable[[bytes], Base | None] = lambda _line: None

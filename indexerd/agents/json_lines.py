@@ -1,6 +1,6 @@
-"""Lines of JSON for every adapter: decoding, lines cut short, previews.
+"""Read lines of JSON for every adapter: whole lines, lines cut short, previews.
 
-A field of another type than expected reads as absent, and one bad line costs only itself.
+A field of an unexpected type reads as absent, and a bad line costs only itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from indexerd.privacy.sanitize import clean_line, without_surrogates
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 
 PREVIEWED = 20_000  # characters of a text that its preview looks at
-# What begins a block that indexerd put before a prompt, and what ends it (references/inject.py).
+# The first line of a block that indexerd puts before a prompt, and its end (references/inject.py).
 INJECTED = (
     "Referenced session summaries:",
     "Answer from a referenced session, quoted by indexerd as data, to the question:",
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 def scan_lines(tree: Tree, data: bytes, base: int) -> Iterator[tuple[Fields, int, int]]:
-    """The objects in a block of lines, each with its offset in the file and its line's length."""
+    """Yield the objects in a block of lines, with their lines' offsets and lengths."""
     for line in data.split(b"\n"):
         try:
             yield parse_object(line), base, len(line)
@@ -63,7 +63,7 @@ def scan_lines(tree: Tree, data: bytes, base: int) -> Iterator[tuple[Fields, int
 
 
 def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
-    """Take in a line too long to hold, as far as its two ends tell: the tree is whole."""
+    """Add a line too long to hold by its two ends, so that the tree is whole."""
     tree.oversized += not ends.readable
     known = as_dict(_truncated_json(ends.head))
     for key in _BEHIND if known else ():
@@ -81,7 +81,7 @@ def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
 
 
 def parse(line: bytes) -> Any:
-    """A JSON value; ValueError for bytes that hold none. Bad UTF-8 becomes U+FFFD."""
+    """Parse a JSON value; ValueError for bytes that hold none. Bad UTF-8 becomes U+FFFD."""
     try:
         return _decode(line)
     except (ValueError, RecursionError):
@@ -112,7 +112,7 @@ def string(held: Any) -> str:
 
 
 def as_blocks(held: Any) -> list[Fields]:
-    """A message's content as blocks: a bare string, alone or in a list, is a block of text."""
+    """Return a message's content as blocks; a bare string becomes a block of text."""
     return [
         {"type": "text", "text": one} if isinstance(one, str) else one
         for one in (held if isinstance(held, list) else [held])
@@ -125,7 +125,7 @@ def texts_in(found: Iterable[Fields]) -> list[str]:
 
 
 def number(held: Any, most: float = _TOKENS_MAX) -> int:
-    """A number of things as a whole number; 0 for one that cannot be."""
+    """Return a count as a whole number; 0 for anything else."""
     # True is an int, too.
     return int(held) if type(held) in (int, float) and 0 < held < most else 0
 
@@ -137,15 +137,15 @@ def time_ms(held: Any) -> int:
 def tokens_of(
     counts: Iterable[Any], *, total: Any = 0, cost: Any = None, answer: str = ""
 ) -> Tokens:
-    """The tokens of a call: given, made, read from a cache, written to it; and what it cost."""
+    """Make a call's tokens of its counts: input, output, cache read, cache write."""
     given, output, read, written = map(number, counts)
-    fine = type(cost) in (int, float) and 0 <= cost < _USD_MAX
+    usd = float(cost) if type(cost) in (int, float) and 0 <= cost < _USD_MAX else None
     whole = number(total) or given + output + read + written
-    return Tokens(given, output, read, written, float(cost) if fine else None, answer, whole)
+    return Tokens(given, output, read, written, usd, answer, whole)
 
 
 def call_of(name: str, arguments: Any, own_id: str = "") -> ToolCall:
-    """A call of a tool, and the file that it reads or writes, by the names that agents use."""
+    """Make a tool's call, with the file that it reads or writes by the names that agents use."""
     given = as_dict(arguments)
     path = first_of(given, _PATHS)
     return ToolCall(
@@ -159,17 +159,16 @@ def call_of(name: str, arguments: Any, own_id: str = "") -> ToolCall:
 
 
 def first_of(given: Fields, keys: Iterable[str]) -> str:
-    """The first of these fields that is a text with anything in it."""
+    """Return the first of these fields that is a text and not empty."""
     return next(filter(None, (string(given.get(key)) for key in keys)), "")
 
 
 def patched_files(patch: str) -> tuple[str, ...]:
-    """The files that a patch of `apply_patch` changes."""
     return tuple(dict.fromkeys(path.strip() for path in _PATCHED.findall(patch)))
 
 
 def close_truncated_json(head: bytes) -> bytes:
-    """The beginning of a JSON document as a whole one, with as much in it as can be known."""
+    """Complete the beginning of a JSON document."""
     return json.dumps(_truncated_json(head)).encode()
 
 
@@ -183,12 +182,12 @@ def _truncated_json(head: bytes) -> Any:
 
 
 def safe_line(text: str) -> str:
-    """Text as one line that may be stored and shown: without secrets, at most 200 characters."""
+    """Make a text a line that may be stored and shown: no secrets, at most 200 characters."""
     return clean_line(redact(own_words(text[:PREVIEWED])).text, FIRST_MESSAGE_MAX)
 
 
 def own_words(text: str) -> str:
-    """What somebody wrote themselves, where a block that indexerd put there stands before it.
+    """Cut off a block that indexerd put before a text.
 
     In a block no line but ours is unquoted: its first bare rule ends it.
     """
@@ -199,5 +198,4 @@ def own_words(text: str) -> str:
 
 
 def in_directory(cwd: str, command: str, *arguments: str) -> str:
-    there = f"cd {shlex.quote(cwd)} && " if cwd else ""
-    return f"{there}{command} {shlex.join(arguments)}"
+    return (f"cd {shlex.quote(cwd)} && " if cwd else "") + f"{command} {shlex.join(arguments)}"

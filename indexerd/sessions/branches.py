@@ -24,18 +24,18 @@ BRANCH_PREAMBLE = (  # what pi puts before the summary of a branch, for its mode
 
 
 class Tip(NamedTuple):
-    """One branch, by its last entry. Rows, or ROOT for none; counts are from the root on."""
+    """A branch's last entry. Rows, or ROOT for none; counts are from the root on."""
 
     row: int
     entries: int = 0
     users: int = 0
     parting: int = ROOT  # the nearest row above that has several children
     last: int = ROOT  # the newest user or assistant message
-    summary: int = ROOT  # the branch summary that tells of this branch
+    summary: int = ROOT  # the branch summary of this branch
 
 
 def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
-    """Every branch's tip in the file's order, and the leaf. `summaries`: those of branches, by row.
+    """List every branch's tip in the file's order; `summaries`: those of branches, by row.
 
     Where only bookkeeping follows the leaf, the leaf is the tip.
     """
@@ -72,20 +72,20 @@ def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) ->
 
 
 def summary_rows(state: SessionState) -> Iterator[int]:
-    """The rows of branch summaries: what must be read for `tips`."""
+    """Yield the rows of branch summaries, which `tips` needs."""
     for row, entry_id in enumerate(state.ids):
         if state.kind(row) is Kind.BRANCH_SUMMARY and state.index.get(entry_id, row) == row:
             yield row
 
 
 def asks(state: SessionState, tip: Tip) -> list[int]:
-    """The rows of what humans said on this branch alone, below where it parts, oldest first."""
+    """List the rows of human messages on this branch alone, oldest first."""
     own = takewhile(lambda row: row != tip.parting, state.up(tip.row))
     return [row for row in own if state.kind(row) is Kind.USER][::-1]
 
 
 def names(state: SessionState, tip: Tip) -> set[str]:
-    """The ids that a summary of this branch may name its end by."""
+    """Collect the ids by which a summary may name this branch's end."""
     found = set[str]()
     for row in state.up(tip.row):
         found.add(state.id(row))
@@ -99,7 +99,7 @@ def names(state: SessionState, tip: Tip) -> set[str]:
 
 
 def _told(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple[int, int]]:
-    """Pairs of a row and the summary that was written on leaving it; later ones count."""
+    """Pair the rows that were left with the summaries written then; later ones count."""
     for row, entry in summaries.items():
         left = state.row(entry.from_id) if entry.from_id is not None else None
         for one in (left, row - 1 if row else None) if any(entry.texts) else ():

@@ -1,6 +1,6 @@
-"""Facts of a session: what was done on its path, and the tokens and cost of all its branches.
+"""Gather the facts of a session: activity on its path, tokens and cost of all its branches.
 
-What a call read or wrote is taken back if its result says that it came to nothing. An answer that
+The files of a call are taken back if its result says that the call failed. An answer that
 an agent stored on several lines repeats its token counts on each: the largest counts. What a fork
 or a sub-agent copied was done and paid elsewhere.
 """
@@ -35,7 +35,7 @@ _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
 
 
 class Facts(msgspec.Struct, frozen=True, rename="camel"):
-    """What was done on a session's path, gathered as its text was indexed; fields of a row."""
+    """Facts of a session as fields of a row, gathered while its text is indexed."""
 
     files_read: list[str] = []
     files_modified: list[str] = []
@@ -55,7 +55,6 @@ class Spent(msgspec.Struct, array_like=True):
     cost_usd: float | None = None
 
     def add(self, said: Tokens) -> None:
-        """Take in what one line says."""
         new: tuple[int, ...] = (said.input, said.output, said.cache_read, said.cache_write)
         old: tuple[int, ...] = (0, 0, 0, 0)
         if said.answer:
@@ -68,7 +67,7 @@ class Spent(msgspec.Struct, array_like=True):
 
 
 class ActivityStats(msgspec.Struct, array_like=True):
-    """The sum so far. Files are counted, so that one failed edit leaves the good ones."""
+    """Activity so far. Files are counted, so that one failed edit leaves the good ones."""
 
     reads: dict[str, int] = field(default_factory=dict)
     writes: dict[str, int] = field(default_factory=dict)
@@ -81,10 +80,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
     spent: Spent = field(default_factory=Spent)
 
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
-        """Take in one entry of the path. Paths are made absolute against `cwd`.
-
-        Of one that was copied from another session only its time and its model count.
-        """
+        """Add an entry of the path; of a copied one only time and model count."""
         at, kind = iso_ms(entry.timestamp), entry.kind
         if at and kind in (Kind.USER, Kind.ASSISTANT):
             self.first_ms = min(self.first_ms or at, at)
@@ -105,12 +101,12 @@ class ActivityStats(msgspec.Struct, array_like=True):
                         del counts[path]
 
     def pay(self, entry: Entry) -> None:
-        """Take in what one entry took, on whichever branch it is; not of one that was copied."""
+        """Add the tokens and cost of an entry of any branch that was not copied."""
         if entry.tokens is not None:
             self.spent.add(entry.tokens)
 
     def facts(self) -> Facts:
-        """What is shown of it: a file that was written is not listed as read, too."""
+        """Return what is shown; a file that was written is not listed as read, too."""
         cost = self.spent.cost_usd
         return Facts(
             files_read=sorted(self.reads.keys() - self.writes.keys()),
@@ -148,7 +144,7 @@ def _forget_oldest(held: dict[str, Any], most: int) -> None:
 
 
 def absolute(path: str, cwd: str) -> str:
-    """A path as a tool was given it, made absolute."""
+    """Make a path absolute, as a tool was given it."""
     return posixpath.normpath(posixpath.join("/", cwd, path.removeprefix("@")))
 
 
@@ -161,10 +157,7 @@ class FileLists:
 
 
 def file_lists(entries: Iterable[Entry]) -> FileLists:
-    """Files that the calls of these entries read or wrote, and those that summaries remember.
-
-    What an extension stored is not looked at: only the agent's own lists are known to be such.
-    """
+    """List the files of these entries' calls, and those that the agent's own summaries list."""
     read: set[str] = set()
     modified: set[str] = set()
     for entry in entries:
@@ -181,7 +174,7 @@ def file_lists(entries: Iterable[Entry]) -> FileLists:
 
 
 def fact_fields(facts: Facts | None) -> dict[str, Any]:
-    """The facts as fields of a row; without them no sum is said, not even 0."""
+    """Return the facts as fields of a row; unknown sums are left out."""
     if facts is None:
         return {"filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": []}
     fields: dict[str, Any] = msgspec.to_builtins(facts)

@@ -1,7 +1,7 @@
-"""What the daemon keeps in memory of every session: the facts, without the tree.
+"""The facts of a session that the daemon keeps in memory, without its tree.
 
 An info is made from a session's state whenever its file changed, and is all that policy, rows
-and lookups need. It is frozen: the thread that reads files makes new ones, the others look.
+and lookups need. It is frozen: the thread that reads files makes new infos, other threads look.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from indexerd.times import iso_ms
 
 
 class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One session file, in facts. Times in ms since the epoch."""
+    """The facts of one session file. Times in ms since the epoch."""
 
     agent: str
     path: str
@@ -63,12 +63,12 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def file(self) -> str:
-        """The file that users know: of a session in a database, that."""
+        """The file that users know: for a session in a database, the database."""
         return self.path.rpartition("/")[0] if self.boxed else self.path
 
     @property
     def modified_ms(self) -> int:
-        """When the session last said something; else its file's time."""
+        """The time of the newest message, or else of the file."""
         return self.activity_ms or self.mtime_ms
 
     @property
@@ -94,9 +94,9 @@ def info_of(
     archived: bool = False,
     boxed: bool = False,
 ) -> SessionInfo | None:
-    """The info of a state, or None when the file is no session.
+    """Make the info of a state; None when the file is no session.
 
-    `title`, `archived` and `boxed` are what is known of it besides its own lines.
+    `title`, `archived` and `boxed` are known from other places than its lines.
     """
     header = state.header
     if header is None:
@@ -128,7 +128,7 @@ def info_of(
 
 
 def base_name(path: str) -> str:
-    """A file's name as it stays when the file is moved, or compressed."""
+    """Return the part of a file's name that survives a move and compression."""
     return replace_surrogates(path.rpartition("/")[2].removesuffix(".zst"))
 
 
@@ -137,15 +137,12 @@ _decoder = msgspec.msgpack.Decoder(SessionInfo)
 
 
 def pack(info: SessionInfo) -> bytes:
-    """An info as bytes, for the store; without its path, which need not be text."""
+    """Encode an info for the store, without its path, which need not be text."""
     return _encoder.encode(msgspec.structs.replace(info, path=""))
 
 
 def unpack(data: bytes, path: str) -> SessionInfo:
-    """The reverse of `pack`; ValueError for bytes of another build.
-
-    What many infos have in common they share: there are tens of thousands of them at a start.
-    """
+    """Decode an info; ValueError for bytes of another build. Common strings are shared."""
     info = _decoder.decode(data)  # its errors are ValueErrors
     force_setattr(info, "path", path)  # nobody else has this info yet
     for name in ("agent", "cwd", "git_branch"):

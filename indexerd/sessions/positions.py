@@ -1,9 +1,9 @@
-"""Positions of messages on a path, and names of rows that outlive a rewritten file.
+"""Positions of messages on a path, and names of rows that survive a rewritten file.
 
 Positions count the user and assistant messages of a path, from 0; Claude Code writes one answer as
 several lines, which count once. What surprised us: Codex may rewrite a file, so that ids change and
-only turns keep their names. A row in the middle of a turn must not go by the turn before: that
-stays when this one is taken back, and another one in its place would look summarized.
+only turns keep their names. A row in the middle of a turn must not be named by the turn before:
+that turn stays when this one is taken back, and another in its place would look summarized.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ _BESIDE = frozenset({Kind.OTHER, Kind.SYSTEM, Kind.SETTING, Kind.LABEL, Kind.NAM
 
 
 def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
-    """The rows of a path's user and assistant messages, root first; linear in the path.
-
-    The place in this list is the message's position, and its length the full count.
-    """
+    """List the rows of a path's user and assistant messages, by their positions."""
     found, running = list[int](), False
     for row in state.path(leaf):
         packed = state.codes[row]
@@ -43,7 +40,7 @@ def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
 
 
 def rows_between(path: Sequence[int], rows: Sequence[int], first: int, last: int) -> list[int]:
-    """Every row of a path that belongs to the messages `first` to `last`, in the path's order.
+    """List the rows of a path that belong to the messages `first` to `last`.
 
     `rows` are the path's message rows. What stands between two messages belongs to the earlier
     one (results of tools, calls, settings), and what stands before message 0 to that.

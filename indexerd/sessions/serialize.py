@@ -1,9 +1,9 @@
-"""A conversation as plain text, in pi's format, for a model that is to summarize it.
+"""Write a conversation as plain text, in pi's format, for a model that will summarize it.
 
-What pi's model gets as the user's words (summaries, commands, extensions' notes) stands as the
-user's here, too. Pictures, system messages and a command that the user kept from the model are left
-out. Nothing is redacted here. What surprised us: JavaScript counts a character beyond the basic
-plane as two.
+What pi gives its model as the user's words (summaries, commands, extensions' notes) is the user's
+here, too. Pictures, system messages and commands that the user kept from the model are left out.
+Nothing is redacted here. What surprised us: JavaScript counts a character beyond the basic plane
+as two.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _parts(message: ContextMessage, most: int) -> Iterator[str]:
 
 
 def _as_user(message: ContextMessage) -> str:
-    """What the model gets as the user's words; "" where it gets nothing."""
+    """Return the user's words as the model gets them; "" where it gets none."""
     if message.role == "bashExecution":
         return _command(message)
     around = _AROUND.get(message.role)
@@ -83,7 +83,6 @@ def _command(message: ContextMessage) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    """The text's beginning, and how many units are missing."""
     more = units(text) - most
     if more <= 0:
         return text
@@ -103,7 +102,7 @@ def call_text(call: ToolCall) -> str:
 
 
 def js_json(value: Any) -> str:
-    """What JSON.stringify makes of a JSON value; null for one that is nested beyond reason."""
+    """Write a value as JSON.stringify does; null for one nested too deeply."""
     try:
         return _json(value)
     except RecursionError:

@@ -1,8 +1,8 @@
-"""The state of one session: a tree of entries, in arrays, that knows its own leaf.
+"""Answer questions about one session's tree of entries, which adapters fill (agents/base.py).
 
-Adapters fill the tree (agents/base.py); everything here is a question. Texts stay in the file: a
-row knows its offset and length. Where a history begins in another file, its rows come first, and
-`borrowed_files` says which stand where. Counts are those of the path, so they fall as well as rise.
+Texts stay in the file: a row has its offset and length. Where a history begins in another file, its
+rows come first, and `borrowed_files` names the file. Counts are those of the path, so they fall as
+well as rise.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _IS_COMPACTION = bytes(packed & KIND_MASK == Kind.COMPACTION for packed in range
 
 
 class SessionState(Tree):
-    """A session's tree, and where its history stands."""
+    """A session's tree, and the files that hold its history."""
 
     borrowed_files: list[tuple[int, str]] = field(default_factory=list)  # before which rows, whose
     wants: str = ""  # the thread whose file holds more of its history, and was not found
     barred: bool = False  # more of its history is in a file that the user excluded
 
     def borrowed(self, path: str) -> None:
-        """All rows so far stand in another file: what follows is this file's own, or another's."""
+        """Note that all rows so far are in another file."""
         self.borrowed_files.append((len(self.ids), path))
         self.header, self.seen = None, 0
 
@@ -50,7 +50,7 @@ class SessionState(Tree):
 
     @property
     def leaf_id(self) -> str | None:
-        """The id of the leaf, or the name of the last marked row before it."""
+        """The name of the last marked row up to the leaf, or else the leaf's id."""
         if self.leaf == NOWHERE:
             return None
         names = {row: name for name, row in self.marks.items()}
@@ -61,14 +61,14 @@ class SessionState(Tree):
         return Turn((self.codes[row] & TURN_MASK) >> TURN_SHIFT)
 
     def path(self, leaf: int | None = None) -> list[int]:
-        """Rows from the root to a leaf (by default the current one); a new list."""
+        """Return the rows from the root to a leaf, by default the current one."""
         return list(self.up(self.leaf if leaf is None else leaf))[::-1]
 
     def on_path(self, row: int) -> bool:
         return self.leads_to(row, self.leaf)
 
     def leads_to(self, above: int, row: int) -> bool:
-        """Whether a row stands between another one and the root, or is that one."""
+        """Return whether a row is `row` or above it."""
         for one in self.up(row):
             if one == above:
                 return True
@@ -77,7 +77,7 @@ class SessionState(Tree):
         return False
 
     def left(self, leaf_id: str | None) -> bool:
-        """Whether a former leaf is known, and no more on the path: the branch was left."""
+        """Return whether a former leaf is known and off the path: its branch was left."""
         row = self.row(leaf_id) if leaf_id else None
         return row is not None and not self.on_path(row)
 
@@ -91,7 +91,7 @@ class SessionState(Tree):
         ]
 
     def cycles(self) -> list[str]:
-        """Ids of entries that stand on a parent cycle; empty for every orderly file."""
+        """Return the ids of entries on a parent cycle; none in an orderly file."""
         looped: list[str] = []
         met: set[int] = set()
         for start in range(0 if self.orderly else len(self.ids)):
@@ -120,7 +120,7 @@ class SessionState(Tree):
 
     @property
     def turn(self) -> Turn:
-        """Whether the agent's turn has ended, by the last thing said on the path."""
+        """How the agent's turn stands after the path's last message."""
         for row in self.up(self.leaf):
             kind = self.codes[row] & KIND_MASK
             if kind in (Kind.USER, Kind.ASSISTANT, Kind.TOOL):
@@ -132,7 +132,7 @@ class SessionState(Tree):
         return sum(self.codes[row] & KIND_MASK == Kind.USER for row in rows)
 
     def new_user_messages(self, since: str | None) -> int:
-        """User messages on the path after `since`; all of them where that is not on it."""
+        """Count user messages on the path after `since`, or all where that is not on it."""
         mark = self.row(since) if since else None
         if mark is None or not self.on_path(mark):
             return self.user_messages()
@@ -140,10 +140,7 @@ class SessionState(Tree):
         return sum(self.codes[row] & KIND_MASK == Kind.USER for row in after)
 
     def still(self, leaf: int | None = None) -> SessionState:
-        """A copy that stays as it is while the session goes on, seen from a leaf of choice.
-
-        What finds rows by their ids is made again in the copy, if it is asked for one.
-        """
+        """Copy the state for a reader in another thread, seen from a leaf of choice."""
         still = replace(self, leaf=self.leaf if leaf is None else leaf)
         for name in self.__struct_fields__:
             held: Any = getattr(self, name)

@@ -1,11 +1,8 @@
 """Rules that change a context in one answer, and never the session itself.
 
-    prune     protectTokens, protectTurns: of tools' results only those among the newest so many
-              tokens of results, or within the newest so many turns, keep their texts
-    summary   from, to: entry ids; roles; text, role: one text replaces the messages that these
-              choose, where the first of them stood; without a text they are left out
-    truncate  chars, keep, roles: of a text longer than that, keep head, tail or both, and say how
-              many characters are left out
+    prune     protectTokens: clear the texts of tools' results but the newest so many tokens
+    summary   from, to: one text replaces the messages of these entries and those between them
+    truncate  chars, keep, roles: of a longer text keep its head or tail
 
 Rules apply one after the other; the same rule again changes nothing.
 """
@@ -24,13 +21,11 @@ from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.context import CLEARED, ContextMessage
 
 _WORD_MAX = 200  # characters of an id or a role
-_PROTECT_TOKENS = 40_000  # opencode's
 _NUMBER_MAX = 1_000_000_000
 _TOKEN = 4  # characters
+_NOTE = "\n[{} characters left out]\n"
 
-Number = Annotated[int, Meta(ge=0, le=_NUMBER_MAX)]
 Word = Annotated[str, Meta(min_length=1, max_length=_WORD_MAX)]
-Roles = Annotated[list[Word], Meta(min_length=1, max_length=20)]
 
 
 class _Rule(msgspec.Struct, tag_field="rule", rename="camel", forbid_unknown_fields=True):
@@ -38,28 +33,25 @@ class _Rule(msgspec.Struct, tag_field="rule", rename="camel", forbid_unknown_fie
 
 
 class Prune(_Rule, tag="prune"):
-    """Clear old results of tools. A result that either number protects stays."""
+    """Clear old results of tools."""
 
-    protect_tokens: Number | None = None
-    protect_turns: Number | None = None
+    protect_tokens: Annotated[int, Meta(ge=0, le=_NUMBER_MAX)] = 40_000  # opencode's
 
 
 class Summary(_Rule, tag="summary"):
-    """Replace several messages by one text, or by nothing."""
+    """Replace several messages by one text."""
 
+    text: Annotated[str, Meta(min_length=1, max_length=65_536)]
     first: Word | None = field(default=None, name="from")  # entry ids; None: from the start
     last: Word | None = field(default=None, name="to")
-    text: Annotated[str, Meta(min_length=1, max_length=65_536)] | None = None
-    role: Word | None = None
-    roles: Roles | None = None  # None: all
 
 
 class Truncate(_Rule, tag="truncate"):
     """Shorten long texts."""
 
     chars: Annotated[int, Meta(ge=100, le=_NUMBER_MAX)]
-    keep: Literal["both", "head", "tail"] = "both"
-    roles: Roles | None = None
+    keep: Literal["head", "tail"] = "head"
+    roles: Annotated[list[Word], Meta(min_length=1, max_length=20)] | None = None  # None: all
 
 
 Rule = Prune | Summary | Truncate
@@ -69,22 +61,14 @@ _Rules = Annotated[list[Rule], Meta(max_length=20)]
 def rules_of(given: Any) -> list[Rule]:
     """Parse rules, null as none. UsageError says which rule is wrong, and how."""
     try:
-        rules: list[Rule] = msgspec.convert([] if given is None else given, _Rules)
+        return msgspec.convert([] if given is None else given, _Rules)
     except msgspec.ValidationError as bad:
         shown = clean_line(str(bad).replace("`$", "`transforms"), _WORD_MAX)
         raise UsageError(f"transforms is a list of rules: {shown}") from None
-    for rule in rules:
-        if isinstance(rule, Summary) and not (rule.text or rule.first or rule.last or rule.roles):
-            hint = "give a text, or what to leave out: from, to or roles"
-            raise UsageError("transforms: a summary rule says nothing", hint=hint)
-    return rules
 
 
 def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[ContextMessage]:
-    """Apply all rules; calls and thoughts stay with their texts.
-
-    UsageError where a rule names an entry that no message comes from.
-    """
+    """Apply all rules; UsageError where one names an entry that no message comes from."""
     found = list(messages)
     for rule in rules:
         if isinstance(rule, Prune):
@@ -97,17 +81,11 @@ def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> li
 
 
 def _pruned(messages: list[ContextMessage], rule: Prune) -> list[ContextMessage]:
-    """Clear old results, from the newest on: past what is protected, every older one."""
-    default = _PROTECT_TOKENS if rule.protect_turns is None else 0
-    most = default if rule.protect_tokens is None else rule.protect_tokens
-    tokens = turns = 0
-    found: list[ContextMessage] = []
+    tokens, found = 0, []
     for one in reversed(messages):
         result = one.role == "toolResult"
-        turns += one.role == "user"
         tokens += -(-len(one.text) // _TOKEN) if result else 0
-        spent = tokens > most and turns >= (rule.protect_turns or 0)
-        clears = spent and result and len(one.text) > len(CLEARED)
+        clears = result and tokens > rule.protect_tokens and len(one.text) > len(CLEARED)
         found.append(replace(one, texts=(CLEARED,)) if clears else one)
     return found[::-1]
 
@@ -120,28 +98,20 @@ def _summed_up(messages: list[ContextMessage], rule: Summary) -> list[ContextMes
             raise UsageError(f"no message of this context comes from entry {shown}")
     start = 0 if rule.first is None else ids.index(rule.first)
     end = len(ids) if rule.last is None else len(ids) - ids[::-1].index(rule.last)
-    if end <= start < len(ids):
+    if end <= start:
+        if not ids:
+            return messages
         raise UsageError("a summary rule's `to` stands before its `from`")
-    chosen = [at for at in range(start, end) if not rule.roles or messages[at].role in rule.roles]
-    gone = set(chosen)
-    found = [one for at, one in enumerate(messages) if at not in gone]
-    if rule.text is not None and chosen:
-        text, role = replace_surrogates(rule.text), rule.role or "compactionSummary"
-        found.insert(chosen[0], ContextMessage(role, messages[chosen[0]].entry, (text,)))
-    return found
+    text = replace_surrogates(rule.text)
+    summary = ContextMessage("compactionSummary", messages[start].entry, (text,))
+    return [*messages[:start], summary, *messages[end:]]
 
 
 def _shortened(one: ContextMessage, rule: Truncate) -> ContextMessage:
     text = one.text
     if len(text) <= rule.chars or (rule.roles and one.role not in rule.roles):
         return one
-    room = rule.chars - len(_note(len(text), rule.keep))
-    head = {"head": room, "tail": 0, "both": room - room // 2}[rule.keep]
-    note = _note(len(text) - room, rule.keep)
-    return replace(one, texts=(text[:head] + note + text[len(text) - room + head :],))
-
-
-def _note(count: int, keep: str) -> str:
-    before = "" if keep == "tail" else "\n"
-    after = "" if keep == "head" else "\n"
-    return f"{before}[{count} characters left out]{after}"
+    room = rule.chars - len(_NOTE.format(len(text)))
+    note = _NOTE.format(len(text) - room)
+    cut = text[:room] + note if rule.keep == "head" else note + text[len(text) - room :]
+    return replace(one, texts=(cut,))

@@ -1,10 +1,10 @@
-"""One Claude Code line in full.
+"""Parse one Claude Code line in full.
 
-A summary's row begins with the line before it, its `compact_boundary`: only that one says which
+A summary's row begins with the line before it, its `compact_boundary`: only that line says which
 earlier messages were kept. What surprised us about hooks, whose text for the model is in lines of
 type `attachment`: it comes after the prompt in the file and is sent before it, in the same message;
-what a hook printed is sent for the beginning of a session and for a prompt only. It is nobody's
-words, so it is in `sent` alone.
+what a hook printed is sent at the beginning of a session and with a prompt only. Nobody said it, so
+it is in `sent` alone.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from indexerd.agents.json_lines import (
     number,
     parse_object,
     string,
+    texts_in,
     tokens_of,
 )
 from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
@@ -36,7 +37,7 @@ _PRINTS = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")
 
 
 def read(data: bytes, entry_id: str) -> Entry:
-    """Parse one entry in full; ValueError where it holds no JSON object."""
+    """Parse one entry's lines; ValueError where they hold no JSON object."""
     before, _, last = data.strip().rpartition(b"\n")
     line = parse_object(last)
     kind, message = string(line.get("type")), as_dict(line.get("message"))
@@ -77,10 +78,10 @@ def _texts(line: Fields, what: Said, content: list[Fields]) -> list[str]:
         return of(as_blocks(prompt)) if what.queued else []
     if "message" not in line:
         found = as_blocks(line.get("content")) if line.get("type") == "system" else []
-        return list(filter(None, (string(block.get("text")) for block in found)))
+        return [text for text in texts_in(found) if text]
     if what.kind is Kind.USER:
         return prompt_words(content)
-    texts = [string(block.get("text")) for block in content if block.get("type") == "text"]
+    texts = texts_in(content)
     if what.kind is Kind.TOOL:
         texts += [text for block in content for text in _result_texts(block)]
     elif what.kind is Kind.COMPACTION:
@@ -108,13 +109,9 @@ def _images(line: Fields, what: Said, content: list[Fields]) -> int:
 
 def _tools(line: Fields, content: list[Fields]) -> tuple[ToolCall, ...]:
     if line.get("type") == "assistant":
-        return tuple(
-            [
-                call_of(string(one.get("name")), one.get("input"), string(one.get("id")))
-                for one in content
-                if one.get("type") in _CALLS
-            ]
-        )
+        calls = [one for one in content if one.get("type") in _CALLS]
+        given = [(one.get("name"), one.get("input"), one.get("id")) for one in calls]
+        return tuple([call_of(string(name), held, string(own)) for name, held, own in given])
     held = as_dict(line.get("attachment"))
     named = string(held.get("filename")) if held.get("type") == "file" else ""
     return (ToolCall(name="", reads=(named,)),) if named else ()
@@ -128,7 +125,7 @@ def _tokens(line: Fields, message: Fields) -> Tokens | None:
 
 
 def _compaction(before: bytes) -> Compaction:
-    """What the line of its boundary says of a compaction: the first of the messages it kept."""
+    """Read from a boundary's line the first of the messages that a compaction kept."""
     try:
         held = as_dict(parse_object(before).get("compactMetadata"))
     except ValueError:
@@ -139,7 +136,7 @@ def _compaction(before: bytes) -> Compaction:
 
 
 def _of_hook(held: Fields) -> str:
-    """What the model gets of a hook's attachment, in the words that Claude Code puts around it."""
+    """Return what the model gets of a hook, in the words that Claude Code puts around it."""
     name, content = string(held.get("hookName")), held.get("content")
     match held.get("type"):
         case "hook_additional_context":

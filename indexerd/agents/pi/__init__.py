@@ -17,7 +17,7 @@ def resume_command(_session_id: str, cwd: str, session_file: str, _variables: st
 
 
 def agent_dirs(env: Mapping[str, str], home: str) -> list[str]:
-    """The agent directories, by pi's own rule."""
+    """Find the agent directories by pi's own rule."""
     given = env.get("PI_CODING_AGENT_DIR", "")
     if given:
         return [home + given[1:] if given == "~" or given.startswith("~/") else given]

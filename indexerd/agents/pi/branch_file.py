@@ -1,8 +1,8 @@
-"""One path of a pi session as the lines of a new session file: pi's createBranchedSession.
+"""Make a new session file of one path of a pi session: pi's createBranchedSession.
 
 The header is of version 3 and names the source as its parent; label entries are left out, every
-other one hangs on the one before it, and the labels of what was kept follow at the end. A line
-that need not change keeps its bytes. Versions 1 and 2 are migrated as pi does it, but for the ids
+other entry hangs on the one before it, and the labels of kept entries follow at the end. A line
+that need not change keeps its bytes. Versions 1 and 2 are migrated as pi does it, except the ids
 of version 1, which pi makes at random: here they are those that we show.
 
 What surprised us: a compaction may keep history from a label on; then it keeps it from the entry
@@ -25,16 +25,16 @@ VERSION = 3
 
 
 class Line(NamedTuple):
-    """One entry of the source: its id as we show it, what it is, and its line."""
+    """One entry of the source."""
 
-    id: str
+    id: str  # as we show it
     kind: Kind
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a session is made from, and what its header says."""
+    """The source of the new session, and the fields of its header."""
 
     session_id: str
     timestamp: str  # ISO-8601, now
@@ -51,7 +51,7 @@ def file_name(origin: Origin) -> str:
 def branch_lines(
     origin: Origin, path: Iterable[Line], labels: Iterable[Line], fresh: Callable[[], str]
 ) -> Iterator[bytes]:
-    """The lines of the new file, header first, each with its newline.
+    """Yield the lines of the new file, header first, each with its newline.
 
     `labels` are the label entries of the whole source, in the file's order; `fresh` makes random
     words of eight hexadecimal digits. ValueError for a line of the path that is no JSON object.
@@ -84,7 +84,7 @@ def branch_lines(
 
 
 def _kept(version: int, line: Line, above: str | None, moved: dict[str, str]) -> bytes:
-    """One entry's line, below another one than before, and in version 3."""
+    """Make one entry's line, below its new parent and in version 3."""
     held = parse_object(line.data)
     fields = held | {"parentId": above}
     if version <= 1:
@@ -103,7 +103,7 @@ def _kept(version: int, line: Line, above: str | None, moved: dict[str, str]) ->
 
 
 def _resolved(labels: Iterable[Line]) -> dict[str, Fields]:
-    """Each target's label and its time: the last change counts, an empty one clears."""
+    """Find each target's label and its time: the last change counts, an empty one clears."""
     found: dict[str, Fields] = {}
     for line in labels:
         held = parse_object(line.data)
