@@ -80,20 +80,15 @@ def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
             break
 
 
-def parse(line: bytes) -> Any:
-    """Parse a JSON value; ValueError for bytes that hold none. Bad UTF-8 becomes U+FFFD."""
-    try:
-        return _decode(line)
-    except (ValueError, RecursionError):
-        pass
-    try:  # half a surrogate pair, a number beyond 64 bits, bytes that are no UTF-8
-        return without_surrogates(json.loads(line.decode("utf-8", "replace")))
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
 def parse_object(line: bytes) -> Fields:
-    held = parse(line)
+    """Parse a JSON object; ValueError for any other bytes. Bad UTF-8 becomes U+FFFD."""
+    try:
+        held = _decode(line)
+    except (ValueError, RecursionError):
+        try:  # half a surrogate pair, a number beyond 64 bits, bytes that are no UTF-8
+            held = without_surrogates(json.loads(line.decode("utf-8", "replace")))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
     if isinstance(held, dict):
         return held
     raise ValueError("not an object")

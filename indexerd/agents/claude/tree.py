@@ -75,8 +75,9 @@ class Memory(msgspec.Struct):
 def put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> int:
     """Add a line, or let it replace an earlier copy. Returns its row."""
     own = string(line.get("uuid"))
+    boundary = line.get("subtype") == "compact_boundary" and what.kind is Kind.SYSTEM
     key = own or _free(tree, f"L{tree.seen}")
-    above = _above(tree, memory, line, what)
+    above = _before_boundary(tree, memory, line) if boundary else _above(tree, memory, line, what)
     old = tree.index.get(key)
     if old is not None:
         same = not line.get("parentUuid") or above == tree.parent(old)
@@ -90,9 +91,9 @@ def put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> i
     if what.code == Kind.COMPACTION and length and start >= 0 and end + 1 == offset:
         place = start, offset + length - start  # it is read with its boundary's line
     memory.tail = row = tree.add_below(above, key, what.code, *place)
-    if string(as_dict(line.get("attachment")).get("type")) in HOOKS:
+    if "attachment" in line and as_dict(line["attachment"]).get("type") in HOOKS:
         memory.hook = row
-    if _is_boundary(line, what):
+    if boundary:
         memory.boundary, memory.boundary_at = row, (place[0], sum(place))
     _lead(tree, memory, row, what)
     return row
@@ -127,10 +128,6 @@ def _free(tree: Tree, name: str) -> str:
     return name
 
 
-def _is_boundary(line: Fields, what: Said) -> bool:
-    return line.get("subtype") == "compact_boundary" and what.kind is Kind.SYSTEM
-
-
 def _follows(what: Said) -> bool:
     """Return whether a line continues what was asked, wherever it says that it hangs."""
     return what.kind is Kind.ASSISTANT or what.code in (RESULT, FAILED_RESULT) or what.queued
@@ -138,8 +135,6 @@ def _follows(what: Said) -> bool:
 
 def _above(tree: Tree, memory: Memory, line: Fields, what: Said) -> int:
     leaf, named, follows = tree.leaf, string(line.get("parentUuid")), _follows(what)
-    if _is_boundary(line, what):
-        return _before_boundary(tree, memory, line)
     if not named:
         if not memory.chained:
             return memory.tail

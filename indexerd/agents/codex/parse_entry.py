@@ -252,7 +252,7 @@ def _given(held: Any) -> Fields:
     if not isinstance(held, str):
         return {}
     try:
-        return parse_object(held.encode("utf-8", "replace"))
+        return parse_object(held.encode("utf-8", "replace")) if "{" in held[:8] else {"input": held}
     except ValueError:
         return {"input": held}
 
