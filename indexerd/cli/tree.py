@@ -141,10 +141,8 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     extra = compile_patterns(settings.redact.extra_patterns)
     wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
-    row = stored["session"]
-    family = app.call("family", {"ref": row["sessionId"]})
-    with read_alone(row, settings, os.environ, Path.home()) as library:
-        name, text = make(library, stored, form, wish, family)
+    with read_alone(stored["session"], settings, os.environ, Path.home()) as library:
+        name, text = make(library, stored, form, wish)
     data = text.encode("utf-8", "replace")
     if file:
         create_file(Path(file), [data])

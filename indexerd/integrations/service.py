@@ -134,10 +134,10 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
     before = _installed(path)
     _put(path, text)
     if host.platform == "darwin":
-        found = _start_launchd(host, notes, changed=before != text)
+        found = _start_launchd(host, notes)
     else:
-        found = Outcome(path, installed=True, running=False)
-        found = replace(found, running=_start_systemd(host, text, notes, changed=before != text))
+        running = _start_systemd(host, text, notes, changed=before != text)
+        found = Outcome(path, installed=True, running=running)
     return replace(found, changed=before != changes.read(path), notes=(*notes, *found.notes))
 
 
@@ -177,9 +177,10 @@ def status(host: Host) -> Outcome:
         details = dict(line.split("=", 1) for line in shown.out.splitlines() if "=" in line)
         running = details.get("ActiveState") in {"active", "reloading"}
         unknown = "no user manager answers"
-    notes = (f"{unknown}: {shown.said}",) if shown.code else ()
-    running, details = running and not notes, {} if notes else details
-    return Outcome(path, installed=path.exists(), running=running, notes=notes, details=details)
+    if shown.code:
+        notes = (f"{unknown}: {shown.said}",)
+        return Outcome(path, installed=path.exists(), running=False, notes=notes)
+    return Outcome(path, installed=path.exists(), running=running, details=details)
 
 
 def _environment(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
@@ -260,22 +261,16 @@ def _start_systemd(host: Host, unit: str, notes: list[str], *, changed: bool) ->
     return host.systemctl("is-active", "--quiet", UNIT).code == 0
 
 
-def _start_launchd(host: Host, notes: list[str], *, changed: bool) -> Outcome:
+def _start_launchd(host: Host, notes: list[str]) -> Outcome:
     domain, path = f"gui/{host.uid}", host.service_file
-    target = f"{domain}/{LABEL}"
     (host.home / "Library/Logs").mkdir(parents=True, exist_ok=True)
-    loaded = host.launchctl("print", target).code == 0
-    if loaded and not changed:
-        started = host.launchctl("kickstart", target)
-    else:
-        if loaded:
-            host.launchctl("bootout", target)
-        host.launchctl("enable", target)  # undoes an earlier `disable`
-        for _ in range(LAUNCHD_TRIES):
-            started = host.launchctl("bootstrap", domain, str(path))
-            if started.code not in {5, 37}:  # input/output error, operation in progress
-                break
-            time.sleep(0.25)
+    host.launchctl("bootout", f"{domain}/{LABEL}")  # fails if it is not loaded
+    host.launchctl("enable", f"{domain}/{LABEL}")  # undoes an earlier `disable`
+    for _ in range(LAUNCHD_TRIES):
+        started = host.launchctl("bootstrap", domain, str(path))
+        if started.code not in {5, 37}:  # input/output error, operation in progress
+            break
+        time.sleep(0.25)
     if started.code != 0:
         notes.append(
             f"the plist is written, but launchd says: {started.said}; in a login session of the"

@@ -16,7 +16,6 @@ from pathlib import Path
 from indexerd.errors import IndexerdError, UsageError
 from indexerd.paths import within
 
-CONFIG = "config/indexerd.toml"
 SYSTEMD_UNIT = "systemd/indexerd.service"
 LAUNCHD_PLIST = "systemd/io.indexerd.plist"
 MARKER = "Installed by `indexerd service install`"  # in both templates: the file is ours

@@ -12,7 +12,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
@@ -42,7 +42,6 @@ _CHANGES: dict[str, tuple[str, set[str]]] = {
     "index": ("index", set()),
     "state": ("set_relevant_context", {"slug", "items"}),
 }
-_T = TypeVar("_T")
 
 
 def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette:
@@ -118,7 +117,8 @@ class Sessions:
     async def _document(self, stored: Stored) -> Document:
         gone = False
         try:
-            found = await self._read(stored, lambda library: read_document(library, stored, Wish()))
+            read = partial(read_document, stored=stored, wish=Wish())
+            found: Document = await self._read(stored, read)
         except NotFoundError:
             found, gone = without_entries(stored), True
         except IndexerdError as bad:
@@ -132,10 +132,10 @@ class Sessions:
         }
         return found
 
-    async def _read(self, stored: Stored, work: Callable[[Library], _T]) -> _T:
+    async def _read(self, stored: Stored, work: Callable[[Library], Any]) -> Any:
         """Read a session in a thread."""
 
-        def read() -> _T:
+        def read() -> Any:
             settings, env = self._daemon.settings(), self._daemon.env
             row = stored["session"]
             with read_alone(row, settings, env, self._daemon.home, self._folder) as library:
@@ -166,12 +166,9 @@ class Sessions:
         if form not in FORMATS:
             raise UsageError(f"format is one of {', '.join(FORMATS)}")
         stored = await self._stored(request)
-        family = await self._daemon.read("family", {"ref": stored["session"]["sessionId"]})
         extra = compile_patterns(self._daemon.settings().redact.extra_patterns)
         wish = Wish(for_people=form != "json", extra=extra)
-        name, text = await self._read(
-            stored, lambda library: export(library, stored, form, wish, family)
-        )
+        name, text = await self._read(stored, lambda library: export(library, stored, form, wish))
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         data = text.encode("utf-8", "replace")
         return Response(data, media_type=_MEDIA_TYPES[form], headers=headers)

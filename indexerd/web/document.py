@@ -1,7 +1,7 @@
 r"""A session as one JSON document, from which every export and the live page are made.
 
     format "indexerd-export", schema 1, exportedAt, generator
-    session, meta, context, footer, kin {parent, forks: [id], subagents: [id]}
+    session, meta, context, footer
     leafId, leaf    the leaf, or the entry that was asked for, and its place
     nodes, beats    all entries and the story over them, see `web/story.py`; places are indices of
                     `nodes`, because ids may repeat or be empty
@@ -45,7 +45,6 @@ TOTAL_MAX = 12_000_000  # characters of all, before each gets less room
 ROOMS = (TEXT_MAX, 4000, 1000, 200)
 LABEL_ROOM = 480
 MARGIN = 8192  # characters past a cut in which the rest of a secret may be
-RELATIVES_MAX = 200  # ids of each kind
 _PATHS = ("cwd", "sessionFile", "parentSessionFile")  # left out of `meta`: `session` has them
 
 Document = dict[str, Any]
@@ -62,19 +61,15 @@ class Wish:
     leaf: str | None = None
 
 
-def read_document(
-    library: Library, stored: Stored, wish: Wish, family: Mapping[str, Any] | None = None
-) -> Document:
-    """Read the document of a session of the library; `family` is the answer of that method."""
+def read_document(library: Library, stored: Stored, wish: Wish) -> Document:
+    """Read the document of a session of the library; FileGoneError if it has no file."""
     session = open_session(library, stored["session"]["sessionId"], wish.leaf)
     if session is None:
         raise FileGoneError("the session's file is gone")
-    return document_of(session, stored, wish, family)
+    return document_of(session, stored, wish)
 
 
-def document_of(
-    session: OpenSession, stored: Stored, wish: Wish, family: Mapping[str, Any] | None = None
-) -> Document:
+def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     """Make the document of an open session."""
     state, cut = session.state, _cutter(wish)
     found = without_entries(stored, wish)
@@ -104,7 +99,6 @@ def document_of(
         found["warnings"].append(str(bad))
         digests = []
     return found | {
-        "kin": _relatives(family, stored["session"]["sessionId"]) if family else {},
         "leafId": story.nodes[story.leaf].id if story.leaf >= 0 else None,
         "leaf": story.leaf,
         "tips": _fit(tips, cut),
@@ -134,25 +128,11 @@ def without_entries(stored: Stored, wish: Wish | None = None) -> Document:
         "exportedAt": iso(time.time()),
         "redacted": wish.redact,
         **_fit(about, _cutter(wish)),
-        "kin": {},
         "leafId": None,
         "leaf": -1,
         "textMax": 0,
         **{key: [] for key in ("tips", "digests", "beats", "nodes")},
     }
-
-
-def _relatives(family: Mapping[str, Any], session_id: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for one in family["members"]:
-        parent = one.get("parentSessionId")
-        if one["sessionId"] == session_id and parent:
-            found["parent"] = parent
-        elif parent == session_id:
-            kind = "subagents" if one["relation"] == "subagent" else "forks"
-            found.setdefault(kind, []).append(one["sessionId"])
-            del found[kind][RELATIVES_MAX:]
-    return found
 
 
 def _redacting(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entry]:

@@ -11,8 +11,8 @@ Days are those of this machine's calendar. `since` begins at a local midnight, b
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
 from datetime import datetime, time, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, quote
@@ -30,15 +30,12 @@ from indexerd.web.responses import render
 
 ROWS = 60  # sessions on a page
 HITS = 30
-PROJECTS_OF = 500  # newest sessions, whose directories `project:` may name
-QUERY_MAX, VALUE_MAX, GIST_MAX, FIND_MAX = 500, 4096, 280, 200  # characters
+QUERY_MAX, VALUE_MAX, GIST_MAX = 500, 4096, 280  # characters
 OPEN_SECONDS = 30 * 60  # without a change, after which an open turn counts as abandoned
 SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 _DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
 _KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
 _KNOWN |= {"archived": "1", "subagents": "1"}
-_TYPED = re.compile(r'(agent|project|since):(?:"([^"]+)"|([^\s"]+))')
-_PART = re.compile(r're:.*|[^\s"]*"[^"]*"|\S+')
 _FOUND = re.compile("«([^«»]*)»")  # how a search marks what it found
 _AGES = ((60, 1, "min"), (24 * 60, 60, "h"), (7 * 24 * 60, 24 * 60, "d"))  # minutes
 
@@ -82,37 +79,6 @@ class Filters:
         return [(k, v) for k, v in asdict(self).items() if v and k not in ("q", "before")]
 
 
-def typed_filters(filters: Filters, home: str, directories: Iterable[str] = ()) -> Filters:
-    """Turn `agent:`, `project:` and `since:` in the query into filters.
-
-    A project is a whole path (`~` is `home`), or part of the name of one of `directories`. What
-    names no agent, project or key of SINCE stays a word, as does everything in quotes and after
-    `re:`.
-    """
-    named: dict[str, str] = {}
-    words: list[str] = []
-    for part in _PART.finditer(filters.q):
-        found = _TYPED.fullmatch(part[0])
-        name, value = (found[1], found[2] or found[3]) if found else ("", "")
-        if name == "project":
-            value = _directory(value, home, directories)
-        if value and value in _KNOWN.get(name, (value,)):
-            named[name] = value
-        else:
-            words.append(part[0])
-    return replace(filters, q=" ".join(words), **named) if named else filters
-
-
-def _directory(text: str, home: str, directories: Iterable[str]) -> str:
-    if text == "~" or text.startswith("~/"):
-        text = home.rstrip("/") + text[1:]
-    if text.startswith("/"):
-        return text.rstrip("/") or "/"
-    names = {one: basename(one).casefold() for one in directories}
-    found = [one for one, name in names.items() if text.casefold() in name]
-    return min(found, key=lambda one: len(names[one]), default="")
-
-
 def session_address(session_id: str) -> str:
     """Address a session's page; an id of dots alone would lead to a parent directory."""
     name = quote(replace_surrogates(session_id), safe="")
@@ -144,12 +110,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     params = {key: replace_surrogates(value) for key, value in reversed(pairs)}
     if target := footer_target(params):
         return RedirectResponse(target, 303)
-    typed, directories = Filters.of(params), dict[str, None]()
-    if "project:" in typed.q:
-        latest = await daemon.read("list", {"limit": PROJECTS_OF})
-        directories = dict.fromkeys(one["cwd"] for one in latest["sessions"] if one["cwd"])
-    home = str(daemon.home).rstrip("/")
-    filters = typed_filters(typed, home, directories)
+    filters, home = Filters.of(params), str(daemon.home).rstrip("/")
     shown: Shown = {"stretches": {}, "hits": [], "following": "", "warnings": [], "problem": None}
     try:
         shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
@@ -157,7 +118,6 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
         shown["problem"] = {"message": str(bad), "hint": bad.hint}
     return render(
         "home.html",
-        typed=typed,
         filters=filters,
         zone=f"UTC{_now().isoformat()[-6:]}".removesuffix("+00:00"),
         agents=[*ADAPTERS],
@@ -209,15 +169,9 @@ def _hit(hit: Row, row: Row) -> Shown:
     session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
     pieces = enumerate(_FOUND.split(hit["snippet"]))  # every second one matched
     snippet = [(piece, bool(at % 2)) for at, piece in pieces if piece]
-    # The place in the session's page: the entry, or words to search its entries for. Words of a
-    # title, a tag or a summary are in no entry.
-    words: list[str] = []
-    if field == "message":
-        words = [word for text, found in snippet if found for word in text.split()]
-    elif field == "files":
-        words = basename("".join(text for text, _ in snippet).strip("…")).split()
-    find = " ".join(dict.fromkeys(words))[:FIND_MAX]
-    spot = f"#target={_encoded(entry)}" if entry else f"?find={_encoded(find)}" if find else ""
+    spot = f"#target={_encoded(entry)}" if entry else ""
+    if field == "files":  # search the session's page for it
+        spot = f"?find={_encoded(basename(re.sub('[«»…]', '', hit['snippet'])))}"
     return {
         **line({"name": hit.get("name"), **row, "sessionId": session_id}),
         "hit": hit,

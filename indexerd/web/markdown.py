@@ -66,7 +66,7 @@ def quoted(text: str) -> Iterator[str]:
 
 
 def _head(document: Doc) -> Iterator[str]:
-    session, meta, kin = document["session"], document["meta"] or {}, document["kin"]
+    session, meta = document["session"], document["meta"] or {}
     yield from (f"# {plain(session.get('name', ''), HEADING_MAX) or 'A session'}", "")
     facts = {
         "Session": code(session.get("sessionId", "")),
@@ -79,9 +79,7 @@ def _head(document: Doc) -> Iterator[str]:
         "Tags": plain(", ".join(session.get("tags", ()))),
         "Context": plain(document["footer"]),
         "Seen from": code(document["leafId"] or ""),
-        "Parent": code(kin.get("parent") or ""),
-        "Forks": ", ".join(map(code, kin.get("forks", ()))),
-        "Sub-agents": ", ".join(map(code, kin.get("subagents", ()))),
+        "Parent": code(session.get("parentSessionId", "")),
         "Exported": plain(document["exportedAt"]),
     }
     yield from (f"- {name}: {value}" for name, value in facts.items() if value)

@@ -17,23 +17,18 @@ from html import escape
 from typing import Any
 
 from indexerd.daemon.library import Library
-from indexerd.privacy.sanitize import bare, clean_line
+from indexerd.privacy.sanitize import clean_line
 from indexerd.web.assets import asset, content_hash, read_static
 from indexerd.web.document import Document, Stored, Wish, read_document, to_json
 from indexerd.web.markdown import markdown
 
-STEM_MAX, TITLE_MAX, DESCRIPTION_MAX = 60, 300, 2000  # characters
+STEM_MAX, TITLE_MAX = 60, 300  # characters
 _MARK = re.compile("@([A-Z]+)@")
 
 
-def export(
-    library: Library, stored: Stored, form: str, wish: Wish, family: Mapping[str, Any]
-) -> tuple[str, str]:
-    """Return a file name and the text of a session; NotFoundError if its file is gone.
-
-    `family` is the answer of that method.
-    """
-    document = read_document(library, stored, wish, family)
+def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str, str]:
+    """Return a file name and the text of a session; FileGoneError if it has no file."""
+    document = read_document(library, stored, wish)
     session = document["session"]
     name = clean_line(str(session.get("name", ""))[:400], 200).lower()
     stem = re.sub(r"[^a-z0-9]+", "-", name)[:STEM_MAX].strip("-") or "session"
@@ -70,13 +65,9 @@ def live_page(document: Document) -> str:
 
 def _page(document: Document, **fills: str) -> str:
     """Fill all marks of `page.html` at once: data is not searched for marks."""
-
-    def line(value: Any, limit: int) -> str:
-        return escape(clean_line(bare(str(value or "")[: 4 * limit]), limit))
-
-    session, meta = document["session"], document["meta"] or {}
-    fills["NAME"] = line(session.get("name") or session["sessionId"], TITLE_MAX) or "Session"
-    fills["DESCRIPTION"] = line(meta.get("description"), DESCRIPTION_MAX)
+    session = document["session"]
+    name = str(session.get("name") or session["sessionId"])[: 4 * TITLE_MAX]
+    fills["NAME"] = escape(clean_line(name, TITLE_MAX)) or "Session"
     fills["DATA"] = embedded(document)
     return _MARK.sub(lambda mark: fills.get(mark[1], ""), read_static("page.html"))
 

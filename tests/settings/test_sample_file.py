@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from indexerd.integrations import service_files
 from indexerd.settings import Settings, load
 
-TEXT = service_files.read_text(service_files.CONFIG)
+TEXT = service_files.read_text("config/indexerd.toml")
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""Exports of real session files: bounds, secrets, digests in their places, kin; nothing written."""
+"""Exports of real session files: bounds, secrets, digests in their places."""
 
 from __future__ import annotations
 

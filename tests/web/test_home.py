@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.web import home
-from indexerd.web.home import Filters, typed_filters
+from indexerd.web.home import Filters
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\"'&\u202e\ud800"
 TEXT = st.text(st.sampled_from(HOSTILE + "ab/:.%#? \n"), max_size=12)
@@ -42,20 +42,3 @@ def test_a_link_of_a_context_footer_leads_to_its_session() -> None:
     assert home.footer_target(found) == "/s/s%2F1?find=a%20b.py"
     assert home.footer_target(found | {"applet": "plot"}) == "/s/s%2F1"
     assert home.footer_target({"session": "s1"}) is None
-
-
-@pytest.mark.parametrize(("q", "expected"), [
-    ("agent:pi fox", ("fox", "pi", "", "")),
-    ("since:7d agent:nobody", ("agent:nobody", "", "", "7d")),
-    ("project:web x", ("x", "", "/w/web", "")),
-    ('project:"My App"', ("", "", "/w/my app", "")),
-    ("project:none", ("project:none", "", "", "")),
-    ("project:~/a/ x", ("x", "", "/home/ada/a", "")),
-    ('"agent:pi" a', ('"agent:pi" a', "", "", "")),
-    ("a re:agent:pi b", ("a re:agent:pi b", "", "", "")),
-    ("error:404", ("error:404", "", "", "")),
-])  # fmt: skip
-def test_filters_can_be_typed(q: str, expected: tuple[str, ...]) -> None:
-    """What is none of ours stays a word; what is typed counts more than the address."""
-    found = typed_filters(Filters(q=q), "/home/ada", ["/w/website", "/w/web", "/w/my app"])
-    assert (found.q, found.agent, found.project, found.since) == expected

@@ -28,7 +28,7 @@ def node(kind: str, text: str, above: int, **more: Any) -> dict[str, Any]:
 def document(*nodes: dict[str, Any], **more: Any) -> dict[str, Any]:
     """A document, as far as Markdown is made of it."""
     session = {"name": "A name", "sessionId": "s1", "agent": "pi", "cwd": "/w"}
-    found = {"session": session, "meta": None, "footer": "", "leafId": "x", "kin": {}}
+    found = {"session": session, "meta": None, "footer": "", "leafId": "x"}
     rest = {"exportedAt": "", "redacted": False, "warnings": [], "digests": []}
     return found | rest | {"nodes": list(nodes), "leaf": len(nodes) - 1} | more
 

@@ -22,7 +22,7 @@
 
   function draw() {
     const { doc } = story;
-    const { session, meta, kin } = doc;
+    const { session, meta } = doc;
     const name = session.name || session.sessionId || $("title").textContent;
     if (document.title !== name) document.title = name;
     for (const id of ["name", "title"]) if ($(id).textContent !== name) $(id).textContent = name;
@@ -30,7 +30,7 @@
     $("copy").hidden = !session.resume;
     sync($("facts"), [
       section("notes", notes(doc), (all) => all.length && el("div", "", ...all.map((text) => el("p", "notice", text)))),
-      section("facts", factsOf(session, meta, kin || {}, doc), factList),
+      section("facts", factsOf(session, meta, doc), factList),
       section("context", [doc.context, doc.footer], contextBox),
       section("summary", meta && meta.summary, (text) => text &&
         el("details", "", el("summary", "", "Summary"), ...prose(text))),
@@ -50,10 +50,9 @@
   }
 
   // [term, text, is it code]; {at} in a list of texts is a time.
-  function factsOf(session, meta, kin, doc) {
+  function factsOf(session, meta, doc) {
     const tools = Object.entries(session.toolsUsed || {}).sort((a, b) => b[1] - a[1]);
     const listed = (all) => all.filter(Boolean).join(", ");
-    const parent = session.parentSessionId || kin.parent || session.parentSessionFile;
     return [
       ["Session", session.sessionId, 1],
       ["Agent", [session.agent, (session.models || []).join(", ")].filter(Boolean).join(" · ")],
@@ -64,9 +63,7 @@
       ["Tools", listed(tools.slice(0, 12).map(([tool, number]) => `${tool} ${number}`))],
       ["Cost", session.costUsd ? dollars(session.costUsd) : ""],
       ["Tags", listed(session.tags || [])],
-      ["Parent", parent, 1],
-      ["Forks", doc.live ? "" : listed(kin.forks || []), 1],
-      ["Sub-agents", doc.live ? "" : listed(kin.subagents || []), 1],
+      ["Parent", session.parentSessionId || session.parentSessionFile, 1],
       ["Resume", session.resume, 1],
       ["Described by", meta ? [meta.model, ...timed("", meta.updatedAt)].filter(Boolean) : ""],
       ["Exported", doc.live ? "" : [...timed("", doc.exportedAt), doc.generator && `by ${doc.generator}`].filter(Boolean)],
