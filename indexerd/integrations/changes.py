@@ -20,7 +20,6 @@ import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from indexerd.disk import write_atomically
@@ -46,7 +45,6 @@ class Edit:
     removing: bool = False
     mode: int = 0o600  # of a new file
     skip_foreign: bool = False  # leave a file that is not ours alone, instead of an error
-    reported: bool = True
 
 
 class _ForeignError(UsageError):
@@ -64,7 +62,7 @@ def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
     for edit in edits:
         _apply(edit, write=False)
     done = [(edit, _apply(edit, write=True)) for edit in edits]
-    return [{"path": edit.path, "did": did} for edit, did in done if edit.reported]
+    return [{"path": one.path, "did": did} for one, did in done if not one.path.endswith(BACKUP)]
 
 
 def _apply(edit: Edit, *, write: bool) -> str:
@@ -102,18 +100,14 @@ def _put(target: Path, text: Text, mode: int) -> None:
         return
     target.parent.mkdir(parents=True, exist_ok=True)
 
-    def keep_mode_and_owner(new: Path) -> bool:
-        with suppress(FileNotFoundError):
-            old = target.stat()
+    def ready(new: Path) -> bool:
+        if old := target.stat() if target.exists() else None:
             with suppress(PermissionError):  # an owner that only root could give
                 os.chown(new, old.st_uid, old.st_gid)
-            new.chmod(stat.S_IMODE(old.st_mode))
-            return True
-        new.chmod(mode)
+        new.chmod(stat.S_IMODE(old.st_mode) if old else mode)
         return True
 
-    data = text.encode(errors="surrogateescape")
-    write_atomically(target, data, ready=keep_mode_and_owner)
+    write_atomically(target, text.encode(errors="surrogateescape"), ready=ready)
 
 
 def read(path: Path) -> Text:
@@ -145,15 +139,27 @@ def settings_edits(
         return text if text is not None and take(text) == text else before
 
     if remove:
-        dropped = Edit(str(backup), lambda _: None, removing=True, reported=False)
-        return [Edit(path, taken, removing=True), dropped]
-    return [Edit(str(backup), copied, reported=False), Edit(path, put)]
+        return [Edit(path, taken, removing=True), Edit(str(backup), lambda _: None, removing=True)]
+    return [Edit(str(backup), copied), Edit(path, put)]
 
 
 def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool = False) -> Edit:
     """Write a file of ours, or remove it where `body` is None."""
+
+    def change(before: Text) -> Text:
+        if before is not None:
+            if (found := _OURS.match(before)) is None:
+                raise _ForeignError("it is not ours")
+            if _digest(found[2]) != found[1] and not force:
+                raise UsageError("it was edited", hint="keep what you need of it, then use --force")
+        if body is None:
+            return None
+        rule = "---\n" if body.startswith("---\n") else ""
+        rest = body.removeprefix(rule)
+        line = f"indexerd integration, sha256 {_digest(rest)} of what follows"
+        return f"{rule}{'#' if rule else '//'} {line}; `indexerd integrate` keeps it\n{rest}"
+
     gone = body is None
-    change = partial(_own, body, force)
     return Edit(path, change, removing=gone, mode=0o644, skip_foreign=skip_foreign or gone)
 
 
@@ -161,20 +167,6 @@ def own_files_in(directory: str) -> list[str]:
     """List the files of ours directly in a directory."""
     found = Path(directory).glob("*")
     return sorted(str(one) for one in found if one.is_file() and _OURS.match(read(one) or ""))
-
-
-def _own(body: Text, force: bool, before: Text) -> Text:
-    if before is not None:
-        if (found := _OURS.match(before)) is None:
-            raise _ForeignError("it is not ours")
-        if _digest(found[2]) != found[1] and not force:
-            raise UsageError("it was edited", hint="keep what you need of it, then use --force")
-    if body is None:
-        return None
-    rule = "---\n" if body.startswith("---\n") else ""
-    rest = body.removeprefix(rule)
-    line = f"indexerd integration, sha256 {_digest(rest)} of what follows"
-    return f"{rule}{'#' if rule else '//'} {line}; `indexerd integrate` keeps it\n{rest}"
 
 
 def _digest(body: str) -> str:

@@ -149,7 +149,7 @@ def story_of(
     labels: Mapping[str, str],
     gists: Mapping[int, tuple[str, str]],
 ) -> Story:
-    """Tell a tree as seen from its leaf; `nodes` has one for each of `entry_rows`.
+    """Build the story of a tree, seen from its leaf; `nodes` has one for each of `entry_rows`.
 
     `gists` maps the row of a branch's last entry to a summary of the branch, and its source.
     """
