@@ -12,7 +12,6 @@ would show at every prompt, or block it.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents import pi
+from indexerd.client import absolute
 from indexerd.errors import NotFoundError
 from indexerd.integrations import agent_settings, changes
 from indexerd.integrations.agent_settings import NAME
@@ -60,17 +60,13 @@ class Host:
     force: bool = False
     remove: bool = False
 
-    def path(self, named: str) -> str:
-        whole = self.home + named[1:] if named == "~" or named.startswith("~/") else named
-        return os.path.abspath(whole)  # noqa: PTH100 - a link in it stays
-
     def base(self, variable: str, default: str) -> str:
         named = self.env.get(variable, "")  # by XDG a relative value is ignored
         return named if named.startswith("/") else f"{self.home}/{default}"
 
     def present(self, agent: str, places: Iterable[str]) -> list[str]:
         """List the existing directories of an agent; NotFoundError if there is none."""
-        named = list(dict.fromkeys(map(self.path, places)))
+        named = list(dict.fromkeys(absolute(one, self.env, self.home) for one in places))
         found = [one for one in named if Path(one).is_dir()]
         if not found and not self.remove:
             raise NotFoundError(
@@ -98,10 +94,6 @@ def integrate(agent: str, host: Host) -> dict[str, Any]:
     kept = [one["path"] for one in did if one["did"] == changes.NOT_OURS]
     notes += [f"{path} is not ours and was kept; move it and integrate again" for path in kept]
     return {"agent": agent, "changes": did, "notes": [] if host.remove else notes}
-
-
-def hook_command(agent: str, command: Iterable[str]) -> str:
-    return f"{shlex.join([*command, 'hook', agent])} || true"
 
 
 def _packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
@@ -142,7 +134,7 @@ def _opencode(host: Host) -> tuple[list[Edit], list[str]]:
 
 def _claude(host: Host) -> tuple[list[Edit], list[str]]:
     named = host.env.get("CLAUDE_CONFIG_DIR", "")
-    usual = (host.path("~/.claude"), host.base("XDG_CONFIG_HOME", ".config") + "/claude")
+    usual = (f"{host.home}/.claude", host.base("XDG_CONFIG_HOME", ".config") + "/claude")
     chosen = [named] if named else host.settings.agents.claude.roots
     roots = host.present("claude", chosen or usual)
     if not chosen and not host.remove:
@@ -161,7 +153,7 @@ def _claude_state(host: Host, root: str, usual: tuple[str, ...]) -> str:
     if old.is_file() and old.stat().st_size:
         return str(old)
     at_home = root in usual and not host.env.get("CLAUDE_CONFIG_DIR")
-    return host.path("~/.claude.json") if at_home else f"{root}/.claude.json"
+    return f"{host.home}/.claude.json" if at_home else f"{root}/.claude.json"
 
 
 def _codex(host: Host) -> tuple[list[Edit], list[str]]:
@@ -194,7 +186,8 @@ _AGENTS: dict[str, Callable[[Host], tuple[list[Edit], list[str]]]] = {
 
 
 def _hooks(host: Host, agent: str, path: str) -> list[Edit]:
-    hook = {"type": "command", "command": hook_command(agent, host.command)}
+    command = f"{shlex.join([*host.command, 'hook', agent])} || true"
+    hook = {"type": "command", "command": command}
     prompt = int(host.settings.query.timeout_seconds + MORE_SECONDS)
     groups: dict[str, dict[str, Any]] = {
         "UserPromptSubmit": {"hooks": [hook | {"timeout": prompt}]},

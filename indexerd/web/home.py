@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
 from datetime import datetime, time, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, quote
 
 from starlette.requests import Request
@@ -43,8 +42,7 @@ Row = Mapping[str, Any]
 Shown = dict[str, Any]  # what the template prints
 
 
-@dataclass(frozen=True, slots=True)
-class Filters:
+class Filters(NamedTuple):
     """The parameters of the home page's address; "" is no filter."""
 
     q: str = ""
@@ -59,24 +57,16 @@ class Filters:
     def of(cls, params: Mapping[str, str]) -> Filters:
         found = {
             name: params[name][:VALUE_MAX]
-            for name in cls.__slots__
+            for name in cls._fields
             if name in params and params[name] in _KNOWN.get(name, (params[name],))
         }
         return cls(**found | {"q": clean_line(found.get("q", ""), QUERY_MAX)})
 
-    @property
-    def narrowed(self) -> bool:
-        return bool(self.agent or self.project or self.since)
-
     def address(self, **changes: str) -> str:
         """Make the address with these changes, of the first page unless they name another."""
-        changed = asdict(self) | {"before": ""} | changes
+        changed = self._asdict() | {"before": ""} | changes
         query = "&".join(f"{key}={_encoded(value)}" for key, value in changed.items() if value)
         return f"/?{query}" if query else "/"
-
-    def kept(self) -> list[tuple[str, str]]:
-        """List the filters that a new search keeps."""
-        return [(k, v) for k, v in asdict(self).items() if v and k not in ("q", "before")]
 
 
 def session_address(session_id: str) -> str:

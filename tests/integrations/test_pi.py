@@ -25,6 +25,7 @@ def test_a_prompt_without_a_reference_asks_nothing(pi: Pi, socket: Path) -> None
     file = '<file name="/w/notes.txt">\nfar @@there: what was decided?\n</file>\n'
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
+        until(lambda: daemon.ears, "somebody to listen")
         before = daemon.connections
         assert pi.prompt("Look at @file and mail me@example.com.") == []
         assert pi.prompt(f"{file}Please read it.") == []

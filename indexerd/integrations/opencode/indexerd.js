@@ -1,20 +1,20 @@
 // indexerd integration for opencode: `indexerd integrate opencode` puts this file here, and
 // `indexerd integrate opencode --remove` takes it away.
 //
-// In: what opencode tells its plugins. Out:
-// - behind a prompt with `@@…`, text parts that say what the sessions it refers to are about;
-// - behind the first prompt of a session that an earlier process began, its relevant context;
+// In: opencode's calls of a plugin. Out:
+// - after a prompt with `@@…`, text parts about the sessions it refers to;
+// - after the first prompt of a session that an earlier process began, its relevant context;
 // - indexerd's MCP server, unless one of that name is configured: no configuration is edited;
-// - for its tools that are about the present session, that session's id, which no server knows,
-//   and for those that ask questions, the turn that they belong to;
-// - a toast that says how references turned out, and which failed, and why.
+// - for its tools about the current session, that session's id, which no server knows, and for
+//   those that ask questions, their turn;
+// - a toast with the outcome of references: which failed, and why.
 //
-// Never: an exception, a word on stdout or stderr, a change to what the user typed, a connection
-// for a prompt that needs none, or a wait of more than some seconds, unless a question is asked.
+// Never: an exception, output on stdout or stderr, a change to what the user typed, a connection
+// for a prompt that needs none, or a wait of more than a few seconds, unless a question is asked.
 //
-// What surprised us: opencode keeps a message's parts in the order of their ids, whatever order
-// they were added in; its older versions call everything that a plugin's file exports; and there
-// a plugin's tools need zod, which nothing here may import. So the tools come by MCP, in all.
+// What surprised us: opencode orders a message's parts by their ids, not by when they were added;
+// its older versions call everything that a plugin's file exports; and their tools of plugins need
+// zod, which this file cannot import. So the tools come by MCP in all versions.
 
 import { randomBytes, randomUUID } from "node:crypto"
 import { accessSync, constants } from "node:fs"
@@ -22,33 +22,33 @@ import { createConnection } from "node:net"
 import { homedir } from "node:os"
 import { delimiter, join, resolve } from "node:path"
 
-/** How indexerd is started; `integrate` replaces the name by an array. @type {string[]} */
+/** The command of indexerd; `integrate` replaces the name by an array. @type {string[]} */
 // @ts-ignore: the name is defined only by that replacement
 const COMMAND = typeof __INDEXERD_COMMAND__ === "undefined" ? ["indexerd"] : __INDEXERD_COMMAND__
 
 const SERVER = "indexerd"
-const QUICK_MS = 2000 // for any answer that no model has to give
-const ASKING_MS = 35_000 // for a question; longer where the daemon says so
+const QUICK_MS = 2000 // for answers that need no model
+const ASKING_MS = 35_000 // for a question; longer if the daemon says so
 const LOCAL_MS = 1000 // for opencode's own answers
-const REQUEST_MAX = 1_000_000 // bytes; the socket takes a line of 1 MiB
+const REQUEST_MAX = 1_000_000 // bytes; the socket accepts a line of 1 MiB
 const ANSWER_MAX = 4_000_000 // characters
-const ADDED_MAX = 300_000 // characters put into one prompt
+const ADDED_MAX = 300_000 // characters added to a prompt
 const PARTS_MAX = 8
 const SESSIONS_MAX = 4000 // that are remembered
-const NEWEST = 50 // messages of a session in which a context is looked for
-const LINES_MAX = 6 // of a toast, and its shortest time where there are several, in milliseconds
-const READING_MS = 8000
+const NEWEST = 50 // messages of a session that are searched for a context
+const LINES_MAX = 6 // of a toast
+const READING_MS = 8000 // that a toast with failures is shown at least
 
 const PROCESS = `opencode-${randomUUID()}`
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-/** Tools that write or read about the session which calls them. */
+/** Tools about the session that calls them. */
 const OF_SESSION = [`${SERVER}_set_relevant_context`, `${SERVER}_get_relevant_context`]
-/** Tools whose questions are limited by turn. */
+/** Tools whose questions are limited in each turn. */
 const OF_TURN = [`${SERVER}_query_session`, `${SERVER}_expand_references`]
 /** @type {Record<string, string>} */
 const WHY = { over_limit: "one reference too many", invalid_meta: "its meta file is invalid" }
 
-/** Sessions that were spoken to in this process, and their last prompts. @type {Map<string, string>} */
+/** The sessions of this process, and their last prompts. @type {Map<string, string>} */
 const known = new Map()
 
 /**
@@ -60,7 +60,7 @@ const known = new Map()
  */
 
 /**
- * A hook that does nothing where it fails.
+ * Wraps a hook so that its failure has no effect.
  * @template {unknown[]} Given
  * @param {(...given: Given) => Promise<void>} work
  * @returns {(...given: Given) => Promise<void>}
@@ -70,13 +70,13 @@ function quietly(work) {
     try {
       await work(...given)
     } catch {
-      // the user's turn is worth more than what we could add to it
+      // the user's turn goes on without it
     }
   }
 }
 
 /**
- * What opencode answers; undefined where that fails, or takes too long.
+ * opencode's answer, or undefined if that fails or takes too long.
  * @param {() => Promise<any>} question
  * @returns {Promise<any>}
  */
@@ -93,7 +93,7 @@ function local(question) {
 
 /**
  * @param {Record<string, string | undefined>} env
- * @returns {string} where the daemon listens
+ * @returns {string} the path of the daemon's socket
  */
 function socketPath(env) {
   const home = env.HOME?.startsWith("/") ? env.HOME : homedir()
@@ -109,12 +109,12 @@ function socketPath(env) {
 }
 
 /**
- * Ask the daemon one thing, on a connection of its own. A `hello` goes first: a daemon that does
- * not answer that quickly is not waited for, however long the answer itself may take.
+ * Make a request on its own connection, after a `hello`: a daemon that does not answer that
+ * quickly is not waited for, however long the answer itself may take.
  * @param {string} method
  * @param {Record<string, unknown>} params
- * @param {number} patience milliseconds for the answer, from the one to `hello` on
- * @returns {Promise<{result?: any, settings?: any}>} without a result where there is none in time
+ * @param {number} patience milliseconds from the answer to `hello` to this one
+ * @returns {Promise<{result?: any, settings?: any}>} without a result if there is none in time
  */
 function ask(method, params, patience = QUICK_MS) {
   return new Promise((settle) => {
@@ -154,7 +154,7 @@ function ask(method, params, patience = QUICK_MS) {
           if (held.length > ANSWER_MAX) return end()
           lines.forEach(hear)
         } catch {
-          end() // no daemon of ours says such things
+          end() // not our protocol
         }
       })
     } catch {
@@ -164,7 +164,7 @@ function ask(method, params, patience = QUICK_MS) {
 }
 
 /**
- * How long to wait for an answer; for a question, as long as the daemon allows one.
+ * The wait for an answer; for a question, as long as the daemon allows.
  * @param {number} patience
  * @param {any} settings
  */
@@ -175,7 +175,7 @@ function longer(patience, settings) {
 }
 
 /**
- * The newest messages of a session, oldest first; the prompt on its way is not one of them yet.
+ * The newest messages of a session, oldest first, without the current prompt.
  * @param {any} client
  * @param {string} session
  * @returns {Promise<{parts?: Part[]}[]>}
@@ -187,7 +187,7 @@ async function newest(client, session) {
 }
 
 /**
- * Whether the model has a text of ours before it still: nothing was compacted since.
+ * Whether a text of ours is still in the model's context, because nothing was compacted since.
  * @param {{parts?: Part[]}[]} messages
  * @param {string} text
  */
@@ -198,7 +198,7 @@ function stands(messages, text) {
 }
 
 /**
- * Whether a session is a helper's, whose prompts a model wrote: they must ask for nothing.
+ * Whether a session is a sub-agent's: its prompts are a model's, and must not be expanded.
  * @param {any} client
  * @param {string} session
  */
@@ -208,8 +208,8 @@ async function ofHelper(client, session) {
 }
 
 /**
- * The relevant context of a session that this process sees for the first time, unless it was put
- * there lately: `opencode run --continue` is a new process each time.
+ * The relevant context of a session that is new to this process, unless it was added recently:
+ * `opencode run --continue` is a new process each time.
  * @param {any} client
  * @param {Message} message
  * @returns {Promise<Addition[]>}
@@ -227,7 +227,7 @@ async function resumed(client, { id, sessionID: session }) {
 }
 
 /**
- * What a prompt's references stand for.
+ * The texts for a prompt's references.
  * @param {any} client
  * @param {{text: string, sessionId: string, cwd?: string, turnId: string}} prompt
  * @returns {Promise<Addition[]>}
@@ -244,7 +244,7 @@ async function referred(client, prompt) {
 }
 
 /**
- * @param {any[]} messages as the daemon gives them
+ * @param {any[]} messages the daemon's
  * @returns {Addition[]}
  */
 function additions(messages) {
@@ -254,7 +254,7 @@ function additions(messages) {
 }
 
 /**
- * Whether a prompt may ask a session something; the daemon's own rule is narrower. Linear.
+ * Whether a prompt may ask a session a question; the daemon's rule is narrower. Linear.
  * @param {string} text
  */
 function asks(text) {
@@ -266,8 +266,8 @@ function asks(text) {
 }
 
 /**
- * What failed, and why: lines for people, in the words of `indexerd expand`.
- * @param {any} references as the daemon gives them
+ * Failures, and their reasons, as lines worded as by `indexerd expand`.
+ * @param {any} references the daemon's
  * @returns {string[]}
  */
 function failures(references) {
@@ -304,7 +304,7 @@ function line(text, most) {
 }
 
 /**
- * Show how references were resolved, where there is somebody to look; not waited for.
+ * Show the outcome of references, without waiting.
  * @param {any} client
  * @param {unknown} texts
  * @param {string[]} failed
@@ -321,10 +321,10 @@ function tell(client, texts, failed, duration) {
 }
 
 /**
- * Ids that come after every one of these in the order in which opencode keeps parts.
+ * Make ids that come after all of these in opencode's order of parts.
  * @param {Part[]} parts
  * @param {number} count
- * @returns {string[]} none where there is nothing to come after
+ * @returns {string[]} empty without parts
  */
 function idsAfter(parts, count) {
   const last = parts.map((part) => part.id).sort().at(-1)
@@ -339,8 +339,8 @@ function idsAfter(parts, count) {
 }
 
 /**
- * Put texts behind a prompt; opencode keeps them with it, and shows them to the model alone.
- * @param {Part[]} parts the prompt's own; opencode keeps what is added to this very list
+ * Add texts to a prompt; opencode keeps them with it, and shows them to the model only.
+ * @param {Part[]} parts the prompt's own list, which opencode keeps
  * @param {Message} message
  * @param {Addition[]} added
  */
@@ -355,7 +355,7 @@ function append(parts, message, added) {
 }
 
 /**
- * Whether a program is there to be started, as a shell would find it.
+ * Whether a shell would find a program.
  * @param {string} program
  */
 function startable(program) {

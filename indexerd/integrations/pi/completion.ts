@@ -1,9 +1,9 @@
 /**
- * `@@` in pi's editor: sessions, newest first, instead of files.
+ * Completion of `@@` in pi's editor: sessions, newest first, instead of files.
  *
- * In: pi's own provider, and a way to ask the daemon. Out: a provider that answers where the text
- * before the cursor ends in `@@…`, and passes everything else on. With no answer pi's own
- * provider is asked, as if this one were not there. What is inserted is always a whole id.
+ * In: pi's own provider, and a function that asks the daemon. Out: a provider that answers if the
+ * text before the cursor ends in `@@…`, and otherwise, or without a daemon, asks pi's own. The
+ * inserted text is always a whole id.
  */
 
 import type { AutocompleteItem, AutocompleteProvider } from "@earendil-works/pi-tui";
@@ -15,7 +15,7 @@ const LABEL_MAX = 60;
 
 export type Complete = (prefix: string, signal: AbortSignal) => Promise<Json>;
 
-/** What follows the `@@` before the cursor, and how the whole reads; a name may be in quotes. */
+/** The reference before the cursor, and the part after its `@@`; a name may be in quotes. */
 export function begun(before: string): { whole: string; prefix: string } | undefined {
   const found = /(?:^|[\s(])(@@(?:"([^"]*)|([^\s"@]*)))$/.exec(before);
   return found?.[1] ? { whole: found[1], prefix: found[2] ?? found[3] ?? "" } : undefined;
@@ -54,7 +54,7 @@ export function withSessions(current: AutocompleteProvider, complete: Complete):
       }
       const text = lines[line] ?? "";
       const before = text.slice(0, column - prefix.length) + item.value;
-      const after = text.slice(column).replace(/^"? ?/, ""); // an item ends in a blank of its own
+      const after = text.slice(column).replace(/^"? ?/, ""); // an item ends in a space
       return { lines: lines.with(line, before + after), cursorLine: line, cursorCol: before.length };
     },
 

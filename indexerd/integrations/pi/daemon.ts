@@ -1,13 +1,13 @@
 /**
- * The way to the daemon's socket: one question a connection, and one connection that listens.
+ * Connections to the daemon's socket: one for each request, and one that listens for events.
  *
- * In: a method and its params. Out: the result, or a `DaemonError`; nothing else is ever thrown.
- * Every question is bounded in time and in the size of its answer. A question holds the process
- * (it ends soon); the listening connection never does, and comes back by itself, ever more
- * slowly, when the daemon goes away. Node's own modules only: any version of pi loads this.
+ * In: a method and its params. Out: the result, or a `DaemonError`; nothing else is ever thrown. A
+ * request is bounded in time and in the size of its answer. It keeps the process alive; the
+ * listening connection does not, and reconnects with growing pauses when the daemon goes away. Only
+ * node's own modules are used, so any version of pi can load this.
  *
- * What surprised us: while a promise waits on sockets that are all unref'd, node may end the
- * process, and `pi -p` with it, so questions keep their sockets ref'd.
+ * What surprised us: while a promise waits only for unref'd sockets, node may end the process, and
+ * `pi -p` with it, so requests keep their sockets ref'd.
  */
 
 import { connect, type Socket } from "node:net";
@@ -35,7 +35,7 @@ export class DaemonError extends Error {
   }
 }
 
-/** Where the daemon listens, by the same rule as the daemon's own. */
+/** The path of the daemon's socket, by the daemon's own rule. */
 export function socketPath(env: Record<string, string | undefined>, home: string, system: string): string {
   const absolute = (text: string): string => (text === "~" || text.startsWith("~/") ? home + text.slice(1) : text);
   const base = (name: string): string | undefined => (env[name]?.startsWith("/") ? env[name] : undefined);
@@ -49,7 +49,7 @@ export function socketPath(env: Record<string, string | undefined>, home: string
   return `${home}/.local/state/indexerd/indexerd.sock`;
 }
 
-/** Whole lines out of pieces of bytes; LF alone ends a line. Too long a line throws. */
+/** Collects bytes into lines, which end at LF alone. Throws on a line that is too long. */
 export class Lines {
   private readonly decoder = new StringDecoder("utf8");
   private readonly most: number;
@@ -72,7 +72,7 @@ export interface Asking {
   signal?: AbortSignal;
 }
 
-/** Ask one question. Rejects with a DaemonError, and with nothing else. */
+/** Make a request. Rejects with a DaemonError only. */
 export function ask(path: string, method: string, params: Json, { seconds, signal }: Asking): Promise<Json> {
   return new Promise((resolve, reject) => {
     const line = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}\n`;
@@ -84,7 +84,7 @@ export function ask(path: string, method: string, params: Json, { seconds, signa
       clearTimeout(timer);
       signal?.removeEventListener("abort", giveUp);
       socket.removeAllListeners();
-      socket.on("error", () => {}); // what comes after the end concerns nobody
+      socket.on("error", () => {}); // later errors are ignored
       socket.destroy();
       finish();
     };
@@ -124,10 +124,10 @@ export function isObject(value: unknown): value is Json {
 
 export interface Ears {
   heard(event: Json): void;
-  lost(): void; // what was announced may never be heard of again
+  lost(): void; // the end of what was announced may never be reported
 }
 
-/** A connection that hears the daemon's events for as long as there is a daemon. */
+/** A connection that receives the daemon's events while one runs. */
 export class Listening {
   private readonly path: string;
   private readonly events: string[];
@@ -144,7 +144,7 @@ export class Listening {
     this.open();
   }
 
-  /** Hang up for good. Twice is fine. */
+  /** End it for good. */
   close(): void {
     this.over = true;
     clearTimeout(this.timer);
@@ -165,14 +165,14 @@ export class Listening {
       try {
         for (const line of lines.take(bytes)) this.take(JSON.parse(line) as Json);
       } catch {
-        socket.destroy(); // not our daemon's language
+        socket.destroy(); // not our protocol
       }
     });
     socket.on("close", () => this.again());
   }
 
   private take(said: Json): void {
-    if (said.id === 1 && isObject(said.error)) return this.close(); // a daemon that tells no events
+    if (said.id === 1 && isObject(said.error)) return this.close(); // a daemon without events
     this.pause = AGAIN_FIRST;
     if (said.method === "event" && isObject(said.params)) this.ears.heard(said.params);
   }

@@ -2,15 +2,15 @@
  * indexerd for pi: past sessions in a prompt, questions to them, and this session's own indexing.
  *
  * In: pi's events, and the answers of the indexerd daemon on its socket. Out: hidden messages
- * after the user's prompt (`@@name`, a resumed session's context), a notification of what failed,
- * three tools, one command, one place in the status line, and `@@` completion in the editor. This
- * session's file is written by pi alone. Where the daemon is down, slow or odd, prompts go on as
- * if this were not here: every wait is bounded, one for a model begins only where the daemon has
- * just greeted, and nothing is thrown into pi but a tool's failure.
+ * after the user's prompt (`@@name`, a resumed session's context), notifications of failures, three
+ * tools, one command, one text in the status line, and `@@` completion in the editor. Only pi
+ * writes this session's file. If the daemon is down, slow or odd, prompts go on without it: every
+ * wait is bounded, a wait for a model begins only after the daemon has just answered, and only a
+ * tool's failure is thrown into pi.
  *
- * A prompt without `@@` in the user's own words asks nothing. Sessions without a file are unknown to the daemon: they may
- * refer to others, and are otherwise left alone. Types are pi's, and vanish on loading, so that
- * older versions under another package name load this, too.
+ * A prompt without `@@` in the user's own words makes no request. The daemon does not know sessions
+ * without a file; they may refer to others. Types are pi's and vanish on loading, so older versions
+ * under another package name can load this, too.
  */
 
 import type {
@@ -34,13 +34,13 @@ import { asks, fitting, mentions, own, refers, Typed } from "./words.ts";
 const GREETING = 0.5;
 const TYPING = 1;
 const PLAIN = 2;
-const QUESTION = 5; // more than the model's own time
-const MODEL = 30; // the model's own time, where the daemon does not say it
+const QUESTION = 5; // in addition to the model's own time
+const MODEL = 30; // the model's own time, unless the daemon says another
 const RUN = 900;
 const NOTING = 5; // the daemon itself waits a little for a session that it does not know yet
-const APPEARING = 3; // in which a new session's file comes to be known
+const APPEARING = 3; // until the daemon knows a new session's file
 
-const MESSAGES = 8; // that one prompt may bring singly; more are joined
+const MESSAGES = 8; // separate messages of a prompt; more are joined
 const RUNS = ["index.started", "index.retry", "index.succeeded", "index.failed"];
 const ASKING = "⏳ asking...";
 
@@ -73,7 +73,7 @@ class Extension {
     this.pi = pi;
   }
 
-  /** Register everything that does not depend on the daemon; nothing is asked yet. */
+  /** Register everything that does not depend on the daemon. */
   attach(): void {
     const { pi, queue } = this;
     pi.on("session_start", (event, ctx) => this.start(event.reason, ctx).catch(ignore));
@@ -92,7 +92,7 @@ class Extension {
     return ask(this.path, method, params, { seconds, signal: signal ?? this.here?.over.signal });
   }
 
-  /** Ask what may take long; but a daemon that does not greet soon is not waited for. */
+  /** Make a request that may take long, to a daemon that answers a greeting soon. */
   private async patiently(method: string, params: Json, signal?: AbortSignal): Promise<Json> {
     this.greet(await this.call("hello", {}, PLAIN, signal));
     return this.call(method, params, this.model + QUESTION, signal);
@@ -130,7 +130,7 @@ class Extension {
     if (typeof seconds === "number" && seconds > 0 && seconds <= 600) this.model = seconds;
   }
 
-  /** Show what the daemon does with this session of itself. */
+  /** Show the daemon's own runs on this session. */
   private listen(now: Here, id: string): void {
     now.listening = new Listening(this.path, RUNS, {
       heard: (event) => {
@@ -151,10 +151,10 @@ class Extension {
 
   // -- prompts ------------------------------------------------------------------------------
 
-  /** Something was typed: a prompt, or a message for an agent at work, which nothing can go with. */
+  /** Note a typed prompt; warn about a reference in a queued message, which cannot be expanded. */
   private input(event: InputEvent, ctx: Context): undefined {
-    const told = "streamingBehavior" in event; // an older pi does not tell
-    const queued = told ? Boolean(event.streamingBehavior) : ctx.isIdle?.() === false;
+    const says = "streamingBehavior" in event; // an older pi does not
+    const queued = says ? Boolean(event.streamingBehavior) : ctx.isIdle?.() === false;
     if (!queued) this.typed.note(event.text);
     else if (event.source !== "extension" && refers(own(event.text))) warn(ctx, [QUEUED]);
   }
@@ -168,7 +168,7 @@ class Extension {
     return this.queue.next();
   }
 
-  /** What the user refers to. Its own questions are the user's, and no turn's limit holds them back. */
+  /** Expand the user's references. Questions in them do not count towards a turn's limit. */
   private async expand(words: string, ctx: Context): Promise<Message[]> {
     const status = this.here?.status;
     const sessionId = known(ctx);
@@ -198,7 +198,7 @@ class Extension {
 
   // -- tools --------------------------------------------------------------------------------
 
-  /** Offer a tool. Its schema is no TypeBox one, which pi allows and its types do not. */
+  /** Register a tool with a plain JSON Schema, which pi accepts and its types do not. */
   private tool(words: object, work: (params: Json, ctx: Context, signal?: AbortSignal) => Promise<unknown>): void {
     const execute = (_id: string, params: Json, signal: AbortSignal | undefined, _update: unknown, ctx: Context) =>
       work(params, ctx, signal).catch(raise);
@@ -235,7 +235,7 @@ class Extension {
       description: "Index this session now: its name, description and summary",
       handler: async (_args, ctx) => {
         const run = this.index(ctx);
-        if (!ctx.hasUI) await run; // or the process would end; an editor must not wait for it
+        if (!ctx.hasUI) await run; // else the process would end; an editor must not wait
       },
     });
   }
@@ -248,7 +248,7 @@ class Extension {
       if (at !== this.here) return;
       if (!spoken(ctx)) return at.status.final(failed(NOTHING));
       at.status.pending(INDEXING);
-      this.greet(await this.call("hello", {}, PLAIN)); // or it is not waited for
+      this.greet(await this.call("hello", {}, PLAIN)); // fails soon without a daemon
       const done = await this.own("index", "ref", { force: true, wait: true }, RUN, ctx);
       at.status.final(done.status === "indexed" ? indexed(done.costUsd) : failed(done.status));
     } catch (problem) {
@@ -257,7 +257,7 @@ class Extension {
     }
   }
 
-  /** Ask about this session, whose file the daemon may not have seen yet. */
+  /** Make a request about this session, whose file the daemon may not know yet. */
   private async own(
     method: string,
     name: "session" | "ref",
@@ -281,18 +281,18 @@ class Extension {
   }
 }
 
-/** The id of a session that has a file, and so is the daemon's business. */
+/** The id of a session that has a file. */
 function known(ctx: Context): string | undefined {
   return ctx.sessionManager.getSessionFile() ? ctx.sessionManager.getSessionId() : undefined;
 }
 
-/** Whether anybody has said anything yet; before that pi writes no file. */
+/** Whether the session has a message; before that pi writes no file. */
 function spoken(ctx: Context): boolean {
   const roles = ctx.sessionManager.getBranch().map((entry) => entry.type === "message" && entry.message.role);
   return roles.some((role) => role === "user" || role === "assistant");
 }
 
-/** Show some lines for the user, if there are any. */
+/** Show lines to the user, if there are any. */
 function warn(ctx: Context, lines: string[]): void {
   try {
     if (lines.length) ctx.ui.notify?.(lines.join("\n"), "warning");
@@ -301,7 +301,7 @@ function warn(ctx: Context, lines: string[]): void {
   }
 }
 
-/** Whether a session goes on after a pause: its shell is gone, and the model should know. */
+/** Whether a session is resumed: its shell is gone, and the model should know. */
 function again(reason: string, ctx: Context): boolean {
   if (reason !== "resume" && reason !== "startup") return false;
   return ctx.sessionManager.getBranch().some((entry) => entry.type === "message");
@@ -312,5 +312,5 @@ function raise(problem: unknown): never {
 }
 
 function ignore(): undefined {
-  return undefined; // all goes on as if there were no daemon
+  return undefined; // as without a daemon
 }

@@ -1,10 +1,10 @@
 /**
- * What goes with a prompt: the sessions it refers to, and what a resumed session should know.
+ * Messages that accompany a prompt: the sessions it refers to, and a resumed session's context.
  *
- * In: the daemon's answers. Out: messages for pi, which puts them after the user's own, in their
- * order; the user's text is never touched. pi takes one message a handler, so a `Queue` hands
- * them out one by one. Answers are taken apart and put together anew: a message of ours is never
- * displayed, and never of another kind than the two named here.
+ * In: the daemon's answers. Out: messages for pi, which puts them after the user's own, in order;
+ * the user's text is never changed. pi accepts one message from each handler, so a `Queue` returns
+ * them one by one. Messages are built from parts of answers: they are never displayed, and only of
+ * the two kinds named here.
  */
 
 import { isObject, type Json } from "./daemon.ts";
@@ -27,7 +27,7 @@ export function references(answer: Json): Message[] {
   return messages.filter(isObject).flatMap((one) => message(REFERENCE, one.content, one.details));
 }
 
-/** The message of an answer to `resume_context`, if there is one. */
+/** The message of an answer to `resume_context`, if it has a text. */
 export function resumed(answer: Json, sessionId: string): Message[] {
   return message(RESUME, answer.text, { sessionIds: [sessionId], missingFiles: answer.missingFiles });
 }
@@ -37,13 +37,13 @@ function message(customType: string, content: unknown, details: unknown): Messag
   return [{ customType, content, display: false, details: isObject(details) ? details : {} }];
 }
 
-/** How the references turned out, as one line; empty where there were none. */
+/** The outcome of the references as one line, or "" without any. */
 export function outcome(answer: Json): string {
   const said = Array.isArray(answer.statusText) ? answer.statusText : [answer.statusText];
   return oneLine(said.filter((one) => typeof one === "string").join(" · "));
 }
 
-/** Messages on their way to pi. */
+/** Messages that pi has yet to be given. */
 export class Queue {
   private held: Message[] = [];
 
@@ -51,13 +51,13 @@ export class Queue {
     this.held = messages;
   }
 
-  /** The next one, as a handler returns it. */
+  /** The next one, as a handler's result. */
   next(): { message: Message } | undefined {
     const first = this.held.shift();
     return first && { message: first };
   }
 
-  /** All that are left, as one: for the last handler. */
+  /** All that remain, joined, for the last handler. */
   rest(): { message: Message } | undefined {
     const [first, ...others] = this.held.splice(0);
     if (!first) return undefined;

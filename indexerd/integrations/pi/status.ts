@@ -1,15 +1,15 @@
 /**
- * What pi's status line says of indexing, and of references.
+ * Texts in pi's status line about indexing and references.
  *
- * In: pi's way to set a status, the daemon's events and answers. Out: texts under one key, each
- * final one taken back after a while. Texts from elsewhere become one short line without control
+ * In: pi's function to set a status, the daemon's events and answers. Out: texts under one key;
+ * final ones are removed after a while. Foreign texts become one short line without control
  * characters. Never throws: after a session was replaced, pi refuses its old user interface.
  */
 
 import { isObject, type Json } from "./daemon.ts";
 
 const SHOWN_MAX = 200; // characters
-const PENDING_MAX = 600_000; // milliseconds after which nobody believes "indexing" any more
+const PENDING_MAX = 600_000; // milliseconds after which "indexing" is removed
 
 export interface Settings {
   commandName: string;
@@ -23,7 +23,7 @@ export const DEFAULTS: Settings = {
   notificationAutoClearMs: 3000,
 };
 
-/** The settings in the daemon's greeting; what is missing or odd is as by default. */
+/** The settings in the daemon's greeting, with defaults for what is missing or invalid. */
 export function settingsOf(hello: Json): Settings {
   const said = isObject(hello.settings) ? hello.settings : {};
   const word = (value: unknown, other: string): string =>
@@ -40,11 +40,11 @@ export function settingsOf(hello: Json): Settings {
 /** One line of printable text. */
 export function oneLine(text: string, most = SHOWN_MAX): string {
   const line = text.replace(/[\p{Cc}\p{Cf}\p{Co}\p{Cs}\p{Zl}\p{Zp}\s]+/gu, " ").trim();
-  const whole = [...line.slice(0, most * 2 + 1)]; // by characters, so that none is cut in two
+  const whole = [...line.slice(0, most * 2 + 1)]; // by code points, so that none is split
   return whole.length <= most ? line : `${whole.slice(0, most - 1).join("")}…`;
 }
 
-/** A cost: four decimals from one cent, six below, words where it is not known. */
+/** A cost with four decimals from one cent, six below, or in words if it is unknown. */
 export function usd(cost: unknown): string {
   if (typeof cost !== "number" || !Number.isFinite(cost)) return "unknown cost";
   return `$${cost.toFixed(cost >= 0.01 ? 4 : 6)}`;
@@ -69,22 +69,20 @@ export class Status {
     this.settings = settings;
   }
 
-  /** Something goes on. */
   pending(text: string): void {
     this.show(text, PENDING_MAX);
   }
 
-  /** Something has ended; the text empties by itself. */
+  /** Show a text that is removed after a while. */
   final(text: string): void {
     this.show(text, this.settings().notificationAutoClearMs);
   }
 
-  /** What was going on is not heard of any more. */
+  /** Remove a pending text, whose end will not be reported. */
   forget(): void {
     if (this.shown?.text.startsWith("⏳")) this.clear();
   }
 
-  /** Take back what is shown. */
   clear(): void {
     clearTimeout(this.timer);
     const { shown } = this;
@@ -96,7 +94,7 @@ export class Status {
     clearTimeout(this.timer);
     const key = this.settings().statusKey;
     if (this.shown?.key !== key) this.clear();
-    if (this.shown?.text !== text) this.say(key, text); // the same news may come on two ways
+    if (this.shown?.text !== text) this.say(key, text); // the answer and the event report the same
     this.shown = { key, text };
     this.timer = setTimeout(() => this.clear(), milliseconds);
     this.timer.unref();
@@ -111,7 +109,7 @@ export class Status {
   }
 }
 
-/** Show what the daemon tells of a session's indexing. */
+/** Show an event about a session's indexing. */
 export function tell(status: Status, event: Json): void {
   switch (event.event) {
     case "index.started":

@@ -1,10 +1,10 @@
 /**
- * The tools that the model is offered: their words, and their answers as text.
+ * The tools for the model: their descriptions, and their answers as text.
  *
- * In: arguments that pi has checked against the schemas, and the daemon's results or errors.
- * Out: what pi hands the model. Schemas are plain JSON Schema, which every version of pi takes.
- * A failure is an exception whose message is JSON: {code, message, details}, with the codes that
- * the question tool had before there was a daemon.
+ * In: arguments that pi has checked against the schemas, and the daemon's results or errors. Out:
+ * what the model reads. Schemas are plain JSON Schema, which every version of pi accepts. A failure
+ * is an exception whose message is JSON: {code, message, details}, with the codes that the question
+ * tool had before there was a daemon.
  */
 
 import { DaemonError, isObject, type Json } from "./daemon.ts";
@@ -15,7 +15,7 @@ const CITATIONS_MAX = 8;
 const NOTES_MAX = 20;
 const EXCERPT_MAX = 280;
 
-/** Codes by the daemon's kinds; a code that the daemon itself names comes first. */
+/** Codes by the daemon's kinds of error; a code in the error itself has precedence. */
 const CODES: Record<string, string> = {
   usage: "INVALID_ARGS",
   call_limit_exceeded: "CALL_LIMIT_EXCEEDED",
@@ -81,7 +81,7 @@ export const GET_CONTEXT = {
   },
 };
 
-/** An answer as the model reads it. */
+/** An answer as text for the model. */
 export function answerText(answer: Json): string {
   const { sessionId, name, confidence, answerMarkdown } = answer;
   const parts = [
@@ -102,7 +102,7 @@ function citation(one: Json): string {
   return `- ${where}: ${oneLine(text(one.excerpt), EXCERPT_MAX)}`;
 }
 
-/** What a question used, as pi adds it to a session's totals; nothing where that is not known. */
+/** A question's usage, for pi to add to the session's totals, if it is known. */
 export function usageOf(answer: Json): Json | undefined {
   const used = isObject(answer.usage) ? answer.usage : {};
   const { inputTokens: input, outputTokens: output, costUsd: total } = used;
@@ -111,7 +111,7 @@ export function usageOf(answer: Json): Json | undefined {
   return { input, output, cacheRead: 0, cacheWrite: 0, totalTokens: input + output, cost };
 }
 
-/** The failure of a tool, as an exception for pi. */
+/** A tool's failure as an exception for pi. */
 export function failure(problem: unknown): Error {
   const known = problem instanceof DaemonError ? problem : new DaemonError("something went wrong", "internal");
   const { upstream, ...rest } = known.data;
@@ -119,7 +119,7 @@ export function failure(problem: unknown): Error {
   return new Error(JSON.stringify({ code, message: known.message, details: { kind: known.kind, ...rest } }));
 }
 
-/** A result of text. */
+/** A tool's result of text. */
 export function result(said: unknown, details: Json): { content: { type: "text"; text: string }[]; details: Json } {
   return { content: [{ type: "text", text: text(said) }], details };
 }

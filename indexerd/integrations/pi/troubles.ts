@@ -1,8 +1,8 @@
 /**
- * What the user is told of references that came to nothing: lines for a notification.
+ * Failed references, as lines of a notification.
  *
- * In: the daemon's answer to `expand`. Out: few short lines, without control characters, in the
- * words of `indexerd expand`. The status line says how many failed; these say which, and why.
+ * In: the daemon's answer to `expand`. Out: a few short lines without control characters, worded as
+ * by `indexerd expand`. The status line says how many failed; these say which, and why.
  */
 
 import { isObject, type Json } from "./daemon.ts";
@@ -15,7 +15,7 @@ const WHY: Record<string, string> = { over_limit: "one reference too many", inva
 
 export const QUEUED = "@@… is expanded only in a prompt of its own, not in one that is queued while the agent works";
 
-/** A prompt was longer than a request may be, and there is an `@@` in the rest. */
+/** Of a prompt that is longer than a request may be, with an `@@` in the rest. */
 export const tooLong = (looked: number): string =>
   `only the first ${looked} characters of the prompt were searched for @@ references`;
 

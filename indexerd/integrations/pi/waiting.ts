@@ -1,23 +1,23 @@
 /**
- * How a long wait for an answer is given up before its time.
+ * Cancelling a long wait for an answer.
  *
- * In: pi's context, and the session's end. Out: a signal, and an end to listening for it. What a
- * terminal sends is looked at only while something is waited for, and only Escape is taken.
+ * In: pi's context, and the session's end. Out: a signal, and a way to stop listening. Terminal
+ * input is read only during a wait, and only Escape is consumed.
  *
- * What surprised us: before an agent starts, pi has no signal, and its abort does nothing: Escape
- * reaches nobody, and a client's abort no extension.
+ * What surprised us: before an agent starts, pi has no signal, and its abort does nothing: neither
+ * Escape nor a client's abort reaches an extension.
  */
 
 import type { ExtensionContext } from "@earendil-works/pi-coding-agent";
 
-const ESCAPE = /^\x1b(?:\[27(?:;\d+(?::[12])?)?u)?$/; // as terminals send it, old and new
+const ESCAPE = /^\x1b(?:\[27(?:;\d+(?::[12])?)?u)?$/; // in old and new terminals
 
 export interface Wait {
   signal: AbortSignal;
   end(): void;
 }
 
-/** Begin to listen; `over` is the session's end. */
+/** Start to listen; `over` is the session's end. */
 export function waiting(ctx: ExtensionContext, over: AbortSignal | undefined): Wait {
   const escaped = new AbortController();
   const listen = ctx.ui.onTerminalInput?.bind(ctx.ui); // an older pi has none
