@@ -363,10 +363,10 @@ class _Search:
 
     def _oldest(self, session_id: str, message: Message) -> str:
         """Find the session in which a message was said, and not copied."""
-        copies = term("copy", copy_of(session_id, message))
-        found = self._searcher.search(copies, _COPIES_MAX, count=False).hits
-        if len(found) < 2:  # noqa: PLR2004 - itself
+        copy = copy_of(session_id, message)
+        if self._searcher.doc_freq("copy", copy) == 1:
             return session_id
+        found = self._searcher.search(term("copy", copy), _COPIES_MAX, count=False).hits
         owners = {str(self._searcher.doc(at).get_first("session")) for _, at in found}
         self._meet(owners)
         known = owners & self._sessions.keys() & (owners if self._scope is None else self._scope)
