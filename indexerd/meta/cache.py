@@ -35,7 +35,7 @@ class MetaStat(msgspec.Struct, frozen=True, array_like=True):
 
 
 class MetaCache:
-    """All meta directories."""
+    """The meta files of all directories."""
 
     def __init__(self, store: StateStore, report: Callable[[str, str], None]) -> None:
         """`report(session_id, problem)` is called once for an invalid meta file."""
@@ -53,7 +53,6 @@ class MetaCache:
         return self._stats.get(session_id)
 
     def since(self, session_id: str) -> str | None:
-        """Give the leaf that the session's meta file covers."""
         stat = self._stats.get(session_id)
         return stat.since if stat else None
 

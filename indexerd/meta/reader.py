@@ -16,14 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from indexerd.errors import AccessError, InvalidMetaError
-from indexerd.meta.model import (
-    META_BYTES_MAX,
-    MetaFile,
-    UserFile,
-    parse_digest,
-    parse_meta,
-    parse_user,
-)
+from indexerd.meta import model
+from indexerd.meta.model import META_BYTES_MAX, MetaFile, UserFile
 from indexerd.paths import META_SUFFIX, USER_SUFFIX, is_session_id, meta_name
 
 DIGEST_SUFFIX = ".digest.jsonl"
@@ -42,14 +36,13 @@ Stamps = tuple[Stamp | None, Stamp | None]  # of a session's meta file and its s
 
 
 def digest_name(session_id: str) -> str:
-    """File name of a session's digest; an id that is not of the allowed form is refused."""
     return meta_name(session_id).removesuffix(META_SUFFIX) + DIGEST_SUFFIX
 
 
 def read_meta(path: Path) -> MetaFile | None:
     """Read a meta file; None if it is missing, InvalidMetaError with the upstream text."""
     data = read(path)
-    return None if data is None else parse_meta(data, str(path))
+    return None if data is None else model.parse_meta(data, str(path))
 
 
 def read_user(path: Path) -> UserFile | None:
@@ -59,11 +52,11 @@ def read_user(path: Path) -> UserFile | None:
     the sidecar holds words that nobody can generate again.
     """
     data = read(path)
-    return None if data is None else parse_user(data, str(path))
+    return None if data is None else model.parse_user(data, str(path))
 
 
 def read_digest(path: Path) -> list[dict[str, Any]]:
-    return parse_digest(digest_bytes(path))
+    return model.parse_digest(digest_bytes(path))
 
 
 def digest_bytes(path: Path) -> bytes:
@@ -116,7 +109,6 @@ def scan(directory: Path) -> dict[str, Stamps]:
 
 
 def session_of(name: str) -> str | None:
-    """Give the session whose meta file or sidecar has this name."""
     for suffix in (META_SUFFIX, USER_SUFFIX):
         if name.endswith(suffix) and is_session_id(found := name.removesuffix(suffix)):
             return found

@@ -20,18 +20,7 @@ from indexerd.meta.model import MetaFile
 from indexerd.privacy.own_secrets import StoredRow
 from indexerd.privacy.redact import redact, shown_paths, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
-from indexerd.protocol.limits import (
-    DESCRIPTION_MAX,
-    FIRST_MESSAGE_MAX,
-    NAME_MAX,
-    PATH_MAX,
-    PATHS_MAX,
-    READ_MAX,
-    SUMMARY_MAX,
-    TAG_MAX,
-    TAGS_SHOWN,
-    WORD_MAX,
-)
+from indexerd.protocol import limits
 from indexerd.sessions.facts import TOKEN_KEYS, Facts, absolute, fact_fields, facts_of
 from indexerd.sessions.family import Parent, ParentIndex
 from indexerd.sessions.info import SessionInfo, state_of
@@ -129,21 +118,21 @@ def row_of(
         "userMessageCount": info.users,
         "newUserMessages": info.new_users,
         "state": state_of(info),
-        "leafId": info.leaf_id and info.leaf_id[:WORD_MAX],
+        "leafId": info.leaf_id and info.leaf_id[: limits.WORD_MAX],
         "compactions": info.compactions,
     }
     row |= fact_fields(facts)
     if info.tokens:
         row["tokens"] = dict(zip(TOKEN_KEYS, info.tokens, strict=True))
     if info.git_branch:
-        row["gitBranch"] = _safe(info.git_branch, WORD_MAX)
+        row["gitBranch"] = _safe(info.git_branch, limits.WORD_MAX)
     if info.agent_title:
-        row["agentTitle"] = _line(info.agent_title, FIRST_MESSAGE_MAX)
+        row["agentTitle"] = _line(info.agent_title, limits.FIRST_MESSAGE_MAX)
     parent_id, parent_file = parent
     if above := info.parent or parent_file:
         row["parentSessionFile"] = _absolute(above, info.cwd)
     if parent_id:
-        row["parentSessionId"] = parent_id[:WORD_MAX]
+        row["parentSessionId"] = parent_id[: limits.WORD_MAX]
     return _stored(row, meta, [title, info.agent_title])
 
 
@@ -161,21 +150,21 @@ def gone_row(old: Row | None, meta: MetaFile | None, title: str | None) -> Store
 
 
 def _from_meta(meta: MetaFile) -> Row:
-    tools = islice((meta.tools_used or {}).items(), PATHS_MAX)
+    tools = islice((meta.tools_used or {}).items(), limits.PATHS_MAX)
     return {
         "sessionId": meta.session_id,
-        "agent": _line(meta.agent, WORD_MAX) or "pi",
+        "agent": _line(meta.agent, limits.WORD_MAX) or "pi",
         "sessionFile": _shown(meta.session_file),
         "cwd": _shown(meta.cwd),
-        "createdAt": _line(meta.session_created_at or meta.created_at, WORD_MAX),
-        "modifiedAt": _line(meta.session_modified_at or meta.updated_at, WORD_MAX),
+        "createdAt": _line(meta.session_created_at or meta.created_at, limits.WORD_MAX),
+        "modifiedAt": _line(meta.session_modified_at or meta.updated_at, limits.WORD_MAX),
         "messageCount": meta.message_count or 0,
         "userMessageCount": meta.user_message_count or 0,
         "newUserMessages": 0,
-        "firstUserMessage": _safe(meta.first_user_message, FIRST_MESSAGE_MAX),
+        "firstUserMessage": _safe(meta.first_user_message, limits.FIRST_MESSAGE_MAX),
         "filesRead": _paths(meta.files_read, meta.cwd),
         "filesModified": _paths(meta.files_modified, meta.cwd),
-        "toolsUsed": {_line(name, WORD_MAX): count for name, count in tools},
+        "toolsUsed": {_line(name, limits.WORD_MAX): count for name, count in tools},
     }
 
 
@@ -184,24 +173,24 @@ def _base(
 ) -> Row:
     """Make the fields that come from names and from the meta file."""
     stem = posixpath.basename(file).removesuffix(".zst").removesuffix(".jsonl")
-    of_meta = _safe(meta.name, NAME_MAX) if meta else ""
+    of_meta = _safe(meta.name, limits.NAME_MAX) if meta else ""
     names = {
-        "user": _line(title, NAME_MAX),
+        "user": _line(title, limits.NAME_MAX),
         "meta": of_meta,
-        "agent": _line(agent_title, NAME_MAX),
-        "first-message": _line(first, NAME_MAX),
-        "file": _safe(_shown(stem), NAME_MAX) or "session",
+        "agent": _line(agent_title, limits.NAME_MAX),
+        "first-message": _line(first, limits.NAME_MAX),
+        "file": _safe(_shown(stem), limits.NAME_MAX) or "session",
     }
     source, name = next((source, name) for source, name in names.items() if name)
     row: Row = {"name": name, "nameSource": source, "description": "", "tags": []}
     row["indexed"] = meta is not None
     if meta is not None:
-        tags = [_safe(tag, TAG_MAX) for tag in islice(meta.tags, TAGS_SHOWN)]
+        tags = [_safe(tag, limits.TAG_MAX) for tag in islice(meta.tags, limits.TAGS_SHOWN)]
         row |= {
-            "description": clean_text(_unsecret(meta.description), DESCRIPTION_MAX),
+            "description": clean_text(_unsecret(meta.description), limits.DESCRIPTION_MAX),
             "tags": [tag for tag in tags if tag],
-            "model": _line(meta.model, NAME_MAX),
-            "updatedAt": _line(meta.updated_at, WORD_MAX),
+            "model": _line(meta.model, limits.NAME_MAX),
+            "updatedAt": _line(meta.updated_at, limits.WORD_MAX),
         }
         if title:
             row["metaName"] = of_meta
@@ -210,20 +199,20 @@ def _base(
 
 def _stored(row: Row, meta: MetaFile | None, titles: Iterable[str | None]) -> StoredRow:
     """Add the summary to a row, and all names that it is found by."""
-    names = [row["name"], _safe(meta.name, NAME_MAX) if meta else ""]
-    aliases = dict.fromkeys([*names, *(_line(one, NAME_MAX) for one in titles)])
-    summary = clean_text(_unsecret(meta.summary), SUMMARY_MAX) if meta else ""
+    names = [row["name"], _safe(meta.name, limits.NAME_MAX) if meta else ""]
+    aliases = dict.fromkeys([*names, *(_line(one, limits.NAME_MAX) for one in titles)])
+    summary = clean_text(_unsecret(meta.summary), limits.SUMMARY_MAX) if meta else ""
     return StoredRow(with_shown(row), summary, tuple(filter(None, aliases)))
 
 
 @lru_cache(512)
 def _unsecret(text: str) -> str:
     """Redact a text before it is cut."""
-    return redact(text[:READ_MAX]).text[:READ_MAX]
+    return redact(text[: limits.READ_MAX]).text[: limits.READ_MAX]
 
 
 def _line(text: str | None, limit: int) -> str:
-    return clean_line((text or "")[:READ_MAX], limit)
+    return clean_line((text or "")[: limits.READ_MAX], limit)
 
 
 def _safe(text: str | None, limit: int) -> str:
@@ -232,13 +221,15 @@ def _safe(text: str | None, limit: int) -> str:
 
 def _shown(path: str) -> str:
     """Escape the bytes of a path that are no UTF-8, so that JSON can hold it."""
-    whole = path[:PATH_MAX].encode("utf-8", "surrogateescape")
+    whole = path[: limits.PATH_MAX].encode("utf-8", "surrogateescape")
     return whole.decode("utf-8", "backslashreplace")
 
 
 def _paths(paths: Iterable[str] | None, cwd: str) -> list[str]:
-    return list(shown_paths(tuple(_absolute(one, cwd) for one in islice(paths or (), PATHS_MAX))))
+    return list(
+        shown_paths(tuple(_absolute(one, cwd) for one in islice(paths or (), limits.PATHS_MAX)))
+    )
 
 
 def _absolute(path: str, cwd: str) -> str:
-    return _shown(absolute(path[:PATH_MAX], cwd[:PATH_MAX]))
+    return _shown(absolute(path[: limits.PATH_MAX], cwd[: limits.PATH_MAX]))

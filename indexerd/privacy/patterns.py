@@ -1,9 +1,9 @@
-r"""What secrets look like: tokens by their prefix, passwords by what stands around them.
+r"""Patterns of secrets: tokens by their prefix, passwords by the text around them.
 
-A rule is a kind, keywords of which one must occur, a pattern whose group `v` is the secret (all of
-it without one), and a check of what was found. So that no input makes redaction slow, a pattern
-begins with a literal, what follows is bounded or possessive, and nothing is demanded after an
-unbounded run. Specific rules come first: of finds that overlap the first names the whole.
+A rule is a kind, keywords of which one must occur, a pattern whose group `v` is the secret (without
+it, all of the match), and a check of the match. So that no input makes redaction slow, a pattern
+begins with a literal, the rest is bounded or possessive, and nothing has to follow an unbounded
+run. Specific rules come first: of matches that overlap, the first names the whole.
 """
 
 from __future__ import annotations
@@ -30,35 +30,43 @@ class _LazyPattern:
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """A constant pattern, compiled at its first use.
+    """Make a constant pattern that is compiled at its first use.
 
     Compiling all of them at import took 0.12 of the 0.6 s that loading the daemon takes.
     """
     return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
 
 
-@lru_cache(64)
-def compile_pattern(pattern: str) -> Any:
-    """Compile a pattern from the settings with RE2, which is linear; ValueError if it is wrong."""
+def compile_re2(pattern: str, **settings: Any) -> Any:
+    """Compile a pattern with RE2, which is linear; a ValueError says what is wrong with it."""
     import re2  # noqa: PLC0415 - 13 ms, which most commands do not need
 
     options = re2.Options()
     options.log_errors = False
-    options.never_nl = True
+    for name, value in settings.items():
+        setattr(options, name, value)
     try:
-        compiled = re2.compile(f"(?m){pattern}", options)
+        return re2.compile(pattern, options)
     except re2.error as bad:
-        why = bad.args[0].decode() if isinstance(bad.args[0], bytes) else str(bad)
-        raise ValueError(f"is not an RE2 expression: {why.replace('(?m)', '')}") from None
+        why = bad.args[0].decode("utf-8", "replace") if isinstance(bad.args[0], bytes) else str(bad)
+        raise ValueError(why) from None
     except UnicodeEncodeError:
-        raise ValueError("is not text") from None
+        raise ValueError("not text") from None
+
+
+@lru_cache(64)
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern from the settings, which sees each line as a whole text."""
+    try:
+        compiled = compile_re2(f"(?m){pattern}", never_nl=True)
+    except ValueError as bad:
+        raise ValueError(f"is not an RE2 expression: {str(bad).replace('(?m)', '')}") from None
     if compiled.search("") is not None:
         raise ValueError("fits the empty text")
     return compiled
 
 
 def compile_patterns(patterns: Sequence[str]) -> tuple[Any, ...]:
-    """Compile the patterns of the settings, which were checked when these were read."""
     return tuple(map(compile_pattern, patterns))
 
 
@@ -119,7 +127,7 @@ def _credential(value: str) -> bool:
     return _literal(value) and (_random(value) or _base64(value))
 
 
-# Passwords on command lines: what a flag means depends on the program.
+# Passwords on command lines: the meaning of a flag depends on the program.
 WORD = r"(?P<v>[^\s\x1b\"'\\]{4,}+)"
 _ARGS = r"(?:(?!&&|\\n)[^\n|;]){0,200}?[ \t]"  # between a program and its flag
 _PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"  # a word begins, perhaps after an escaped line end
@@ -243,7 +251,7 @@ _ABOUT = lazy_pattern(  # a name that ends so is about a secret, and does not ho
 
 
 def assignments(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
-    """Find the values of names that are names of secrets: start, end, kind."""
+    """Find values that are assigned to names of secrets: start, end, kind."""
     done = 0
     for named in _NAMED.finditer(lowered):
         name = text[named.start() : named.end("tail")]
@@ -257,7 +265,7 @@ def assignments(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _kind_of_name(key: str, name: str) -> str:
-    """Tell what a name is the name of: `""` for a plural, another word, or what is about it."""
+    """Give the kind of secret that a name is for; "" for a plural, or words about a secret."""
     tail = name[len(key) :]
     if tail[:1].isalpha() and name[len(key) - 1].islower() == tail[0].islower():
         return ""
@@ -271,7 +279,7 @@ def _kind_of_name(key: str, name: str) -> str:
 
 
 def _is_value(kind: str, name: str, named: re.Match[str], value: re.Match[str]) -> bool:
-    """Whether what follows a name is its secret, and no reference, call or number."""
+    """Whether the value of a name is its secret, and no reference, call or number."""
     text = value[value.lastgroup or 0]
     if named["sep"] == "(" and named["tail"]:
         return False  # a method of the secret

@@ -1,11 +1,11 @@
-"""Untrusted text, made safe to store, to send and to print.
+"""Makes untrusted text safe to store, to send and to print.
 
-In: text that a model, a transcript, a file name or another program chose. Out: text without
-terminal escapes, control and invisible characters, lone surrogates; within a length.
+Removes terminal escapes, control and invisible characters and lone surrogates from text that a
+model, a transcript, a file name or another program chose, and bounds its length.
 
-Whole escape sequences go first: taking ESC alone out of `ESC ]0;pwn BEL` would leave `]0;pwn`.
+Whole escape sequences go first: removing only ESC from `ESC ]0;pwn BEL` would leave `]0;pwn`.
 Then go the Unicode categories Cc, Cf, Cs, Co, Zl and Zp, with bidi controls, zero-width and tag
-characters; only the joiners ZWJ and ZWNJ stay where scripts and emoji need them: alone, between two
+characters; the joiners ZWJ and ZWNJ stay where scripts and emoji need them: alone, between two
 letters, marks or symbols outside ASCII. Every function is idempotent and linear in its input.
 """
 
@@ -21,8 +21,8 @@ from indexerd.privacy.patterns import lazy_pattern
 _FORBIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 
-# An unterminated control string ends where its line ends, as it would be unwise to let one
-# forged opener swallow a whole text; so the body always matches, and the time is linear.
+# An unterminated control string ends with its line, so that a forged opener cannot swallow a whole
+# text, and the time is linear.
 _ESCAPES = re.compile(
     r"(?:\x1b[PX\]^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n\r]*+(?:\x07|\x1b\\|\x9c)?"
     r"|(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]?"
@@ -43,7 +43,7 @@ def replace_surrogates(text: str) -> str:
 
 
 def without_surrogates(value: Any) -> Any:
-    """The same for all texts of a JSON value."""
+    """Replace lone surrogates in all texts of a JSON value."""
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
@@ -52,21 +52,21 @@ def without_surrogates(value: Any) -> Any:
 
 
 def clean_line(text: str, limit: int) -> str:
-    """One line of at most `limit` characters, with every run of white space a single space."""
+    """Make a line of at most `limit` characters; each run of white space becomes a space."""
     plain = " ".join(text.split())
-    if plain.isprintable():  # so most are: no sequence began, and nothing that vanishes was there
+    if plain.isprintable():  # as most are: it has no escape sequence, and nothing invisible
         return _cut(plain, limit)
     plain = " ".join(_ESCAPES.sub("", text).split())
-    # Characters that vanish may have stood between two spaces, or at an end.
+    # Invisible characters may have been between two spaces, or at an end.
     return _cut(" ".join(_visible(plain, "").split()), limit)
 
 
 def clean_text(text: str, limit: int) -> str:
-    r"""At most `limit` characters that keep their lines.
+    r"""Clean a text and cut it to `limit` characters, but keep its lines.
 
     `\n` and `\t` stay, other line ends become `\n`, and other white space a space. Indentation
-    is kept, runs of spaces inside a line are folded, and spaces before a line's end go; at most
-    two blank lines stand in a row.
+    stays, runs of spaces inside a line are folded, spaces before a line's end go, and at most two
+    blank lines in a row stay.
     """
     if not is_plain(text):
         text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
@@ -77,17 +77,17 @@ def clean_text(text: str, limit: int) -> str:
 
 
 def bare(text: str) -> str:
-    r"""A text without escape sequences and characters that have no width; white space stays."""
+    """Remove escape sequences and characters that have no width, but no white space."""
     if is_plain(text):
         return text
     return _visible(_ESCAPES.sub("", text), "\n\t\r\v\f\x1c\x1d\x1e\x1f\x85")
 
 
 def escape_path(path: str) -> str:
-    r"""A file name to look at: control, invisible and undecodable bytes are shown as `\x1b`.
+    r"""Escape control, invisible and undecodable characters of a file name, as in `\x1b`.
 
-    Bytes that the file system could not decode (Python keeps them as lone surrogates) are
-    shown as the byte they are. The result is for eyes and logs, never for opening a file.
+    Bytes that could not be decoded, which Python keeps as lone surrogates, are shown as bytes. The
+    result is for eyes and logs, never for opening a file.
     """
     if path.isprintable():
         return path
@@ -103,12 +103,12 @@ def _shown(char: str) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether nothing is in a text but what is seen, spaces, tabs and line feeds: so most are."""
+    """Whether a text has only visible characters, spaces, tabs and line feeds, as most have."""
     return text.replace("\n", "").replace("\t", "").isprintable()
 
 
 def _visible(text: str, kept: str) -> str:
-    """Take the forbidden categories out, but for `kept` and joiners that join something."""
+    """Remove the forbidden categories, except `kept` and joiners that join something."""
     if text.isprintable():
         return text
     chars = set(text).difference(kept, _JOINERS)
@@ -128,7 +128,7 @@ def _joinable(char: str) -> bool:
 
 
 def _fold(line: str) -> str:
-    """Fold the runs of spaces inside one line; what it begins with is its indentation."""
+    """Fold the runs of spaces inside a line, after its indentation."""
     line = line.rstrip()
     words = line.lstrip(" \t")
     return line[: len(line) - len(words)] + _SPACES.sub(" ", words)
@@ -138,13 +138,13 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: max(limit, 0)].rstrip().rstrip(_JOINERS)
 
 
-# Where a model reads, each line of others' text stands behind a label of ours or behind `> `, and
-# nothing in it is a reference, a tag or a chat template's mark. So nothing in it can pose as a
-# role, as our own words, or as the end of a block.
+# Where a model reads, each line of foreign text follows a label of ours or `> `, and nothing in it
+# is a reference, a tag or a chat template's mark. So nothing in it can pose as a role, as our own
+# words, or as the end of a block.
 _TAG = str.maketrans({"<": "&lt;", "\uff1c": "&lt;"})
 _TEMPLATE = lazy_pattern(r"\[(?=\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS))")
 _AT = lazy_pattern("@(?=@)")
-# Characters that are drawn as nothing, and are no format characters to Unicode.
+# Characters that are drawn as nothing, although Unicode does not call them format characters.
 _UNSEEN = lazy_pattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\uffa0\ufe00-\ufe0f\U000e0100-\U000e01ef"
     "\ufdd0-\ufdef\ufffe\uffff]"
@@ -152,15 +152,15 @@ _UNSEEN = lazy_pattern(
 
 
 def harmless(text: str) -> str:
-    """Cleaned text in which nothing is a reference, a tag or a chat template's mark."""
+    """Defuse references, tags and chat templates' marks in cleaned text."""
     return _TEMPLATE.sub("[ ", _AT.sub("@ ", _UNSEEN.sub("", text).translate(_TAG)))
 
 
 def inline(text: str, limit: int) -> str:
-    """One line of text, to stand behind a label of ours."""
+    """Make a harmless line to put behind a label of ours."""
     return harmless(clean_line(text, limit))
 
 
 def quoted(text: str, limit: int) -> str:
-    """Text with each of its lines quoted."""
+    """Make a harmless text, each line quoted."""
     return "\n".join(f"> {line}".rstrip() for line in harmless(clean_text(text, limit)).split("\n"))

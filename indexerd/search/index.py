@@ -478,6 +478,5 @@ def either(queries: Iterable[Query]) -> Query:
 
 
 def _of(session_id: str, kind: str | None = None) -> Query:
-    """Ask for a session's documents, or those of a kind."""
     own = term("session", replace_surrogates(session_id))
     return both(own, term("kind", kind)) if kind else own

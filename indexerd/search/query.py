@@ -16,9 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any
 
-from indexerd.privacy.patterns import lazy_pattern
+from indexerd.privacy.patterns import compile_re2, lazy_pattern
 from indexerd.privacy.sanitize import replace_surrogates
 
 QUERY_MAX = 1000  # characters of a query that are looked at
@@ -228,7 +227,6 @@ class Asked:
 
 
 def parse(query: str) -> Asked:
-    """Parse what a user typed."""
     text = replace_surrogates(query[:QUERY_MAX]).replace("\0", " ")
     text = unicodedata.normalize("NFC", text).strip()
     cut = "the query is too long: only its beginning counts" if len(query) > QUERY_MAX else None
@@ -244,7 +242,7 @@ def parse(query: str) -> Asked:
     parts = [(quoted or bare, bool(bare)) for quoted, bare in _PARTS.findall(text)]
     typed = [(part, bare) for part, bare in parts if _WORD.search(part)]
     if not typed:
-        return Asked(pattern=Pattern(text[:PATTERN_MAX], literal=True), problem=cut)
+        return Asked(pattern=Pattern(re.escape(text[: PATTERN_MAX // 2])), problem=cut)
     kept = [one for one in typed if not (one[1] and is_filler(one[0].strip("?!.,;:")))] or typed
     if len(kept) > TERMS_MAX:
         kept, cut = kept[:TERMS_MAX], "too many words: only the first of them count"
@@ -262,21 +260,14 @@ def parse(query: str) -> Asked:
 class Pattern:
     """A pattern that takes linear time and ignores case."""
 
-    def __init__(self, text: str, *, literal: bool = False) -> None:
+    def __init__(self, text: str) -> None:
         """A ValueError says why a pattern is refused."""
-        import re2  # noqa: PLC0415 - few searches need it
-
         if not text or len(text) > PATTERN_MAX:
             raise ValueError(f"a pattern has 1 to {PATTERN_MAX} characters")
-        options = re2.Options()
-        options.case_sensitive, options.log_errors = False, False
-        options.max_mem = _PATTERN_MEMORY
         try:
-            self._regex: Any = re2.compile(re2.escape(text) if literal else text, options)
-        except re2.error as bad:
-            why = bad.args[0] if bad.args else ""
-            why = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
-            raise ValueError(f"not a regular expression: {why}") from None
+            self._regex = compile_re2(text, case_sensitive=False, max_mem=_PATTERN_MEMORY)
+        except ValueError as bad:
+            raise ValueError(f"not a regular expression: {bad}") from None
 
     def find(self, text: str) -> tuple[int, int] | None:
         """Find the first match that is not empty."""

@@ -101,8 +101,6 @@ class _Session(NamedTuple):
 
 @dataclasses.dataclass(slots=True)
 class _Place:
-    """A text of a session that fits."""
-
     session_id: str
     field: str
     text: str
@@ -146,8 +144,6 @@ def search(
 
 
 class _Search:
-    """A search under way."""
-
     def __init__(
         self, index: TextIndex, searcher: Searcher, scope: frozenset[str] | None, limit: int
     ) -> None:
@@ -378,7 +374,6 @@ class _Search:
         return any(self._oldest(session_id, one) != session_id for one in first)
 
     def hits(self) -> Iterator[dict[str, Any]]:
-        """Give the best places found, as the protocol has them."""
         places = sorted(
             self._found.values(), key=lambda one: (-one.score, one.session_id, one.field)
         )
@@ -418,12 +413,11 @@ def _places_in(document: Document) -> list[_Place]:
 
 
 def _read(place: _Place) -> str:
-    """Give the text that counts."""
     return without_references(place.text) if place.field == "name" else place.text
 
 
 def _snippet(place: _Place) -> str:
-    """Show the place; of several paths or names the first that has what is looked for."""
+    """Show a place; of several paths or names, the first with a match."""
     for line in place.text.split("\n") if place.field in ("files", "name") else ():
         if "«" in (shown := place.snippet(line)):
             return shown

@@ -111,18 +111,3 @@ def test_under_other_patterns_of_secrets_it_is_another_index(
     assert (index.mark("s"), index.behind, hits(index, "badge")) == (None, {"s"}, [])
     index.open("~1")
     assert index.behind == {"s"}
-
-
-def test_a_damaged_index_is_made_anew(tmp_path: Path) -> None:
-    """It lacks all that the store has then, and says so once."""
-    index, told = texts(tmp_path), list[Path]()
-    fill(index, row("s"))
-    index.close()
-    for path in (tmp_path / "search").glob("*/*"):
-        path.write_bytes(b"")
-    index = TextIndex(tmp_path / "search", index.store, lambda path, _: told.append(path))
-    index.open()
-    assert index.behind == {"s"}
-    assert told == [tmp_path / "search"]
-    index.close()
-    index.store.close()

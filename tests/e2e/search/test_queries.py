@@ -66,7 +66,7 @@ def test_patterns_look_at_all_of_it(running: World, pattern: str, found: tuple[A
     assert found in hits(running, pattern)
 
 
-@pytest.mark.parametrize("query", ["re:[", "re:(pear"])
+@pytest.mark.parametrize("query", ["re:[", "re:(pear", "re:\\", "re:(?=a)b", r"re:(a)\1"])
 def test_a_bad_pattern_finds_nothing_and_says_why(running: World, query: str) -> None:
     """It is no failure: no hits, and a warning (S1.44)."""
     found = running.call("search", query=query)
