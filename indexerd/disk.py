@@ -125,7 +125,7 @@ class Lock:
         self.path = path
         self._fd = fd
 
-    def stands(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the path still is our file; if not, a second daemon can start."""
         try:
             return os.path.samestat(os.fstat(self._fd), self.path.lstat())

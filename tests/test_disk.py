@@ -35,10 +35,10 @@ def test_a_second_process_is_refused_with_the_holder_named(tmp_path: Path) -> No
     assert told.value.exit_code == 75
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     lock = hold(path)
-    assert lock.stands()
+    assert lock.is_valid()
     path.unlink()
     path.touch()
-    assert not lock.stands()  # a second daemon could lock the new file of that name
+    assert not lock.is_valid()  # a second daemon could lock the new file of that name
     lock.release()
     lock.release()
     hold(path).release()

@@ -27,7 +27,7 @@ from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
-from indexerd.daemon.methods import Api, ReadMethods
+from indexerd.daemon.methods import Api
 from indexerd.daemon.once import Report, run_once
 from indexerd.daemon.open_session import open_session
 from indexerd.daemon.pipeline import Pipeline
@@ -105,6 +105,14 @@ class Daemon:
         self.web = WebSupervisor(start.view, start.env, lambda: self._settings().web.listen, bus)
         self.status = Status(self.pipeline, self.budget, self.web)
         self.api = self._api()
+        self.auto_digests = AutoDigests(
+            lambda session_id: self.api.digests.make(session_id, manual=False),
+            self.pipeline.known,
+            settings=self._settings,
+            off=lambda: self.pipeline.indexing_off,
+            events=bus,
+        )
+        self.pipeline.on_growth = self.auto_digests.grown
 
     def _library(self) -> Library:
         start, bus = self._start, self.bus
@@ -143,41 +151,26 @@ class Daemon:
         )
 
     def _api(self) -> Api:
-        pipeline, answers, record = self.pipeline, self.answers, self.telemetry.append
-        sidecars = Sidecars(pipeline, answers, self._writer, record)
+        pipeline, answers, writer = self.pipeline, self.answers, self._writer
         injected = InjectionCache(self._store, pipeline.read, time.time)
+        pool = SessionReaderPool(partial(open_session, self.library), pipeline.read)
+        sidecars = Sidecars(pipeline, answers, pool, writer, self.telemetry.append)
         services = Services(
             rows=answers,
-            pool=SessionReaderPool(partial(open_session, self.library), pipeline.read),
+            pool=pool,
             settings=self._settings,
             models=self._models,
             summarizers=self._summarizers,
             budget=self.budget,
             events=self.bus,
             excluded=lambda: at_home(self._settings().digest.exclude, self._start.home),
-            writer=self._writer,
-            record=record,
+            writer=writer,
+            record=self.telemetry.append,
             injected=injected,
             on_history=sidecars.opened,
         )
-        reads = ReadMethods(answers, services)
-        self.auto_digests = AutoDigests(
-            lambda session_id: reads.digests.make(session_id, manual=False),
-            pipeline.known,
-            settings=self._settings,
-            off=lambda: pipeline.indexing_off,
-            events=self.bus,
-        )
-        pipeline.on_growth = self.auto_digests.grown
-        purge = Purge(
-            pipeline,
-            answers,
-            sidecars,
-            writer=self._writer,
-            forgotten=self._forgotten,
-            forget=injected.forget,
-        )
-        return Api(pipeline, answers, reads, sidecars, purge=purge, status=self.status.report)
+        purge = Purge(pipeline, answers, sidecars, writer, self._forgotten, injected.forget)
+        return Api(answers, services, pipeline, sidecars, purge, self.status.report)
 
     def _models(self) -> list[Model]:
         """Models for a question; with a broken configuration only local ones."""
@@ -268,7 +261,7 @@ class Daemon:
         tasks = [asyncio.ensure_future(one) for one in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         code = 0 if stopping.is_set() else 1
-        if code and (self.library.damaged or not self._lock.stands()):
+        if code and (self.library.damaged or not self._lock.is_valid()):
             code = RESTART
         else:
             notifier.stopping()
@@ -296,7 +289,7 @@ class Daemon:
         """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         pipeline, footprint, blocked, state = self.pipeline, Footprint(), "", ""
-        while self._lock.stands():
+        while self._lock.is_valid():
             if not pipeline.reader.stalled():
                 notifier.watchdog()
             if pipeline.scanned.is_set():

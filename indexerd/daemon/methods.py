@@ -15,6 +15,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -50,15 +51,15 @@ _DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
 READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # a session's own file
 
 
+@dataclass(eq=False)
 class ReadMethods:
     """The handlers that look at sessions."""
 
-    def __init__(self, answers: Answers, services: Services) -> None:
-        self._answers = answers
-        self._services = services
+    answers: Answers
+    services: Services
 
     def table(self) -> dict[str, Handler]:
-        answers = self._answers
+        answers = self.answers
         return {
             "list": answers.list,
             "get": answers.get,
@@ -76,18 +77,18 @@ class ReadMethods:
         }
 
     async def _search(self, asked: params.Search) -> Row:
-        return await asyncio.to_thread(self._answers.search, asked)
+        return await asyncio.to_thread(self.answers.search, asked)
 
     def _row(self, asked: RefParams | SessionParams) -> Row:
         ref = asked.ref if isinstance(asked, RefParams) else asked.session
-        return self._answers.row(ref, cwd=asked.cwd)
+        return self.answers.row(ref, cwd=asked.cwd)
 
     async def _of_row(self, answer: Callable[[Row, Any], Row], asked: Any) -> Row:
         return await asyncio.to_thread(answer, self._row(asked), asked)  # names belong to the loop
 
     async def _of_file(self, answer: Callable[..., Row], asked: Any) -> Row:
         session_id = self._row(asked)["sessionId"]
-        return await self._services.pool.read(session_id, asked.leaf, partial(answer, asked))
+        return await self.services.pool.read(session_id, asked.leaf, partial(answer, asked))
 
     def _call(self, part: str, method: str, asked: Any) -> Any:
         return getattr(getattr(self, part), method)(asked)  # the part is made at its first call
@@ -99,50 +100,45 @@ class ReadMethods:
     def questions(self) -> Questions:
         from indexerd.references.questions import Questions  # noqa: PLC0415 - see the head
 
-        return Questions(self._services)
+        return Questions(self.services)
 
     @cached_property
     def references(self) -> References:
         from indexerd.references.expand import References  # noqa: PLC0415 - see the head
 
-        return References(self._services, self._ask)
+        return References(self.services, self._ask)
 
     @cached_property
     def digests(self) -> Digests:
         from indexerd.digests.digest import Digests  # noqa: PLC0415 - see the head
 
-        return Digests(self._services)
+        return Digests(self.services)
 
 
-class Api:
+@dataclass(eq=False)
+class Api(ReadMethods):
     """One daemon's answers."""
 
-    def __init__(
-        self,
-        pipeline: Pipeline,
-        answers: Answers,
-        reads: ReadMethods,
-        sidecars: Sidecars,
-        *,
-        purge: Purge,
-        status: Callable[[], Row],
-    ) -> None:
-        self._pipeline = pipeline
-        self._answers = answers
-        self._sidecars = sidecars
-        self._started = iso(time.time())
-        self._table: dict[str, Handler] = {
-            **reads.table(),
+    pipeline: Pipeline
+    sidecars: Sidecars
+    purge: Purge
+    status: Callable[[], Row]
+    started: str = field(default_factory=lambda: iso(time.time()))
+
+    @cached_property
+    def handlers(self) -> dict[str, Handler]:
+        return {
+            **self.table(),
             "hello": self._hello,
-            "status": lambda _: status(),
+            "status": lambda _: self.status(),
             "get": self._get,
             "index": self._index,
             "as_sent": self._as_sent,
-            "update": sidecars.update,
+            "update": self.sidecars.update,
             "label": self._label,
-            "set_relevant_context": sidecars.set,
-            "resume_context": sidecars.resume,
-            "purge": purge.purge,
+            "set_relevant_context": self.sidecars.set,
+            "resume_context": self.sidecars.resume,
+            "purge": self.purge.purge,
         }
 
     async def handle(self, request: wire.Request, peer: Peer) -> Any:
@@ -156,21 +152,21 @@ class Api:
         if method not in {"hello", "status"}:
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_SCAN_PATIENCE):
-                    await self._pipeline.scanned.wait()
+                    await self.pipeline.scanned.wait()
         if methods.METHODS[method].exact and isinstance(asked, RefParams):
-            row = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
+            row = self.answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
             asked = msgspec.structs.replace(asked, ref=row["sessionId"])
-        found = self._table[method](asked)
+        found = self.handlers[method](asked)
         return await found if isinstance(found, Awaitable) else found
 
     def _hello(self, _asked: Params) -> Row:
-        settings = self._pipeline.settings
+        settings = self.pipeline.settings
         return {
             "version": __version__,
             "protocol": 1,
             "capabilities": sorted(methods.METHODS),
             "pid": os.getpid(),
-            "startedAt": self._started,
+            "startedAt": self.started,
             "settings": {
                 "commandName": settings.command_name,
                 "statusKey": settings.status_key,
@@ -180,20 +176,20 @@ class Api:
         }
 
     def _get(self, asked: RefParams) -> Row:
-        found, settings = self._answers.get(asked), self._pipeline.settings
-        known = self._pipeline.known.get(found["session"]["sessionId"])
+        found, settings = self.answers.get(asked), self.pipeline.settings
+        known = self.pipeline.known.get(found["session"]["sessionId"])
         if known is not None and known.status is not None:
             clear = settings.notification_auto_clear_ms
             found["indexing"] = known.status | {"key": settings.status_key, "clearAfterMs": clear}
         return found
 
     async def _index(self, asked: params.Index) -> Row:
-        pipeline = self._pipeline
+        pipeline = self.pipeline
         if asked.all:
             return await self._index_all(dry_run=asked.dry_run)
         if asked.ref is None:
             raise UsageError("ref is required")
-        session_id = self._answers.row(asked.ref, cwd=asked.cwd, fuzzy=not asked.force)["sessionId"]
+        session_id = self.answers.row(asked.ref, cwd=asked.cwd, fuzzy=not asked.force)["sessionId"]
         await pipeline.read(int)  # let the loop learn what the store knows already
         known = pipeline.known.get(session_id)
         if known is None:
@@ -212,7 +208,7 @@ class Api:
 
     async def _index_all(self, *, dry_run: bool) -> Row:
         """Queue all sessions with enough new messages, or estimate their cost."""
-        pipeline = self._pipeline
+        pipeline = self.pipeline
         due = pipeline.due()
         if dry_run:
             models = pipeline.models.available()
@@ -228,8 +224,8 @@ class Api:
     async def _as_sent(self, asked: RefParams) -> Row:
         """Return the exact prompt that an index run would send now; nothing is sent."""
         session_id, pipeline = (
-            self._answers.row(asked.ref, cwd=asked.cwd)["sessionId"],
-            self._pipeline,
+            self.answers.row(asked.ref, cwd=asked.cwd)["sessionId"],
+            self.pipeline,
         )
         library, settings = pipeline.library, pipeline.settings
         snapshot = await take_snapshot(library, pipeline.read, session_id, settings)
@@ -237,7 +233,7 @@ class Api:
 
     async def _label(self, asked: params.Label) -> Row:
         label = {"entryId": asked.entry_id, "text": asked.text or None}
-        await self._sidecars.update(params.Update(ref=asked.ref, label=label))
+        await self.sidecars.update(params.Update(ref=asked.ref, label=label))
         shown = clean_line(asked.text, NAME_MAX) if asked.text else None
         return {"sessionId": asked.ref, "entryId": asked.entry_id, "label": shown or None}
 
@@ -251,5 +247,5 @@ class Api:
                 peer.notify(event)
 
         peer.on_close()
-        peer.on_close = self._pipeline.bus.subscribe(pass_on)
+        peer.on_close = self.pipeline.bus.subscribe(pass_on)
         return {"subscribed": "all" if wanted is None else wanted}

@@ -22,12 +22,10 @@ from typing import Any
 from msgspec import UNSET
 
 from indexerd.daemon.answers import Answers, is_fork
-from indexerd.daemon.open_session import open_session
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.errors import (
     AccessError,
     AmbiguousError,
-    FileGoneError,
     IndexerdError,
     InvalidMetaError,
     NotFoundError,
@@ -42,7 +40,7 @@ from indexerd.meta.sidecar import Edited, edit, has_own_sets, label_of, with_set
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id
 from indexerd.protocol import params
-from indexerd.sources.session_reader import row_of
+from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.times import iso
 
 Row = dict[str, Any]
@@ -59,11 +57,11 @@ class Sidecars:
 
     pipeline: Pipeline
     answers: Answers
+    pool: SessionReaderPool
     writer: MetaWriter
     record: Callable[[Mapping[str, Any]], Any]  # writes a row of telemetry; may block
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # a change reads before it writes
     resumed: set[str] = field(default_factory=set)  # by this process
-    announcing: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def set(self, asked: params.SetContext) -> Row:
         change = sets.change_of(asked.set_name, asked.items, asked.mode)
@@ -82,7 +80,8 @@ class Sidecars:
         """Set or clear the fields that are given."""
         row = self.answers.by_id(asked.ref)
         if asked.label is not UNSET and label_of(asked)[1]:
-            await self.pipeline.read(self._check_entry, row["sessionId"], label_of(asked)[0])
+            entry_id = label_of(asked)[0]
+            await self.pool.read(row["sessionId"], entry_id, lambda *_: None)  # or NotFoundError
         edited = await self._change(row, asked)
         new = self.answers.by_id(row["sessionId"])
         if asked.title is not UNSET:
@@ -132,13 +131,6 @@ class Sidecars:
                 if not has_own_sets(user):
                     copied = with_sets(user, context, fork=True)
                     await self._write(path.parent, fork["sessionId"], copied)
-
-    def _check_entry(self, session_id: str, entry_id: str) -> None:
-        """Raise if a session has no such entry; for the thread that owns its state."""
-        session = open_session(self.pipeline.library, session_id)
-        if session is None:
-            raise FileGoneError("the session's file is gone")
-        row_of(session.state, entry_id)
 
     async def _row_soon(self, asked: params.SessionParams) -> Row:
         """Return the row, also of a session that has just begun.
@@ -196,15 +188,9 @@ class Sidecars:
 
     def opened(self, session_id: str) -> None:
         """Publish the sets of a session whose history was opened."""
-        task = asyncio.get_running_loop().create_task(self._announce(session_id))
-        self.announcing.add(task)
-        task.add_done_callback(self.announcing.discard)
-
-    async def _announce(self, session_id: str) -> None:
         with suppress(IndexerdError):  # `get` reports an invalid file
-            noted = await asyncio.to_thread(self.answers.noted, self.answers.by_id(session_id))
-            if noted.context:
-                self.pipeline.bus.context("load", session_id, noted.context)
+            if context := self.answers.noted(self.answers.by_id(session_id)).context:
+                self.pipeline.bus.context("load", session_id, context)
 
 
 def _exists(cwd: str, item: str) -> bool:

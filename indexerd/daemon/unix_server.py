@@ -20,6 +20,7 @@ import struct
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,27 +41,19 @@ _CHUNK = 65_536
 _ELSEWHERE = "set INDEXERD_SOCKET to a path in a directory of your own"
 
 
+@dataclass(eq=False)
 class UnixServer:
     """Serves one handler on one socket path; the caller holds the daemon's lock."""
 
-    def __init__(
-        self,
-        path: Path,
-        handle: Callable[[wire.Request, Peer], Any],
-        on_reject: Callable[[str], None],
-        on_error: Callable[[str, BaseException], None] = lambda _method, _error: None,
-        *,
-        limits: wire.Limits = wire.LIMITS,
-    ) -> None:
-        self.path = path
-        self.handle = handle
-        self.limits = limits
-        self.reject = on_reject
-        self.on_error = on_error
-        self.closing = False
-        self.peers: dict[Peer, asyncio.Task[Any] | None] = {}
-        self._server: asyncio.Server | None = None
-        self._file: os.stat_result | None = None  # of the socket file that we made
+    path: Path
+    handle: Callable[[wire.Request, Peer], Any]
+    reject: Callable[[str], None]
+    on_error: Callable[[str, BaseException], None] = lambda _method, _error: None
+    limits: wire.Limits = wire.LIMITS
+    closing: bool = False
+    peers: dict[Peer, asyncio.Task[Any] | None] = field(default_factory=dict)
+    _server: asyncio.Server | None = None
+    _file: os.stat_result | None = None  # of the socket file that we made
 
     async def start(self) -> None:
         """Listen and answer. Raises what `_listen` raises."""
@@ -123,73 +116,70 @@ class UnixServer:
         writer.transport.abort()
 
 
+@dataclass(eq=False)
 class Peer:
     """One connection: requests and their answers in order, with events in between."""
 
-    def __init__(
-        self, server: UnixServer, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> None:
-        self.on_close: Callable[[], object] = lambda: None
-        self.busy = True  # with a request
-        self._server = server
-        self._limits = server.limits
-        self._reader = reader
-        self._writer = writer
-        self._lag = 0  # events written while much is unsent
+    server: UnixServer
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    on_close: Callable[[], object] = lambda: None
+    busy: bool = True  # with a request
+    lag: int = 0  # events written while much is unsent
 
     def notify(self, event: Mapping[str, Any]) -> None:
         """Send an event without waiting; disconnect a peer that lags too far behind."""
-        transport = self._writer.transport
-        full = transport.get_write_buffer_size() > self._limits.unsent_bytes
-        self._lag = self._lag + 1 if full else 0
-        if self._lag > self._limits.lag_events and not transport.is_closing():
-            self._server.reject("lagging")
+        transport = self.writer.transport
+        full = transport.get_write_buffer_size() > self.server.limits.unsent_bytes
+        self.lag = self.lag + 1 if full else 0
+        if self.lag > self.server.limits.lag_events and not transport.is_closing():
+            self.server.reject("lagging")
             transport.abort()
         if not transport.is_closing():
-            self._writer.write(wire.event(event))
+            self.writer.write(wire.event(event))
 
     async def run(self) -> None:
         """Answer until the peer is gone or breaks a limit."""
-        self._writer.transport.set_write_buffer_limits(high=0)
+        self.writer.transport.set_write_buffer_limits(high=0)
         try:
-            while not self._server.closing and (line := await self._read_line()):
+            while not self.server.closing and (line := await self._read_line()):
                 await self._write(await self._answer(wire.parse(line)))
                 await asyncio.sleep(0)  # the next line may be here already: let others run
         except asyncio.LimitOverrunError:
-            self._server.reject("too_long")
+            self.server.reject("too_long")
             with suppress(ConnectionError, TimeoutError):
                 await self._write(wire.too_long().to_line())
-                self._writer.write_eof()
-                async with asyncio.timeout(self._limits.half_line_seconds):
-                    while await self._reader.read(_CHUNK):  # else it gets EPIPE, not our answer
+                self.writer.write_eof()
+                async with asyncio.timeout(self.server.limits.half_line_seconds):
+                    while await self.reader.read(_CHUNK):  # else it gets EPIPE, not our answer
                         pass
         except (ConnectionError, TimeoutError):
             pass
         finally:
-            self._writer.transport.abort()
+            self.writer.transport.abort()
             self.on_close()
 
     async def _read_line(self) -> bytes:
         """Read a line, which must not stay half sent; b"" at the end of the connection."""
         self.busy = False
-        line = await self._reader.read(1)
+        line = await self.reader.read(1)
         self.busy = True
         if line in {b"", b"\n"}:
             return line
         try:
-            async with asyncio.timeout(self._limits.half_line_seconds):
-                return line + await self._reader.readuntil()
+            async with asyncio.timeout(self.server.limits.half_line_seconds):
+                return line + await self.reader.readuntil()
         except asyncio.IncompleteReadError as end:
             return line + end.partial
         except TimeoutError:
-            self._server.reject("half_sent")
+            self.server.reject("half_sent")
             raise
 
     async def _answer(self, request: wire.Request | wire.Failure) -> bytes:
         if isinstance(request, wire.Failure):
             return request.to_line()
         try:
-            found = self._server.handle(request, self)
+            found = self.server.handle(request, self)
             if isinstance(found, Awaitable):
                 found = await found
             failed = isinstance(found, wire.Failure)
@@ -199,21 +189,21 @@ class Peer:
         except IndexerdError as bad:
             line = wire.failure(request.id, bad)
         except Exception as bug:  # noqa: BLE001 - becomes the answer, and is reported
-            self._server.on_error(request.method[:_METHOD_SHOWN], bug)
+            self.server.on_error(request.method[:_METHOD_SHOWN], bug)
             line = wire.failure(request.id, wire.Fault.INTERNAL)
         return b"" if request.is_notification else line
 
     async def _write(self, data: bytes) -> None:
         """Write, and wait until the peer has read it, as long as it reads some of it."""
-        self._writer.write(data)
+        self.writer.write(data)
         del data  # the transport has what is unsent
         unsent: float = math.inf
-        while (left := self._writer.transport.get_write_buffer_size()) < unsent:
+        while (left := self.writer.transport.get_write_buffer_size()) < unsent:
             unsent = left
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._limits.stall_seconds):
-                    return await self._writer.drain()
-        self._server.reject("not_reading")
+                async with asyncio.timeout(self.server.limits.stall_seconds):
+                    return await self.writer.drain()
+        self.server.reject("not_reading")
         raise TimeoutError
 
 
@@ -244,7 +234,7 @@ def _listen(path: Path) -> tuple[socket.socket, os.stat_result]:
     try:
         make_private(path.parent)
         if path.parent.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise AccessError(f"{path.parent} can be written to by others", hint=_ELSEWHERE)
+            raise AccessError(f"other users can write to {path.parent}", hint=_ELSEWHERE)
         _remove_unused(path)
         sock.bind(os.fspath(path))
         path.chmod(0o600)
