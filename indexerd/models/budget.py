@@ -1,10 +1,9 @@
-"""The budget: what calls were reserved and settled at, and whether one more is allowed.
+"""The budget: the costs of calls, reserved and settled, and whether one more call is allowed.
 
 Before a request leaves, `reserve` books the most that it may cost, on disk; `settle` replaces that
-by what it did cost. A reservation that was never settled (a crash, a deadline, a reply without
-usage) stays booked in full, so a day (UTC) is never under-counted. A full minute is waited out.
-Local models are free and never asked about. Breakers and denials are not stored: after a restart
-each provider is asked once again.
+by its real cost. A call that was never settled (a crash, a deadline, a reply without usage) stays
+booked in full, so a day (UTC) is never under-counted. Calls wait while the minute is full. Local
+models are free. Breakers and denials end with the process.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ LONG = 20_000  # rows of a journal that is worth shortening
 
 
 class Reserved(msgspec.Struct, tag_field="op", tag="reserve"):
-    """A call may cost up to `usd`, and once it is settled did cost it; None: no price is known."""
+    """A call and its highest cost, or, once settled, its real one; None: no price is known."""
 
     id: str
     t: float
@@ -52,14 +51,12 @@ class Reserved(msgspec.Struct, tag_field="op", tag="reserve"):
     model: str = ""
 
 
-class Settled(msgspec.Struct, tag_field="op", tag="settle", rename="camel"):
-    """What the reserved call of that id did cost."""
+class Settled(msgspec.Struct, tag_field="op", tag="settle"):
+    """The cost of the reserved call of that id."""
 
     id: str
     t: float
     usd: float | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
 
 
 def _provider(key: str) -> str:
@@ -74,9 +71,9 @@ def tokens_of(prompt: Prompt) -> int:
 
 @dataclass
 class Budget:
-    """The books, the breakers and the denials of one daemon. For the event loop's thread.
+    """The calls, breakers and denials of one daemon, for the event loop's thread.
 
-    `path` is the journal's; `notify(event, fields)` logs events of budget and breakers.
+    `path` is the journal's; `notify(event, fields)` logs events.
     """
 
     path: Path
@@ -84,17 +81,17 @@ class Budget:
     clock: Callable[[], float]
     notify: Callable[[Event, dict[str, Any]], None]
     breakers: dict[str, Breaker] = field(default_factory=dict)
-    denied: dict[str, str] = field(default_factory=dict)  # providers, models -> why they refuse us
+    denied: dict[str, str] = field(default_factory=dict)  # provider or model -> why it refuses us
     _calls: dict[str, Reserved] = field(default_factory=dict)  # of the last two days
     _booking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # Not a line for each session that waits.
+    # So that not each waiting session logs a line.
     _exhausted: Throttle = field(default_factory=lambda: Throttle(3600.0))
 
     def __post_init__(self) -> None:
         self._journal = Journal(self.path, Reserved | Settled)
 
     def load(self) -> None:
-        """Rebuild the books from the journal."""
+        """Read the calls of the last two days from the journal."""
         rows = list(self._journal.rows())
         kept = [row for row in rows if row.t > self.clock() - 2 * DAY]
         for row in kept:
@@ -110,7 +107,7 @@ class Budget:
             self._calls[row.id].usd = row.usd
 
     def reset_denials(self) -> None:
-        """Ask whoever refused us again: the configuration was reloaded."""
+        """Ask providers that refused us again, as the configuration was reloaded."""
         lifted, self.denied = self.denied, {}
         for model in lifted:
             self.notify(Event.MODEL_BREAKER_CLOSED, {"model": model})
@@ -175,19 +172,19 @@ class Budget:
         return ""
 
     async def settle(self, call: Reserved | None, reply: Reply) -> float | None:
-        """Book what an answered call cost; returns it in USD (None: not known)."""
+        """Book the cost of an answered call; returns it in USD (None: not known)."""
         if call is None:
             return 0.0
-        provider, tokens = _provider(call.model), reply.tokens
+        provider = _provider(call.model)
         if self.breakers[provider].succeeded():
             self.notify(Event.MODEL_BREAKER_CLOSED, {"model": call.model})
         own = self.settings().providers.openai
-        usd = await asyncio.to_thread(cost_usd, provider, reply.model, tokens, own)
-        await self._write(Settled(call.id, self.clock(), usd, tokens.input, tokens.output))
+        usd = await asyncio.to_thread(cost_usd, provider, reply.model, reply.tokens, own)
+        await self._write(Settled(call.id, self.clock(), usd))
         return usd
 
     async def failed(self, call: Reserved | None, error: BaseException) -> None:
-        """Record a failed call; what it certainly did not cost is given back."""
+        """Record a failed call; release the reservation if it certainly cost nothing."""
         if call is None or not isinstance(error, ModelError):  # cancelled: no fault of the provider
             return
         provider, opened = _provider(call.model), False
@@ -215,7 +212,7 @@ class Budget:
             self.notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
 
     def troubles(self) -> dict[str, tuple[str, str]]:
-        """Return what keeps remote models from being asked: code -> cause, cure."""
+        """Return the reasons why remote models are not asked: code -> cause, cure."""
         now, found = self.clock(), {}
         if self.denied:
             cure = "correct the key or the model's name, then reload (SIGHUP) or restart"

@@ -30,7 +30,7 @@ GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"
 BLOCKED, CHOSEN, NEXT, EXACT = "blocked", "chosen", "next", "exact"
 KINDS = (GOAL, RULES, DONE, ENDED, DOING, BLOCKED, CHOSEN, NEXT, EXACT)
 ITEM_MAX = 240  # characters
-CHECKPOINT_MAX, DESCRIBED_MAX = 16_000, 3600  # characters of any summary, of a session's
+SUMMED_MAX, DESCRIBED_MAX = 16_000, 3600  # characters of any summary, of a session's
 _RECENT = 6  # messages whose open ends are still open
 _NO_STATEMENT = ("?", "？", ":", "：")  # noqa: RUF001 - of other scripts
 _FACTS, _OPEN = (CHOSEN, RULES, EXACT), (BLOCKED, DOING, NEXT)
@@ -69,7 +69,6 @@ _ANNOUNCED = {
     head.strip("#* "): kinds[0] for one in _LAYOUTS.values() for head, kinds in one.items() if kinds
 }
 _SPARSE = ("session", "segment")  # without headings that nothing stands below
-_LEAST = {"segment": 420, "turn": 500, "checkpoint": 1600, "branch": 1200}  # characters always had
 
 _CUES = {  # the first that fits says what kind of sentence it is
     BLOCKED: r"blocked|blocker|stuck|waiting (?:for|on)|can(?:not|'t) proceed|still fail\w*",
@@ -128,7 +127,7 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
             last, found[ENDED] = results, results or first
     if said and (messages[-1][0] == "user" or _PLAN.match(said[-1]) or said[-1].endswith("?")):
         found[DOING] = said[-1:]
-    return {kind: _distinct([*items[:100], *items[100:][-100:]]) for kind, items in found.items()}
+    return {kind: _distinct(items) for kind, items in found.items()}
 
 
 def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
@@ -166,7 +165,7 @@ def _earlier(summary: str, new: Items) -> Items:
         over = any(2 * len(about & done) > len(about) for done in ended)
         if not over and not _NONE.fullmatch(body):
             found[kind].append(body)
-    return {kind: _distinct(items[:100]) for kind, items in found.items()}
+    return {kind: _distinct(items) for kind, items in found.items()}
 
 
 def _written(layout: str, old: Items, new: Items, room: int) -> str:
@@ -211,20 +210,17 @@ def summarize(stretch: Stretch) -> str:
 
     A checkpoint carries the earlier summary on; a segment or a turn uses it only as context.
     """
-    kind = stretch.kind if stretch.kind in _LEAST else "segment"
+    kind = stretch.kind if stretch.kind in _LAYOUTS else "segment"
     new = _sort(stretch.messages, stretch.instructions)
     old = _earlier(stretch.previous, new)
-    aim = int(0.3 * sum(len(text) for _, text in stretch.messages))
-    if kind in ("checkpoint", "branch"):
-        aim += min(len(stretch.previous), CHECKPOINT_MAX)
-    else:
+    if kind not in ("checkpoint", "branch"):
         known = [one for items in old.values() for one in items]
         new, old = {name: _distinct(items, known) for name, items in new.items()}, {}
     if kind == "turn" and not new[GOAL]:  # whatever it is, it is what was asked for
         asked = next((text for role, text in stretch.messages if role == "user"), "")
         new[GOAL] = [one for one in [clean_line(asked[:960], 480)] if one]
     most = 4 * stretch.max_tokens  # characters
-    text = _written(kind, old, new, min(most, CHECKPOINT_MAX, max(_LEAST[kind], aim)))
+    text = _written(kind, old, new, min(most, SUMMED_MAX))
     return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
 
 
