@@ -9,10 +9,9 @@ again, and that is stored until a run succeeds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -63,15 +62,6 @@ class Failure:
 
     kind: str
     retryable: bool
-
-
-@dataclass(slots=True)
-class _Run:
-    session: SessionRuntime
-    snapshot: Snapshot
-    settings: Settings
-    by: str  # "user" or "daemon"
-    spent: Spent = field(default_factory=Spent)
 
 
 @dataclass
@@ -133,56 +123,58 @@ class Indexer:
     ) -> tuple[Done, list[Any]]:
         """Read the session, ask the model, write the answer; raises IndexerdError."""
         snapshot = await take_snapshot(self.library, self.read, job.session_id, settings)
-        run = _Run(session, snapshot, settings, "user" if job.forced else "daemon")
-        found, model = await first_usable(models, partial(self._ask, run))
-        meta = _meta_file(run, found, model.key, self.clock())
-        written = await asyncio.to_thread(
-            self.writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
-        )
-        adopted, directory = not written, str(snapshot.directory)
-        done = Done(job.session_id, directory, run.spent.usd, model.key, adopted)
-        return done, await self.read(self.library.written, job.session_id, directory)
-
-    async def _ask(self, run: _Run, model: Model) -> Metadata:
-        clean, prompt = redactor(run.settings), run.snapshot.prompt
+        clean, prompt, spent = redactor(settings), snapshot.prompt, Spent()
 
         def read(reply: Reply) -> Metadata | Rejected:
             cut = reply.finish is Finish.LENGTH
             return validate(reply.text, cut=cut, redact=lambda text: clean(text)[0])
 
-        return await ask(
-            model,
-            prompt,
-            self.budget,
-            timeout=run.settings.model.timeout_seconds,
-            read=read,
-            again=lambda reply, error: retry_prompt(prompt, clean(reply.text)[0], error),
-            report=partial(self._report, run),
-        )
+        def report(attempt: Attempt) -> None:
+            self._audit(snapshot, job, attempt)
+            if attempt.reply is not None and attempt.error != CANCELLED:
+                spent.add(attempt.reply, attempt.usd)
+                self._publish(session, attempt)
 
-    def _report(self, run: _Run, attempt: Attempt) -> None:
-        """Write the audit row of a request, and publish the arrival of an answer."""
-        snapshot = run.snapshot
+        def ask_model(model: Model) -> Awaitable[Metadata]:
+            return ask(
+                model,
+                prompt,
+                self.budget,
+                timeout=settings.model.timeout_seconds,
+                read=read,
+                again=lambda reply, error: retry_prompt(prompt, clean(reply.text)[0], error),
+                report=report,
+            )
+
+        found, model = await first_usable(models, ask_model)
+        meta = _meta_file(snapshot, found, model.key, spent, self.clock())
+        written = await asyncio.to_thread(
+            self.writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
+        )
+        directory = str(snapshot.directory)
+        done = Done(job.session_id, directory, spent.usd, model.key, adopted=not written)
+        return done, await self.read(self.library.written, job.session_id, directory)
+
+    def _audit(self, snapshot: Snapshot, job: Job, attempt: Attempt) -> None:
         row = audit_row(
             INDEX,
-            session_id=snapshot.info.session_id,
+            session_id=job.session_id,
             timestamp=iso(self.clock()),
             redactions=snapshot.redactions,
             bytes=snapshot.bytes,
-            by=run.by,
+            by="user" if job.forced else "daemon",
             leaf_id=snapshot.leaf_id,
             since=snapshot.since_id,
             **attempt.audit(),
         )
         self.telemetry.append(row)
-        if attempt.reply is None or attempt.error == CANCELLED:
-            return
-        run.spent.add(attempt.reply, attempt.usd)
+
+    def _publish(self, session: SessionRuntime, attempt: Attempt) -> None:
         which = {"model": attempt.model, "attempt": attempt.number}
-        self.events.attempted(run.session, which | {"cost_usd": attempt.usd, "ms": attempt.ms})
+        self.events.attempted(session, which | {"cost_usd": attempt.usd, "ms": attempt.ms})
         if attempt.error is not None and attempt.number < ATTEMPTS:
             why = {"of": ATTEMPTS - 1, "reason": attempt.error}
-            self.events.retry(run.session, which | why)
+            self.events.retry(session, which | why)
 
     async def lift(self, session: SessionRuntime) -> None:
         """End a wait for a model or the budget, as the configuration changed."""
@@ -230,9 +222,11 @@ class Indexer:
         }
 
 
-def _meta_file(run: _Run, found: Metadata, model: str, now: float) -> MetaFile:
+def _meta_file(
+    snapshot: Snapshot, found: Metadata, model: str, spent: Spent, now: float
+) -> MetaFile:
     """Build the meta file from a snapshot and the answer to it."""
-    snapshot, info, old, spent = run.snapshot, run.snapshot.info, run.snapshot.meta, run.spent
+    info, old = snapshot.info, snapshot.meta
     updated = iso_of_ms(max(round(now * 1000), iso_ms(old.updated_at) + 1 if old else 0))
     return MetaFile(
         **((old.model_extra or {}) if old else {}),  # unknown fields stay

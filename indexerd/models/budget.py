@@ -31,12 +31,14 @@ from indexerd.errors import (
 from indexerd.events import Prompt
 from indexerd.logs import Event, Throttle
 from indexerd.models.base import Model, Reply
-from indexerd.models.breaker import Breaker
 from indexerd.models.journal import Journal
 from indexerd.models.prices import cost_usd, upper_bound_usd
 from indexerd.settings import Settings
 
 MINUTE, DAY = 60.0, 86_400.0
+FAILURES = 5
+FIRST_PAUSE = 60.0  # seconds
+LONGEST_PAUSE = 2 * 3600.0
 BYTES_PER_TOKEN = 3.0  # 3.6 is usual for English and code: this errs upwards
 OVERHEAD_TOKENS = 500  # schema and framing
 LONG = 20_000  # rows of a journal that is worth shortening
@@ -67,6 +69,37 @@ def tokens_of(prompt: Prompt) -> int:
     """Estimate the input tokens of a prompt, upwards."""
     size = len((prompt.system + prompt.user).encode("utf-8", "replace"))
     return int(size / BYTES_PER_TOKEN) + OVERHEAD_TOKENS
+
+
+@dataclass(slots=True)
+class Breaker:
+    """The circuit breaker of one provider: after failures it is not asked for a while.
+
+    Five failures in a row, or one throttled call (429), open it: for the provider's own time, else
+    for a minute, doubled with each further failure up to two hours. One success closes it.
+    """
+
+    failures: int = 0  # in a row
+    until: float = 0.0  # seconds since the epoch; 0 while it is closed
+
+    def succeeded(self) -> bool:
+        """Record an answered call; True if that closed the breaker."""
+        closed = bool(self.until)
+        self.failures, self.until = 0, 0.0
+        return closed
+
+    def failed(self, error: ProviderError, now: float) -> bool:
+        """Record a failed call; True if that opened the breaker (again)."""
+        if self.until > now:  # the call was under way when it opened
+            return False
+        self.failures += 1
+        if not error.throttled and self.failures < FAILURES:
+            return False
+        pause = min(FIRST_PAUSE * 2.0 ** min(max(0, self.failures - FAILURES), 8), LONGEST_PAUSE)
+        if error.retry_after is not None:  # a wish for no pause at all is granted once
+            pause = max(error.retry_after, pause if self.failures > 1 else 0.0)
+        self.until = now + pause
+        return True
 
 
 @dataclass

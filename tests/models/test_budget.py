@@ -24,8 +24,7 @@ from indexerd.logs import Event
 from indexerd.models import budget
 from indexerd.models.attempts import ask
 from indexerd.models.base import Reply, Tokens
-from indexerd.models.breaker import FAILURES, FIRST_PAUSE
-from indexerd.models.budget import Budget
+from indexerd.models.budget import FAILURES, FIRST_PAUSE, Budget
 from indexerd.settings import Budget as Caps
 from indexerd.settings import Settings
 from tests.fakes.scripted import Scripted
