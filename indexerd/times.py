@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 def iso_ms(text: str) -> int:
@@ -22,5 +24,5 @@ def iso(seconds: float) -> str:
 
 def iso_of_ms(ms: int) -> str:
     """Format milliseconds since the epoch, limited to the years 1970 to 9999."""
-    whole, part = divmod(min(max(ms, 0), 253_402_300_799_999), 1000)
-    return f"{datetime.fromtimestamp(whole, UTC):%Y-%m-%dT%H:%M:%S}.{part:03d}Z"
+    when = _EPOCH + timedelta(milliseconds=min(max(ms, 0), 253_402_300_799_999))
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -55,8 +55,8 @@ class DuplicateResolver(Generic[_C]):
         """Add a file to those of its session, or sort them again after it changed."""
         if file.info is not None:
             files = [one for one in self.files(file.info.session_id) if one is not file]
-            best_first = sorted([*files, file], key=_worth, reverse=True)
-            self._claims[file.info.session_id] = best_first
+            by_path = sorted([*files, file], key=lambda one: one.path)
+            self._claims[file.info.session_id] = sorted(by_path, key=_worth, reverse=True)
 
     def disown(self, file: _C, session_id: str) -> None:
         files = [one for one in self._claims.pop(session_id, ()) if one is not file]
@@ -64,6 +64,5 @@ class DuplicateResolver(Generic[_C]):
             self._claims[session_id] = files
 
 
-def _worth(file: Claimant) -> tuple[tuple[Any, ...], int, list[int]]:
-    activity = file.info.activity_ms if file.info else 0
-    return file.rank, activity, [*(-ord(char) for char in file.path), 1]
+def _worth(file: Claimant) -> tuple[tuple[Any, ...], int]:
+    return file.rank, file.info.activity_ms if file.info else 0

@@ -1,7 +1,4 @@
-"""All sessions there are, in files and in databases, and what agents keep beside them.
-
-What cannot be read is named, and hides nothing of what can.
-"""
+"""Finds all sessions, in files and databases, and the names that agents keep beside them."""
 
 from __future__ import annotations
 
@@ -18,16 +15,14 @@ from indexerd.sources.opencode_db import Database
 from indexerd.sources.scan import ScanResult, scan
 from indexerd.sources.stores import SUFFIXES, Kind, Store
 
-# Seconds between two looks at a database: a turn writes to it many times a second, and each time
-# the sessions it touched are read anew.
-PAUSE = 0.5
+PAUSE = 0.5  # seconds between two looks at a database, to which a turn writes many times a second
 
 
 class SessionDiscovery:
-    """Looks where sessions are. One thread uses this."""
+    """The stores as of the last look. One thread uses this."""
 
     def __init__(self) -> None:
-        self.troubles: dict[str, SessionUnreadableError] = {}  # by database: why it is not read
+        self.troubles: dict[str, SessionUnreadableError] = {}  # by database that cannot be read
         self.again_at = math.inf  # when to call `hinted` without hints, by `monotonic`
         self._late: set[str] = set()  # databases that were hinted at within the last PAUSE
         self._databases: dict[str, Database] = {}
@@ -35,7 +30,7 @@ class SessionDiscovery:
         self._looked: dict[str, float] = {}
 
     def renew(self, stores: list[Store]) -> None:
-        """The stores are these now."""
+        """Take the stores as they are now."""
         paths = [one.sessions for one in stores if one.kind is Kind.DATABASE]
         self._databases = {one: self._databases.get(one) or Database(one) for one in paths}
         self.troubles = {key: bad for key, bad in self.troubles.items() if key in self._databases}
@@ -43,23 +38,23 @@ class SessionDiscovery:
         self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
 
     def title(self, agent: str, session_id: str) -> str | None:
-        """The name that an agent keeps beside a session; empty where it took one back."""
+        """The name that an agent keeps beside a session; empty where it was cleared."""
         if agent != "codex":
             return None
         found = [names.name(session_id) for names in self._names.values()]
         return max((name for name in found if name is not None), key=bool, default=None)
 
     def retitled(self) -> set[str]:
-        """The sessions whose name beside them is another than at the last call."""
+        """The sessions whose name beside them changed since the last call."""
         return set().union(*(names.refresh() for names in self._names.values()))
 
     def scan(
         self, stores: list[Store], enter: Callable[[str], object] = lambda _path: None
     ) -> ScanResult:
-        """Every session of every store; `enter(path)` ahead of each directory that is listed."""
+        """Find every session; call `enter(path)` before a directory is listed."""
         result = scan([one.sessions for one in stores if one.kind is Kind.FILES], SUFFIXES, enter)
         for path in [one for one in result.files if one.endswith(DIGEST_SUFFIX)]:
-            del result.files[path]  # of ours: meta files may lie among sessions
+            del result.files[path]  # meta directories may be among sessions
         tree = scan([one.sessions for one in stores if one.kind is Kind.TREE], (".json",), enter)
         looks = ((path, opencode_tree.look(path)) for path in tree.files)
         result.files |= {path: look for path, look in looks if look}
@@ -79,7 +74,7 @@ class SessionDiscovery:
         return result
 
     def hinted(self, paths: Iterable[str]) -> tuple[list[str], set[str]]:
-        """Make sessions to look at, and sessions with another name, of a watcher's hints."""
+        """Turn a watcher's hints into paths of sessions, and ids of sessions with a new name."""
         found, databases, titled = list[str](), self._late.copy(), set[str]()
         for path in paths:
             where, _, name = path.rpartition("/")

@@ -35,7 +35,7 @@ _T = TypeVar("_T")
 
 
 class Files(NamedTuple):
-    """The files of a database: what differs after a commit or a checkpoint."""
+    """The files of a database, which a commit or a checkpoint changes."""
 
     main: Look
     wal: Look | None
@@ -43,7 +43,7 @@ class Files(NamedTuple):
 
 
 def files_of(path: str) -> Files:
-    """Look at a database's files; nothing is opened. FileNotFoundError when it is gone."""
+    """Stat a database's files. FileNotFoundError when it is gone."""
     main = look(path)
     if main is None:
         raise FileNotFoundError(path)
@@ -55,8 +55,8 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
     """A connection that only reads, in autocommit; put statements that must agree in a BEGIN.
 
     Close it soon: a reader in a transaction keeps the owner from shortening its log.
-    FileNotFoundError when the database is gone. SessionUnreadableError at the end, too: where
-    the files changed meanwhile, what was read must be dropped.
+    FileNotFoundError when the database is gone. SessionUnreadableError also at the end, where the
+    files changed meanwhile: drop what was read.
     """
     before = files_of(path)
     alone = before.wal is None or not (before.wal.size or before.shm)

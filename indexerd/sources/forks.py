@@ -1,9 +1,9 @@
 """Histories that begin in another file: where that file is, and which forks begin in it.
 
 Codex forks without copying: a new file names the thread and the bytes of it that come first. The
-files of a thread carry its id in their names. Of a thread that was reverted there are several, and
-bytes alone do not tell them apart: a base is the newest that is no younger than its fork, and has a
-line of the right ordinal end there. A history that the user excluded is not taken in.
+files of a thread carry its id in their names. A reverted thread has several, which their bytes
+alone do not tell apart: the base is the newest that is no younger than its fork and has a line
+with the right ordinal ending there. An excluded history is not read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ForkResolver:
         self._forks: dict[str, dict[str, Base | None]] = {}  # thread id -> forks, what they lack
 
     def met(self, agent: str, path: str, *, anew: bool = False) -> list[str]:
-        """A file is there, or (`anew`) was rewritten: the forks to be read anew for that."""
+        """Note that a file exists, or was rewritten (`anew`); return the forks to read again."""
         forks = list[str]()
         for thread in _threads(path) if agent == "codex" else ():
             self._files.setdefault(thread, {})[path] = None
@@ -66,27 +66,23 @@ class ForkResolver:
             self._files.get(thread, {}).pop(path, None)
 
     def where(self, path: str) -> str:
-        """The place of a file now, should it have been archived or compressed."""
+        """Where a file is now, which may have been archived or compressed."""
         return self._place(base_name(path)) or path
 
     def _place(self, name: str) -> str:
         """Where the file of a name is now; the plain one before its compressed copy."""
-        files = [
-            path for thread in _threads(name)[:1] for path in list(self._files.get(thread, ()))
-        ]
+        files = [path for one in _threads(name)[:1] for path in list(self._files.get(one, ()))]
         return min((one for one in files if base_name(one) == name), key=len, default="")
 
     def missing(self, info: SessionInfo | None) -> str:
-        """What is wrong with a session's history; nothing where all of it is there."""
-        if info is None or not (info.bases or info.wants):  # as nearly all are; all are asked
+        """What is wrong with a session's history; empty where it is complete."""
+        if info is None or not (info.bases or info.wants):
             return ""
         gone = info.wants or next((one for one in info.bases if not self._place(one)), "")
         return f"the history it begins with is gone: {clean_line(gone, 200)}" if gone else ""
 
-    # -- taking a history in
-
     def begin(self, agent: str, path: str, first: bytes) -> SessionState:
-        """A new state, with the history that its first line says comes before it."""
+        """A new state, with the history that its first line names."""
         state = SessionState(path)
         base = ADAPTERS[agent].base(first)
         for forks in self._forks.values():
@@ -117,7 +113,7 @@ class ForkResolver:
             state.borrowed(found.path)
 
     def _find(self, agent: str, base: Base, younger: list[_File]) -> _File | None:
-        """The newest file that fits; of one time, as of a compressed copy, the name decides."""
+        """The newest file that fits; for one time, as of a compressed copy, the greatest name."""
         born, met = younger[-1].born_ms, {base_name(one.path) for one in younger}
         paths = [one for one in self._files.get(base.session_id, {}) if base_name(one) not in met]
         fitting = filter(None, (_fitting(agent, base, path) for path in paths))
@@ -135,7 +131,7 @@ def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize])
 
 
 def _described(agent: str, path: str, first: bytes) -> _File:
-    """What a session's first line says of its file."""
+    """Describe a file by its first line."""
     state = SessionState(path)
     ADAPTERS[agent].scan(state, first + b"\n", 0)
     header = state.header
@@ -144,7 +140,7 @@ def _described(agent: str, path: str, first: bytes) -> _File:
 
 
 def _fitting(agent: str, base: Base, path: str) -> _File | None:
-    """A file, if a line ends where the base does, and is the last one of the base."""
+    """Describe a file if the last line of the base ends in it where the base does."""
     try:
         with source_of(agent, path).lines(path) as lines:
             start = max(0, base.end - LAST)

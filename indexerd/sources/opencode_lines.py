@@ -43,7 +43,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Message(NamedTuple):
-    """One message's record, and where it stands."""
+    """One message's record, and its offset."""
 
     place: int
     id: str
@@ -52,7 +52,7 @@ class Message(NamedTuple):
 
 
 class Records(Protocol):
-    """The records of one session, wherever they are kept."""
+    """The records of one session in any storage."""
 
     session: Record  # as `session_of` makes it
 
@@ -60,11 +60,11 @@ class Records(Protocol):
         """All messages, or the one at a place."""
 
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """The parts of a message: their ids, and what they hold."""
+        """The parts of a message: ids and contents."""
 
 
 def digest(text: str) -> int:
-    """63 bits that stand for a text."""
+    """A hash of a text in 63 bits."""
     found = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(found, "big") >> 1
 
@@ -78,7 +78,7 @@ def decoded(data: bytes) -> Record | None:
 
 
 def session_of(session_id: str, held: Record, schema: int = 1) -> Record:
-    """The first line of a session, of what its own record holds. Times in ms; 0: none."""
+    """The first line of a session, from its own record. Times in ms; 0: none."""
     time, revert = as_dict(held.get("time")), as_dict(held.get("revert"))
     return {
         "type": "session",
@@ -93,8 +93,8 @@ def session_of(session_id: str, held: Record, schema: int = 1) -> Record:
 def brief_lines(records: Records) -> list[Block]:
     """A session's lines for a scan.
 
-    Of an answer the parts matter only while its turn may still be open: those of older ones,
-    most of what is stored, are not even read.
+    The parts of an answer matter only while its turn may still be open: those of older ones, most
+    of what is stored, are not read.
     """
     rows = [(one.place, _fields(one, full=False)) for one in records.messages()]
     if records.session["schema"] == 1:  # ids wrap around: time first
@@ -111,10 +111,10 @@ def brief_lines(records: Records) -> list[Block]:
 
 
 def full_line(records: Records, offset: int, _length: int) -> bytes:
-    """A message with all it says.
+    """A message with all its text.
 
-    An answer whose meaning hangs on the message that it answers, as a summary's, has the parts of
-    that as `parent`.
+    An answer whose meaning depends on the message that it answers, as a summary's does, has the
+    parts of that message as `parent`.
     """
     if not offset:
         return _line(records.session)
@@ -186,7 +186,7 @@ def _visible(records: Records, message_id: str, *, full: bool) -> Iterator[Recor
 
 
 def _part(part: Record, *, full: bool) -> Record:
-    """A part as far as anybody needs it; never a file's data."""
+    """The fields of a part that adapters use; never a file's data."""
     kind = part.get("type")
     if kind == "tool":
         return _tool(part, full=full)
@@ -200,7 +200,7 @@ def _part(part: Record, *, full: bool) -> Record:
 
 
 def _tool(part: Record, *, full: bool) -> Record:
-    """A call, and what it gave. What was never given is left out, not empty."""
+    """A call and its result; fields that it does not have are left out."""
     state = as_dict(part.get("state"))
     kept = {"status": state.get("status")}
     call: Record = {"type": "tool", "tool": part.get("tool", part.get("name")), "state": kept}
@@ -226,7 +226,7 @@ def _tool(part: Record, *, full: bool) -> Record:
 
 
 def _contents(content: list[Any]) -> Iterator[Record]:
-    """What a tool of version 2 gave: its texts, together as long as an output, and its files."""
+    """A tool's result in version 2: its texts, together no longer than an output, and its files."""
     left = OUTPUT
     for one in map(as_dict, content):
         if not isinstance(one.get("text"), str):

@@ -75,7 +75,7 @@ class SessionFile:
         self._tail, self.state, self.underway = None, None, False
 
     def read(self, forks: ForkResolver, *, wake: bool = False) -> Read:
-        """Read what is new, a bounded part of it; with `wake`, all there is if the tree is gone.
+        """Read some of what is new; with `wake`, from the start if the tree was dropped.
 
         FileNotFoundError when the file is gone, SessionUnreadableError when it cannot be read.
         """
@@ -110,7 +110,7 @@ class SessionFile:
         since: Callable[[str], str | None],
         title: Callable[[str, str], str | None],
     ) -> SessionInfo | None:
-        """The facts of what was read; None where it is no session, and `problem` may say why."""
+        """Make the facts of the session; None where it is none, and `problem` may say why."""
         state, was, cursor = self.state, self.info, self.cursor
         if state is None:
             return None
@@ -129,7 +129,7 @@ class SessionFile:
             since=since(header.session_id) if header else None,
             **beside,
         )
-        if info is None and was is not None and is_blank(state):  # emptied, to be written anew
+        if info is None and was is not None and is_blank(state):  # emptied, to be rewritten
             info = replace(was, path=self.path, since=since(was.session_id), new_users=0)
         self.problem = ""
         if info is not None and not is_session_id(info.session_id):
@@ -141,10 +141,10 @@ class SessionFile:
 
 
 def rank(path: str, info: SessionInfo | None, store: Store) -> tuple[object, ...]:
-    """What decides between files of one session, before their newest entries do.
+    """Rank a file among those of one session; the highest represents it.
 
-    Of a thread's files in Codex that with the newest session_meta is live (a revert makes a
-    second), a plain one before its compressed copy; in opencode the database before the tree.
+    In Codex the newest session_meta (a revert makes a second file), then a plain file before its
+    compressed copy; in opencode the database before the tree.
     """
     if store.agent == "codex" and info is not None:
         return (iso_ms(info.created_at), not path.endswith(".zst"))
@@ -152,5 +152,5 @@ def rank(path: str, info: SessionInfo | None, store: Store) -> tuple[object, ...
 
 
 def is_blank(state: SessionState) -> bool:
-    """Whether a file has no header yet, as while pi migrates it: no reason to forget."""
+    """Whether a file has no header yet, as while pi migrates it; its session is kept."""
     return state.header is None and not (state.foreign or state.bad_lines or state.seen)

@@ -1,8 +1,8 @@
-"""How one kind of storage is looked at and read: a plain file, a compressed one, a database.
+"""The kinds of storage: a plain file, a compressed one, a database, a tree of files.
 
-Every session has a path, whatever it is kept in; a session in a database has the path of the
-database with its id below it. All of them give lines of JSON at offsets, which stay valid until
-a `Read` says otherwise; an offset need not be a position in a file.
+Every session has a path; in a database it is the database's path with the session's id below it.
+All kinds give lines of JSON at offsets, which stay valid until a `Read` says otherwise; an offset
+need not be a position in a file.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.tail import Read, Tail
 
-# A session's line by offset and length; SessionUnreadableError, or other bytes, when it is there
-# no more.
+# A session's line by offset and length; SessionUnreadableError, or other bytes, if it is gone.
 Lines = Callable[[int, int], bytes]
 
 
@@ -28,12 +27,12 @@ Lines = Callable[[int, int], bytes]
 class Source:
     """One kind of storage."""
 
-    look: Callable[[str], Look | None]  # what tells a changed session; None where there is none
+    look: Callable[[str], Look | None]  # differs when the session does; None where there is none
     tail: Callable[[], Tail]
     lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
 
     def compare(self, path: str, held: Cursor) -> Verdict:
-        """What a session is, compared with a cursor; errors as of `Tail.read`."""
+        """Compare a session with a cursor; errors as of `Tail.read`."""
         if self is PLAIN:
             return plain.compare(path, held)
         now = self.look(path)
@@ -41,7 +40,7 @@ class Source:
 
 
 class _Whole(Tail):
-    """The reading position in a session that is read whole whenever its signature is another."""
+    """The position in a session that is read whole whenever its signature changes."""
 
     def __init__(
         self,

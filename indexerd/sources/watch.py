@@ -4,8 +4,8 @@ Linux has inotify, read by the event loop itself; macOS has FSEvents, by watchdo
 `mode = "poll"`, elsewhere, and where the system refuses, the periodic scan finds all changes.
 
 The scan adds each directory before it lists it. Where a root is missing, the nearest directory
-above it is watched for the one name that leads there. watchdog's Observer does not do for Linux:
-it hides that a sub-directory could not be watched for lack of watches.
+above it is watched for the one name that leads there. watchdog's Observer is not used on Linux: it
+hides that a sub-directory could not be watched for lack of watches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if sys.platform == "linux":
 
 
 class Health(NamedTuple):
-    """How the watcher does. `watched` counts directories (only roots, with FSEvents)."""
+    """The state of the watcher. `watched` counts directories (with FSEvents, roots)."""
 
     mode: str  # inotify, fsevents or poll
     watched: int
@@ -68,7 +68,7 @@ class Watch:
         self._observer: Any = None  # of FSEvents
         self._watched: dict[int, str] = {}  # directories, by inotify's number
         self._trees: tuple[str, ...] = ()
-        self._vital: set[str] = set()  # directories whose end asks for a scan
+        self._vital: set[str] = set()  # directories whose removal asks for a scan
         self._awaited: set[str] = set()  # paths that lead to a missing root
         self._missing: tuple[str, ...] = ()
         self._paths: set[str] = set()
@@ -78,7 +78,7 @@ class Watch:
         self._overflows = 0
 
     def open(self) -> None:
-        """Begin to take events in the running loop, unless that is so already."""
+        """Start taking events in the running loop, unless it does already."""
         if self._mode == "poll" or self._fd >= 0 or self._observer:
             return
         if sys.platform == "linux":
@@ -94,7 +94,7 @@ class Watch:
             self._observer.start()
 
     def arm(self, trees: Sequence[str], flat: Sequence[str]) -> None:
-        """Watch for these directories where they are missing, else, of `flat`, their own files."""
+        """Watch the files in `flat`, and for all of these directories that are missing."""
         every = dict.fromkeys((*trees, *flat))
         self._missing = tuple(one for one in every if not os.path.isdir(one))  # noqa: PTH112 - text
         self._trees, self._vital, self._awaited = tuple(trees), {*every}, set()
@@ -125,13 +125,13 @@ class Watch:
                 self._refused.add(ctypes.get_errno())
 
     def settle(self) -> Health:
-        """Say how the watcher does, now that all directories were added."""
+        """The state of the watcher, now that all directories were added."""
         self._problems = tuple(map(_refusal, sorted(self._refused)))
         self._refused = set()
         return self.health()
 
     def health(self) -> Health:
-        """How the watcher does, as of the last scan."""
+        """The state of the watcher as of the last scan."""
         mode = "fsevents" if self._observer else "poll"
         mode = "inotify" if self._fd >= 0 else mode
         return Health(mode, len(self._watched), self._missing, self._problems, self._overflows)
@@ -186,12 +186,12 @@ class Watch:
                     self._hint(inner)
 
     def _hint(self, path: str) -> None:
-        """Take a path if a session, a meta file or a database can have its name."""
+        """Note a path if a session, a meta file or a database can have its name."""
         if path.endswith(SUFFIXES) and "/." not in path[path.rfind("/") :]:
             self._paths.add(path)
 
     def dispatch(self, event: Any) -> None:
-        """Take an event of FSEvents; called by its thread."""
+        """Note an event of FSEvents; its thread calls this."""
         for path in filter(None, (event.src_path, event.dest_path)):
             self._hint(os.fsdecode(path))
             self._rescan |= event.is_directory
@@ -207,7 +207,7 @@ class Watch:
 
 
 def _refusal(number: int) -> tuple[str, str, str]:
-    """What a refusal means to the user: a code, its cause and its cure."""
+    """A refusal of the system for the user: code, cause, cure."""
     if number in LIMITS:
         code, sysctl, enough = LIMITS[number]
         cure = f"sudo sysctl {sysctl}={enough}; {_MEANWHILE}"

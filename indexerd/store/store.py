@@ -40,7 +40,7 @@ from indexerd.times import iso_ms
 VERSION = 5
 _BUSY_MS = 5000
 # Bytes of the log, beyond which it is checkpointed: that syncs the disk, and appends wait for it.
-_LOG_MAX = 32 * 2**20
+_LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
@@ -67,19 +67,19 @@ _cursor = msgspec.msgpack.Decoder(Cursor).decode
 
 
 class Named(NamedTuple):
-    """What a session is called."""
+    """A session's names, and what choosing between sessions of one name takes."""
 
     session_id: str
     name: str
     aliases: tuple[str, ...]  # every name it answers to, `name` included
     cwd: str
     modified: int  # milliseconds since the epoch
-    named: bool  # the name was given by somebody, and not only taken from a message or a file
+    named: bool  # a user, a model or the agent chose the name
     live: bool  # neither gone nor archived, and not a sub-agent's
 
 
 def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
-    """Take what names need out of a row; its own names are aliases anyway."""
+    """The names of a row, with further aliases."""
     name = str(row.get("name") or "")
     own = (name, str(row.get("agentTitle") or ""), *aliases)
     return Named(
@@ -108,8 +108,8 @@ class StateStore:
         `report(why)` is called once, in any thread, where it is damaged.
         """
         self.damaged = False
-        self.problem: str | None = None  # why a store that is only read is empty
-        self.renamed = 0  # counts up where rows were stored, and the names index was not told
+        self.problem: str | None = None  # why a store opened `readonly` is empty
+        self.renamed = 0  # grows when rows were stored without telling the names index
         self._path, self._report = path, report
         self._sum, self._log = _beside(path, ".sum"), _beside(path, "-wal")
         self._log_max = _LOG_MAX
@@ -184,14 +184,13 @@ class StateStore:
         db = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
         db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         db.execute("PRAGMA query_only = 1")
-        db.execute("PRAGMA temp_store = MEMORY")  # what is sorted needs no room on a full disk
-        # Of what was read from one end to the other, at a start a tenth of all memory, nothing
-        # is asked for again.
+        db.execute("PRAGMA temp_store = MEMORY")  # sorting works on a full disk, too
+        # A start reads every page once: keeping them took a tenth of all memory.
         db.execute("PRAGMA cache_size = -256")
         return db
 
     def close(self) -> None:
-        """Let go of the file; a damaged one is set aside."""
+        """Close the file, and set a damaged one aside."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -222,7 +221,7 @@ class StateStore:
     # -- asking and writing
 
     def _read(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
-        """What `ask` makes of the store, in any thread; in a transaction's, with what it wrote."""
+        """Call `ask` with a connection, in any thread; a transaction's thread sees its changes."""
         if self._writer is not None and self._owner == threading.get_ident():
             with self._guarded():
                 return ask(self._writer)
@@ -270,7 +269,7 @@ class StateStore:
         finally:
             self._owner = 0
             if db.in_transaction:
-                with suppress(sqlite3.Error):  # the first error is the one to tell
+                with suppress(sqlite3.Error):  # the first error counts
                     db.execute("ROLLBACK")
         with suppress(StateError, OSError):  # what was written is in the log
             if self._log.stat().st_size > self._log_max:
@@ -278,12 +277,12 @@ class StateStore:
                 self._log_max = self._log.stat().st_size + _LOG_MAX
 
     def _run(self, sql: str, *given: Any) -> int:
-        """Execute one statement in a transaction; how many rows it changed."""
+        """Execute one statement in a transaction; return how many rows it changed."""
         with self.batch():
             return self._read(lambda db: db.execute(sql, given).rowcount)
 
     def _all(self, columns: str, where: str, values: Sequence[Any] = ()) -> list[Sequence[Any]]:
-        """Something of many sessions, in one step of SQLite.
+        """Select columns of many sessions in one step of SQLite.
 
         Between two steps Python's other threads may take the interpreter, and a busy one keeps it
         for milliseconds: some hundred rows, fetched one by one, took up to a second.
@@ -308,7 +307,7 @@ class StateStore:
         return {one: json.loads(found[one]) for one in wanted if one in found}
 
     def by_file(self, path: str) -> list[dict[str, Any]]:
-        """The rows of all sessions in a file: one, but for agents that keep a database."""
+        """The rows of all sessions in a file; in a database there are several."""
         found = self._all("id", "file = ? ORDER BY id", [replace_surrogates(path)])
         return [*self.get_many(one for (one,) in found).values()]
 
@@ -331,7 +330,7 @@ class StateStore:
     def matching(
         self, agent: str | None, cwd: str | None, since: str | None
     ) -> frozenset[str] | None:
-        """The sessions that fit; None stands for all. UsageError for a `since` that is no time."""
+        """The sessions that fit; None: all. UsageError for a `since` that is no time."""
         where, values = _conditions(agent, cwd, since)
         if not where:
             return None
@@ -374,7 +373,7 @@ class StateStore:
             "SELECT row, modified, id FROM (SELECT modified, id FROM session"  # noqa: S608 - ours
             f" INDEXED BY session_listed WHERE {' AND '.join(where or ['true'])}"
             " ORDER BY modified DESC, id LIMIT ?)"
-            " CROSS JOIN record USING (id)"  # which goes through the former as it is sorted
+            " CROSS JOIN record USING (id)"  # keeps the order of the former
         )
         found = self._read(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
         following = None
@@ -384,27 +383,27 @@ class StateStore:
         return [text for text, _, _ in found[:limit]], following
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
-        """Add rows or take over what changed in them.
+        """Add or change rows.
 
         Each comes with its names and a hash of the texts that it is found by. Returns the sessions
-        whose texts are others now.
+        whose texts changed.
         """
-        items = list(rows)  # no error of these is the store's
+        items = list(rows)  # before the store counts their errors as its own
         with self.batch():
             return self._read(lambda db: [one[1].session_id for one in items if _put(db, *one)])
 
     def forget(self, session_id: str) -> bool:
-        """Drop a session's row; whether there was one."""
+        """Drop a session's row; return whether there was one."""
         with self.batch():
             self._run("DELETE FROM record WHERE id = ?", session_id)
             return self._run("DELETE FROM session WHERE id = ?", session_id) > 0
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
-        """Which session each of these came from; unknown ones are left out."""
+        """The parent of each of these sessions; unknown ones are left out."""
         return self._links("id", session_ids)
 
     def children(self, parents: Iterable[str]) -> list[Link]:
-        """The sessions that came from these: their ids, or files that nobody has met."""
+        """The sessions whose parent is one of these ids or files."""
         return self._links("parent", parents)
 
     def _links(self, key: str, wanted: Iterable[str]) -> list[Link]:
@@ -477,7 +476,7 @@ class StateStore:
 
 
 def _state_error(bad: Exception) -> StateError:
-    """What a failure of the store means to a user."""
+    """The error for a user that a failure of the store becomes."""
     if isinstance(bad, StateError):
         return bad
     if isinstance(bad, OSError):
@@ -513,7 +512,7 @@ def _set_aside(path: Path) -> None:
 
 
 def _opened(cursor: str, filters: str) -> tuple[int, str]:
-    """The place of a cursor; its checksum says that these filters gave it out."""
+    """The place in a cursor, whose checksum covers the filters it was made with."""
     with suppress(ValueError):
         held = base64.urlsafe_b64decode(cursor)
         if held[:8] == _seal(held[8:], filters):
@@ -530,7 +529,7 @@ def _seal(place: bytes, filters: str) -> bytes:
 def _conditions(
     agent: str | None, cwd: str | None, since: str | None
 ) -> tuple[list[str], list[str | int]]:
-    """What limits sessions to an agent's, to those below a directory, to those changed since."""
+    """SQL conditions, and their values, for an agent, a directory and a time."""
     where: list[str] = []
     values: list[str | int] = []
     if cwd is not None:
@@ -551,7 +550,7 @@ def _conditions(
 
 
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], held: Named, texts: int) -> bool:
-    """Write what changed in one row; whether its texts did."""
+    """Write what changed in one row; return whether its texts did."""
     *names, name, cwd, file, parent = (
         replace_surrogates(str(one or ""))
         for one in (

@@ -1,11 +1,6 @@
 """The reconciling scan, on real files."""
 
-import os
-import tempfile
 from pathlib import Path
-
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from indexerd.sources.scan import scan
 
@@ -19,31 +14,6 @@ def touch(path, text="{}\n"):
 
 def paths(result):
     return set(map(Path, result.files))
-
-
-@settings(max_examples=40, deadline=None)
-@given(
-    st.sets(
-        st.binary(min_size=1, max_size=60).filter(
-            lambda name: not set(name) & {0, 0x2F} and not name.startswith(b".")
-        ),
-        max_size=8,
-    )
-)
-def test_names_of_any_bytes(names):
-    """Newlines, escapes and bytes that are no UTF-8 survive, and lead back to the file (W14)."""
-    with tempfile.TemporaryDirectory() as directory:
-        root = os.path.join(os.fsencode(directory), b"d\xff\n")
-        os.mkdir(root)
-        for name in names:
-            with open(os.path.join(root, name + b".jsonl"), "xb") as out:
-                out.write(name)
-        result = scan([directory], (".jsonl",))
-        assert {os.fsencode(one) for one in result.files} == {
-            os.path.join(root, name + b".jsonl") for name in names
-        }
-        for path, look in result.files.items():
-            assert os.stat(path).st_ino == look.ino
 
 
 def test_a_watcher_watches_before_a_directory_is_listed(tmp_path):

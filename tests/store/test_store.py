@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -41,24 +40,6 @@ def ids(store: StateStore, **filters: Any) -> list[str]:
     return listed(store, **filters)[0]
 
 
-def test_a_row_whose_texts_are_others_is_told(store: StateStore) -> None:
-    """The hash of the texts is kept; the row itself may change without them."""
-    assert put(store, row("a")) == ["a"]
-    assert put(store, row("a", 5)) == []
-    assert store.put([(row("a"), named(row("a")), HASH + 1)]) == ["a"]
-    assert store.text_hashes() == {"a": HASH + 1}
-
-
-def test_notes_are_kept_by_topic_and_trimmed(store: StateStore) -> None:
-    """The greatest values stay."""
-    for n in range(5):
-        store.note("topic", f"k{n}", b"%d" % n)
-    store.note("other", "k", b"x")
-    store.trim("topic", 2)
-    assert store.notes("topic") == {"k3": b"3", "k4": b"4"}
-    assert store.noted("other", "k") == b"x"
-
-
 def test_a_lock_is_trouble_and_no_damage(store: StateStore, tmp_path: Path) -> None:
     """A3: nothing is dropped for it, and readers go on."""
     put(store, row("a"))
@@ -83,25 +64,3 @@ def test_who_only_looks_gets_an_empty_store_and_a_problem(tmp_path: Path) -> Non
     path.write_bytes(b"no database" * 1000)
     with closing(StateStore(path, readonly=True)) as store:
         assert (ids(store), bool(store.problem)) == ([], True)
-
-
-def test_what_is_asked_while_all_is_closed_is_an_error(store: StateStore) -> None:
-    """Python's sqlite3 would read what is no more, and the process would end."""
-    put(store, *(row(f"s{n}", n) for n in range(200)))
-    errors, stop = list[Exception](), threading.Event()
-
-    def ask() -> None:
-        try:
-            while not stop.is_set():
-                ids(store)
-        except StateError as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=ask) for _ in range(3)]
-    for one in threads:
-        one.start()
-    store.close()
-    stop.set()
-    for one in threads:
-        one.join(20)
-    assert len(errors) <= 3
