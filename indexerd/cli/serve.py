@@ -144,7 +144,7 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
         return 0
     os.umask(0o077)
     daemon = Daemon(app.places, os.environ, home=Path.home(), stored=app.local)
-    address = listen or ("" if beside_daemon else app.loaded.settings.web.listen) or "127.0.0.1:0"
+    address = listen or app.loaded.settings.web.listen or "127.0.0.1:0"
     return serve(daemon, listen=address, child=beside_daemon, on_ready=ready, on_error=_complain)
 
 

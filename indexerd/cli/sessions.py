@@ -161,12 +161,12 @@ def status(found: Any) -> Iterator[str]:
 )
 def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run: bool) -> str:
     """Index a session now, or all that are due."""
-    if everything == bool(ref):
-        raise UsageError("name a session, or give --all")
+    if everything == bool(ref) or (dry_run and not everything):
+        raise UsageError("name a session, or give --all", hint="--dry-run needs --all")
     # Under the name that the configuration gives it, this command forces a run.
     force = force or click.get_current_context().info_name != "index"
-    params: dict[str, Any] = {"ref": ref, "force": force, "wait": wait, "cwd": project()}
-    found = cli.current().call("index", {"all": True, "dryRun": dry_run} if everything else params)
+    params = {"ref": ref, "cwd": project(), "force": force, "wait": wait}
+    found = cli.current().call("index", params | {"all": everything, "dryRun": dry_run})
     if cli.as_json(found):
         return ""
     if not everything:
@@ -199,7 +199,7 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
     params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript, "undo": undo}
     call = cli.current().call
     if not undo:
-        planned = call("purge", {**params, "dryRun": True})
+        planned = call("purge", params | {"dryRun": True})
         if not yes and not _confirmed(planned, transcript=transcript):
             aside("nothing was removed")
             return 1

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from indexerd.cli import main
-from tests.cli.home import INDEXERD
 
 SETTINGS = """{
     "permissions": {"allow": ["Bash"]},
@@ -44,18 +42,6 @@ class Machine:
         self.state.write_text(STATE)
         self.state.chmod(0o600)
         self.toml.write_text(TOML)
-
-    def process(self, *argv: str) -> dict[str, Any]:
-        done = subprocess.run(
-            [*INDEXERD, "integrate", *argv, "--json"],
-            env=self.env,
-            cwd=Path(__file__).parents[2],
-            capture_output=True,
-            timeout=50,
-            check=True,
-        )
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
 
     def run(self, *argv: str, code: int = 0, env: dict[str, str] | None = None) -> Any:
         with pytest.MonkeyPatch.context() as patch:

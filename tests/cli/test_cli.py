@@ -294,6 +294,7 @@ MISUSED = [
     ["resolve", ""],
     ["index"],
     ["index", "x", "--all"],
+    ["index", "x", "--dry-run"],
     ["logs", "--level", "loud"],
 ]
 

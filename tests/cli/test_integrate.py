@@ -33,7 +33,7 @@ SKILLS = {
 @pytest.mark.parametrize("agent", SKILLS)
 def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
     before = machine.tree()
-    first = machine.process(agent)
+    first = machine.run(agent)
     assert {"created", "updated"} >= {one["did"] for one in first["changes"]}
     assert first["agent"] == agent
     assert first["notes"]
