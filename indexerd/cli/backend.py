@@ -155,8 +155,10 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         data = {key: value for key, value in bad.data().items() if key != "kind"}
         put([json_text({"error": {"code": bad.kind, "message": str(bad)} | data})])
         return bad.exit_code
-    aside(f"indexerd: {safe(bad, 2000)}")
+    aside(f"indexerd: {safe(bad, 8000)}")
     for one in getattr(bad, "candidates", ()):
         aside(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}")
+    for one in getattr(bad, "problems", ()):
+        aside(f"hint: {safe(one['key'])}: {safe(one['hint'])}")
     aside(f"hint: {safe(bad.hint)}")
     return bad.exit_code

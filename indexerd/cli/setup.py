@@ -51,13 +51,9 @@ def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 @command()
 def check() -> str:
     """Check the configuration; exit code 78 if something is wrong."""
-    app = current()
-    if problems := app.loaded.problems:
-        for bad in () if app.json else problems:
-            aside(safe(f"{bad['file']}: {bad['key']}: {bad['message']}", 4000))
-            aside(safe(f"  hint: {bad['hint']}", 4000))
+    if problems := current().loaded.problems:
         raise ConfigError(problems)
-    found = {"ok": True, "path": str(app.places.config_file)}
+    found = {"ok": True, "path": str(current().places.config_file)}
     return "" if as_json(found) else "the configuration is valid"
 
 

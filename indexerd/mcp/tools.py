@@ -88,17 +88,14 @@ TOOLS: dict[str, Tool] = {}
 
 def _field(declared: str) -> tuple[str, Any, Any]:
     name, _, number = declared.rstrip("!").partition("=")
-    required = declared.endswith("!")
     kind, most, description = PARAMETERS[name]
     default: Any = get_args(kind)[0] if get_origin(kind) is Literal else kind()
-    bounds: dict[str, Any] = {}
-    if kind is str:
-        bounds = {"max_length": most} | ({"min_length": 1} if required else {})
-    elif kind is int:
+    bounds: dict[str, Any] = {"max_length": most} if kind is str else {}
+    if kind is int:
         default = int(number or 0)
         bounds = {"ge": min(default, 1), "le": most}
     kind = Annotated[kind, Meta(description=description, **bounds)]
-    return name, kind, msgspec.NODEFAULT if required else default
+    return name, kind, msgspec.NODEFAULT if declared.endswith("!") else default
 
 
 def tool(title: str, params: str, hints: ToolAnnotations = LOOK) -> Callable[[Any], Any]:
