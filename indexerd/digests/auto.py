@@ -1,7 +1,6 @@
 """Makes digests automatically, at the end of a turn of a session that has grown.
 
-A session that existed before and does not change is left alone. A failure is retried at the end of
-the next turn.
+A session that does not change is left alone; a failure is retried at the end of the next turn.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ LONGEST_PAUSE = 30.0  # seconds: the clock may be set meanwhile
 
 
 class AutoDigests:
-    """Makes digests when they fall due."""
+    """`make(session_id)` makes a digest of one of the `known` sessions."""
 
     def __init__(
         self,
@@ -34,7 +33,6 @@ class AutoDigests:
         off: Callable[[], bool],
         events: Events,
     ) -> None:
-        """`make(session_id)` makes a digest; `known` are the daemon's sessions."""
         self._make, self._known, self._settings, self._off = make, known, settings, off
         self._events = events
         self.made: list[str] = []  # session ids, since the start
@@ -43,7 +41,6 @@ class AutoDigests:
         self._wake = asyncio.Event()
 
     def grown(self, session_id: str) -> None:
-        """Note that a session got new entries."""
         self._due[session_id] = time.time()
         self._wake.set()
 
@@ -63,7 +60,6 @@ class AutoDigests:
                     await self._wake.wait()
 
     async def _look(self, session_id: str) -> None:
-        """Make a session's next digest if it is due."""
         known, settings = self._known.get(session_id), self._settings()
         wanted = settings.digest
         if known is None or self._off() or not wanted.enabled:

@@ -38,13 +38,10 @@ def replacement_history(users: Iterable[ContextMessage], summary: str) -> list[d
     return [*kept, {"role": "user", "text": text, "entryId": None}]
 
 
-def limit_of(window: int) -> int:
-    """Return the tokens from which on Codex compacts by itself: 9/10 of the model's whole window.
+def should_compact(used: int, window: int, *, recorded: bool) -> bool:
+    """Say whether Codex compacts by itself: from 9/10 of the model's whole window on.
 
-    The `model_context_window` that it records is 95/100 of that, hence 18/19.
+    The `model_context_window` that it records (`recorded`) is 95/100 of that, hence 18/19.
     """
-    return max(0, window) * 18 // 19
-
-
-def should_compact(used: int, limit: int) -> bool:
+    limit = (window if recorded else window * 95 // 100) * 18 // 19
     return 0 < limit <= used

@@ -1,12 +1,10 @@
 """Compaction by pi's rules: when a session is compacted, where it is cut, what is summarized.
 
-Rules and constants are pi's (0.81's where it answered, else 0.87's). Tokens are estimated without a
-tokenizer: a fourth of the UTF-16 units, rounded up for each message. Real numbers win: the context
-is as large as the newest answer reports, and what came later is estimated; unless that answer
-failed, or an edit or a compaction came after it.
-
-For agents other than pi: what a compaction keeps in the place of history (a tail, the user's
-messages) is summarized again with what followed it.
+Rules and constants are pi's (0.81's where it answered, else 0.87's). Tokens are estimated as a
+fourth of the UTF-16 units, rounded up for each message. Real numbers win: the context is as large
+as the newest answer reports, and what came later is estimated; unless that answer failed, or an
+edit or a compaction came after it. For agents other than pi, what a compaction keeps in the place
+of history is summarized again with what followed it.
 """
 
 from __future__ import annotations
@@ -31,7 +29,6 @@ _ESTIMATED = _CUTS | _PROMPTS | {"toolResult"}
 
 
 def estimate_tokens(*messages: ContextMessage) -> int:
-    """Estimate the tokens of messages, without any count of a model's."""
     return sum(-(-_units(one) // 4) for one in messages if one.role in _ESTIMATED)
 
 
@@ -176,7 +173,6 @@ def beside_summary(entry: ContextEntry) -> tuple[ContextMessage, ...]:
 
 
 def files_of(entries: Iterable[ContextEntry], summaries: Iterable[Entry]) -> FileLists:
-    """Return the files of the summarized calls, and those named by these summaries."""
     calls = list[ToolCall]()
     for one in entries:
         if not _is_compaction(one):
@@ -186,7 +182,6 @@ def files_of(entries: Iterable[ContextEntry], summaries: Iterable[Entry]) -> Fil
 
 
 def file_blocks(files: FileLists) -> str:
-    """Return the text below a summary: its files, one a line."""
     blocks = (("read-files", files.read), ("modified-files", files.modified))
     return "".join(
         f"\n\n<{name}>\n" + "\n".join(paths) + f"\n</{name}>" for name, paths in blocks if paths

@@ -2,7 +2,6 @@
 
 The session does not change; the result is what that agent would store, redacted. A branch's summary
 is kept in the digest sidecar, where `branches` finds it.
-
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ NOTHING = "No content to summarize"
 
 @dataclass(slots=True)
 class Compaction:
-    """What is to be summarized, and what is known about it."""
+    """The parts of a context to summarize, and facts about them."""
 
     strategy: str
     history: RedactedTranscript
@@ -66,7 +65,6 @@ def plan_compaction(
 
     A hand-off summarizes everything; so does the strategy of the session's own agent, if its rule
     would wait for more.
-
     """
     if asked.strategy not in (None, *STRATEGIES):
         raise UsageError(f"strategy is one of {', '.join(STRATEGIES)}")
@@ -138,7 +136,6 @@ def plan_branch(
 
     The branch reaches from an old leaf back to where its path meets the current one, across
     compactions.
-
     """
     state, clean, tip = session.state, redactor(settings), row_of(session.state, leaf)
     shared = set(state.path(state.leaf)) if state.leaf >= 0 else set()
@@ -171,7 +168,6 @@ def fit_branch(
     Results of tools are left out. The first message from the end that does not fit is the limit,
     except that a summary is added while the rest takes less than nine tenths. What surprised us:
     the files of the answer that did not fit are listed, and those of every branch summary.
-
     """
     messages: list[ContextMessage] = []  # newest first
     seen: list[ContextEntry] = []
@@ -222,7 +218,6 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
 async def _summarized(
     services: Services, row: Row, plan: Compaction, focus: str
 ) -> tuple[str, list[Summary]]:
-    """Return the text, and the summaries made for it."""
     made, text = list[Summary](), plan.previous or NO_HISTORY
     task = partial(Task, row, "compaction", strategy=plan.strategy)
     if plan.history.parts:

@@ -1,7 +1,6 @@
 """The methods for long sessions: `digest`, `history`, `stats`, and the two compactions.
 
-A segment's facts (files, tools, decisions, figures) are counted here, never left to a model. A
-segment is stored when its text is complete; a failure before that leaves the file as it was.
+A segment's facts (files, tools, decisions, figures) are counted here, never left to a model.
 """
 
 from __future__ import annotations
@@ -49,11 +48,7 @@ from indexerd.sources.session_reader import Check, OpenSession
 AFTER_REPLY = 0.02  # seconds: the event of an opened history follows its answer
 LEAST_BY_TOKENS = 10  # messages of a segment that is made only for the size of the context
 RESULT_MAX = 500  # characters of a tool's result that are summarized
-TOPICS_MAX, COMMANDS_MAX = 6, 10
-COMMAND_MAX = 200  # characters
 SPAN_MAX = 1000  # messages of one segment, all in memory at once
-LEAST_TOKENS = 150  # a segment may always take
-SHOWN = 3  # newest segments that the model sees with the messages of the next one
 _SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.exec", "execute"})
 
 
@@ -70,7 +65,6 @@ class Plan:
     report: dict[str, list[str]] = field(default_factory=dict)  # topics, commands
 
     def figures(self, target: float, segment: Segment | None = None) -> dict[str, Any]:
-        """Say what the segment saves; a summary longer than its messages saves less than 0."""
         gone, size = (segment.messages - 1, segment.token_count) if segment else (0, self.tokens)
         part = size / self.tokens if segment and self.tokens > 0 else None
         return {
@@ -102,7 +96,7 @@ def plan_segment(
     with session.reading(check, SUMMED) as read:
         due = manual or verbatim > wanted.trigger_threshold
         if not due and not (large and outgrown(session, read, wanted)):
-            plan.why = "no more messages than the threshold are not summed up"
+            plan.why = "the messages without a summary do not exceed the threshold"
             return plan
         entries = {one: read(one) for one in rows_between(state.path(), rows, first, last)}
     text = _fill(plan, entries, session, settings)
@@ -114,8 +108,8 @@ def plan_segment(
         files_modified=plan.facts["files_modified"],
         tools_used={one.tool: one.count for one in plan.facts["tools_used"]},
         cwd=row["cwd"],
-        previous=redactor(settings)("\n\n".join(one.content for one in chain[-SHOWN:]))[0],
-        max_tokens=min(SEGMENT_TOKENS, max(LEAST_TOKENS, aim)),
+        previous=redactor(settings)("\n\n".join(one.content for one in chain[-3:]))[0],
+        max_tokens=min(SEGMENT_TOKENS, max(150, aim)),
     )
     plan.task = Task(row, "segment", text, stretch, covering=(first, last), asked=manual)
     return plan
@@ -134,7 +128,7 @@ def _fill(
     words = transcript.words_in(text.parts)
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
     commands = _commands(entries.values(), clean)
-    plan.report = {"topics": list(key_words(topics, TOPICS_MAX)), "commands": commands}
+    plan.report = {"topics": list(key_words(topics, 6)), "commands": commands}
     activity = ActivityStats()
     for entry in entries.values():
         activity.add(entry, session.info.cwd)
@@ -158,10 +152,10 @@ def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
         if entry.kind is Kind.BASH:
             ran = [entry.text.partition("\n")[0].removeprefix("$ ")]
         for line in ran:
-            shown = clean_line(clean(line[: 10 * COMMAND_MAX])[0], COMMAND_MAX)
+            shown = clean_line(clean(line[:2000])[0], 200)
             found.pop(shown, None)
             found[shown] = None
-    return list(filter(None, found))[-COMMANDS_MAX:]
+    return list(filter(None, found))[-10:]
 
 
 class Digests:

@@ -1,8 +1,7 @@
 """The hand-off: one Markdown document from which a new session, in any agent, continues.
 
 Its texts come from a transcript that anybody may have poisoned. Each of their lines begins with
-`> ` or is one line in a list of facts, so they cannot forge a heading, fence or remark of ours.
-The caller has redacted them.
+`> ` or is one line in a list of facts, so they cannot forge a heading or remark of ours.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from indexerd.sessions.facts import FileLists
 SUMMARY_MAX = 24_000
 SECTION_MAX = 6_000
 MESSAGES_MAX = 24_000  # of the newest messages together
-MESSAGE_MAX, QUOTED_MAX = 6_000, 20  # of one, and how many
+MESSAGE_MAX = 6_000
 ITEM_MAX = 600  # of a fact, a decision, a path or a resume command
 
 GUIDE = (
@@ -68,7 +67,7 @@ def document(
         if quotation := _quotation(text, most):
             parts.append(f"## {heading}\n\n{quotation}")
     kept, room = list[str](), MESSAGES_MAX
-    for role, said in reversed(messages[-QUOTED_MAX:]):
+    for role, said in reversed(messages[-20:]):
         room -= min(len(said), MESSAGE_MAX)
         if room < 0:
             break

@@ -1,7 +1,6 @@
 """`history`: a long session's segments, and then the later messages one by one.
 
-In full it adds the context that both make together: system messages, segments, messages verbatim.
-Texts are not redacted, as they go to the user who asks.
+In full it adds the context that both make together. Texts are not redacted: the user asks.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from indexerd.settings import Digest
 from indexerd.sources.session_reader import Check, OpenSession
 
 MESSAGES_MAX = 40_000  # newest ones in an answer
-LINE_MAX = 200  # characters of a message, unless everything is asked for
-LINE_READ = 4000  # characters looked at for these
+LINE_MAX, LINE_READ = 200, 4000  # characters of a message, unless everything is asked for
 FULL_MAX = 4_000_000  # bytes of all texts, before each is cut shorter
 RESULT_MAX = 2000  # characters of a tool's result, and of each end of a call's arguments
 
@@ -80,7 +78,6 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
 
 
 def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[str, Any]]:
-    """Give the path's system messages, and the project's instructions before the first message."""
     path = state.path()
     begin = path.index(rows[0]) if rows else len(path)
     for at, row in enumerate(path):
@@ -93,7 +90,6 @@ def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[s
 
 
 def earlier(chain: Sequence[Segment]) -> str:
-    """Join the segments under their headings, oldest first."""
     parts = ["Previous conversation context:"]
     for one in chain:
         parts.append("--- Earlier in conversation ---")

@@ -1,8 +1,7 @@
 """`stats`: how full a session's context is, which agent would compact it, and the totals.
 
-The window comes from the settings, else from the agent's own record, else from a list of models.
-What surprised us: the list may be wrong about a model that is served with a larger window. If a
-counted context does not fit, the window counts as unknown.
+What surprised us: the list of models may be wrong about one that is served with a larger window. If
+a counted context does not fit, the window counts as unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ WARN_PERCENT, FOLD_PERCENT = 80, 90  # of the usable tokens
 def stats(
     session: OpenSession, check: Check, row: Mapping[str, Any], settings: Digest
 ) -> dict[str, Any]:
-    """Answer for one session; `row` is its row in the store."""
     reserve, warnings = settings.reserve_tokens, list[str]()
     with session.reading(check, COUNTED) as read:
         tokens, counted = context_size(session.state, context_entries(session.state, read))
@@ -46,12 +44,10 @@ def stats(
     }
     if window is None:
         return found
-    # Codex records the part of a window that it uses; other sources give the whole one.
-    limit = compact_codex.limit_of(window if source == "agent" else window * 95 // 100)
     found |= {"window": window, "windowSource": source}
     found["shouldCompact"] = {  # by itself
         "pi": compact_pi.should_compact(tokens, window, reserve),
-        "codex": compact_codex.should_compact(tokens, limit),
+        "codex": compact_codex.should_compact(tokens, window, recorded=source == "agent"),
         "opencode": compact_opencode.should_compact(tokens, window),
     }
     usable = window - reserve
@@ -76,7 +72,6 @@ def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
 def _window(
     state: SessionState, read: Read, counted: int, settings: Digest
 ) -> tuple[int | None, str]:
-    """Return the size of the model's window in tokens, and where it comes from."""
     if settings.context_window:
         return settings.context_window, "settings"
     if state.context.window > 0:
@@ -94,8 +89,7 @@ def _window(
 def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[int, int]:
     """Return the tokens of a context, and how many of them a provider counted.
 
-    Codex notes a request's count beside its answers, other agents in them; what came after the
-    model's own last words before it is estimated.
+    Codex notes a request's count beside its answers, other agents in them.
     """
     used, at = state.context.used, state.context.at
     begin = max((one.row for one in entries if one.entry.kind is Kind.COMPACTION), default=-1)
@@ -108,10 +102,7 @@ def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[
 
 
 def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[str, Any]:
-    """Add up the row's facts, as far as known, and the segments on this path.
-
-    Tokens and cost are those of every branch, tools and files those of the current path.
-    """
+    """Tokens and cost are those of every branch, tools and files those of the current path."""
     state, info = session.state, session.info
     rows, chain = message_rows(state), chain_at(state, session.home, info.session_id)
     lines = rows_between(state.path(), rows, 0, covered(chain) - 1)

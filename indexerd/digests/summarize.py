@@ -49,7 +49,6 @@ class Task:
 
 
 def usage_of(made: Sequence[Summary]) -> dict[str, Any]:
-    """Add up what summaries cost, as answers report it."""
     costs = [one.spent.usd for one in made]
     return {
         "inputTokens": sum(one.spent.input_tokens for one in made),
@@ -140,7 +139,6 @@ class Summary:
         return "\n\n".join(texts)
 
     def _prompt(self, parts: Sequence[Part], texts: list[str]) -> Prompt:
-        """Ask about some parts; `texts` are the summaries of those before."""
         stretch = replace(
             self._task.base,
             messages=tuple(words_in(parts)),

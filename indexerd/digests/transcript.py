@@ -1,10 +1,7 @@
 """Select the messages of a conversation that are summarized, and redact their text as a whole.
 
-Machine-made text under the user's role is left out (environments, instruction files, "go on"), and
-so are requests for permissions in Codex's calls. Texts of pi's extensions, commands and summaries
-stay, because pi summarizes them, too.
-
-What surprised us: Codex may put the first prompt behind instructions, in one message; in a
+Machine-made text under the user's role is left out, and so are requests for permissions in Codex's
+calls. What surprised us: Codex may put the first prompt behind instructions, in one message; in a
 sub-agent's session nobody typed anything, and the parent's request stands for the user's words.
 """
 
@@ -56,7 +53,6 @@ NO_PARTS = RedactedTranscript([], {})
 
 
 def words_in(parts: Iterable[Part]) -> list[tuple[str, str]]:
-    """Return ("user" | "assistant", own words) for each part that is a message."""
     return [(one.role, own_words(one.text.partition("]: ")[2])) for one in parts if one.role]
 
 
@@ -65,8 +61,7 @@ def redact_parts(
 ) -> RedactedTranscript:
     """Redact messages as one text, so that a secret that spans two of them is found.
 
-    A mark before each part says whose words it is, as its own text cannot be trusted to. If
-    redaction removes a mark, two parts become one.
+    A mark before each part says whose words it is; if redaction removes it, two parts become one.
     """
     marked = list[str]()
     for message, text in parts_of(said, tool_result_max=tool_result_max):
@@ -83,7 +78,7 @@ def redact_parts(
 def summarizable_messages(
     messages: Iterable[ContextMessage], state: SessionState, agent: str
 ) -> Iterator[ContextMessage]:
-    """Select the messages that are summarized, each with the kind of its real speaker."""
+    """Select the messages, each with the kind of its real speaker."""
     for one in messages:
         role, kind = one.role, one.entry.kind
         found: ContextMessage | None = one

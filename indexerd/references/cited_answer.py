@@ -3,7 +3,6 @@
 A citation of an entry that was not in that text is dropped. An excerpt that is not in its entry is
 replaced by the entry's nearest words, or dropped if they have no word in common; so every quotation
 was really said by the speaker named. All text is cleaned, then redacted, then cut.
-
 """
 
 from __future__ import annotations
@@ -60,19 +59,12 @@ class _Answer(_Said):
 SCHEMA: dict[str, Any] = _Answer.model_json_schema()
 
 
-@dataclass(frozen=True, slots=True)
-class Cited:
-    """An answer that may be shown. `citations`: {entryId, role, excerpt}."""
-
-    markdown: str
-    confidence: str
-    citations: list[dict[str, str]]
-    notes: list[str]
+Answer = dict[str, Any]  # fields of the result of `query_session`
 
 
 def validate_answer(
     reply: str, *, cut: bool, redact: Callable[[str], str], sections: Sequence[Section]
-) -> Cited | Rejected:
+) -> Answer | Rejected:
     """Check a reply to a question about `sections`; `cut`: the output limit ended it."""
     try:
         said = _Answer.model_validate(json_of(reply, cut=cut))
@@ -84,13 +76,13 @@ def validate_answer(
     kept, notes = _checked(said.citations[: 4 * CITATIONS_MAX], sections, redact)
     if len(whole) > ANSWER_MAX:
         notes.append(f"The answer was cut to {ANSWER_MAX} characters.")
-    return Cited(clean_text(whole, ANSWER_MAX), said.confidence, kept, notes)
+    shown = {"answerMarkdown": clean_text(whole, ANSWER_MAX), "confidence": said.confidence}
+    return {**shown, "citations": kept, "notes": notes}
 
 
 def _checked(
     given: Sequence[_Citation], sections: Sequence[Section], redact: Callable[[str], str]
 ) -> tuple[list[dict[str, str]], list[str]]:
-    """Return the citations that hold, and notes on the rest."""
     places = {one.shown: one for one in sections}
     kept: list[dict[str, str]] = []
     unknown = mended = false = 0

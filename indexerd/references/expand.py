@@ -4,7 +4,6 @@
 
 The prompt is never changed and never refused. Only meta files are read, no session file, unless
 the prompt asks a question. A name never means the asking session, whose own message contains it.
-
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from typing import Any
 from msgspec import UNSET
 
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError
-from indexerd.meta.model import MetaFile
 from indexerd.meta.reader import read_meta
 from indexerd.models.telemetry import INJECT
 from indexerd.paths import meta_name
@@ -120,7 +118,12 @@ class References:
         session_id = row["sessionId"]
         if session_id in prompt.sections:
             return
-        meta = await asyncio.to_thread(self._meta, session_id)
+        home = self._services.rows.home(session_id)
+        meta = (
+            await asyncio.to_thread(read_meta, Path(home) / meta_name(session_id)) if home else None
+        )
+        if meta is not None and meta.session_id != session_id:
+            raise InvalidMetaError(f"Invalid meta shape in the file of {session_id}")
         text = prompt.kept.get(session_id) if meta else None
         if text is None:
             text = inject.section(row, meta, prompt.redact)
@@ -128,15 +131,7 @@ class References:
                 prompt.fresh[session_id] = text
         prompt.sections[session_id] = text
 
-    def _meta(self, session_id: str) -> MetaFile | None:
-        home = self._services.rows.home(session_id)
-        meta = read_meta(Path(home) / meta_name(session_id)) if home else None
-        if meta is not None and meta.session_id != session_id:
-            raise InvalidMetaError(f"Invalid meta shape in the file of {session_id}")
-        return meta
-
     async def _add_ancestors(self, prompt: _Prompt, row: Row, up: int, notes: list[str]) -> None:
-        """Add the sections of up to `up` ancestors, and a note where there are fewer."""
         seen = [row["sessionId"]]
         for _ in range(up):
             parent = self._known(row.get("parentSessionId"))
@@ -177,7 +172,7 @@ class References:
         return [one for one in answers if one is not None]
 
     def _messages(self, prompt: _Prompt, answers: list[tuple[Any, ...]]) -> list[inject.Block]:
-        """Write the messages within the limit: answers in even shares, summaries in the rest."""
+        """Answers get even shares of the limit, and the summaries the rest."""
         most = self._services.settings().references.max_injected_bytes
         if prompt.asked.max_bytes is not UNSET:
             most = min(prompt.asked.max_bytes, most)

@@ -3,7 +3,6 @@
 Meta files and answers are untrusted: a model wrote them from a transcript that anybody may have
 poisoned. Every text is redacted whole, then cut to its length and quoted (privacy/sanitize.py). The
 same input always gives the same bytes. The layout is the older extension's.
-
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Block(NamedTuple):
 
 
 def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str:
-    """Write the section of a session from its row and its meta file; `block` numbers it."""
+    """Write a session's section from its row and meta file; `block` numbers it."""
 
     def line(text: str) -> str:
         return redact(clean_line(text[:_READ_MAX], _READ_MAX))[0]
@@ -110,7 +109,7 @@ def _fitted(head: str, parts: Sequence[str], max_bytes: int, details: dict[str, 
 
 
 def _cut(part: str, most: int) -> str:
-    """Cut a part to `most` bytes, with its heading whole; "" if not even that fits."""
+    """Keep the heading whole; "" if it does not fit."""
     heading, newline, rest = part.partition("\n")
     if _size(heading) > most:
         return ""

@@ -2,7 +2,6 @@
 
 A session that names another one twice gets the first text again, even if the meta file has changed
 since. If the store is lost, texts are written again; no earlier message changes by that.
-
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ class InjectionCache:
     def __init__(
         self, store: StateStore, run: Callable[..., Awaitable[Any]], clock: Callable[[], float]
     ) -> None:
-        """`run` does work in the store's thread."""
         self._store = store
         self._run = run
         self._clock = clock

@@ -51,7 +51,7 @@ _QUESTION = lazy_pattern(
 _SENTENCE_END = lazy_pattern("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
 _BEFORE_QUESTION = " \t:\"'“„«"
 
-# A fence may stand in quotes and list items, and lasts to the end where nothing closes it.
+# A fence may be in quotes and list items; an open one lasts to the end of the text.
 _FENCED = lazy_pattern(
     r"^(?:[ \t]*(?:>|[-*+][ \t]|[0-9]{1,9}[.)][ \t]))*+[ \t]*(`{3,}|~{3,})[^`\n]*$"
     r"[\s\S]*?(?:^[ \t>]*\1[`~]*[ \t]*$|\Z)",

@@ -4,7 +4,6 @@ It has sections like `[entryId] User: …` within a number of bytes, read newest
 as needed; redaction comes before the cut, over the joined text. The agent's own summaries stand in
 for what is cut, up to a quarter of the space. Citations refer to the beginnings of sections, so
 lines of a text that look like one are quoted, and an entry with an odd id gets another name.
-
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SYSTEM = (
 
 _FRAME = """\
 Below is the record of a past session. Each section begins with its entry's id in square brackets
-and with who speaks; a Summary was written by the agent, of what came before.
+and the speaker; a Summary was written by the agent, about earlier messages.
 
 <session_context>
 [begin {nonce}]
@@ -56,22 +55,20 @@ and with who speaks; a Summary was written by the agent, of what came before.
 </question>"""
 
 _TASK = f"""\
-Answer the question below from the session above, and from nothing else. Where the session does
-not say it, say so, and do not fill in what you know or guess. What was decided last counts; say
-where it was revised.
+Answer the question below from the session above, and from nothing else. If the session does not
+say it, say so. The latest decision counts; mention where it was revised.
 
 Answer with a single JSON object, no code fence and no text around it, with these fields:
 
 "answerMarkdown": the answer in Markdown: short, concrete, in the language of the question. Name
   files, commands and decisions as the session does.
-"confidence": "high" where the session says it plainly, "medium" where you put it together from
-  several places, "low" where evidence is thin or lacking.
-"citations": a list of 1 to 4 objects {{"entryId", "role", "excerpt"}}; an empty list only where
-  nothing in the session bears on the question. "entryId" is the id in square brackets at a
-  section's beginning, "role" is user, assistant or summary as it stands there, and "excerpt" is
-  copied from that section word for word, at most {EXCERPT_MAX} characters.
+"confidence": "high" if the session says it plainly, "medium" if you combine several places, "low"
+  if evidence is thin.
+"citations": 1 to 4 objects {{"entryId", "role", "excerpt"}}; none only if nothing in the session
+  bears on the question. "entryId" and "role" are those at a section's beginning (role: user,
+  assistant or summary), "excerpt" is copied word for word, at most {EXCERPT_MAX} characters.
 
-Do not quote secrets; [redacted:…] marks stay as they are."""
+Do not quote secrets; keep [redacted:…] marks as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +84,7 @@ class Context:
         return "\n\n".join(one.head + one.text for one in self.sections)
 
     def prompt(self, question: str) -> Prompt:
-        """Ask a model; a forged end mark cannot know the nonce."""
+        """The nonce is what a forged end mark cannot know."""
         user = _FRAME.format(
             nonce=secrets.token_hex(8), context=self.text, task=_TASK, question=question
         )
@@ -99,11 +96,9 @@ class Context:
 
 
 def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: Redactor) -> Context:
-    """Read as much of a session's path as fits into `max_bytes`."""
     state = session.state
 
     def sections(roles: Mapping[Kind, str]) -> Iterator[Section]:
-        """Read the path's entries of these kinds, newest first, each when it is asked for."""
         for row in state.up(state.leaf):
             kind = state.kind(row)
             if kind in roles and not ((entry := read(row)).unseen and kind in _ROLES):
@@ -125,7 +120,6 @@ def compose(
     """Read, redact and cut to at most `max_bytes`, summaries included.
 
     Both iterables begin with the newest and are consumed only as far as needed.
-
     """
     said = (one for one in newest_first if one.text.strip())
     caps = Caps(max_bytes)
@@ -159,7 +153,6 @@ def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
     """Split the redacted text into sections again, by the beginnings of those `taken`, in order.
 
     If redaction removed a beginning, the rest of that section belongs to the one before.
-
     """
     text = f"\n\n{text}"
     places = {one.head: at for at, one in enumerate(taken)}

@@ -3,7 +3,6 @@
 The answer comes from that session alone. A model that leaves the machine gets the newest part of
 the path, redacted; the built-in one searches all of it. Neither question nor answer is kept, logged
 or in the telemetry.
-
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from indexerd.models.telemetry import QUERY, audit_row
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.params import QuerySession
-from indexerd.references.cited_answer import Cited, validate_answer
+from indexerd.references.cited_answer import Answer, validate_answer
 from indexerd.references.query_codes import coded
 from indexerd.references.question_context import Context, read_context
 from indexerd.references.services import Services
@@ -53,7 +52,6 @@ class _Run:
     bytes: int = 0  # of the text sent last
 
     def facts(self) -> dict[str, Any]:
-        """Return the fields of its log line."""
         ms = round((perf_counter() - self.started) * 1000)
         return {"session": self.row["sessionId"], "ms": ms, "cost_usd": self.spent.usd}
 
@@ -68,20 +66,14 @@ class Questions:
     async def query(self, asked: QuerySession) -> dict[str, Any]:
         with coded():
             session_id = self._services.rows.row(asked.session, cwd=asked.cwd)["sessionId"]
-        return await self.answer(session_id, asked.question, turn_id=asked.turn_id, leaf=asked.leaf)
+        return await self.answer(session_id, asked.question, asked.turn_id, asked.leaf)
 
     async def answer(
-        self,
-        session_id: str,
-        question: str,
-        *,
-        turn_id: str | None = None,
-        leaf: str | None = None,
+        self, session_id: str, question: str, turn_id: str | None = None, leaf: str | None = None
     ) -> dict[str, Any]:
         """Answer from one session, as seen from its leaf or from another entry.
 
         With a `turn_id`, at most `query.max_calls_per_turn` questions are answered for it.
-
         """
         with coded():
             settings = self._services.settings()
@@ -92,20 +84,24 @@ class Questions:
                 self._services.rows.by_id(session_id), clean(asked)[0], leaf, settings, clean
             )
             self._count(turn_id, settings.query.max_calls_per_turn)
+            seconds = settings.query.timeout_seconds
             try:
-                cited, model = await self._answered(run)
-            except errors.IndexerdError as bad:
-                self._services.events.log(Event.QUERY_FAILED, {"reason": bad.kind, **run.facts()})
-                raise
+                async with asyncio.timeout(seconds):
+                    models = self._services.models()
+                    answer, model = await first_usable(models, partial(self._ask, run))
+            except (TimeoutError, errors.IndexerdError) as bad:
+                late = errors.DeadlineError(f"no answer within {seconds:g} s")
+                failed = late if isinstance(bad, TimeoutError) else bad
+                log = {"reason": failed.kind, **run.facts()}
+                self._services.events.log(Event.QUERY_FAILED, log)
+                raise failed from None
         facts = {"model": model.key, "bytes": run.bytes, **run.facts()}
         self._services.events.log(Event.QUERY_ANSWERED, facts)
         return {
             "sessionId": session_id,
             "name": run.row["name"],
-            "answerMarkdown": cited.markdown,
-            "confidence": cited.confidence,
-            "citations": cited.citations,
-            "notes": [*run.notes, *cited.notes],
+            **answer,
+            "notes": [*run.notes, *answer["notes"]],
             "usage": {
                 "inputTokens": run.spent.input_tokens,
                 "outputTokens": run.spent.output_tokens,
@@ -127,15 +123,7 @@ class Questions:
         if count >= limit:
             raise errors.CallLimitError(f"a turn may ask {limit} questions, and this one has")
 
-    async def _answered(self, run: _Run) -> tuple[Cited, Model]:
-        seconds = run.settings.query.timeout_seconds
-        try:
-            async with asyncio.timeout(seconds):
-                return await first_usable(self._services.models(), partial(self._ask, run))
-        except TimeoutError:
-            raise errors.DeadlineError(f"no answer within {seconds:g} s") from None
-
-    async def _ask(self, run: _Run, model: Model) -> Cited:
+    async def _ask(self, run: _Run, model: Model) -> Answer:
         local = model.key.startswith(LOCAL)
         size = LOCAL_BYTES if local else run.settings.query.max_bytes
         work = partial(read_context, max_bytes=size, clean=run.clean)
@@ -152,8 +140,8 @@ class Questions:
         run.notes += context.notes
         return found
 
-    async def _attempts(self, run: _Run, model: Model, context: Context, base: Prompt) -> Cited:
-        def read(reply: Reply) -> Cited | Rejected:
+    async def _attempts(self, run: _Run, model: Model, context: Context, base: Prompt) -> Answer:
+        def read(reply: Reply) -> Answer | Rejected:
             return validate_answer(
                 reply.text,
                 cut=reply.finish is Finish.LENGTH,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -219,14 +219,18 @@ class Names:
         return AmbiguousError(text, candidates)
 
     def _fuzzy(self, key: str, here: str | None, exclude: str | None) -> tuple[str, float]:
-        each = [self._words.any_of(self._alike(word)) for word in key.split()]
+        words = self._words
+        each = [
+            words.any_of(one for one in words.begun(word[0]) if _is_like(word, one, words))
+            for word in key.split()
+        ]
         likely = sorted(set.intersection(*each)) if each else []
         near, meant = dict[str, float](), dict[str, float]()
         best = process.extract(key, likely, scorer=fuzz.ratio, limit=_COMPARED)
         for name, ratio, _ in reversed(best):
             found = dict.fromkeys(self._names[name] - {exclude or ""}, round(ratio / 100, 3))
             near |= found
-            if _means(key, name, self._words):
+            if _means(key, name, words):
                 meant |= found
         if not near:
             raise NotFoundError("no session fits this reference")
@@ -237,12 +241,6 @@ class Names:
         if not others or (score >= _NEARLY and score - max(others) >= _CLEARLY):
             return ids[0], score
         raise self._ambiguous({one: meant[one] for one in ids}, here)
-
-    def _alike(self, word: str) -> Iterator[str]:
-        can_go_on = len(word) >= _LIKE_BEGIN and not word[-1].isdecimal()
-        for other in self._words.begun(word[0]):
-            if (can_go_on and other.startswith(word)) or _stands_for(word, other, self._words):
-                yield other
 
     def complete(self, asked: Complete, now: float) -> list[dict[str, Any]]:
         """List live sessions with an id, or a word of a name, that begins with a prefix.
@@ -297,6 +295,11 @@ def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
         elif own and _NEGATIONS.fullmatch(other):
             return False  # "deploy" is not "do not deploy"
     return not own
+
+
+def _is_like(word: str, other: str, words: Mapping[str, Any]) -> bool:
+    can_go_on = len(word) >= _LIKE_BEGIN and not word[-1].isdecimal()
+    return (can_go_on and other.startswith(word)) or _stands_for(word, other, words)
 
 
 def _stands_for(word: str, other: str, words: Mapping[str, Any]) -> bool:

@@ -40,10 +40,7 @@ def gone(pid: int) -> bool:
     [
         ('echo \'{"prompt": "Say \\u001b[1mit"}\'', Advice([], "Say it")),
         ("echo '{}'; exit 3", "it ended with code 3"),
-        ("kill -9 $$", "it ended with code -9"),
         ("true", BAD),
-        ("echo '[]'", BAD),
-        ("printf '\\377\\376{}'", BAD),
         ('echo \'{"context": "all of it"}\'', BAD),
     ],
 )

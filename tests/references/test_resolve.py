@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from indexerd.errors import AmbiguousError, AskError, NotFoundError, UsageError
-from indexerd.protocol.params import Complete
 from indexerd.references.resolve import Names, Scope
 from indexerd.store.store import Named
 from indexerd.times import iso_of_ms
@@ -303,21 +302,3 @@ def test_the_session_that_asks_is_not_what_it_asks_for() -> None:
     assert names.resolve(asking.session_id, exclude=asking.session_id).how == "id"
     with pytest.raises(NotFoundError):
         names.resolve(asking.session_id[:8], exclude=asking.session_id)
-
-
-@pytest.mark.parametrize(
-    ("ago", "age"),
-    [
-        *((-500, "now"), (59, "now"), (60, "1m"), (3600, "1h"), (86_400, "1d")),
-        (7 * 86_400, iso_of_ms(NOW_MS - 7 * 86_400_000)[:10]),
-    ],
-)
-def test_a_completion_says_what_to_show_and_insert(ago: float, age: str) -> None:
-    """S0.59: label, age, whether it was named, and the text to insert."""
-    row = session(1, "A very long name\n" * 9, ago=ago, named=False)
-    (found,) = index(row, LOGIN).complete(Complete(exclude=LOGIN.session_id), NOW_MS / 1000)
-    label = found.pop("label")
-    own = {"sessionId": row.session_id, "insert": f"@@{row.session_id} "}
-    assert found == {**own, "age": age, "named": False}
-    assert len(label) <= 60
-    assert "\n" not in label
