@@ -56,8 +56,8 @@ class UnixServer:
     _file: os.stat_result | None = None  # of the socket file that we made
 
     async def start(self) -> None:
-        """Listen and answer. Raises what `_listen` raises."""
-        sock, self._file = _listen(self.path)
+        """Listen and answer. Raises what `_bind` raises."""
+        sock, self._file = _bind(self.path)
         self._server = await asyncio.start_unix_server(
             self._serve, sock=sock, limit=self.limits.line_bytes, backlog=_BACKLOG
         )
@@ -218,8 +218,8 @@ def _is_ours(peer: socket.socket) -> bool:
     return False
 
 
-def _listen(path: Path) -> tuple[socket.socket, os.stat_result]:
-    """Return a listening socket and the status of its file.
+def _bind(path: Path) -> tuple[socket.socket, os.stat_result]:
+    """Return a bound socket and the status of its file.
 
     UsageError: the path is too long. AccessError: the directory is not private, the path is in
     use, or the system refuses. AlreadyRunningError: another daemon answers there.
@@ -239,13 +239,12 @@ def _listen(path: Path) -> tuple[socket.socket, os.stat_result]:
         sock.bind(os.fspath(path))
         path.chmod(0o600)
         return sock, path.lstat()
-    except OSError as bad:
+    except (OSError, IndexerdError) as bad:
         sock.close()
+        if isinstance(bad, IndexerdError):
+            raise
         why = f"cannot make the socket {path}: {bad.strerror}"
         raise AccessError(why, hint=_ELSEWHERE) from bad
-    except IndexerdError:
-        sock.close()
-        raise
 
 
 def _remove_unused(path: Path) -> None:

@@ -15,7 +15,7 @@ from decimal import Decimal
 from functools import lru_cache
 
 from indexerd.models.base import LOCAL, Tokens
-from indexerd.settings.schema import OpenAIProvider, Price
+from indexerd.settings import OpenAIProvider, Price
 
 # For a Google model that the library does not know yet: above every text model that Google
 # lists (the dearest, long prompts of gemini-3-pro, is 4 in and 18 out per million tokens).

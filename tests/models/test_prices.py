@@ -8,8 +8,7 @@ import pytest
 
 from indexerd.models import prices
 from indexerd.models.base import Tokens
-from indexerd.settings import Price
-from indexerd.settings.schema import OpenAIProvider
+from indexerd.settings import OpenAIProvider, Price
 
 MILLION = Tokens(1_000_000, 1_000_000)
 NONE = OpenAIProvider()

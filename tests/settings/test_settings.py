@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.paths import places
-from indexerd.settings import Loaded, Settings, load, read_config, remember
-from indexerd.settings.loading import LAST_GOOD, SIZE_MAX
+from indexerd.settings import LAST_GOOD, SIZE_MAX, Loaded, Settings, load, read_config, remember
 
 FILE = "/home/ada/.config/indexerd/indexerd.toml"
 
