@@ -13,11 +13,11 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from indexerd.errors import AccessError, AmbiguousError, IndexerdError, NotFoundError, UsageError
+from indexerd.errors import IndexerdError
 from indexerd.web.assets import asset, read_static
 from indexerd.web.document import to_json
 
-_STATUS = ((NotFoundError, 404), (AmbiguousError, 404), (AccessError, 403), (UsageError, 400))
+_STATUS = {"not_found": 404, "ambiguous_reference": 404, "permission": 403, "usage": 400}
 
 _templates = Environment(
     loader=FunctionLoader(read_static),
@@ -47,8 +47,7 @@ def problem(request: Request, error: Exception) -> Response:
     """
     if not isinstance(error, IndexerdError):
         error = IndexerdError("something went wrong in indexerd itself")
-    usual = 503 if error.retryable else 500
-    status = next((code for kind, code in _STATUS if isinstance(error, kind)), usual)
+    status = _STATUS.get(error.kind, 503 if error.retryable else 500)
     mode = request.headers.get("sec-fetch-mode")
     wants_page = mode == "navigate" if mode else "text/html" in request.headers.get("accept", "")
     if wants_page and request.method in ("GET", "HEAD"):

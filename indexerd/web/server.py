@@ -14,8 +14,8 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import uvicorn
 
@@ -27,8 +27,7 @@ from indexerd.web.auth import Auth
 from indexerd.web.daemon_client import Daemon
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A server that runs."""
 
     url: str
@@ -104,7 +103,7 @@ def _announced(state_dir: Path, running: Running) -> Iterator[None]:
     try:
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         fcntl.flock(file, fcntl.LOCK_EX)
-        os.write(file, json.dumps(asdict(running)).encode())
+        os.write(file, json.dumps(running._asdict()).encode())
     except OSError as bad:
         raise WriteError(f"cannot write {path}: {bad.strerror}") from None
     try:

@@ -11,9 +11,9 @@ it comes right after its parent and belongs to the work there.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +26,6 @@ from indexerd.times import iso_ms
 
 LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
 CALLS_MAX = 50  # of a node
-ARGUMENTS_MAX = 5  # shown of a call that has no detail
 
 _BEATS = {"user": "ask", "compaction": "compaction", "branch_summary": "branch-summary"}
 _SPOKEN = frozenset({"user", "assistant", "bash", "compaction"})
@@ -132,11 +131,8 @@ def node_of(
 
 
 def _purpose(call: ToolCall) -> str:
-    if call.detail or not isinstance(call.arguments, dict):
-        return call.detail
-    pairs = ((k, v) for k, v in call.arguments.items() if isinstance(v, str | int))
-    texts = (f"{key}: {value}" for key, value in islice(pairs, ARGUMENTS_MAX))
-    return ", ".join(one[: 2 * DETAIL_MAX] for one in texts)
+    shown = call.detail or call.arguments or ""
+    return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
 
 def _one_line(text: str, limit: int) -> str:
