@@ -149,8 +149,7 @@ def uninstall(host: Host) -> Outcome:
         host.systemctl("disable", UNIT)
         _put(path, None)
         link = path.parent / "default.target.wants" / UNIT
-        if link.is_symlink():  # remains where no manager ran to disable it
-            link.unlink()
+        link.unlink(missing_ok=True)  # it remains where no manager ran to disable it
         host.systemctl("daemon-reload")
         host.systemctl("reset-failed", UNIT)
         own = path.with_name(f"{UNIT}.d")

@@ -115,12 +115,9 @@ class Sessions:
         return answer(changed(document, request.query_params.get("after", "")))
 
     async def _document(self, stored: Stored) -> Document:
-        gone = False
         try:
             read = partial(read_document, stored=stored, wish=Wish())
             found: Document = await self._read(stored, read)
-        except NotFoundError:
-            found, gone = without_entries(stored), True
         except IndexerdError as bad:
             found = without_entries(stored)
             found["problem"] = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
@@ -128,7 +125,6 @@ class Sessions:
             "daemon": self._daemon.up,
             "behind": stored["session"].get("newUserMessages") or 0,
             "indexing": stored.get("indexing"),
-            "gone": gone,
         }
         return found
 

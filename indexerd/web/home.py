@@ -221,7 +221,7 @@ def _moment(then: datetime | None) -> Shown:
         return {"iso": "", "full": "at an unknown time", "ago": ""}
     minutes = max(0, int((_now() - then).total_seconds() // 60))
     ages = (f"{minutes // each} {unit} ago" for most, each, unit in _AGES if minutes < most)
-    ago = next(ages, f"{then.day} {then:%b} {then.year}")
+    ago = next(ages, f"{then.day} {then:%b} {then.year}") if minutes else "just now"
     full = f"{then:%a} {then.day} {then:%B %Y, %H:%M}"
     return {"iso": then.isoformat(), "full": full, "ago": ago}
 

@@ -15,6 +15,7 @@ import pytest
 from tests.browser.exported import FORKED, page_of
 from tests.browser.served import Served
 from tests.browser.tabs import NARROW, Tabs, findings
+from tests.e2e.world import until
 from tests.sessions.tree_sessions import entry, line, said
 
 if TYPE_CHECKING:
@@ -195,3 +196,15 @@ def test_a_turn_that_nobody_ended_is_not_active(home: Served, tabs: Tabs) -> Non
     expect(page.locator("#state")).to_have_text("active")
     page = home.open(tabs, f"/s/{put(now - timedelta(hours=2))}")
     expect(page.locator("#state")).to_have_text("unfinished")
+
+
+def test_a_session_whose_file_is_gone_says_so(home: Served, tabs: Tabs) -> None:
+    """And goes on saying so when the page has asked again."""
+    session = home.put()
+    home.world.call("index", ref=session.id, force=True, wait=True)
+    session.path.unlink()
+    until(lambda: home.world.row(session.id).get("gone"), "the loss to be seen")
+    page = home.open(tabs, f"/s/{session.id}")
+    with page.expect_response("**/document*"):
+        page.evaluate("indexerd.live.refresh()")
+    expect(page.locator("#down")).to_contain_text("file is gone")

@@ -37,8 +37,8 @@
       const after = version ? `?after=${encodeURIComponent(version)}` : "";
       const change = await get(`document${after}`);
       failures = 0;
-      complain("");
       take(change);
+      complain(trouble(story.doc.problem || {}));
     } catch (error) {
       failures++;
       if (error.status === 403) lock();
@@ -87,8 +87,7 @@
     indexing = Boolean(live && live.indexing && live.indexing.state === "indexing");
     state();
     panel.tell();
-    if (problem) complain(trouble(problem));
-    if (live && live.gone) complain("The session's file is gone.");
+    complain(trouble(problem || {}));
   }
 
   function state() {
