@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from indexerd.agents import codex
+from indexerd.agents.codex.parse_entry import read
 from indexerd.events import Entry, Kind
 from indexerd.sessions.state import SessionState
 from tests.agents.feeding import fed
@@ -81,7 +81,7 @@ def entries(state: SessionState, data: bytes = b"") -> list[Entry]:
     for row in state.path():
         start, stop = state.offsets[row], state.offsets[row] + state.lengths[row]
         held = data or Path(state.file_of(row)).read_bytes()
-        found.append(codex.read(held[start:stop], state.id(row)))
+        found.append(read(held[start:stop], state.id(row)))
     return found
 
 

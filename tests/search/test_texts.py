@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from indexerd.agents import claude
+from indexerd.agents.claude.parse_entry import read
 from indexerd.events import Header, Kind, Turn, code
 from indexerd.privacy.own_secrets import OwnSecrets
 from indexerd.search.index import TextIndex
@@ -91,9 +91,9 @@ class Session:
         """The deeds of the path, gathered from scratch, and what every branch took."""
         deeds = ActivityStats()
         for row in sorted(self.tree.path()):
-            deeds.add(claude.read(self.row(row), self.tree.id(row)), "/w")
+            deeds.add(read(self.row(row), self.tree.id(row)), "/w")
         for row in range(len(self.tree)):
-            deeds.pay(claude.read(self.row(row), self.tree.id(row)))
+            deeds.pay(read(self.row(row), self.tree.id(row)))
         return deeds.facts()
 
 

@@ -7,8 +7,6 @@ from indexerd.agents.claude.parse_entry import read
 from indexerd.agents.claude.parse_tree import parent_of, scan
 from indexerd.agents.json_lines import in_directory
 
-__all__ = ["ADAPTER", "read", "scan"]
-
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
     wanted = parent_of(session_file) or session_id

@@ -25,7 +25,6 @@ RESULT = code(Kind.TOOL, message=True)
 FAILED_RESULT = code(Kind.TOOL, turn=Turn.FAILED, message=True)
 INTERRUPTED = code(Kind.ASSISTANT, turn=Turn.FAILED)
 
-_OPEN_STOPS = ("", "tool_use", "pause_turn")
 _OUTPUT = (
     "<local-command-stdout>",
     "<local-command-stderr>",
@@ -76,7 +75,7 @@ def said(line: Fields, *, child: bool = False) -> Said:
             return _user(line, child)
         case "assistant":
             stop = as_dict(line.get("message")).get("stop_reason") or line.get("stop_reason")
-            turn = Turn.OPEN if string(stop) in _OPEN_STOPS else Turn.ENDED
+            turn = Turn.OPEN if string(stop) in ("", "tool_use", "pause_turn") else Turn.ENDED
             return Said(ANSWERS[Turn.FAILED if line.get("isApiErrorMessage") is True else turn])
         case "system":
             return Said(Kind.SYSTEM)

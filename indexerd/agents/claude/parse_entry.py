@@ -28,12 +28,10 @@ from indexerd.agents.json_lines import (
 from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 
 HOOKS = ("hook_additional_context", "hook_success", "hook_blocking_error")
-_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 _COUNTS = (
     *("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
 )
 _SHELL = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
-_PRINTS = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")
 
 
 def read(data: bytes, entry_id: str) -> Entry:
@@ -109,7 +107,7 @@ def _images(line: Fields, what: Said, content: list[Fields]) -> int:
 
 def _tools(line: Fields, content: list[Fields]) -> tuple[ToolCall, ...]:
     if line.get("type") == "assistant":
-        calls = [one for one in content if one.get("type") in _CALLS]
+        calls = [one for one in content if string(one.get("type")).endswith("tool_use")]
         given = [(one.get("name"), one.get("input"), one.get("id")) for one in calls]
         return tuple([call_of(string(name), held, string(own)) for name, held, own in given])
     held = as_dict(line.get("attachment"))
@@ -144,7 +142,8 @@ def _of_hook(held: Fields) -> str:
             if text := "\n".join(one for one in several if isinstance(one, str)):
                 return f"{name} hook additional context: {text}"
         case "hook_success":
-            if string(content) and held.get("hookEvent") in _PRINTS:
+            prints = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")
+            if string(content) and held.get("hookEvent") in prints:
                 return f"{name} hook success: {content}"
         case "hook_blocking_error":
             wrong = as_dict(held.get("blockingError"))

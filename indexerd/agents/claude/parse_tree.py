@@ -24,9 +24,7 @@ from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms
 
 _ID_MAX = 512
-_BRANCH_MAX = 256  # characters of a branch's name
 _TITLE_MAX = 1024  # characters of a title that are looked at
-_TYPES = ("user", "assistant", "system", "attachment")
 _SUMMARIES_KEPT = 200  # of messages that have not come yet
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
 # The best first; the newest of its kind counts, and a blank one clears its kind alone.
@@ -56,10 +54,9 @@ def _take(tree: Tree, memory: Memory, stem: str, line: Fields, place: tuple[int,
         memory.begun = stamp[:WORD_MAX]
     talks = kind in ("user", "assistant")
     said_here = talks and isinstance(line.get("message"), dict)
-    queued = as_dict(line.get("attachment")).get("type") == "queued_command"
-    proves = own and string(line.get("sessionId")) and (kind in _TYPES or stamp)
     # Old versions gave some entries no id.
-    if not (own or said_here or queued) or not (tree.header or said_here or proves):
+    entry = own or said_here or as_dict(line.get("attachment")).get("type") == "queued_command"
+    if not entry or not (tree.header or said_here or (own and string(line.get("sessionId")))):
         if not own and tree.header is None:
             memory.own_ms = memory.own_ms or at
         _titled(tree, memory, line)
@@ -79,7 +76,7 @@ def _take(tree: Tree, memory: Memory, stem: str, line: Fields, place: tuple[int,
         _copied(tree, memory, stem, line, at)
     if not (tree.first or child or aside) and talks:
         tree.first = own[:_ID_MAX]
-    branch = string(line.get("gitBranch"))[:_BRANCH_MAX]
+    branch = string(line.get("gitBranch"))[:PATH_MAX]
     tree.git_branch = branch if branch not in ("", "HEAD") else tree.git_branch
     if aside and not child:
         put_aside(tree, line, place)

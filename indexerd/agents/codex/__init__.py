@@ -14,8 +14,6 @@ from indexerd.agents.codex.parse_tree import scan
 from indexerd.agents.codex.session_meta import base
 from indexerd.agents.json_lines import in_directory
 
-__all__ = ["ADAPTER", "base", "read", "scan"]
-
 
 def resume_command(session_id: str, cwd: str, session_file: str, variables: str = "") -> str:
     back = f"{variables}codex unarchive {shlex.quote(session_id)} && "  # none is resumed from there

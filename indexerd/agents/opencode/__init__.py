@@ -10,8 +10,6 @@ from indexerd.agents.json_lines import in_directory
 from indexerd.agents.opencode.parse_entry import read
 from indexerd.agents.opencode.parse_tree import scan
 
-__all__ = ["ADAPTER", "read", "scan"]
-
 
 def resume_command(session_id: str, cwd: str, _session_file: str, variables: str = "") -> str:
     return in_directory(cwd, f"{variables}opencode --session", session_id)

@@ -9,8 +9,6 @@ from indexerd.agents.json_lines import in_directory
 from indexerd.agents.pi.parse_entry import read
 from indexerd.agents.pi.parse_tree import scan
 
-__all__ = ["ADAPTER", "agent_dirs", "read", "resume_command", "scan"]
-
 
 def resume_command(_session_id: str, cwd: str, session_file: str, _variables: str = "") -> str:
     return in_directory(cwd, "pi --session", session_file)
