@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -49,14 +49,27 @@ _PATCHED = re.compile(
     r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$", re.MULTILINE
 )
 
-_decode = msgspec.json.Decoder().decode
+Decode = Callable[[bytes], Any]
+_decode: Decode = msgspec.json.Decoder().decode
 
 
-def scan_lines(tree: Tree, data: bytes, base: int) -> Iterator[tuple[Fields, int, int]]:
+def decoder(fields: str, **nested: Any) -> Decode:
+    """Make a decoder that keeps these fields of an object alone, and skips others quickly."""
+    return msgspec.json.Decoder(kept(fields, **nested)).decode
+
+
+def kept(fields: str, **nested: Any) -> Any:
+    typed_dict: Any = TypedDict
+    return typed_dict("Kept", dict.fromkeys(fields.split(), Any) | nested, total=False)
+
+
+def scan_lines(
+    tree: Tree, data: bytes, base: int, decode: Decode = _decode
+) -> Iterator[tuple[Fields, int, int]]:
     """Yield the objects in a block of lines, with their lines' offsets and lengths."""
     for line in data.split(b"\n"):
         try:
-            yield parse_object(line), base, len(line)
+            yield parse_object(line, decode), base, len(line)
         except ValueError:
             tree.bad_lines += bool(line.strip())
         base += len(line) + 1
@@ -80,10 +93,10 @@ def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
             break
 
 
-def parse_object(line: bytes) -> Fields:
+def parse_object(line: bytes, decode: Decode = _decode) -> Fields:
     """Parse a JSON object; ValueError for any other bytes. Bad UTF-8 becomes U+FFFD."""
     try:
-        held = _decode(line)
+        held = decode(line)
     except (ValueError, RecursionError):
         try:  # half a surrogate pair, a number beyond 64 bits, bytes that are no UTF-8
             held = without_surrogates(json.loads(line.decode("utf-8", "replace")))

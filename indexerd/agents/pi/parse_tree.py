@@ -14,6 +14,9 @@ from indexerd.agents.json_lines import (
     PREVIEWED,
     Fields,
     as_dict,
+    decoder,
+    kept,
+    parse_object,
     safe_line,
     scan_lines,
     string,
@@ -27,14 +30,20 @@ from indexerd.times import iso_ms
 
 _VERSION_MAX = 1_000_000
 _TURNS = {"toolUse": Turn.OPEN, "error": Turn.FAILED, "aborted": Turn.FAILED}
+_decode = decoder(
+    "type id parentId timestamp usage stopReason targetId label name version cwd parentSession"
+    " branchedFrom",
+    message=kept("role stopReason timestamp usage"),
+)
 _WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
-    for line, offset, length in scan_lines(tree, data, base):
+    for line, offset, length in scan_lines(tree, data, base, _decode):
         if tree.header is not None:
             if line.get("type") != "session":
-                _take(tree, line, offset, length, ids=tree.header.version > 1)
+                whole = data[offset - base : offset - base + length]
+                _take(tree, line, whole, offset, ids=tree.header.version > 1)
         elif tree.foreign or line.get("type") != "session" or not isinstance(line.get("id"), str):
             tree.foreign = True
         else:
@@ -49,7 +58,7 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
             )
 
 
-def _take(tree: Tree, line: Fields, offset: int, length: int, *, ids: bool) -> None:
+def _take(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> None:
     kind, message, row = string(line.get("type")), as_dict(line.get("message")), len(tree.ids)
     role, packed = string(message.get("role")), TYPES.get(kind, 0)
     if role == "assistant" and kind == "message":
@@ -59,6 +68,7 @@ def _take(tree: Tree, line: Fields, offset: int, length: int, *, ids: bool) -> N
         says = message if kind == "message" else line
         packed = ROLES.get(role, 0) | MESSAGE if kind == "message" else packed
         packed |= PAID if isinstance(says.get("usage"), dict) else 0
+    length = len(whole)
     if ids:
         own, parent = string(line.get("id")), string(line.get("parentId")) or None
         tree.add(own, parent, packed, offset, length)
@@ -70,7 +80,7 @@ def _take(tree: Tree, line: Fields, offset: int, length: int, *, ids: bool) -> N
             at = time_ms(message.get("timestamp")) or iso_ms(string(line.get("timestamp")))
             tree.activity_ms = max(tree.activity_ms, at)
         if role == "user":
-            tree.opened_by(row, lambda: preview(entry_of(line).text))
+            tree.opened_by(row, lambda: preview(entry_of(parse_object(whole)).text))
     elif kind == "session_info":
         tree.name = safe_line(string(line.get("name"))) or None
     elif kind == "label" and isinstance(target, str):
