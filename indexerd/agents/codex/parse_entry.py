@@ -1,12 +1,10 @@
-"""Parse one codex line in full. What a row is, its state knows better than a line alone.
+"""Parse one codex line in full. A tree knows better than a line alone what its row is.
 
-A compaction that brings the history it leaves is all of that history: the summary is in it, as a
-message of the user.
-
-Files: the newest releases (whose lines have an `ordinal`) record every patch that was applied on a
-line of its own, so there a call's own patch adds nothing; in older ones its headers count, and its
-output takes them back where it failed. What a shell command read or wrote is not guessed; codex's
-notes on commands that only show a file count.
+A compaction with a replaced history is all of that history, with the summary as a user's message.
+Files: the newest releases (whose lines have an `ordinal`) record each applied patch on a line of
+its own, so there a call's own patch adds nothing; in older ones its headers count, unless its
+output says that it failed. Nothing is guessed from shell commands, except from codex's own notes
+on commands that only show a file.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
 """Classify a message of opencode, and parse it in full.
 
-Nobody typed half of the messages of role user. What a machine tells the model to make it work (the
-prompt of a sub-agent, "Continue if you have next steps") is coded as a result (TOOL, no message):
-the turn is open after it. A command that the user ran is a user message with a synthetic note
-(CUSTOM) and an answer that no model gave (BASH): they do not change the turn. A compaction is a
-user message with a `compaction` part, and an answer that is the summary.
+Nobody typed half of the messages of role user. A machine's prompt (a sub-agent's, "Continue if you
+have next steps") is coded as a result (TOOL, no message): the turn is open after it; in full it is
+of kind OTHER, a message of the user's role. A command that the user ran is a user message with a
+synthetic note (CUSTOM) and an answer that no model gave (BASH): they do not change the turn. A
+compaction is a user message with a `compaction` part, and an answer that is the summary.
 
-In full, a machine's prompt is of kind OTHER: to its reader it is a message of the user's role. A
-prompt stays as it was stored: the command line puts double quotes around it; the texts that stand
-next to it for the model are in `sent` alone. An unfinished call has no result; an interrupted one
-has what it had given by then. An output that opencode no longer shows its model is there, and
-`cleared`.
+A prompt stays as it was stored: the command line puts double quotes around it; texts for the model
+alone are in `sent`. An unfinished call has no result; an interrupted one has what it gave by then.
 """
 
 from __future__ import annotations
