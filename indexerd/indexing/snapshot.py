@@ -92,14 +92,15 @@ async def take_snapshot(
     """
     while not await read(library.texts.index, session_id):
         pass
-    try:
-        taken: Snapshot = await read(_take, library, session_id, settings)
-    except ValueError:  # a line was not what it looked like: parse them all
-        if not await read(library.reread, session_id):
-            why = "the session file changed while it was read"
-            raise SessionUnreadableError(why) from None
-        taken = await read(_take, library, session_id, settings)
-    return taken
+    while True:
+        try:
+            taken: Snapshot = await read(_take, library, session_id, settings)
+        except ValueError:  # a line was not what it looked like: parse them all
+            if not await read(library.reread, session_id):
+                why = "the session file changed while it was read"
+                raise SessionUnreadableError(why) from None
+        else:
+            return taken
 
 
 def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:

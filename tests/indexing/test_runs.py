@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +17,8 @@ from indexerd.sessions.state import SessionState
 from tests.fakes.scripted import Answer, Delayed, Scripted
 from tests.indexing.bench import Bench, answer, paid
 
-FACT = re.compile(r"We decided to [^.\n]*\.")
-PLANTED = (
-    "We decided to keep amounts as integer cents.",
-    "We decided to read feeds as streams.",
-    "We decided to version the interface by header.",
-    "We decided to store audit rows for ten years.",
-    "We decided to retry the bank's upload twice.",
-    "We decided to sign reports with Ed25519.",
-)
 KEY = "ghp_" + "a1B2c3D4e5" * 4
 MARK = "[redacted:github-token]"
-
-
-class Merging(Scripted):
-    """A model that keeps every decision that it is shown, and knows of no other."""
-
-    async def generate(self, prompt: Any, *, timeout: float) -> Reply:
-        lines = "\n".join(f"- {one}" for one in dict.fromkeys(FACT.findall(prompt.user)))
-        self._replies = [answer(f"## Goal\n- Build it.\n\n## Key Decisions\n{lines}")]
-        return await super().generate(prompt, timeout=timeout)
 
 
 @pytest.fixture
@@ -46,25 +27,6 @@ def bench(tmp_path: Path) -> Bench:
 
 
 # -- what is carried on ----------------------------------------------------------------------------
-
-
-def test_ten_rounds_send_the_summary_and_what_is_new(bench: Bench) -> None:
-    """S3.15: old messages are sent once; what was decided first is there at the end."""
-    model, before = Merging(remote=False), ""
-    for number in range(10):
-        bench.turn(number, *(PLANTED if number == 0 else ()))
-        bench.index(model)
-        prompt = model.calls[-1].user
-        assert f"Part{number} is in." in prompt
-        assert number == 0 or f"number{number - 1}" not in prompt
-        assert before in prompt
-        before = bench.meta["summary"]
-        assert set(PLANTED) <= set(FACT.findall(before))
-    rows = bench.rows
-    assert all(
-        0 < row["bytes"] < len(call.user) for row, call in zip(rows, model.calls, strict=True)
-    )
-    assert rows[-1]["bytes"] == pytest.approx(rows[1]["bytes"], abs=20)
 
 
 @pytest.mark.parametrize(("agent", "row"), [("pi", 3), ("opencode", 1), ("codex", 1)])

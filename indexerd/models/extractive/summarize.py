@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice, zip_longest
 
 from indexerd.events import Facts, Stretch
 from indexerd.meta.model import Metadata
@@ -169,22 +168,26 @@ def _earlier(summary: str, new: Items) -> Items:
 
 
 def _written(layout: str, old: Items, new: Items, room: int) -> str:
-    """Fill the sections of a layout in turns, each at its pace, until the room is full."""
+    """Fill the sections of a layout in turns until the room is full.
+
+    At each turn a section takes one goal, four earlier facts and two new ones, or two other items.
+    """
     room -= sum(len(head) + 9 for head in _LAYOUTS[layout])
     items: Items = {}
-    turns = list[Iterator[list[tuple[str, str]]]]()
+    queue = list[tuple[int, str, str]]()  # turn, heading, item
     for head, kinds in _LAYOUTS[layout].items():
         before = [one for kind in kinds for one in old.get(kind, ())]
         now = [one for kind in kinds for one in new[kind]]
         items[head] = _distinct(before + now)
         if GOAL in kinds:
-            turns.append(_turns(head, items[head]))
+            queue += [(n, head, one) for n, one in enumerate(items[head])]
         elif any(kind in _FACTS for kind in kinds):
-            turns.append(_turns(head, now, 2, before))
+            queue += [(n // 4, head, one) for n, one in enumerate(before)]
+            queue += [(n // 2, head, one) for n, one in enumerate(now)]
         else:
-            turns.append(_turns(head, items[head][::-1], 2))
-    kept: dict[str, str] = {}  # words -> the heading that they stand below
-    for head, one in chain.from_iterable(chain.from_iterable(zip_longest(*turns, fillvalue=()))):
+            queue += [(n // 2, head, one) for n, one in enumerate(items[head][::-1])]
+    kept: dict[str, str] = {}  # the words of an item -> its heading
+    for _, head, one in sorted(queue, key=lambda place: place[0]):
         if _words(one) not in kept and len(one) + 3 <= room:
             kept[_words(one)] = head
             room -= len(one) + 3
@@ -194,15 +197,6 @@ def _written(layout: str, old: Items, new: Items, room: int) -> str:
         if lines or layout not in _SPARSE:
             parts.append("\n".join([head, *(lines or ["(none)"] * bool(kinds))]))
     return ("\n" if layout == "segment" else "\n\n").join(parts) or "(none)"
-
-
-def _turns(
-    head: str, now: Iterable[str], pace: int = 1, before: Iterable[str] = ()
-) -> Iterator[list[tuple[str, str]]]:
-    """Yield what a section takes at each turn: of earlier items twice as many as of new ones."""
-    early, late = iter(before), iter(now)
-    while taken := [*islice(early, 2 * pace), *islice(late, pace)]:
-        yield [(head, one) for one in taken]
 
 
 def summarize(stretch: Stretch) -> str:
