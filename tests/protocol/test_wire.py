@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from indexerd import errors
 from indexerd.protocol import wire
+from indexerd.protocol.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
 TEXT = st.text(st.characters(codec=None), max_size=20)  # lone surrogates are among them
@@ -156,6 +157,11 @@ def test_every_error_is_in_the_protocol_document() -> None:
     assert found == {kind: (codes[kind], exits[kind]) for kind in errors.RPC_CODES}
     for one in wire.Fault:
         assert f"`{one.value}`" in text, one.name
+
+
+def test_every_method_is_in_the_protocol_document() -> None:
+    text = (ROOT / "docs" / "PROTOCOL.md").read_text("utf-8")
+    assert set(METHODS) <= set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE))
 
 
 def test_every_limit_is_in_the_protocol_document() -> None:
