@@ -31,7 +31,7 @@ INTERRUPTED = 130
 
 
 class App:
-    """The options before a command's name, and what follows from them."""
+    """The options before a command's name, and what they select."""
 
     def __init__(self, config: str | None = None, json: bool = False, color: str = "auto") -> None:
         self.config, self.json, self.color = config, json, color
@@ -77,7 +77,7 @@ class App:
 
 
 def question_seconds(text: str, seconds: float) -> float:
-    """How long to wait for references: the daemon says how long questions may take."""
+    """Seconds to wait for `expand`; the daemon says how long questions may take."""
     after = text.partition("@@")[2]
     if "?" not in after and after.isascii():
         return seconds
@@ -140,7 +140,7 @@ def json_text(value: Any) -> str:
 
 
 def safe(text: object, limit: int = 400) -> str:
-    """One line for people, of at most `limit` characters."""
+    """Make text one line for people, of at most `limit` characters."""
     plain = str(text)
     if not plain.isprintable():
         from indexerd.privacy.sanitize import clean_line

@@ -117,7 +117,7 @@ def logs(*, follow: bool, level: str, lines: int) -> None:
 
 
 def _appended(path: Path, offsets: dict[int, int]) -> Iterator[dict[str, Any]]:
-    """Whole new lines of the log and of its predecessor; `offsets` says how far each was read."""
+    """Yield new whole lines of the log and its predecessor; `offsets` are kept by inode."""
     for one in (path.with_name(f"{path.name}.1"), path):
         with suppress(FileNotFoundError), one.open("rb") as file:
             found = os.fstat(file.fileno())

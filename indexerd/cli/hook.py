@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-# Of each command: the param that its argument is, and those of its options.
+# For each command: the param of its argument, and the params of its options.
 _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
     "resolve": ("ref", {}),
     "complete": ("prefix", {}),
@@ -76,7 +76,7 @@ def attempt(argv: list[str]) -> int | None:
 
 
 def expand(app: App, word: str, params: dict[str, Any], *, inline: bool) -> int:
-    """`expand`: whatever happens, the prompt is as it was, and the exit code is 0."""
+    """Print the block for a prompt's references; without --json the exit code is always 0."""
     prompt = os.fsencode(word)
     if word == "-":
         prompt = sys.stdin.buffer.read() if sys.stdin is not None else b""
@@ -106,7 +106,7 @@ def _block(found: dict[str, Any]) -> str:
 
 
 def failures(found: dict[str, Any]) -> list[str]:
-    """Which references did not resolve, and why, as lines for people."""
+    """Say in lines for people which references did not resolve, and why."""
     problems: list[str] = []
     for one in found.get("references", ()):
         raw = safe(one["raw"], 100)
@@ -124,7 +124,7 @@ def failures(found: dict[str, Any]) -> list[str]:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """A session, candidates of `complete` in columns, or the block of `resume-context`."""
+    """Lines for a session, for candidates of `complete`, or for a block of `resume-context`."""
     if "text" in found:
         return [found["text"].removesuffix("\n")] if found["text"] else []
     if "items" not in found:
@@ -146,7 +146,7 @@ def answer_hook(words: Sequence[str]) -> int:
 
 
 def _reply(agent: str, data: bytes) -> str:
-    """What to print for an event; most events need nothing."""
+    """Return the output for an event, empty for most."""
     event = loads(data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
     name, context, problems = event.get("hook_event_name"), "", list[str]()
     if name == "UserPromptSubmit" and "@@" in event["prompt"]:
@@ -164,7 +164,7 @@ def _reply(agent: str, data: bytes) -> str:
 
 
 def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
-    """What a prompt refers to, as context, and lines for the user."""
+    """Return the context for a prompt's references, and lines for the user."""
     text = event["prompt"]
     params: dict[str, Any] = {"text": text, "maxBytes": _BYTES_MAX}
     for ours, theirs in (("sessionId", "session_id"), ("cwd", "cwd"), ("turnId", "turn_id")):
@@ -178,7 +178,7 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _resumed(event: dict[str, Any]) -> str:
-    """The context of a resumed session, at most as much as an agent shows."""
+    """Return the context of a resumed session, cut to what an agent shows."""
     import time
 
     # Each resume has its own id, so that each gets the block once.
@@ -193,5 +193,5 @@ def _resumed(event: dict[str, Any]) -> str:
 
 
 def _text(found: str) -> str:
-    """Text without half a surrogate pair, which some readers of JSON refuse."""
+    """Replace lone surrogates, which some readers of JSON refuse."""
     return found.encode("utf-8", "replace").decode("utf-8")

@@ -21,7 +21,7 @@ from indexerd.errors import AccessError, IndexerdError, UsageError
 Work = Callable[..., Any]
 Declare = Callable[[Work], Work]
 
-# Modules, and the heading and names of their commands in `--help`.
+# The modules with commands, each with its heading in `--help` and its commands.
 CAPABILITIES = {
     "sessions": "Sessions: list show search resolve complete family status index rename purge"
     " resume continue-recent",

@@ -20,7 +20,7 @@ _UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def styled(text: str, style: str) -> str:
-    """A text in a style, where colours are wanted."""
+    """Style a text if colours are wanted."""
     wanted = current().color == "always"
     if current().color == "auto":
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
@@ -29,7 +29,7 @@ def styled(text: str, style: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Rows: aligned under their headers on a terminal, tab-separated elsewhere."""
+    """Lay rows out: aligned under headers on a terminal, tab-separated elsewhere."""
     cells = [[safe(cell) for cell in row] for row in rows]
     if not (current().color == "always" or sys.stdout.isatty()):
         yield from map("\t".join, cells)
@@ -51,7 +51,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def records(columns: Mapping[str, str], found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """A table of objects: the header of each column, and the field that it shows."""
+    """Make a table of objects; `columns` maps headers to fields."""
 
     def cell(one: Mapping[str, Any], key: str) -> str:
         value = one.get(key)
@@ -70,7 +70,7 @@ def fields(found: Mapping[str, Any], names: str = "") -> Iterator[str]:
 
 
 def _said(found: Mapping[str, Any]) -> dict[str, str]:
-    """The names of all fields that are not empty, as words, and their values as text."""
+    """Map the names of all fields that are not empty, as words, to their values as text."""
     return {
         re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): _text(value)
         for name, value in found.items()
@@ -107,7 +107,7 @@ def exact(text: str) -> str:
 
 
 def age(timestamp: str) -> str:
-    """How long ago, in one unit; empty for what is no time."""
+    """Say how long ago a time is, in one unit; empty if it is not a time."""
     from indexerd.times import iso_ms
 
     moment = iso_ms(timestamp)

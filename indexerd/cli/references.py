@@ -1,4 +1,4 @@
-"""Commands that use other sessions, and what a session works with."""
+"""Commands for references, questions and context sets."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _STATUS = "state sessions textPending queued indexing lastScanAt models budget w
 
 
 def _since(text: str) -> str:
-    """A moment: an ISO-8601 date or time, or how long ago (`90m`, `12h`, `7d`, `2w`)."""
+    """Parse an ISO-8601 date or time, or how long ago (`90m`, `12h`, `7d`, `2w`)."""
     number, unit = text[:-1], text[-1:]
     if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
         return iso(max(0.0, time.time() - int(number) * _SECONDS[unit]))
@@ -74,7 +74,7 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
-    """A row for people: no secrets in paths, and a mark if it is not listed by default."""
+    """Prepare a row for people: no secrets in paths; a mark if it is hidden by default."""
     marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
     mark = f"({', '.join(marks)}) " if marks else ""
@@ -203,7 +203,7 @@ def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
         if not yes and not _confirmed(planned, transcript=transcript):
             aside("nothing was removed")
             return 1
-        params["ref"] = planned["sessionId"]  # the word may mean another session by now
+        params["ref"] = planned["sessionId"]  # the reference may mean another session by now
     found = call("purge", params)
     if not cli.as_json(found):
         put(map(render.exact, found.get("removed", ())))
@@ -247,7 +247,7 @@ def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterabl
 
 
 def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
-    """The session and its command; NotFoundError if its file is gone."""
+    """Print the session and its command, or run that; NotFoundError if its file is gone."""
     command = str(row.get("resume") or "")
     if row["gone"] or not command:
         raise NotFoundError(
@@ -256,7 +256,7 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         )
     if run:
         aside(f"indexerd: resuming {safe(row['name'])}")
-        # Python ignores it, and the agent would inherit that: a closed pipe would not end it.
+        # Python ignores SIGPIPE; an agent that inherits that does not end with a closed pipe.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - the command is one for a shell
     found = {key: row[key] for key in ("sessionId", "name", "agent")} | {"command": command}

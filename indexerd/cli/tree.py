@@ -49,10 +49,7 @@ def tree(found: Any) -> Iterator[str]:
 
 
 def _indents(depths: Sequence[int]) -> Iterator[str]:
-    """The indentation of each entry of a depth-first tree, by its depth.
-
-    An only child stays in its parent's column.
-    """
+    """Indent the entries of a depth-first tree; an only child stays in its parent's column."""
     parents, path = [], list[int]()
     for at, depth in enumerate(depths):
         del path[depth:]

@@ -37,7 +37,7 @@ class DaemonAccess:
 
 
 class Conversation:
-    """The questions of one call of a tool; each has its own connection to the daemon."""
+    """The requests of one tool call; each has its own connection to the daemon."""
 
     def __init__(self, access: DaemonAccess, cwd: str, host: str) -> None:
         """`host` is the name that the calling program gives itself, such as `codex-mcp-client`."""
@@ -87,7 +87,7 @@ class Conversation:
         UsageError, NotFoundError or AmbiguousError if it is not certain which that is.
         """
         if self._agent is None or self.cwd is None:
-            raise UsageError("which session is yours cannot be told from here", hint=_HINT)
+            raise UsageError("it is not known which session is yours", hint=_HINT)
         rows = self.ask("list", agent=self._agent, cwd=self.cwd, limit=20)["sessions"]
         began = self._access.started * 1000
         live = [one for one in rows if iso_ms(str(one["modifiedAt"])) >= began]

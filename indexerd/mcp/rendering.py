@@ -35,14 +35,14 @@ Answer = dict[str, Any]
 
 
 class Renderer:
-    """Renders answers, with the user's own patterns of secrets."""
+    """Renders answers; `extra` are the user's own patterns of secrets."""
 
     def __init__(self, extra: Sequence[re.Pattern[str]] = (), *, redacting: bool = True) -> None:
         self._extra = extra
         self._redacting = redacting
 
     def render(self, value: Any, key: str = "") -> Any:
-        """A JSON value of the daemon's, with every text in it made safe for its field."""
+        """Make every text in a JSON value safe for its field."""
         if isinstance(value, Mapping):
             within = key if key in _EXACT else ""
             return {
@@ -73,7 +73,7 @@ class Renderer:
 
 
 def failure(bad: IndexerdError) -> Answer:
-    """An error as a tool reports it."""
+    """Render an error."""
     error = {"code": bad.kind, "message": str(bad)} | bad.data()
     if near := error.pop("candidates", None):
         error["candidates"] = [{key: one.get(key) for key in ("sessionId", "name")} for one in near]
@@ -91,7 +91,7 @@ def size(value: Any) -> int:
 
 
 def fitting(items: Sequence[Any], room: int, made: Callable[[Any], Any]) -> list[Any]:
-    """As many of the first items as fit `room` bytes once made, but at least one."""
+    """Make as many of the first items as fit `room` bytes, but at least one."""
     kept: list[Any] = []
     for item in items:
         one = made(item)
@@ -103,7 +103,7 @@ def fitting(items: Sequence[Any], room: int, made: Callable[[Any], Any]) -> list
 
 
 def bounded(answer: Answer) -> Answer:
-    """The answer within BYTES_MAX: the largest fields are cut, and `truncated` names them."""
+    """Cut the largest fields of an answer until it fits BYTES_MAX; `truncated` names them."""
     shown, cut = dict(answer), set[str]()
     while size(shown) + 200 > BYTES_MAX:
         largest = max(shown, key=lambda key: size(shown[key]))

@@ -71,7 +71,7 @@ async def _call_tool(
     name = host.client_info.name if host else ""
     work = partial(_answer, daemon, asked.name, asked.arguments or {}, name)
     found = None
-    try:  # in a thread that nobody waits for
+    try:  # in a thread, which a cancelled call leaves behind
         found, text = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
     except IndexerdError as bad:
         text = compact(failure(bad))
@@ -82,7 +82,7 @@ async def _call_tool(
 def _answer(
     daemon: DaemonAccess, name: str, arguments: dict[str, Any], host: str
 ) -> tuple[Answer, str]:
-    """A tool's answer; whatever goes wrong is an IndexerdError without the arguments."""
+    """Call a tool; whatever goes wrong is an IndexerdError without the arguments."""
     tool = TOOLS.get(name)
     if tool is None:
         raise UsageError(f"no tool {name[:64]!r}", hint=f"the tools are {', '.join(TOOLS)}")

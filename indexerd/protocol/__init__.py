@@ -1,1 +1,1 @@
-"""The socket's language: JSON-RPC lines, and the rows that answers are made of."""
+"""The socket's language: JSON-RPC lines, methods and their params, limits."""

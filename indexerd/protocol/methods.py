@@ -53,7 +53,7 @@ METHODS: dict[str, Method] = {
 
 
 def asked(method: str, given: Mapping[str, Any]) -> Params:
-    """The params of a call, checked; UsageError where they are wrong."""
+    """Check the params of a call; UsageError if they are wrong."""
     try:
         return decode(METHODS[method].params, given)
     except UsageError as bad:

@@ -185,7 +185,7 @@ _P = TypeVar("_P", bound=msgspec.Struct)
 
 
 def decode(shape: type[_P], params: Mapping[str, Any], *, strict: bool = True) -> _P:
-    """The params of a request; UsageError says which field is wrong, without its value."""
+    """Check params; UsageError says which field is wrong, without its value."""
     try:
         return msgspec.convert(params, shape, strict=strict)
     except msgspec.ValidationError as bad:
