@@ -77,7 +77,7 @@ def plan_compaction(
         cut = compact_pi.prepare(entries, keep) if name == "pi" and not asked.handoff else None
         if cut is None and asked.strategy == "pi" and not asked.handoff:
             why = f"there is nothing to compact before the newest {keep} tokens"
-            raise SessionEmptyError(why, hint="keep less (keepRecentTokens), or name no strategy")
+            raise SessionEmptyError(why, hint="without a strategy everything is summarized")
     if cut is None:  # everything, and the summary at its beginning to be merged
         summary, messages = _with_previous(entries)
         history = list(said(compact_opencode.pruned(messages) if name == "opencode" else messages))

@@ -146,16 +146,13 @@ def _fill(
 
 def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
     """Return the newest different command lines that the agent or its user ran."""
-    found: dict[str, None] = {}
+    lines = list[str]()
     for entry in entries:
-        ran = [call.detail for call in entry.tools if call.name.lower() in _SHELLS]
+        lines += (call.detail for call in entry.tools if call.name.lower() in _SHELLS)
         if entry.kind is Kind.BASH:
-            ran = [entry.text.partition("\n")[0].removeprefix("$ ")]
-        for line in ran:
-            shown = clean_line(clean(line[:2000])[0], 200)
-            found.pop(shown, None)
-            found[shown] = None
-    return list(filter(None, found))[-10:]
+            lines.append(entry.text.partition("\n")[0].removeprefix("$ "))
+    shown = (clean_line(clean(line[:2000])[0], 200) for line in lines)
+    return list(dict.fromkeys(filter(None, shown)))[-10:]
 
 
 class Digests:

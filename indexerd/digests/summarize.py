@@ -129,8 +129,8 @@ class Summary:
             except errors.ContextTooLargeError:
                 if len(parts) == 1:
                     raise
-                half = len(parts) // 2
-                todo += [parts[half:], parts[:half]] if segment else [_without_oldest(parts)]
+                half, fourth = len(parts) // 2, max(1, len(parts) // 4)
+                todo += [parts[half:], parts[:half]] if segment else [parts[fourth:]]
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         dropped = 0 if segment else len(self._task.transcript.parts) - len(parts)
@@ -189,13 +189,3 @@ class Summary:
         return await ask(
             model, base, budget, timeout=timeout, read=read, again=again, report=report
         )
-
-
-def _without_oldest(parts: Sequence[Part]) -> list[Part]:
-    """Drop the oldest fourth of the parts, and then results whose calls were dropped."""
-    total, gone = sum(len(one.text) for one in parts), 0
-    for at, part in enumerate(parts):
-        if 4 * gone >= total and not part.text.startswith("[Tool result]: "):
-            return list(parts[at:])
-        gone += len(part.text)
-    return list(parts[-1:])

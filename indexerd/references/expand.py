@@ -172,20 +172,21 @@ class References:
         return [one for one in answers if one is not None]
 
     def _messages(self, prompt: _Prompt, answers: list[tuple[Any, ...]]) -> list[inject.Block]:
-        """Answers get even shares of the limit, and the summaries the rest."""
+        """Answers get the bytes that the summaries leave, at least half of them."""
         most = self._services.settings().references.max_injected_bytes
         if prompt.asked.max_bytes is not UNSET:
             most = min(prompt.asked.max_bytes, most)
-        blocks = list[inject.Block]()
-        for n, (row, question, answer) in enumerate(answers):
-            share = most // (len(answers) - n + 1)
-            blocks.append(inject.answer_block(row, question, answer, prompt.redact, share))
-            most -= len(blocks[-1].text.encode())
         outcomes = prompt.outcomes.values()
         notes = [f"{one['raw']}: {note}" for one in outcomes for note in one["notes"]]
-        return (
-            [inject.block(prompt.sections, most, notes=notes), *blocks] if prompt.sections else []
-        )
+        summaries, blocks = inject.block(prompt.sections, most, notes), list[inject.Block]()
+        room = max(most // 2, most - len(summaries.text.encode()))
+        for n, (row, question, answer) in enumerate(answers):
+            share = room // (len(answers) - n)
+            blocks.append(inject.answer_block(row, question, answer, prompt.redact, share))
+            size = len(blocks[-1].text.encode())
+            most, room = most - size, room - size
+        summaries = inject.block(prompt.sections, most, notes) if blocks else summaries
+        return [summaries, *blocks] if prompt.sections else []
 
 
 def _key(one: Reference) -> _Key:
@@ -193,15 +194,8 @@ def _key(one: Reference) -> _Key:
 
 
 def _answer(prompt: _Prompt, blocks: list[inject.Block]) -> dict[str, Any]:
-    messages = [
-        {
-            "customType": "session-reference",
-            "content": one.text,
-            "display": False,
-            "details": one.details,
-        }
-        for one in blocks
-    ]
+    kind = {"customType": "session-reference", "display": False}
+    messages = [{**kind, "content": one.text, "details": one.details} for one in blocks]
     resolved, failed = len(prompt.rows), len(prompt.outcomes) - len(prompt.rows)
     said = [f"✅ resolved {resolved} reference(s)"] if resolved else []
     said += [f"⚠️ failed to resolve {failed} reference(s)"] if failed else []
