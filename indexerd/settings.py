@@ -259,9 +259,10 @@ def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
 
 
 def remember(loaded: Loaded, state_dir: Path) -> None:
-    """Store valid settings, for a later start with a broken file. OSError if that fails."""
+    """Store valid settings, for a later start with a broken file."""
     if not loaded.problems and _last_good(state_dir) != loaded.settings:
-        write_atomically(state_dir / LAST_GOOD, loaded.settings.model_dump_json().encode())
+        with suppress(OSError):  # on a full disk lookups still work
+            write_atomically(state_dir / LAST_GOOD, loaded.settings.model_dump_json().encode())
 
 
 def _last_good(state_dir: Path) -> Settings | None:

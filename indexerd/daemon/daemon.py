@@ -83,7 +83,7 @@ class Daemon:
         places, self._start = start.places, start
         self._loaded = start.loaded
         make_private(places.state_dir)
-        self._remember_settings()
+        remember(start.loaded, places.state_dir)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus(LOG, time.time)
@@ -210,8 +210,7 @@ class Daemon:
     def _sweep(self) -> None:
         for store in self.library.stores():
             try:
-                if Path(store.meta).is_dir():
-                    self._writer.sweep(Path(store.meta))
+                self._writer.sweep(Path(store.meta))
             except WriteError as bad:  # a full or read-only disk: reading continues
                 self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
@@ -330,16 +329,12 @@ class Daemon:
             self._log_problems(loaded)
             return
         self._loaded = loaded
-        self._remember_settings()
+        remember(loaded, self._start.places.state_dir)
         self.budget.reset_denials()
         self._start.set_logging(loaded.settings)
         await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
         self.web.reloaded.set()
         self.bus.log(Event.DAEMON_CONFIG_RELOADED, {})
-
-    def _remember_settings(self) -> None:
-        with suppress(OSError):  # on a full disk lookups still work
-            remember(self._loaded, self._start.places.state_dir)
 
     def _log_problems(self, loaded: Loaded) -> None:
         for bad in loaded.problems:
