@@ -186,7 +186,6 @@ _TOKENS = (  # kind, what it begins with, what follows
     ("vendor-token", "tskey- nvapi- sbp_ sb_secret_ rubygems_ dapi", r"[\w-]{20,}+"),
 )
 _LEFT = r"{0}(?:(?<![A-Za-z0-9_-]{0})|(?<=\\[nrt]{0})|(?<=[0-9\[]m{0}))"  # not inside a word
-_OPENAI = "proj|svcacct|admin|or-v1"  # after "sk-"
 _GAP = r"(?:\s|\\[nrt]){1,8}+"  # white space, as it is or JSON-escaped
 _USER = r"[^\s/?:@\[\"'<>`\\]"
 _TO_HOST = r"(?P<v>[^\s/?\"'<>`\\]{1,512})@"

@@ -100,6 +100,7 @@ class TextIndex:
         self._writer: tantivy.IndexWriter | None = None
         self._abouts: dict[str, About] = {}  # for the next commit
         self.uncommitted: dict[str, bytes | None] = {}  # marks of sessions
+        self._copying: Iterator[bool] | None = None
         self.behind: set[str] = set()  # sessions whose own texts it lacks, or has older ones of
         self.lost: set[str] = set()  # sessions whose messages a failed commit lost
 
@@ -204,7 +205,7 @@ class TextIndex:
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session; `wholly`: its words must be wiped, too, which `rebuild` does."""
-        if self.store.forget(session_id) and wholly:
+        if self.store.forget(session_id) and (wholly or self.rebuilding):
             self.owe_rebuild()
         with self._lock, self._guard():
             self._abouts.pop(session_id, None)
@@ -235,9 +236,9 @@ class TextIndex:
         return bool(self._abouts or self.uncommitted)
 
     def commit(self) -> None:
-        """Make all that was added searchable, in about 20 ms."""
+        """Make all that was added searchable, in about 20 ms; during a rebuild, after it."""
         with self._lock, self._guard():
-            if not self.pending:
+            if not self.pending or self.rebuilding:
                 return
             taken: dict[str, About] = {}
             try:
@@ -271,17 +272,38 @@ class TextIndex:
         """Note that the index must be rebuilt, in case this process ends before."""
         self.store.note("index", "rebuild", b"")
 
-    def rebuild(self) -> None:
-        """Copy what stays into a new index if that is owed: about a second for 25 MB of text."""
-        if not self.owes_rebuild:
-            return
-        self.commit()
+    @property
+    def rebuilding(self) -> bool:  # then no messages may be added
+        return self._copying is not None
+
+    def rebuild(self) -> bool:
+        """Copy what stays into a new index, a session a step, if that is owed.
+
+        Returns whether there is more to do. In one step it would keep appends waiting: 30,000
+        sessions take 20 s.
+        """
+        if self._copying is None:
+            if not self.owes_rebuild:
+                return False
+            self.commit()
+            self._copying = self._copied()
+        more = False
+        try:
+            more = next(self._copying, False)
+        finally:
+            if not more:
+                self._copying = None
+        return more or self.owes_rebuild
+
+    def _copied(self) -> Iterator[bool]:
+        self.store.note("index", "rebuild", b"begun")
         kind = self.store.noted("index", "name", bytes.decode).rpartition(".")[0]
         name = f"{kind}.{os.urandom(4).hex()}"
-        with self._lock, self._guard():
+        with self._guard():
             new = self._make(name)
             writer = new.writer(_HEAP, 1)
-            for session_id in self.store.ids():
+        for session_id in self.store.ids():
+            with self._guard():
                 for one in self._stored(_of(session_id, "about")):
                     writer.add_document(_about_document(session_id, about_in(one)))
                 for one in self._stored(_of(session_id, "mark")):
@@ -289,14 +311,19 @@ class TextIndex:
                     writer.add_document(_mark_document(session_id, _held(one), sign))
                 for one in self._stored(_of(session_id, "message")):
                     writer.add_document(_message_document(session_id, message_in(one)))
+            yield True
+            if self.store.noted("index", "rebuild") != b"begun":  # another session was purged
+                return
+        with self._guard():
             writer.commit()
             new.reload()
-            with self.store.batch():
-                self.store.note("index", "name", name.encode())
-                self.store.note("index", "rebuild", None)
+        with self.store.batch():
+            self.store.note("index", "name", name.encode())
+            self.store.note("index", "rebuild", None)
+        with self._lock:
             old, self._index, self._writer = self._writer, new, writer
-            if old is not None:
-                old.wait_merging_threads()  # which write into the old directory
+        if old is not None:
+            old.wait_merging_threads()  # which write into the old directory
         self._sweep(name)
         self.store.fold()
 
@@ -392,15 +419,10 @@ SCHEMA = _schema()
 def _document(
     session_id: str, kind: str, held: bytes, texts: Mapping[str, str], **numbers: int
 ) -> Document:
-    document, session_id = Document(), replace_surrogates(session_id)
-    for name, text in {"session": session_id, "kind": kind}.items():
-        document.add_text(name, text)
-    for name, text in texts.items():
-        document.add_text(name, indexable(text))
-    for name, value in {"owner": number(session_id), **numbers}.items():
-        document.add_unsigned(name, value)
-    document.add_bytes("held", held)
-    return document
+    own = replace_surrogates(session_id)
+    fields: dict[str, Any] = {name: indexable(text) for name, text in texts.items()}
+    fields |= {"session": own, "kind": kind, "owner": number(own), "held": held, **numbers}
+    return Document.from_dict(fields, SCHEMA)
 
 
 def _mark_document(session_id: str, mark: bytes, sign: int) -> Document:

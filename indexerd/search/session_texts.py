@@ -121,7 +121,7 @@ class Texts:
         self.ripe = False
         self._pass = self._pass or len(self._unread)
         if not self._pass:
-            self.ripe = self._index.pending
+            self.ripe = self._index.pending and not self._index.rebuilding
             if not self.ripe:
                 self._index.rebuild()
             return self.due
@@ -142,6 +142,9 @@ class Texts:
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; say whether all is read."""
+        if self._index.rebuilding:
+            self._index.rebuild()
+            return False
         info, state = self._files.info(session_id), self._files.state(session_id)
         if info is None or state is None:
             return True
