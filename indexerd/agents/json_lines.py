@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypedDict
 
@@ -203,7 +202,3 @@ def own_words(text: str) -> str:
         return text
     _, rule, rest = text.partition(INJECTED_END)
     return rest if rule else text
-
-
-def in_directory(cwd: str, command: str, *arguments: str) -> str:
-    return (f"cd {shlex.quote(cwd)} && " if cwd else "") + f"{command} {shlex.join(arguments)}"

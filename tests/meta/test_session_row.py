@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from indexerd.agents.pi import resume_command
+from indexerd.agents import ADAPTERS
 from indexerd.events import Turn
 from indexerd.meta.model import MetaFile
 from indexerd.meta.session_row import gone_row, row_of
@@ -63,7 +63,7 @@ def meta(**fields: Any) -> MetaFile:
 def written(
     made: SessionInfo, about: MetaFile | None = None, title: str | None = None, **facts: Any
 ) -> StoredRow:
-    return row_of(made, about, title, Facts(**facts), resume=resume_command)
+    return row_of(made, about, title, Facts(**facts), resume=ADAPTERS["pi"].resume_command)
 
 
 STEM = "2026-01-11T10-00-00-000Z_id"
