@@ -207,5 +207,9 @@ def _digest(value: Any) -> str:
 
 
 def to_json(value: Any) -> str:
-    """Write a value as JSON, in one line of ASCII."""
-    return json.dumps(value, separators=(",", ":"))
+    """Write a value as JSON, in one line of ASCII; NaN and infinity become null."""
+    try:
+        return json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":"))
