@@ -6,13 +6,11 @@ mark inside it ends nothing; so does an earlier summary, which another program m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from indexerd.events import Facts, Prompt
 from indexerd.privacy.sanitize import replace_surrogates
-from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX, TAGS_MAX
 
 REPLY_SHOWN = 4000  # characters of a malformed reply that the retry carries
 
@@ -81,13 +79,6 @@ def index_prompt(
         parts.append(words.format(f"<previous_summary>\n{shown}\n</previous_summary>"))
     parts.append(_FIELDS)
     return Prompt(system=SYSTEM, user="\n\n".join(parts), schema=schema, facts=facts)
-
-
-def earlier_text(name: str, description: str, summary: str, tags: Sequence[str]) -> str:
-    """Write an earlier run's answer as it is sent again, within our limits for answers."""
-    listed = ", ".join(tag[:TAG_MAX] for tag in tags[:TAGS_MAX])
-    head = f"Name: {name[:NAME_MAX]}\nTags: {listed}"
-    return f"{head}\n\n{description[:DESCRIPTION_MAX]}\n\n{summary[:SUMMARY_MAX]}"
 
 
 def retry_prompt(base: Prompt, reply: str, error: str) -> Prompt:

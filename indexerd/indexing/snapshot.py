@@ -25,7 +25,7 @@ from indexerd.errors import (
     SessionUnreadableError,
 )
 from indexerd.events import Facts, Kind, Prompt
-from indexerd.indexing.prompt import earlier_text, index_prompt
+from indexerd.indexing.prompt import index_prompt
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, Section, Transcript, assemble, size_of
 from indexerd.meta.model import Metadata, MetaFile
 from indexerd.meta.reader import Stamp, read_meta, stamp
@@ -33,7 +33,7 @@ from indexerd.models.base import LOCAL, Model
 from indexerd.paths import meta_name
 from indexerd.privacy.redact import Redactor, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text
-from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MAX
+from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX, TAGS_MAX
 from indexerd.sessions.facts import Facts as RowFacts
 from indexerd.sessions.facts import facts_of
 from indexerd.sessions.info import SessionInfo
@@ -175,9 +175,10 @@ def _carried(
     summary = safe(meta.summary)
     if not whole:
         return summary, summary[:SUMMARY_MAX]
-    tags = [" ".join(safe(tag).split()) for tag in meta.tags[:TAGS_MAX]]
-    name = " ".join(safe(meta.name).split())
-    return summary, earlier_text(name, safe(meta.description), summary, tags)
+    tags = ", ".join(" ".join(safe(tag).split())[:TAG_MAX] for tag in meta.tags[:TAGS_MAX])
+    head = f"Name: {' '.join(safe(meta.name).split())[:NAME_MAX]}\nTags: {tags}"
+    described = safe(meta.description)[:DESCRIPTION_MAX]
+    return summary, f"{head}\n\n{described}\n\n{summary[:SUMMARY_MAX]}"
 
 
 def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None:

@@ -149,42 +149,30 @@ def failure(who: str, status: int, headers: Mapping[str, str], body: Any) -> Mod
     """Turn an error's answer into one of our errors; `body` is parsed JSON, or None."""
     if isinstance(body, list):  # Google wraps an error in a list now and then
         body = dig(body, 0)
-    message, reason = f"{who}: the server answered {status}", _reason(body)
+    message = f"{who}: the server answered {status}"
+    flagged = dig(body, "error", "metadata", "flagged_input") is not None  # it quotes the prompt
+    reason = "" if flagged else json.dumps(body)[:20_000]
     if 300 <= status < 400:  # noqa: PLR2004 - the class of redirects
         hint = "check the provider's base_url, then reload the daemon"
         return ProviderDeniedError(f"{message}, a redirect, which is never followed", hint=hint)
     if status == _TOO_LARGE or (status != _THROTTLED and _TOO_LONG.search(reason)):
         return ContextTooLargeError(f"{who}: the request is larger than the model takes")
     if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004 - HTTP
-        flagged = dig(body, "error", "metadata", "flagged_input") is not None
         if flagged or (status in _THIS_REQUEST and not _OF_US.search(reason)):
             return RefusedError(f"{message}: it declines this request")
         return ProviderDeniedError(message, model_only=status == _NO_MODEL)
-    wish = retry_after(headers, body)
+    wish = _retry_after(headers, body)
     return ProviderError(message, retry_after=wish, throttled=status == _THROTTLED)
-
-
-def _reason(body: Any) -> str:
-    """Gather the texts of an error body, to be searched and never shown."""
-    error = dig(body, "error")
-    words = [error, dig(body, "message")]
-    words += [dig(error, key) for key in ("message", "code", "type", "status")]
-    words += [dig(one, "reason") for one in _details(body)]
-    return " ".join(word[:2000] for word in words if isinstance(word, str))
 
 
 _SECONDS = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?s?")
 
 
-def _details(body: Any) -> list[Any]:
-    found = dig(body, "error", "details")
-    return found[:20] if isinstance(found, list) else []
-
-
-def retry_after(headers: Mapping[str, str], body: Any) -> float | None:
+def _retry_after(headers: Mapping[str, str], body: Any) -> float | None:
     """Read `Retry-After`, else Google's RetryInfo, as 0 to 3600 seconds; else None."""
-    wishes = [headers.get("retry-after"), *(dig(one, "retryDelay") for one in _details(body))]
-    for wish in wishes:
+    details = dig(body, "error", "details")
+    infos = details[:20] if isinstance(details, list) else []
+    for wish in [headers.get("retry-after"), *(dig(one, "retryDelay") for one in infos)]:
         if isinstance(wish, str) and _SECONDS.fullmatch(wish):
             return min(float(wish.removesuffix("s")), RETRY_AFTER_MAX)
     return None

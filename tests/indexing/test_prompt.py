@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.events import Facts, Prompt
-from indexerd.indexing.prompt import earlier_text, index_prompt
+from indexerd.indexing.prompt import index_prompt
 
 NONCE = "5f1d0c9a7b3e2468"
 MARKS = st.lists(
@@ -30,10 +30,9 @@ def made(transcript: str = "User: hello", earlier: str = "", *, only_new: bool =
     )
 
 
-@given(said=MARKS, summary=MARKS, only_new=st.booleans())
-def test_a_forged_end_mark_ends_nothing(said: str, summary: str, *, only_new: bool) -> None:
+@given(said=MARKS, earlier=MARKS, only_new=st.booleans())
+def test_a_forged_end_mark_ends_nothing(said: str, earlier: str, *, only_new: bool) -> None:
     """S0.18, X8: whatever a transcript says, it stands whole between two marks of its own."""
-    earlier = earlier_text(summary[:50], summary, summary, [summary[:50]]) if only_new else summary
     text = made(said, earlier, only_new=only_new).user
     begin, end = f"<conversation>\n[begin {NONCE}]\n", f"\n[end {NONCE}]\n</conversation>"
     assert text.partition(begin)[2].partition(end)[0] == said
@@ -45,8 +44,8 @@ def test_a_forged_end_mark_ends_nothing(said: str, summary: str, *, only_new: bo
 
 def test_an_earlier_description_is_merged() -> None:
     """S3.15: name, description, tags and summary, and the order to merge; else nothing of it."""
-    earlier = earlier_text("Port it", "A tool is ported.", "## Goal\n- Port {it}.", ["rust", "x"])
-    assert earlier == "Name: Port it\nTags: rust, x\n\nA tool is ported.\n\n## Goal\n- Port {it}."
+    earlier = "Name: Port it\nTags: rust, x\n\nA tool is ported.\n\n## Goal\n- Port {it}."
+    assert earlier in made(earlier=earlier, only_new=True).user
     assert "only what was said since" in made(earlier=earlier, only_new=True).user
     assert "keep its goal and its early decisions" in made(earlier=earlier).user
     assert "previous_summary" not in made().user
