@@ -41,7 +41,7 @@ from indexerd.digests.auto import AutoDigests
 from indexerd.disk import hold
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Indexer
-from indexerd.logs import LOG, Event
+from indexerd.logs import Event
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
@@ -86,7 +86,7 @@ class Daemon:
         remember(start.loaded, places.state_dir)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
-        self.bus = bus = EventBus(LOG, time.time)
+        self.bus = bus = EventBus()
         self._drop_former(places.state_dir)
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
@@ -147,12 +147,11 @@ class Daemon:
             bus=self.bus,
             loaded=self._loaded,
             models=Models(self._settings(), self._start.env),
-            clock=time.time,
         )
 
     def _api(self) -> Api:
         pipeline, answers, writer = self.pipeline, self.answers, self._writer
-        injected = InjectionCache(self._store, pipeline.read, time.time)
+        injected = InjectionCache(self._store, pipeline.read)
         pool = SessionReaderPool(partial(open_session, self.library), pipeline.read)
         sidecars = Sidecars(pipeline, answers, pool, writer, self.telemetry.append)
         services = Services(

@@ -6,6 +6,7 @@ after `notification_auto_clear_ms`.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ from indexerd.daemon.library import Update
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import SessionRuntime
-from indexerd.logs import Event, Throttle
+from indexerd.logs import LOG, Event, Throttle
 from indexerd.models.prices import format_usd
 from indexerd.sessions.info import SessionInfo, state_of
 from indexerd.sources.cursor import Verdict
@@ -61,9 +62,7 @@ ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")
 class EventBus:
     """Writes events to the log and hands them to the subscribers."""
 
-    def __init__(self, log: Any, clock: Callable[[], float]) -> None:
-        self._log = log
-        self._clock = clock
+    def __init__(self) -> None:
         self._listeners: dict[Listener, None] = {}
         self._bad_lines = Throttle(BAD_LINE_SECONDS)
         self._health: Health | None = None
@@ -76,16 +75,16 @@ class EventBus:
 
     def log(self, event: Event, fields: dict[str, Any]) -> None:
         """Write to the log alone."""
-        self._log.log(_LEVELS.get(event, INFO), event, **fields)
+        LOG.log(_LEVELS.get(event, INFO), event, **fields)
 
     def defect(self, event: Event, session_id: str, bug: BaseException, *, path: str = "") -> None:
         """Log a bug of this program."""
         where = {"session": session_id} | ({"path": path} if path else {})
-        self._log.log(ERROR, event, **where, reason="defect", exc_info=bug)
+        LOG.log(ERROR, event, **where, reason="defect", exc_info=bug)
 
     def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
         """Send to the subscribers alone."""
-        message = {"event": event, "at": iso(self._clock()), **fields}
+        message = {"event": event, "at": iso(time.time()), **fields}
         if session_id:
             message["sessionId"] = session_id
         for listener in list(self._listeners):
@@ -111,7 +110,7 @@ class EventBus:
             event = Event.SESSION_RESET if change.verdict is Verdict.RESTART else event
             self.log(event, {"session": session_id, "path": info.path})
             new = info.bad_lines - (was.bad_lines if was else 0)
-            if new > 0 and self._bad_lines.admit(info.path, self._clock()):
+            if new > 0 and self._bad_lines.admit(info.path, time.time()):
                 fields = {"session": session_id, "path": info.path, "count": info.bad_lines}
                 self.log(Event.SESSION_BAD_LINE, fields)
         if self._listeners:
@@ -163,7 +162,7 @@ class EventBus:
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}
         outage = error.kind in _OUTAGES
-        if outage and not self._waiting.admit(error.kind, self._clock()):
+        if outage and not self._waiting.admit(error.kind, time.time()):
             self.log(Event.INDEX_SKIPPED, fields)
         else:
             self.log(Event.INDEX_FAILED, fields | {"kind": error.kind})
@@ -171,7 +170,7 @@ class EventBus:
         self.publish("index.failed", session_id, what | {"retryAt": iso(retry_at)})
 
     def _status(self, known: SessionRuntime, state: str, text: str) -> None:
-        known.status = {"state": state, "text": text, "at": iso(self._clock())}
+        known.status = {"state": state, "text": text, "at": iso(time.time())}
 
 
 def _session_events(

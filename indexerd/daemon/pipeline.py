@@ -15,7 +15,7 @@ import math
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from time import monotonic
+from time import monotonic, time
 from typing import Any, TypeVar
 
 from indexerd.daemon.event_bus import EventBus
@@ -89,7 +89,6 @@ class Pipeline:
         bus: EventBus,
         loaded: Loaded,
         models: Models,
-        clock: Callable[[], float],
     ) -> None:
         self.reader = Reader()
         self.library = library
@@ -105,11 +104,11 @@ class Pipeline:
         self.last_scan_at = 0.0  # end of the last scan, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
-        self.now = clock  # seconds since the epoch
+        self.now = time  # seconds since the epoch
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
         self._files_done = asyncio.Event()
-        self._started = clock()
+        self._started = time()
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
         self._timers: dict[str, asyncio.TimerHandle] = {}  # of decisions, by session

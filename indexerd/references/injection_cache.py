@@ -6,6 +6,7 @@ since. If the store is lost, texts are written again; no earlier message changes
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -26,12 +27,9 @@ _decoded = msgspec.msgpack.Decoder(dict[str, str]).decode
 class InjectionCache:
     """Texts by the session that got them, and within it by the session they describe."""
 
-    def __init__(
-        self, store: StateStore, run: Callable[..., Awaitable[Any]], clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, store: StateStore, run: Callable[..., Awaitable[Any]]) -> None:
         self._store = store
         self._run = run
-        self._clock = clock
 
     async def of(self, session_id: str) -> dict[str, str]:
         with suppress(StateError):
@@ -57,7 +55,7 @@ class InjectionCache:
         old = self._texts(session_id)
         kept = {**old, **texts, **old}  # the old ones come first, and win
         packed = msgspec.msgpack.encode(dict([*kept.items()][-EACH_MAX:]))
-        stamp = int(self._clock() * 1000).to_bytes(_STAMP, "big")
+        stamp = int(time.time() * 1000).to_bytes(_STAMP, "big")
         self._store.note(TOPIC, session_id, stamp + packed)
         self._store.trim(TOPIC, SESSIONS_MAX)
 
