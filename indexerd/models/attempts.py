@@ -120,14 +120,11 @@ async def ask(
             reply = await model.generate(prompt, timeout=timeout)
         except BaseException as bad:
             ms = round((perf_counter() - started) * 1000)
+            why = f"internal error: {type(bad).__name__}"  # a defect's text may quote the prompt
             if isinstance(bad, asyncio.CancelledError):
                 why = CANCELLED
-            else:  # a defect's own text may quote the prompt
-                why = (
-                    str(bad)
-                    if isinstance(bad, ModelError)
-                    else f"internal error: {type(bad).__name__}"
-                )
+            elif isinstance(bad, ModelError):
+                why = str(bad)
             report(Attempt(model.key, number, ms, why))  # first: a second cancel may come
             await asyncio.shield(budget.failed(call, bad))
             raise

@@ -1,7 +1,7 @@
 r"""Words and sentences of messages: prose, topics, titles, tickets, decisions.
 
-Work is linear and bounded. What surprised us: closing tags are often missing, because the text was
-cut, so a wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
+Work is linear and bounded. Surprises: closing tags are often missing because the text was cut, so a
+wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def tickets(text: str) -> list[str]:
 
 
 def sentences(text: str) -> list[str]:
-    """Return what was said in a message, without code, logs, tables and attachments."""
+    """Return the sentences of a message, without code, logs, tables and attachments."""
     if len(text) > _READ_MAX:
         text = f"{text[: _READ_MAX // 2]}\n\n{text[-_READ_MAX // 2 :]}"
     text = _FENCED.sub("\n", clean_text(text, len(text)))
@@ -150,7 +150,7 @@ def _blocks(text: str) -> Iterator[str]:
         line = raw.strip()
         bullet = _BULLET.match(line)
         body = line[bullet.end() :] if bullet else line
-        short = _LONG.sub("", body)  # ids, paths and addresses say nothing of the rest
+        short = _LONG.sub("", body)  # ids, paths and addresses do not count
         if _NOISE.match(body) or 5 * len(_SIGN.findall(short)) > 2 * len(short):
             body = ""
         wrapped = 60 < len(held) <= _SENTENCE_MAX  # noqa: PLR2004 - as wide as editors wrap at

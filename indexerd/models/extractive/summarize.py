@@ -103,7 +103,7 @@ Items = dict[str, list[str]]
 
 
 def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
-    """Sort sentences by the part of a summary that they belong to, in the order of their saying."""
+    """Sort the sentences of messages by the parts of a summary that they belong to."""
     found: Items = {kind: [] for kind in KINDS}
     wanted, said, last = topics(focus[:2000]), list[str](), list[str]()
     for number, (role, text) in enumerate(messages):
@@ -130,7 +130,7 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
 
 
 def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """Return the items that are not known in the same words, each once, short enough to list."""
+    """Return the items whose words are not known yet, each once and shortened."""
     found = {_words(one): "" for one in known}
     for one in items:
         found.setdefault(_words(one), clip(one.rstrip(":：") or one, ITEM_MAX))  # noqa: RUF001 - wide
@@ -148,9 +148,9 @@ _NONE = re.compile(r"[\W_]*(?:none|n/?a|nothing)?[\W_]*|```.*", re.IGNORECASE)
 
 
 def _earlier(summary: str, new: Items) -> Items:
-    """Take an earlier summary apart, without what was open in it and is done in the new part.
+    """Split an earlier summary into items, without open ones that the new part says are done.
 
-    What stands before any heading is the goal; below a heading that is not ours it is a fact.
+    Text before any heading is the goal; below a heading that is not ours it is a fact.
     """
     found: Items = {kind: [] for kind in KINDS}
     ended = [topics(one) for one in new[DONE] + new[ENDED]]
@@ -210,7 +210,7 @@ def summarize(stretch: Stretch) -> str:
     if kind not in ("checkpoint", "branch"):
         known = [one for items in old.values() for one in items]
         new, old = {name: _distinct(items, known) for name, items in new.items()}, {}
-    if kind == "turn" and not new[GOAL]:  # whatever it is, it is what was asked for
+    if kind == "turn" and not new[GOAL]:  # even "ok" is what was asked for
         asked = next((text for role, text in stretch.messages if role == "user"), "")
         new[GOAL] = [one for one in [clean_line(asked[:960], 480)] if one]
     most = 4 * stretch.max_tokens  # characters
