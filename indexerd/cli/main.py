@@ -52,7 +52,7 @@ def flag(*names: str) -> Declare:
 REF = argument("ref")
 SESSION = argument("session", metavar="REF")
 LEAF = option("--leaf", "View as if this entry were the current one.", metavar="ID")
-HERE = option("--cwd", "The project.", metavar="DIR", type=project, default=".")
+HERE = option("--cwd", "The project; default: this one.", metavar="DIR", type=project, default=".")
 BELOW = option("--cwd", "Only sessions in this directory and below.", metavar="DIR", type=project)
 OUTPUT = option("-o", "--output", "file", "The new file (0600).", metavar="FILE", type=project)
 AGENT = option("--agent", "Only this agent's sessions.", metavar="NAME")
