@@ -222,6 +222,7 @@ class Names:
         words = self._words
         each = [
             words.any_of(one for one in words.begun(word[0]) if _is_like(word, one, words))
+            | self._apart(word)
             for word in key.split()
         ]
         likely = sorted(set.intersection(*each)) if each else []
@@ -241,6 +242,14 @@ class Names:
         if not others or (score >= _NEARLY and score - max(others) >= _CLEARLY):
             return ids[0], score
         raise self._ambiguous({one: meant[one] for one in ids}, here)
+
+    def _apart(self, word: str) -> set[str]:
+        """Find the names that have a typed word as two: "backup" may be "back up"."""
+        names = set[str]()
+        for pair in ((word[:cut], word[cut:]) for cut in range(1, len(word))):
+            both = self._words.get(pair[0], set()) & self._words.get(pair[1], set())
+            names |= {one for one in both if " ".join(pair) in one}
+        return names
 
     def complete(self, asked: Complete, now: float) -> list[dict[str, Any]]:
         """List live sessions with an id, or a word of a name, that begins with a prefix.
@@ -288,12 +297,13 @@ def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
     if all(one.isdecimal() for one in content) and len(signs) < 2:  # noqa: PLR2004 - more than one
         return False
     # Numbers next to each other are one, as in a date or a version.
-    own = _IN_NUMBER.sub(".", key).split()
+    own, before = _IN_NUMBER.sub(".", key).split(), ""
     for other in _IN_NUMBER.sub(".", name).split():
-        if own and _stands_for(own[0], other, words):
+        if own and (own[0] == before + other or _stands_for(own[0], other, words)):
             del own[0]
         elif own and _NEGATIONS.fullmatch(other):
             return False  # "deploy" is not "do not deploy"
+        before = other
     return not own
 
 
