@@ -90,9 +90,9 @@ def fold(text: str) -> str:
     if text.isascii():
         return text.lower()
     for one in set(text):
-        if (new := _folded(one)) != one:
+        if one > "\x7f" and (new := _folded(one)) != one:
             text = text.replace(one, new)
-    return text
+    return text.lower()  # what is left of capitals is ASCII
 
 
 @cache
@@ -202,7 +202,10 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
         if at <= begin < hi and len(pieces) < _MARKS_MAX * 2:
             pieces += [text[at:begin], f"«{text[begin : min(end, hi)]}»"]
             at = min(end, hi)
-    body = _BLANKS.sub(" ", "".join(pieces) + text[at:hi]).strip()
+    body = "".join(pieces) + text[at:hi]
+    if not body.isprintable() or "  " in body:
+        body = _BLANKS.sub(" ", body)
+    body = body.strip()
     return ("…" if lo > 0 else "") + body + ("…" if hi < len(text) else "")
 
 

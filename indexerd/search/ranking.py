@@ -211,7 +211,7 @@ class _Search:
         most, queries = self._limit + _MORE, [self._in(_MESSAGE, one) for one in terms]
         if len(terms) > 1 and self._scope is None and min(map(self._many, terms)) > _COMMON:
             best: dict[str, tuple[float, _Place]] = {}
-            for score, document in self._best(2 * most, either(queries), one_a_session=False):
+            for score, document in self._best(most + _MORE, either(queries), one_a_session=False):
                 (place,) = _places_in(document)
                 if len(finder.terms_in(place.text)) == len(terms):
                     best.setdefault(place.session_id, (score, place))
