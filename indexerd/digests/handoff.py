@@ -129,5 +129,5 @@ def instruction_files(cwd: str) -> list[str]:
     for directory in reversed(levels[:end]):
         for name in _EVERYWHERE + (_HERE if directory == start else ()):
             if os.path.exists(path := directory / name):  # noqa: PTH110 - as above
-                found.append(os.path.relpath(path, start) + ("/" if os.path.isdir(path) else ""))  # noqa: PTH112
+                found.append(os.path.relpath(path, start) + ("/" if os.path.isdir(path) else ""))  # noqa: PTH112 - as above
     return found

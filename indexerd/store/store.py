@@ -303,8 +303,9 @@ class StateStore:
         """The rows of some sessions by their ids; unknown ones are left out."""
         wanted = list(session_ids)
         sql = "SELECT id, row FROM record WHERE id IN (SELECT value FROM json_each(?))"
-        found = self._read(lambda db: dict(db.execute(sql, (json.dumps(wanted),)).fetchall()))
-        return {one: json.loads(found[one]) for one in wanted if one in found}
+        given = (json.dumps(wanted),)
+        found = self._read(lambda db: {one: json.loads(row) for one, row in db.execute(sql, given)})
+        return {one: found[one] for one in wanted if one in found}
 
     def by_file(self, path: str) -> list[dict[str, Any]]:
         """The rows of all sessions in a file; in a database there are several."""
@@ -482,7 +483,9 @@ def _state_error(bad: Exception) -> StateError:
     if isinstance(bad, OSError):
         return AccessError(f"the store cannot be opened: {bad.strerror}")
     code = getattr(bad, "sqlite_errorcode", -1) & 0xFF  # without what SQLite says in detail
-    if code in _DAMAGE or not isinstance(bad, sqlite3.Error):
+    # Text that is no UTF-8 has no code, and is quoted in the message.
+    undecodable = isinstance(bad, sqlite3.OperationalError) and not hasattr(bad, "sqlite_errorcode")
+    if undecodable or code in _DAMAGE or not isinstance(bad, sqlite3.Error):
         what = getattr(bad, "sqlite_errorname", type(bad).__name__)  # no word of a session's
         hint = "the daemon makes it anew, and reads all sessions again"
         return DamagedError(f"the store is damaged: {what}", hint=hint)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import StateError, WriteError
+from indexerd.errors import DamagedError, StateError, WriteError
 from indexerd.store.store import StateStore, named
 from tests.store.rows import row
 
@@ -64,3 +64,15 @@ def test_who_only_looks_gets_an_empty_store_and_a_problem(tmp_path: Path) -> Non
     path.write_bytes(b"no database" * 1000)
     with closing(StateStore(path, readonly=True)) as store:
         assert (ids(store), bool(store.problem)) == ([], True)
+
+
+@pytest.mark.parametrize("text", [b'{"name": "\xff secret"}', b'{"name": }'])
+def test_a_row_that_does_not_decode_is_damage(store: StateStore, text: bytes) -> None:
+    """S3.30: it is set aside at the close, and no word of it is in the error."""
+    put(store, row("a"))
+    store._run("UPDATE record SET row = CAST(? AS TEXT)", text)
+    with pytest.raises(DamagedError) as bad:
+        store.get("a")
+    assert "secret" not in str(bad.value)
+    store.close()
+    assert not store._path.exists()
