@@ -39,6 +39,7 @@ from indexerd.meta.reader import read_user
 from indexerd.meta.sidecar import Edited, edit, has_own_sets, label_of, with_sets
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id
+from indexerd.privacy.redact import for_people
 from indexerd.protocol import params
 from indexerd.sources.session_reader import SessionReaderPool
 from indexerd.times import iso
@@ -153,7 +154,8 @@ class Sidecars:
         user, context = await asyncio.to_thread(self.answers.noted, row)
         if not await self._is_first(session_id, asked.resume_id):
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
-        make = partial(sets.resume_block, cwd, user.env_hint, context, partial(_exists, cwd))
+        shown = for_people(row)["cwd"]
+        make = partial(sets.resume_block, shown, user.env_hint, context, partial(_exists, cwd))
         text, missing = await asyncio.to_thread(make)
         self.pipeline.bus.context("resume", session_id, context)
         return {"sessionId": session_id, "text": text, "missingFiles": missing}

@@ -42,9 +42,13 @@ _OPENINGS = (
 )
 _NOTICE = ("<task-notification>", "<teammate-message", "Stop hook feedback:")
 _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
+_PLAN = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
 _SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
-_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)  # of the plan, wherever it stands
+# A plan's heading; after a fence or a comment, `#` may begin a line of code.
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)(?:[ \t]+#+)?[ \t]*$", re.MULTILINE)
+_FRONT_MATTER = re.compile(r"\s*---\n.*?\n---\n", re.DOTALL)
+_CODE = re.compile("```|~~~|<!--")
 _REMINDERS_MAX = 100  # that are taken off a prompt's end
 # What an editor or the client itself glues before a prompt.
 _LEADING = re.compile(r"\s*<(system-reminder|ide_\w{1,40})>.*?</\1>", re.DOTALL)
@@ -123,7 +127,10 @@ def plan_of(line: Fields) -> tuple[str, str]:
     if not _is_plan(line, text):
         return "", ""
     plan, _, rest = text.rpartition(_PLAN_ASIDE)
-    heading = _HEADING.search(plan or text)
+    plan_text = (plan or text).removeprefix(_PLAN)
+    if front := _FRONT_MATTER.match(plan_text):
+        plan_text = plan_text[front.end() :]
+    heading = _HEADING.search(_CODE.split(plan_text, 1)[0])
     path = rest.partition("read the full transcript at: ")[2].partition("\n")[0] if plan else ""
     session = _SESSION.match(path[:8192])
     return heading[1] if heading else "", session[1] if session else ""
@@ -131,7 +138,7 @@ def plan_of(line: Fields) -> tuple[str, str]:
 
 def _is_plan(line: Fields, text: str) -> bool:
     """Return whether the client wrote a text; 2.1.12 to 2.1.17 store no `planContent`."""
-    opened = text.startswith("Implement the following plan:") and _PLAN_ASIDE in text
+    opened = text.startswith(_PLAN) and _PLAN_ASIDE in text
     return line.get("planContent") is not None or opened
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World
 
@@ -77,6 +79,30 @@ def test_a_plans_heading_is_found_wherever_it_stands(world: World, home: Path) -
     for row in rows(world, sessions):
         shown = row["name"], row["parentSessionId"], row["userMessageCount"]
         assert shown == (TITLE, origin.id, 0)
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "```bash\n# install\npip install x\n```\n",
+        "- Steps:\n  ~~~\n  code\n# stray\n  ~~~\n",
+        "<!--\n# draft\n-->\n",
+    ],
+)
+def test_a_line_of_code_is_no_plans_heading(world: World, home: Path, above: str) -> None:
+    """S0.46: `#` begins a comment in a fenced block; the next message names the session."""
+    session = ClaudeSession(home)
+    planned(session, "/elsewhere/x.jsonl", f"{above}1. Do it.", planContent="")
+    session.turn("Now commit this.")
+    assert rows(world, [session])[0]["name"] == "Now commit this."
+
+
+def test_a_plans_heading_is_cleaned(world: World, home: Path) -> None:
+    """S0.46: front matter is skipped, and so are the marks that close a heading."""
+    session = ClaudeSession(home)
+    plan = f"---\n# tags\na: b\n---\n\n# {TITLE} ##\n\n```\n# no\n```\n"
+    planned(session, "/elsewhere/x.jsonl", plan, planContent=plan)
+    assert [row["name"] for row in rows(world, [session])] == [TITLE]
 
 
 def test_better_names_and_nearer_parents_win_over_a_plans(world: World, home: Path) -> None:

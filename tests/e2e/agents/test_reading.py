@@ -73,10 +73,11 @@ def test_pi_is_found_where_its_variables_say(world: World) -> None:
     """An agent directory, a flat session directory, odd names; `session.txt` is none (S3.7)."""
     deep = Session(world.pi / "sessions/--home-u-ä b--", cwd="/home/u/ä b")
     flat = Session(world.root / "flat")
-    text = Session(world.sessions / "2026-11-21")
+    text = Session(world.root / "elsewhere")
     for one in (deep, flat, text):
         one.talk(1)
-    text.path.rename(text.path.with_name("session.txt"))
+    (world.sessions / "2026-11-21").mkdir()
+    text.path.rename(world.sessions / "2026-11-21/session.txt")
     assert wait(world, deep.id, userMessageCount=1)["cwd"] == "/home/u/ä b"
     row = wait(world, flat.id, userMessageCount=1)
     assert row["sessionFile"] == str(flat.path)

@@ -87,8 +87,10 @@ def test_answers_of_the_daemon(place: Place) -> None:
         **{f"resolve {one}": call("resolve", ref=one) for one in place.ids},
         **{f"stats {one}": call("stats", ref=one) for one in place.ids},
         **{f"search {one}": call("search", query=one) for one in ("repo", TOKEN, WORD, "re:r.po")},
+        "resume_context": call("resume_context", session=place.session.id),
     }
     assert {name: found for name, one in answers.items() if (found := leaks(one))} == {}
+    assert f"{MARK}/repo" in answers["resume_context"]["text"]
     row = place.world.row(place.session.id)
     assert f"{Path(place.cwd).parent.parent}/{MARK}/repo/lib/{MARK}" in row["filesModified"]
     assert place.world.row(place.silent.id)["name"] == MARK
