@@ -90,11 +90,11 @@ class Daemon:
         self._drop_former(places.state_dir)
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
-        self.budget = Budget(places.budget, self._settings, time.time, bus.log)
+        record = Telemetry(places.telemetry).append
+        self.budget = Budget(places.budget, self._settings, time.time, bus.log, record)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
         self._writer = MetaWriter(self._forgotten.agents)
-        self.telemetry = Telemetry(places.telemetry)
         self.library = library = self._library()
         found = library.find_stores()
         metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
@@ -135,10 +135,8 @@ class Daemon:
             self.library,
             read=lambda work, *args: self.pipeline.read(work, *args),  # noqa: PLW0108 - made later
             budget=self.budget,
-            telemetry=self.telemetry,
             writer=self._writer,
             events=self.bus,
-            clock=time.time,
         )
         return Pipeline(
             library=self.library,
@@ -153,7 +151,7 @@ class Daemon:
         pipeline, answers, writer = self.pipeline, self.answers, self._writer
         injected = InjectionCache(self._store, pipeline.read)
         pool = SessionReaderPool(partial(open_session, self.library), pipeline.read)
-        sidecars = Sidecars(pipeline, answers, pool, writer, self.telemetry.append)
+        sidecars = Sidecars(pipeline, answers, pool, writer, self.budget.record)
         services = Services(
             rows=answers,
             pool=pool,
@@ -164,7 +162,6 @@ class Daemon:
             events=self.bus,
             excluded=lambda: at_home(self._settings().digest.exclude, self._start.home),
             writer=writer,
-            record=self.telemetry.append,
             injected=injected,
             on_history=sidecars.opened,
         )

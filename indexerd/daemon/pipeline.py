@@ -33,7 +33,6 @@ from indexerd.errors import (
 from indexerd.events import Turn
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
-from indexerd.indexing.queue import Job, JobQueue
 from indexerd.logs import Event
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
@@ -98,7 +97,7 @@ class Pipeline:
         self.loaded = loaded
         self.models = models
         self.known: dict[str, SessionRuntime] = {}
-        self.jobs = JobQueue()
+        self.jobs: dict[str, str] = {}  # sessions to index, and why; computed, never stored
         self.running: dict[str, asyncio.Task[None]] = {}
         self.scanned = asyncio.Event()
         self.last_scan_at = 0.0  # end of the last scan, in seconds since the epoch
@@ -266,7 +265,7 @@ class Pipeline:
             info, key = update.info, update.session_id
             known = self.known.get(key)
             if info is None:
-                self.jobs.withdraw(key)
+                self.jobs.pop(key, None)
                 self.known.pop(key, None)
                 if known and key not in self.running:
                     known.answer(NotFoundError("the session's file is gone"))
@@ -302,7 +301,7 @@ class Pipeline:
         if when <= now:
             self._offer(known, why)
             return
-        self.jobs.withdraw(session_id)
+        self.jobs.pop(session_id, None)
         if when == math.inf:
             known.answer(SessionEmptyError(f"there is no answer in it yet ({why})"))
             return
@@ -317,12 +316,12 @@ class Pipeline:
 
     def _offer(self, known: SessionRuntime, why: str) -> None:
         """Queue a session, unless nobody asked for it and no model may take it."""
-        info, forced = known.info, known.forced is not None
+        info = known.info
         if self.library.files.exclusions.match(info.path, info.cwd, info.session_id):
             return
-        if forced or self._models_for(known):
+        if known.forced or self._models_for(known):
             self.bus.log(Event.INDEX_QUEUED, {"session": info.session_id, "reason": why})
-            self.jobs.offer(Job(info.session_id, why, info.modified_ms, forced))
+            self.jobs[info.session_id] = why
             self._start_runs()
 
     def _models_for(self, known: SessionRuntime) -> list[Model]:
@@ -333,20 +332,21 @@ class Pipeline:
 
     def _start_runs(self) -> None:
         room = self.settings.index.concurrency
-        while len(self.running) < room and (job := self.jobs.take()) is not None:
-            known = self.known.get(job.session_id)
-            if known is not None:
-                self.running[job.session_id] = asyncio.create_task(self._run(job, known))
+        while len(self.running) < room and self.jobs:
+            waiting = (self.known[session_id] for session_id in self.jobs)
+            known = max(waiting, key=lambda one: (bool(one.forced), one.info.modified_ms))
+            session_id = known.info.session_id
+            run = self._run(session_id, self.jobs.pop(session_id), known)
+            self.running[session_id] = asyncio.create_task(run)
 
-    async def _run(self, job: Job, known: SessionRuntime) -> None:
-        session_id = job.session_id
+    async def _run(self, session_id: str, why: str, known: SessionRuntime) -> None:
         try:
             if self.known.get(session_id) is not known:  # it went before this began
                 known.answer(NotFoundError("the session's file is gone"))
             else:
                 began = self.now()
-                usable = self.models.available() if job.forced else self._models_for(known)
-                updates = await self.indexer.run(known, job, self.settings, usable)
+                usable = self.models.available() if known.forced else self._models_for(known)
+                updates = await self.indexer.run(known, why, self.settings, usable)
                 if updates:  # messages that came meanwhile have waited since this run began
                     known.open_since = began
                 self._learn(updates)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -20,13 +20,12 @@ from indexerd.digests.prompts import NO_WISH, Wish, consult, instructions, summa
 from indexerd.digests.transcript import Part, RedactedTranscript, words_in
 from indexerd.events import Prompt, Stretch
 from indexerd.logs import Event
-from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
+from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import Finish, Model, Reply
-from indexerd.models.telemetry import DIGEST, audit_row
+from indexerd.models.telemetry import DIGEST
 from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.services import Services
-from indexerd.times import iso
 
 CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer is not usable
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
@@ -49,12 +48,12 @@ class Task:
 
 
 def usage_of(made: Sequence[Summary]) -> dict[str, Any]:
-    costs = [one.spent.usd for one in made]
+    costs = [one.calls.usd for one in made]
     return {
-        "inputTokens": sum(one.spent.input_tokens for one in made),
-        "outputTokens": sum(one.spent.output_tokens for one in made),
+        "inputTokens": sum(one.calls.input_tokens for one in made),
+        "outputTokens": sum(one.calls.output_tokens for one in made),
         "costUsd": None if None in costs else sum(one or 0.0 for one in costs),
-        "calls": sum(one.spent.calls for one in made),
+        "calls": sum(one.calls.count for one in made),
         "model": made[0].model if made else None,
         "ms": sum(one.ms for one in made),
     }
@@ -81,12 +80,21 @@ class Summary:
 
     def __init__(self, services: Services, task: Task) -> None:
         self.text = self.model = ""
-        self.ms, self.spent, self.notes = 0, Spent(), list[str]()
+        self.ms, self.notes = 0, list[str]()
         self._services, self._task = services, task
         self._settings = services.settings()
         self._clean = redactor(self._settings)
         self._redactions = Counter(task.transcript.redactions)  # of everything that is sent
         self._wish = Wish(self._safe(task.wish.focus), self._safe(task.wish.instead))
+        audit = {
+            "customType": DIGEST,
+            "task": task.name,
+            "by": "user" if task.asked else "daemon",
+            "covering_messages": task.covering,
+            "sessionId": task.row["sessionId"],
+        }
+        log = partial(self._log, Event.DIGEST_ATTEMPT)
+        self.calls = Calls(services.budget, audit, lambda fields, _error: log(fields))
 
     def _safe(self, text: str) -> str:
         clean, found = self._clean(text)
@@ -165,27 +173,7 @@ class Summary:
             problem = f"Your previous answer could not be used: {error}."
             return replace(base, user=f"{base.user}\n\n{problem}")
 
-        def report(attempt: Attempt) -> None:
-            task = self._task
-            if attempt.reply is not None:
-                self.spent.add(attempt.reply, attempt.usd)
-                fields = {"model": attempt.model, "attempt": attempt.number, "ms": attempt.ms}
-                self._log(Event.DIGEST_ATTEMPT, fields | {"cost_usd": attempt.usd})
-            row = audit_row(
-                DIGEST,
-                task=task.name,
-                by="user" if task.asked else "daemon",
-                covering_messages=task.covering,
-                session_id=task.row["sessionId"],
-                timestamp=iso(time.time()),
-                bytes=size,
-                redactions=dict(self._redactions),
-                **attempt.audit(),
-            )
-            self._services.record(row)
-
+        sent = {"bytes": size, "redactions": dict(self._redactions)}
+        self.calls.audit |= sent
         timeout = self._settings.model.timeout_seconds
-        budget = self._services.budget
-        return await ask(
-            model, base, budget, timeout=timeout, read=read, again=again, report=report
-        )
+        return await self.calls.ask(model, base, timeout=timeout, read=read, again=again)

@@ -9,9 +9,10 @@ again, and that is stored until a run succeeds.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,27 +21,18 @@ from indexerd.errors import IndexerdError, NotFoundError, StateError
 from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
 from indexerd.indexing.prompt import retry_prompt
-from indexerd.indexing.queue import Job
 from indexerd.indexing.snapshot import Library, Read, Snapshot, take_snapshot
 from indexerd.logs import Event
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Usage
 from indexerd.meta.writer import MetaWriter
-from indexerd.models.attempts import (
-    ATTEMPTS,
-    CANCELLED,
-    Attempt,
-    Rejected,
-    Spent,
-    ask,
-    first_usable,
-)
+from indexerd.models.attempts import ATTEMPTS, Calls, Rejected, first_usable
 from indexerd.models.base import Finish, Model, Reply
 from indexerd.models.budget import Budget, tokens_of
-from indexerd.models.telemetry import INDEX, Telemetry, audit_row
+from indexerd.models.telemetry import INDEX
 from indexerd.privacy.redact import redactor
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.settings import Settings
-from indexerd.times import iso, iso_ms, iso_of_ms
+from indexerd.times import iso_ms, iso_of_ms
 
 TOPIC = "retry"  # of the store's notes
 
@@ -66,15 +58,13 @@ class Failure:
 
 @dataclass
 class Indexer:
-    """Runs jobs, one call of `run` each; several may be under way. `events`: an `EventBus`."""
+    """Indexes sessions; several runs may be under way. `events`: an `EventBus`."""
 
     library: Library
     read: Read
     budget: Budget
-    telemetry: Telemetry
     writer: MetaWriter
     events: Any
-    clock: Callable[[], float]
     outcomes: dict[str, Done | Failure] = field(default_factory=dict)  # newest of each session
     retries: dict[str, RetryState] = field(default_factory=dict)  # of sessions that failed
 
@@ -85,16 +75,16 @@ class Indexer:
         self.retries = {key: one for key, one in held.items() if not one.ends_with_reload}
 
     async def run(
-        self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
+        self, session: SessionRuntime, why: str, settings: Settings, models: Sequence[Model]
     ) -> list[Any]:
         """Index a session now, by the first of `models` that can be used.
 
         Returns the changes in the library, none after a failure; answers a forced run's caller.
         """
-        session_id = job.session_id
-        self.events.indexing(session, job.why)
+        session_id = session.info.session_id
+        self.events.indexing(session, why)
         try:
-            done, updates = await self._index(session, job, settings, models)
+            done, updates = await self._index(session, settings, models)
         except asyncio.CancelledError:
             session.answer(NotFoundError("the session was purged, or the daemon ends"))
             raise
@@ -113,68 +103,56 @@ class Indexer:
 
     async def _failed(self, session: SessionRuntime, error: IndexerdError) -> None:
         self.outcomes[session.info.session_id] = Failure(error.kind, error.retryable)
-        state = after_failure(session.retry, error, session.info.new_users, self.clock())
+        state = after_failure(session.retry, error, session.info.new_users, self.budget.clock())
         await self._keep(session, state)
         self.events.failed(session, error, state.retry_at)
         session.answer(error)
 
     async def _index(
-        self, session: SessionRuntime, job: Job, settings: Settings, models: Sequence[Model]
+        self, session: SessionRuntime, settings: Settings, models: Sequence[Model]
     ) -> tuple[Done, list[Any]]:
         """Read the session, ask the model, write the answer; raises IndexerdError."""
-        snapshot = await take_snapshot(self.library, self.read, job.session_id, settings)
-        clean, prompt, spent = redactor(settings), snapshot.prompt, Spent()
+        session_id = session.info.session_id
+        snapshot = await take_snapshot(self.library, self.read, session_id, settings)
+        clean, prompt = redactor(settings), snapshot.prompt
+        audit = {
+            "customType": INDEX,
+            "sessionId": session_id,
+            "redactions": snapshot.redactions,
+            "bytes": snapshot.bytes,
+            "by": "user" if session.forced else "daemon",
+            "leafId": snapshot.leaf_id,
+            "since": snapshot.since_id,
+        }
+        calls = Calls(self.budget, audit, partial(self._publish, session))
 
         def read(reply: Reply) -> Metadata | Rejected:
             cut = reply.finish is Finish.LENGTH
             return validate(reply.text, cut=cut, redact=lambda text: clean(text)[0])
 
-        def report(attempt: Attempt) -> None:
-            self._audit(snapshot, job, attempt)
-            if attempt.reply is not None and attempt.error != CANCELLED:
-                spent.add(attempt.reply, attempt.usd)
-                self._publish(session, attempt)
-
         def ask_model(model: Model) -> Awaitable[Metadata]:
-            return ask(
+            return calls.ask(
                 model,
                 prompt,
-                self.budget,
                 timeout=settings.model.timeout_seconds,
                 read=read,
                 again=lambda reply, error: retry_prompt(prompt, clean(reply.text)[0], error),
-                report=report,
             )
 
         found, model = await first_usable(models, ask_model)
-        meta = _meta_file(snapshot, found, model.key, spent, self.clock())
+        meta = _meta_file(snapshot, found, model.key, calls, self.budget.clock())
         written = await asyncio.to_thread(
             self.writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
         )
         directory = str(snapshot.directory)
-        done = Done(job.session_id, directory, spent.usd, model.key, adopted=not written)
-        return done, await self.read(self.library.written, job.session_id, directory)
+        done = Done(session_id, directory, calls.usd, model.key, adopted=not written)
+        return done, await self.read(self.library.written, session_id, directory)
 
-    def _audit(self, snapshot: Snapshot, job: Job, attempt: Attempt) -> None:
-        row = audit_row(
-            INDEX,
-            session_id=job.session_id,
-            timestamp=iso(self.clock()),
-            redactions=snapshot.redactions,
-            bytes=snapshot.bytes,
-            by="user" if job.forced else "daemon",
-            leaf_id=snapshot.leaf_id,
-            since=snapshot.since_id,
-            **attempt.audit(),
-        )
-        self.telemetry.append(row)
-
-    def _publish(self, session: SessionRuntime, attempt: Attempt) -> None:
-        which = {"model": attempt.model, "attempt": attempt.number}
-        self.events.attempted(session, which | {"cost_usd": attempt.usd, "ms": attempt.ms})
-        if attempt.error is not None and attempt.number < ATTEMPTS:
-            why = {"of": ATTEMPTS - 1, "reason": attempt.error}
-            self.events.retry(session, which | why)
+    def _publish(self, session: SessionRuntime, fields: dict[str, Any], error: str) -> None:
+        self.events.attempted(session, fields)
+        if error and fields["attempt"] < ATTEMPTS:
+            which = {"model": fields["model"], "attempt": fields["attempt"]}
+            self.events.retry(session, which | {"of": ATTEMPTS - 1, "reason": error})
 
     async def lift(self, session: SessionRuntime) -> None:
         """End a wait for a model or the budget, as the configuration changed."""
@@ -223,7 +201,7 @@ class Indexer:
 
 
 def _meta_file(
-    snapshot: Snapshot, found: Metadata, model: str, spent: Spent, now: float
+    snapshot: Snapshot, found: Metadata, model: str, calls: Calls, now: float
 ) -> MetaFile:
     """Build the meta file from a snapshot and the answer to it."""
     info, old = snapshot.info, snapshot.meta
@@ -241,12 +219,7 @@ def _meta_file(
         model=model,
         last_indexed_leaf_id=snapshot.leaf_id,
         agent=info.agent,
-        usage=Usage(
-            input_tokens=spent.input_tokens,
-            output_tokens=spent.output_tokens,
-            cost_usd=spent.usd,
-            calls=spent.calls,
-        ),
+        usage=Usage.model_validate(calls.usage()),
         message_count=info.messages,
         user_message_count=info.users,
         first_user_message=info.first_user[:FIRST_MESSAGE_MAX] or None,

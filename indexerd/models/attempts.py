@@ -1,8 +1,8 @@
 """Every model call: which model is asked, how often, and what each attempt cost.
 
-`first_usable` chooses the model; `ask` makes at most three attempts at a usable reply. Each attempt
-is booked before the request leaves, settled afterwards, and reported once. A failing provider ends
-`ask` at once: when to try again is the caller's decision.
+`first_usable` chooses the model; `Calls.ask` makes at most three attempts at a usable reply. Each
+is booked before the request leaves, settled afterwards, and has one row of telemetry. A failing
+provider ends `ask` at once: when to try again is the caller's decision.
 """
 
 from __future__ import annotations
@@ -25,27 +25,13 @@ from indexerd.errors import (
 from indexerd.events import Prompt
 from indexerd.models.base import Model, Reply
 from indexerd.models.budget import Budget
+from indexerd.privacy.sanitize import clean_line
+from indexerd.times import iso
 
 ATTEMPTS = 3
 CANCELLED = "cancelled"
+ERROR_MAX = 500  # characters of an error in telemetry
 _T = TypeVar("_T")
-
-
-@dataclass(slots=True)
-class Spent:
-    """The cost of all attempts together."""
-
-    calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    usd: float | None = 0.0
-
-    def add(self, reply: Reply, usd: float | None) -> None:
-        """Count one answered call; an unknown cost makes the sum unknown."""
-        self.calls += 1
-        self.input_tokens += reply.tokens.input or 0
-        self.output_tokens += reply.tokens.output or 0
-        self.usd = None if usd is None or self.usd is None else self.usd + usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +39,6 @@ class Rejected:
     """An unusable reply; `error` is written for the model to read."""
 
     error: str
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """One call. `error` is None for a usable reply, `usd` if no cost is known."""
-
-    model: str
-    number: int
-    ms: int
-    error: str | None = None
-    reply: Reply | None = None  # None: the call itself failed
-    usd: float | None = None
-
-    def audit(self) -> dict[str, Any]:
-        """Return the attempt's fields of a telemetry row."""
-        row: dict[str, Any] = {"model": self.model, "attempt": self.number, "ms": self.ms}
-        row |= {"success": self.error is None, "error": self.error}
-        if self.reply is not None:
-            used = self.reply.tokens
-            row["usage"] = {"inputTokens": used.input, "outputTokens": used.output}
-            row["usage"]["costUsd"] = self.usd
-        return row
 
 
 async def first_usable(
@@ -98,46 +62,88 @@ async def first_usable(
     raise error
 
 
-async def ask(
-    model: Model,
-    prompt: Prompt,
-    budget: Budget,
-    *,
-    timeout: float,
-    read: Callable[[Reply], _T | Rejected],
-    again: Callable[[Reply, str], Prompt],
-    report: Callable[[Attempt], None],
-) -> _T:
-    """Ask for a usable reply, in at most three calls of `timeout` seconds each.
+@dataclass(slots=True)
+class Calls:
+    """The calls for one purpose, and their cost together; an unknown cost makes the sum unknown.
 
-    `read` runs in a thread. `again(reply, error)` is the prompt of a retry.
+    `audit` has the fields that all their rows of telemetry share. After each answer
+    `on_answer(fields, error)` gets its figures, and why it is not usable.
     """
-    error = ""
-    for number in range(1, ATTEMPTS + 1):
-        call = await budget.reserve(model, prompt)
-        started = perf_counter()
-        try:
-            reply = await model.generate(prompt, timeout=timeout)
-        except BaseException as bad:
-            ms = round((perf_counter() - started) * 1000)
-            why = f"internal error: {type(bad).__name__}"  # a defect's text may quote the prompt
-            if isinstance(bad, asyncio.CancelledError):
-                why = CANCELLED
-            elif isinstance(bad, ModelError):
-                why = str(bad)
-            report(Attempt(model.key, number, ms, why))  # first: a second cancel may come
-            await asyncio.shield(budget.failed(call, bad))
-            raise
-        ms, usd = round((perf_counter() - started) * 1000), None
-        try:
-            usd = await budget.settle(call, reply)
-            found = await asyncio.to_thread(read, reply)
-        except asyncio.CancelledError:
-            report(Attempt(model.key, number, ms, CANCELLED, reply, usd))
-            raise
-        error = found.error if isinstance(found, Rejected) else ""
-        report(Attempt(model.key, number, ms, error or None, reply, usd))
-        if not isinstance(found, Rejected):
-            return found
-        prompt = again(reply, error)
-    raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+
+    budget: Budget
+    audit: dict[str, Any]
+    on_answer: Callable[[dict[str, Any], str], None] = lambda *_: None
+    count: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = 0.0
+
+    async def ask(
+        self,
+        model: Model,
+        prompt: Prompt,
+        *,
+        timeout: float,
+        read: Callable[[Reply], _T | Rejected],
+        again: Callable[[Reply, str], Prompt],
+    ) -> _T:
+        """Ask for a usable reply, in at most three calls of `timeout` seconds each.
+
+        `read` runs in a thread. `again(reply, error)` is the prompt of a retry.
+        """
+        error = ""
+        for number in range(1, ATTEMPTS + 1):
+            call = await self.budget.reserve(model, prompt)
+            row = {**self.audit, "model": model.key, "attempt": number}
+            started = perf_counter()
+            try:
+                reply = await model.generate(prompt, timeout=timeout)
+            except BaseException as bad:
+                row["ms"] = round((perf_counter() - started) * 1000)
+                why = (
+                    f"internal error: {type(bad).__name__}"  # a defect's text may quote the prompt
+                )
+                if isinstance(bad, asyncio.CancelledError):
+                    why = CANCELLED
+                elif isinstance(bad, ModelError):
+                    why = str(bad)
+                self._record(row, why)  # first: a second cancel may come
+                await asyncio.shield(self.budget.failed(call, bad))
+                raise
+            row["ms"] = round((perf_counter() - started) * 1000)
+            try:
+                self._count(row, reply, await self.budget.settle(call, reply))
+                found = await asyncio.to_thread(read, reply)
+            except asyncio.CancelledError:
+                self._record(row, CANCELLED)
+                raise
+            error = found.error if isinstance(found, Rejected) else ""
+            self._record(row, error)
+            fields = {key: row[key] for key in ("model", "attempt", "ms")}
+            self.on_answer(fields | {"cost_usd": row["usage"]["costUsd"]}, error)
+            if not isinstance(found, Rejected):
+                return found
+            prompt = again(reply, error)
+        raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
+
+    def _count(self, row: dict[str, Any], reply: Reply, usd: float | None) -> None:
+        used = reply.tokens
+        row["usage"] = {"inputTokens": used.input, "outputTokens": used.output, "costUsd": usd}
+        self.count += 1
+        self.input_tokens += used.input or 0
+        self.output_tokens += used.output or 0
+        self.usd = None if usd is None or self.usd is None else self.usd + usd
+
+    def _record(self, row: dict[str, Any], error: str) -> None:
+        row |= {"success": not error, "timestamp": iso(self.budget.clock())}
+        row["error"] = clean_line(error, ERROR_MAX) or None
+        self.budget.record({key: value for key, value in row.items() if value is not None})
+
+    def usage(self) -> dict[str, Any]:
+        """Return the figures as the socket answers them."""
+        return {
+            "inputTokens": self.input_tokens,
+            "outputTokens": self.output_tokens,
+            "costUsd": self.usd,
+            "calls": self.count,
+        }

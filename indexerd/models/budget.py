@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -106,13 +106,14 @@ class Breaker:
 class Budget:
     """The calls, breakers and denials of one daemon, for the event loop's thread.
 
-    `path` is the journal's; `notify(event, fields)` logs events.
+    `path` is the journal's; `notify(event, fields)` logs, `record(row)` writes a row of telemetry.
     """
 
     path: Path
     settings: Callable[[], Settings]
     clock: Callable[[], float]
     notify: Callable[[Event, dict[str, Any]], None]
+    record: Callable[[Mapping[str, Any]], object] = lambda _: None
     breakers: dict[str, Breaker] = field(default_factory=dict)
     denied: dict[str, str] = field(default_factory=dict)  # provider or model -> why it refuses us
     _calls: dict[str, Reserved] = field(default_factory=dict)  # of the last two days

@@ -1,4 +1,4 @@
-"""The only HTTP client, without redirects and proxies, and the meaning of failed answers.
+"""Models behind HTTP, asked without redirects and proxies, and what failed answers mean.
 
 Failures become errors of `indexerd.errors` whose texts hold no URL, header, body, prompt or key.
 
@@ -13,9 +13,9 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import httpx2
 
@@ -27,80 +27,90 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.models.base import Finish
+from indexerd.events import Prompt
+from indexerd.models.base import Finish, Reply, Tokens
+from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.settings import ModelLimits
 
 RETRY_AFTER_MAX = 3600.0  # seconds
 CONNECT_SECONDS = 10.0
-
-T = TypeVar("T")
-
-
-def client(who: str, limits: ModelLimits) -> httpx2.AsyncClient:
-    """Make the client of one provider, which refuses encoded bodies and reads up to a cap."""
-    for library in ("httpcore2", "httpx2"):
-        logging.getLogger(library).setLevel(logging.WARNING)
-
-    async def guard(response: httpx2.Response) -> None:
-        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise ProviderError(f"{who}: the answer is encoded, against our request")
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - an async answer
-        response.stream = _Capped(response.stream, who, limits.max_response_bytes)
-
-    return httpx2.AsyncClient(
-        event_hooks={"response": [guard]},
-        limits=httpx2.Limits(max_keepalive_connections=0),
-        headers={"Accept-Encoding": "identity"},
-        timeout=httpx2.Timeout(limits.timeout_seconds, connect=CONNECT_SECONDS),
-        follow_redirects=False,
-        trust_env=False,
-    )
+# CONTINUATION: cut by the limit of one request; it is never followed.
+_FINISH = {"STOP": Finish.STOP, "stop": Finish.STOP, "length": Finish.LENGTH}
+_FINISH |= {"MAX_TOKENS": Finish.LENGTH, "CONTINUATION": Finish.LENGTH}
 
 
-class _Capped(httpx2.AsyncByteStream):
-    """A body that ends in an error once it is longer than its cap in bytes."""
+class RemoteModel:
+    """One model at one URL, for one event loop. Each provider writes requests and reads answers."""
 
-    def __init__(self, inner: httpx2.AsyncByteStream, who: str, cap: int) -> None:
-        self._inner, self._who, self._cap = inner, who, cap
+    remote = True
+    provider: str
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        seen = 0
-        async for part in self._inner:
-            seen += len(part)
-            if seen > self._cap:
-                limit = f"{self._cap} bytes (model.max_response_bytes)"
-                raise ProviderError(f"{self._who}: the answer is larger than {limit}")
-            yield part
+    def __init__(self, model: str, url: str, headers: dict[str, str], limits: ModelLimits) -> None:
+        self.key = f"{self.provider}/{model}"
+        self.model, self._url, self._limits = model, url, limits
+        for library in ("httpcore2", "httpx2"):
+            logging.getLogger(library).setLevel(logging.WARNING)
+        self._client = httpx2.AsyncClient(
+            limits=httpx2.Limits(max_keepalive_connections=0),
+            headers={**headers, "Accept-Encoding": "identity"},
+            timeout=httpx2.Timeout(limits.timeout_seconds, connect=CONNECT_SECONDS),
+            follow_redirects=False,
+            trust_env=False,
+        )
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
+    def body(self, prompt: Prompt) -> dict[str, Any]:
+        """Return the JSON of a request."""
+        raise NotImplementedError
 
+    def read(self, answer: dict[str, Any]) -> Reply:
+        """Read an answer of status 200."""
+        raise NotImplementedError
 
-async def within(who: str, seconds: float, call: Awaitable[T]) -> T:
-    """Await a call under a total deadline; whatever it raises becomes one of our errors.
+    async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
+        """Make one request within `timeout` seconds in total.
 
-    Ours is raised after the handler, so that the other, which may hold the body, stays behind.
-    """
-    try:
-        async with asyncio.timeout(seconds):
-            return await call
-    except ModelError:
-        raise
-    except (TimeoutError, httpx2.ReadTimeout):
-        fault: ModelError = DeadlineError(f"{who}: no full answer within {seconds:g} s")
-    except Exception as bad:  # noqa: BLE001 - its text may quote the body
-        fault = ProviderError(f"{who}: the call failed ({type(bad).__name__})")
-    raise fault
+        An error of ours replaces any other after its handler: its context may hold the body.
+        """
+        fault: ModelError
+        try:
+            async with asyncio.timeout(timeout):
+                response, body = await self._send(prompt)
+        except ModelError:
+            raise
+        except (TimeoutError, httpx2.ReadTimeout):
+            fault = DeadlineError(f"{self.provider}: no full answer within {timeout:g} s")
+        except Exception as bad:  # noqa: BLE001 - its text may quote the body
+            fault = ProviderError(f"{self.provider}: the call failed ({type(bad).__name__})")
+        else:
+            answer = None
+            with suppress(ValueError, RecursionError):
+                answer = json.loads(body)
+            if response.status_code != httpx2.codes.OK:
+                raise failure(self.provider, response.status_code, response.headers, answer)
+            if not isinstance(answer, dict):
+                raise ProviderError(f"{self.provider}: the answer is not a JSON object")
+            return self.read(answer)
+        raise fault
 
+    async def _send(self, prompt: Prompt) -> tuple[httpx2.Response, bytes]:
+        body, most = bytearray(), self._limits.max_response_bytes
+        async with self._client.stream("POST", self._url, json=self.body(prompt)) as response:
+            if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+                raise ProviderError(f"{self.provider}: the answer is encoded, against our request")
+            async for part in response.aiter_raw():
+                body += part
+                if len(body) > most:
+                    limit = f"{most} bytes (model.max_response_bytes)"
+                    raise ProviderError(f"{self.provider}: the answer is larger than {limit}")
+        return response, bytes(body)
 
-def json_object(who: str, body: str | bytes) -> dict[str, Any]:
-    """Parse the body of an answer; anything but a JSON object is the provider's failure."""
-    held = None
-    with suppress(ValueError, RecursionError):
-        held = json.loads(body)
-    if not isinstance(held, dict):
-        raise ProviderError(f"{who}: the answer is not a JSON object")
-    return held
+    def reply(self, text: str, reason: str, model: Any, tokens: Tokens) -> Reply:
+        """Build a reply; ProviderError for one without text that did not end normally."""
+        finish = _FINISH.get(reason, Finish.OTHER)
+        if finish is Finish.OTHER and (not text.strip() or reason == "error"):
+            raise ProviderError(f"{self.provider}: no text, finished by {reason}")
+        answered = name(model, self.model).removeprefix("models/")
+        return Reply(replace_surrogates(text), answered, finish, tokens)
 
 
 def dig(held: Any, *path: str | int) -> Any:
@@ -125,12 +135,6 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@+-]{0,127}")
 def name(found: Any, default: str) -> str:
     """Return a model's name or a reason code if it looks like one."""
     return found if isinstance(found, str) and _NAME.fullmatch(found) else default
-
-
-def check_text(who: str, text: str, reason: str, finish: Finish) -> None:
-    """Raise ProviderError for an answer without text that did not end normally."""
-    if finish is Finish.OTHER and (not text.strip() or reason == "error"):
-        raise ProviderError(f"{who}: no text, finished by {reason}")
 
 
 _TOO_LONG = re.compile(

@@ -17,7 +17,6 @@ from indexerd.settings import Provider, Settings
 
 SCRIPT_VARIABLE = "INDEXERD_SCRIPTED"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")  # so that a key put there is not echoed
 _KEY = re.compile(r"[\x21-\x7e]{1,1024}")  # fit for an HTTP header
 
 
@@ -80,13 +79,9 @@ class Models:
             raise ModelUnavailableError("no server: set [providers.openai] base_url")
         secret = find_key(provider, own, self._env)
         if not secret and (google or urlsplit(own.base_url).hostname not in _LOOPBACK):
-            cure = (
-                f"set {variable(provider)}, or [providers.{provider}] api_key_env or api_key_file"
-            )
-            if named := own.api_key_env:
-                shown = named if _VARIABLE.fullmatch(named) else "the variable of api_key_env"
-                cure = f"neither {variable(provider)} nor {shown} is set"
-            raise ModelUnavailableError(f"no key: {cure}")
+            ways = f"{_variable(provider)}, or [providers.{provider}] api_key_env or api_key_file"
+            unset = "; the variable that api_key_env names is empty" if own.api_key_env else ""
+            raise ModelUnavailableError(f"no key: set {ways}{unset}")
         if google:
             from indexerd.models.gemini import Gemini  # noqa: PLC0415 - httpx2, when first used
 
@@ -96,8 +91,7 @@ class Models:
         return OpenAICompat(name, secret, own.base_url, self._settings.model)
 
 
-def variable(provider: str) -> str:
-    """Return the name of our own variable for a provider's key."""
+def _variable(provider: str) -> str:
     return f"INDEXERD_{provider.upper()}_API_KEY"
 
 
@@ -106,17 +100,15 @@ def find_key(provider: str, settings: Provider, env: Mapping[str, str]) -> str:
 
     It comes from our own variable, the one that `api_key_env` names, or `api_key_file`.
     """
-    for place in filter(None, (variable(provider), settings.api_key_env)):
+    for place in filter(None, (_variable(provider), settings.api_key_env)):
         if secret := env.get(place, "").strip():
             break
     else:
         place = settings.api_key_file
         if not place:
             return ""
-        path = Path(env.get("HOME", "~") + place[1:] if place.startswith("~/") else place)
-        if not path.is_absolute():
-            raise ModelUnavailableError(f"{place} must be an absolute path, or begin with ~/")
         try:
+            path = Path(place).expanduser()
             mode, secret = path.stat().st_mode, path.read_bytes().strip().decode("ascii", "replace")
         except OSError as bad:
             raise ModelUnavailableError(f"{place} {bad.strerror}") from None

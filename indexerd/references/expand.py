@@ -71,7 +71,9 @@ class References:
         if cache and prompt.fresh:
             await cache.keep(asked.session_id or "", prompt.fresh)
         if found:
-            self._services.record(_audit_row(prompt, answer) | {"timestamp": iso(time.time())})
+            self._services.budget.record(
+                _audit_row(prompt, answer) | {"timestamp": iso(time.time())}
+            )
         return answer
 
     async def _resolve(self, prompt: _Prompt, asked: Reference) -> None:

@@ -8,7 +8,6 @@ or in the telemetry.
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -19,9 +18,9 @@ from indexerd.events import Prompt
 from indexerd.indexing.prompt import retry_prompt
 from indexerd.indexing.transcript import size_of
 from indexerd.logs import Event
-from indexerd.models.attempts import Attempt, Rejected, Spent, ask, first_usable
+from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import LOCAL, Finish, Model, Reply
-from indexerd.models.telemetry import QUERY, audit_row
+from indexerd.models.telemetry import QUERY
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.params import QuerySession
@@ -30,7 +29,6 @@ from indexerd.references.query_codes import coded
 from indexerd.references.question_context import Context, read_context
 from indexerd.references.services import Services
 from indexerd.settings import Settings
-from indexerd.times import iso
 
 QUESTION_MAX = 4000  # characters
 LOCAL_BYTES = 4_000_000  # of a session, for the built-in model
@@ -46,14 +44,13 @@ class _Run:
     leaf: str | None
     settings: Settings
     clean: Redactor
+    calls: Calls
     started: float = field(default_factory=perf_counter)
-    spent: Spent = field(default_factory=Spent)
     notes: list[str] = field(default_factory=list)
-    bytes: int = 0  # of the text sent last
 
     def facts(self) -> dict[str, Any]:
         ms = round((perf_counter() - self.started) * 1000)
-        return {"session": self.row["sessionId"], "ms": ms, "cost_usd": self.spent.usd}
+        return {"session": self.row["sessionId"], "ms": ms, "cost_usd": self.calls.usd}
 
 
 class Questions:
@@ -80,9 +77,10 @@ class Questions:
             clean, asked = redactor(settings), clean_text(question, len(question))
             if not 0 < len(asked) <= QUESTION_MAX:
                 raise errors.UsageError(f"a question has 1 to {QUESTION_MAX} characters")
-            run = _Run(
-                self._services.rows.by_id(session_id), clean(asked)[0], leaf, settings, clean
-            )
+            row = self._services.rows.by_id(session_id)
+            audit = {"customType": QUERY, "sessionId": session_id, "bytes": 0}
+            calls = Calls(self._services.budget, audit)
+            run = _Run(row, clean(asked)[0], leaf, settings, clean, calls)
             self._count(turn_id, settings.query.max_calls_per_turn)
             seconds = settings.query.timeout_seconds
             try:
@@ -95,7 +93,7 @@ class Questions:
                 log = {"reason": failed.kind, **run.facts()}
                 self._services.events.log(Event.QUERY_FAILED, log)
                 raise failed from None
-        facts = {"model": model.key, "bytes": run.bytes, **run.facts()}
+        facts = {"model": model.key, "bytes": calls.audit["bytes"], **run.facts()}
         self._services.events.log(Event.QUERY_ANSWERED, facts)
         return {
             "sessionId": session_id,
@@ -103,13 +101,10 @@ class Questions:
             **answer,
             "notes": [*run.notes, *answer["notes"]],
             "usage": {
-                "inputTokens": run.spent.input_tokens,
-                "outputTokens": run.spent.output_tokens,
-                "costUsd": run.spent.usd,
-                "calls": run.spent.calls,
+                **calls.usage(),
                 "model": model.key,
                 "ms": facts["ms"],
-                "bytes": run.bytes,
+                "bytes": facts["bytes"],
             },
         }
 
@@ -130,7 +125,7 @@ class Questions:
         context = await self._services.pool.read(run.row["sessionId"], run.leaf, work)
         if not context.sections:
             raise errors.SessionEmptyError("no user/assistant conversation to ask about")
-        run.bytes = size_of(context.text)
+        run.calls.audit |= {"bytes": size_of(context.text), "redactions": context.redactions}
         prompt = context.local_prompt if local else context.prompt
         try:
             found = await self._attempts(run, model, context, prompt(run.question))
@@ -149,25 +144,10 @@ class Questions:
                 sections=context.sections,
             )
 
-        def report(attempt: Attempt) -> None:
-            if attempt.reply is not None:
-                run.spent.add(attempt.reply, attempt.usd)
-            row = audit_row(
-                QUERY,
-                session_id=run.row["sessionId"],
-                timestamp=iso(time.time()),
-                bytes=run.bytes,
-                redactions=context.redactions,
-                **attempt.audit(),
-            )
-            self._services.record(row)
-
-        return await ask(
+        return await run.calls.ask(
             model,
             base,
-            self._services.budget,
             timeout=run.settings.model.timeout_seconds,
             read=read,
             again=lambda reply, error: retry_prompt(base, run.clean(reply.text)[0], error),
-            report=report,
         )

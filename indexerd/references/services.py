@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -46,6 +46,5 @@ class Services:
     events: Events
     excluded: Callable[[], list[str]]  # globs of sessions that get no digests
     writer: MetaWriter
-    record: Callable[[Mapping[str, Any]], Any] = lambda _: None  # writes a row of telemetry
     injected: InjectionCache | None = None  # None: injected texts are not kept
     on_history: Callable[[str], object] = lambda _: None  # called when a history is opened

@@ -11,8 +11,7 @@ from typing import Any
 from indexerd.daemon.open_session import read_alone
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Indexer
-from indexerd.indexing.policy import SessionRuntime
-from indexerd.indexing.queue import Job
+from indexerd.indexing.policy import Forced, SessionRuntime
 from indexerd.indexing.snapshot import Snapshot, take_snapshot
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
@@ -114,17 +113,20 @@ class Bench:
             library,
             read=at_once,
             budget=Budget(
-                self.root / "budget.jsonl", lambda: self.settings, lambda: self.now, lambda *_: None
+                self.root / "budget.jsonl",
+                lambda: self.settings,
+                lambda: self.now,
+                lambda *_: None,
+                Telemetry(self.root / "telemetry.jsonl").append,
             ),
-            telemetry=Telemetry(self.root / "telemetry.jsonl"),
             writer=MetaWriter(),
             events=silence,
-            clock=lambda: self.now,
         )
         info = library.files.info(self.session.id)
         session = SessionRuntime(info, None, self.now, self.now)
-        job = Job(self.session.id, "due", 0, forced)
-        run = asyncio.create_task(indexer.run(session, job, self.settings, models))
+        if forced:
+            session.forced = Forced(self.now, asyncio.get_running_loop().create_future())
+        run = asyncio.create_task(indexer.run(session, "due", self.settings, models))
         await asyncio.wait([run])
         assert run.cancelled() or not run.exception()
 

@@ -22,7 +22,7 @@ from indexerd.errors import (
 from indexerd.events import Prompt
 from indexerd.logs import Event
 from indexerd.models import budget
-from indexerd.models.attempts import ask
+from indexerd.models.attempts import Calls
 from indexerd.models.base import Reply, Tokens
 from indexerd.models.budget import FAILURES, FIRST_PAUSE, Budget
 from indexerd.settings import Budget as Caps
@@ -83,14 +83,12 @@ class Desk:
         return failures
 
     async def _call(self, model: Scripted) -> None:
-        await ask(
+        await Calls(self.budget, {}).ask(
             model,
             PROMPT,
-            self.budget,
             timeout=5.0,
             read=lambda reply: reply.text,
             again=lambda _reply, _error: PROMPT,
-            report=lambda _attempt: None,
         )
 
     def rows(self, op: str) -> list[dict[str, Any]]:

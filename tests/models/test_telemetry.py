@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from indexerd.models import telemetry
-from indexerd.models.telemetry import INDEX, ROWS_MAX, audit_row, rows_of
+from indexerd.models.telemetry import INDEX, ROWS_MAX, rows_of
 
 
 def line(number: int) -> str:
-    who = {"session_id": "s1", "model": f"m{number}", "timestamp": "2026-11-21T10:00:00Z"}
-    return json.dumps(audit_row(INDEX, **who, success=True)) + "\n"
+    return json.dumps({"customType": INDEX, "sessionId": "s1", "model": f"m{number}"}) + "\n"
 
 
 def test_the_newest_rows_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
