@@ -21,7 +21,7 @@ from indexerd.daemon.files import Files
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache, MetaStat
 from indexerd.meta.session_row import Rows
-from indexerd.privacy.own_secrets import OwnSecrets
+from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.facts import Facts

@@ -232,7 +232,7 @@ class Api(ReadMethods):
         return snapshot.as_sent(pipeline.models.available())
 
     async def _label(self, asked: params.Label) -> Row:
-        label = {"entryId": asked.entry_id, "text": asked.text or None}
+        label = params.EntryLabel(entry_id=asked.entry_id, text=asked.text)
         await self.sidecars.update(params.Update(ref=asked.ref, label=label))
         shown = clean_line(asked.text, NAME_MAX) if asked.text else None
         return {"sessionId": asked.ref, "entryId": asked.entry_id, "label": shown or None}

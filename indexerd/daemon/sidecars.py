@@ -36,7 +36,7 @@ from indexerd.meta import context_sets as sets
 from indexerd.meta.context_sets import Context
 from indexerd.meta.model import UserFile
 from indexerd.meta.reader import read_user
-from indexerd.meta.sidecar import Edited, edit, has_own_sets, label_of, with_sets
+from indexerd.meta.sidecar import Edited, edit, has_own_sets, with_sets
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id
 from indexerd.privacy.redact import for_people
@@ -65,24 +65,22 @@ class Sidecars:
     resumed: set[str] = field(default_factory=set)  # by this process
 
     async def set(self, asked: params.SetContext) -> Row:
-        change = sets.change_of(asked.set_name, asked.items, asked.mode)
         row = await self._row_soon(asked)
-        wanted = {"setName": change.name, "items": asked.items, "mode": asked.mode}
+        wanted = params.ContextSet(set_name=asked.set_name, items=asked.items, mode=asked.mode)
         edited = await self._change(row, params.Update(ref=row["sessionId"], set_context=wanted))
         return {
             "sessionId": row["sessionId"],
             "text": edited.text,
             "contextChanged": bool(edited.names),
-            "setName": change.name,
+            "setName": asked.set_name.strip(" "),
             "warnings": list(edited.warnings),
         }
 
     async def update(self, asked: params.Update) -> Row:
         """Set or clear the fields that are given."""
         row = self.answers.by_id(asked.ref)
-        if asked.label is not UNSET and label_of(asked)[1]:
-            entry_id = label_of(asked)[0]
-            await self.pool.read(row["sessionId"], entry_id, lambda *_: None)  # or NotFoundError
+        if asked.label and asked.label.text:  # NotFoundError if there is no such entry
+            await self.pool.read(row["sessionId"], asked.label.entry_id, lambda *_: None)
         edited = await self._change(row, asked)
         new = self.answers.by_id(row["sessionId"])
         if asked.title is not UNSET:

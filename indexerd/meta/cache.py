@@ -27,7 +27,7 @@ class MetaStat(msgspec.Struct, frozen=True, array_like=True):
 
     directory: str
     stamps: Stamps
-    since: str | None = None  # lastIndexedLeafId
+    since: str | None = None  # lastIndexedLeafId; None: there is no valid meta file
     updated_at: str = ""
     model: str = ""
     title: str | None = None
@@ -69,18 +69,15 @@ class MetaCache:
         If several hold files of a session, the directory `belongs(session_id)` counts.
         """
         seen: dict[str, dict[str, Stamps]] = {}  # by session and directory
-        unreadable: set[str] = set()
         for directory in directories:
             try:
-                for session_id, stamps in scan(Path(directory)).items():
-                    seen.setdefault(session_id, {})[directory] = stamps
-            except AccessError:
-                unreadable.add(directory)
-        changed: dict[str, str | None] = {
-            session_id: None
-            for session_id, stat in self._stats.items()
-            if session_id not in seen and stat.directory not in unreadable
-        }
+                found = scan(Path(directory))
+            except AccessError:  # its files are still there, as far as we know
+                old = self._stats.items()
+                found = {key: one.stamps for key, one in old if one.directory == directory}
+            for session_id, stamps in found.items():
+                seen.setdefault(session_id, {})[directory] = stamps
+        changed: dict[str, str | None] = dict.fromkeys(self._stats.keys() - seen.keys())
         for session_id, places in seen.items():
             home = belongs(session_id) if len(places) > 1 else None
             directory = home if home in places else next(iter(places))
@@ -107,12 +104,11 @@ class MetaCache:
         """Read a session's files again, in the directory or where they were."""
         old = self._stats.get(session_id)
         directory = directory or (old.directory if old else None)
-        stamps = _stamps(directory, session_id) if directory else (None, None)
-        if directory is None or stamps == (None, None):
+        if directory is None or (stamps := _stamps(directory, session_id)) == (None, None):
             self._stats.pop(session_id, None)
             self.unstored[session_id] = None
             return
-        meta, problem = meta_or_problem(session_id, directory)
+        meta, problem = _meta_or_problem(session_id, directory)
         user = None  # an invalid sidecar counts as missing, and is never written over
         with suppress(InvalidMetaError, AccessError):
             user = read_user(Path(directory, f"{session_id}{USER_SUFFIX}"))
@@ -134,10 +130,10 @@ class MetaCache:
         stat = self._stats.get(session_id)
         if stat is None or stat.since is None:
             return None
-        return meta_or_problem(session_id, stat.directory)[0]
+        return _meta_or_problem(session_id, stat.directory)[0]
 
 
-def meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:
+def _meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:
     """Read a meta file; if it is invalid, say why in upstream's words."""
     path = Path(directory, f"{session_id}{META_SUFFIX}")
     try:
@@ -150,9 +146,10 @@ def meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, s
 
 
 def _stamps(directory: str, session_id: str) -> Stamps:
-    meta = user = None
-    with suppress(AccessError):
-        meta = stamp(Path(directory, f"{session_id}{META_SUFFIX}"))
-    with suppress(AccessError):
-        user = stamp(Path(directory, f"{session_id}{USER_SUFFIX}"))
-    return meta, user
+    found = []
+    for suffix in (META_SUFFIX, USER_SUFFIX):
+        try:
+            found.append(stamp(Path(directory, f"{session_id}{suffix}")))
+        except AccessError:
+            found.append(None)
+    return found[0], found[1]

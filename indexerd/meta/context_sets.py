@@ -1,9 +1,9 @@
 """Relevant-context sets: what a session was working with, as named lists of strings.
 
 Writers of sets are not trusted. An item is stored as it is given, or refused: a path that was cut
-or cleaned would be another path. A set's name begins a line of the resume block, so it must be a
-plain word and no speaker's role. A sidecar may have been written by hand, so whatever is *shown*
-is made harmless and bounded again. A secret is stored as it is given, with a warning.
+or cleaned would be another path; a secret is stored with a warning. A set's name begins a line of
+the resume block, so it must be a plain word and no speaker's role. A sidecar may have been written
+by hand, so whatever is *shown* is made harmless and bounded again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from indexerd.errors import ContextTooLargeError, UsageError
 from indexerd.privacy.patterns import lazy_pattern
@@ -35,48 +35,17 @@ _ROLE = lazy_pattern("system|user|assistant|human|tool|developer|model|function|
 _SAID = lazy_pattern(  # with such a word a role is still one: System prompt, Tool result
     "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
 )
-# Many file names have square brackets: only capitals are a chat template's mark.
-_TEMPLATE = lazy_pattern(r"\[\s{0,4}/?\s{0,4}(?:[A-Z][A-Z_]{2,30}\s{0,4}\]|INST|SYS)")
-_DRAWN = str.maketrans({"[": "(", "\ufe0f": None})  # U+FE0F follows many an emoji
 _ABSOLUTE = lazy_pattern(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-class Change(NamedTuple):
-    """A change of one set, checked by `change_of`."""
+class Outcome(NamedTuple):
+    """The sets after a change of one; `changed` is False if there was nothing to do."""
 
     name: str
-    items: tuple[str, ...]
-    mode: Literal["replace", "merge"] = "replace"
-
-
-class Outcome(NamedTuple):
-    """The sets after a change; `changed` is False if there was nothing to do."""
-
     context: Context
     text: str
-    changed: bool = True
-    warnings: tuple[str, ...] = ()
-
-
-def change_of(name: Any, items: Any, mode: Any = None) -> Change:
-    """Check a requested change; a UsageError says what is wrong with it."""
-    if mode not in (None, "replace", "merge"):
-        raise UsageError("mode is replace or merge")
-    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        raise UsageError("items is a list of strings")
-    if len(items) > SET_MAX:
-        why = f"{len(items)} items are too many for one call: at most {SET_MAX}"
-        raise UsageError(why, hint="keep what matters most, or use several sets")
-    if not isinstance(name, str) or not name.strip():
-        raise UsageError("setName is required, and is a string")
-    name = name.strip(" ")
-    if not _is_name(name):
-        raise UsageError(
-            f"setName has at most {NAME_MAX} characters, begins with a letter or a digit, and is"
-            " no speaker's",
-            hint="use letters, digits, spaces and _ - . /",
-        )
-    return Change(name, tuple(map(item_of, items)), mode or "replace")
+    changed: bool
+    warnings: list[str]
 
 
 def item_of(text: str, what: str = "an item") -> str:
@@ -95,7 +64,7 @@ def item_of(text: str, what: str = "an item") -> str:
 
 
 def _is_name(text: str) -> bool:
-    """Whether a set may have this name, and a line that begins with it looks like no speaker's."""
+    """Whether a line that begins with this name is safe, and looks like no speaker's."""
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text[:NAME_MAX]).casefold())
     roles = [one for one in words if _ROLE.fullmatch(one)]
     if roles and all(one in roles or _SAID.fullmatch(one) for one in words):
@@ -110,27 +79,40 @@ def _is_plain(text: str) -> bool:
     return all(clean_line(part, ITEM_MAX) == part for part in text.translate(spaces).split(" "))
 
 
-def apply(context: Sets, change: Change) -> Outcome:
-    """Apply a change; ContextTooLargeError if the sets would hold too much.
+def apply(context: Sets, name: str, given: Sequence[str], mode: Any = None) -> Outcome:
+    """Replace a set, or merge items into it; UsageError says what may not be stored.
 
-    Sets that were made too large by hand may shrink step by step, and lose nothing by a merge.
+    ContextTooLargeError if the sets would hold too much: sets that were made too large by hand may
+    shrink step by step, and lose nothing by a merge.
     """
-    name, warnings = change.name, list[str]()
-    current = {key: list(items) for key, items in context.items() if items}
-    old, items, done = current.get(name, []), list(change.items), "Set"
+    if mode not in (None, "replace", "merge"):
+        raise UsageError("mode is replace or merge")
+    if len(given) > SET_MAX:
+        why = f"{len(given)} items are too many for one call: at most {SET_MAX}"
+        raise UsageError(why, hint="keep what matters most, or use several sets")
+    name, items, done = name.strip(" "), [*map(item_of, given)], "Set"
+    if not _is_name(name):
+        raise UsageError(
+            f"setName has at most {NAME_MAX} characters, begins with a letter or a digit, and is"
+            " no speaker's",
+            hint="use letters, digits, spaces and _ - . /",
+        )
+    warnings = list[str]()
     if name not in KNOWN:
         warnings.append(f"unknown set {name!r}; the known ones are {', '.join(KNOWN)}")
-    if change.mode == "merge":
+    current = {key: list(one) for key, one in context.items() if one}
+    old = current.get(name, [])
+    if mode == "merge":
         if not items:
             text = f"Nothing to merge into {name}: {len(old)} items"
-            return Outcome(current, text, changed=False, warnings=tuple(warnings))
+            return Outcome(name, current, text, changed=False, warnings=warnings)
         union, done = list(dict.fromkeys([*old, *items])), "Merged"
         room = max(SET_MAX, len(set(old)))
-        items = union[:room]
         if rest := ", ".join(map(quotable, union[room:])):
             warnings.append(f"not stored, as a set holds at most {SET_MAX} items: {rest}")
+        items = union[:room]
     for place, item in enumerate(items, 1):
-        if item in change.items:
+        if done == "Set" or item not in old:
             warnings += secret_warnings(item, f"item {place} of {name}")
     new = {key: one for key, one in {**current, name: items}.items() if one}
     count = sum(map(len, new.values()))
@@ -141,7 +123,7 @@ def apply(context: Sets, change: Change) -> Outcome:
         )
     text = f"{done} {name}: {len(items)} items" if items else f"Cleared {name}"
     changed = new != current or (done == "Set" and bool(items))
-    return Outcome(new, text, changed, tuple(warnings))
+    return Outcome(name, new, text, changed, warnings)
 
 
 def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
@@ -212,8 +194,9 @@ def _on_a_line(text: str) -> str:
 
 
 def _is_harmless(item: str) -> bool:
-    drawn = item.translate(_DRAWN).replace("<(", "((")  # a shell's; no tag begins so
-    return _is_plain(item) and not _TEMPLATE.search(item) and harmless(drawn) == drawn
+    drawn = item.replace("\ufe0f", "")  # which follows many an emoji
+    drawn = drawn.replace("<(", "((")  # a shell's; no tag begins so
+    return _is_plain(item) and harmless(drawn) == drawn
 
 
 def footer(context: Sets, cwd: str) -> dict[str, Any]:

@@ -2,9 +2,8 @@
 
 `Metadata` is strict: it checks what a model answers. The files are read leniently
 (docs/PROTOCOL.md): the twelve fields of the contract must have the right types, unknown fields are
-kept, and long texts are cut only when used. An optional field of another type (a newer schema's,
-or a typing error) counts as absent: a file that was paid for is not thrown away for it. Whatever
-is read can be written again.
+kept, and an optional field of another type counts as absent: a file that was paid for is not thrown
+away for it. Whatever is read can be written again.
 """
 
 from __future__ import annotations
@@ -51,12 +50,9 @@ class _File(BaseModel):
 
     def to_json(self) -> bytes:
         """Two-space JSON, UTF-8, a newline at the end; absent fields omitted, unknown ones kept."""
-        fields = self.model_dump(by_alias=True).items()
-        kept = {
-            key: one for key, one in fields if one is not None or key in (self.model_extra or ())
-        }
-        text = json.dumps(_storable(kept), indent=2, ensure_ascii=False, allow_nan=False)
-        return text.encode() + b"\n"
+        fields, extra = self.model_dump(by_alias=True).items(), self.model_extra or {}
+        kept = {key: one for key, one in fields if one is not None or key in extra}
+        return json.dumps(_storable(kept), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 class Usage(_File):
@@ -109,6 +105,7 @@ class UserFile(_File):
     title: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     context: dict[str, list[str]] = Field(default_factory=dict)
+    context_cleared: bool | None = None  # of a fork: it has no sets, and none of its parent's
     env_hint: str | None = None
 
 
@@ -159,12 +156,10 @@ def _storable(value: Any, depth: int = 0) -> Any:
     """Replace what JSON allows and our files do not: lone surrogates, 1e999."""
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
     if isinstance(value, list):
         return [_storable(one, depth + 1) for one in value]
     if isinstance(value, dict):
-        return {_storable(key): _storable(one, depth + 1) for key, one in value.items()}
-    return value
+        return {replace_surrogates(key): _storable(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return replace_surrogates(value) if isinstance(value, str) else value

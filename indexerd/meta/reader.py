@@ -91,16 +91,13 @@ def scan(directory: Path) -> dict[str, Stamps]:
     try:
         with os.scandir(directory) as entries:
             for entry in entries:
-                if session_id := session_of(entry.name):
+                session_id = session_of(entry.name)
+                if session_id and entry.is_file(follow_symlinks=False):
+                    meta, user = sessions.get(session_id, (None, None))
+                    is_meta = entry.name.endswith(META_SUFFIX)
                     with suppress(FileNotFoundError):
-                        found = entry.stat(follow_symlinks=False)
-                        if modes.S_ISREG(found.st_mode):
-                            meta, user = sessions.get(session_id, (None, None))
-                            if entry.name.endswith(META_SUFFIX):
-                                meta = _stamp(found)
-                            else:
-                                user = _stamp(found)
-                            sessions[session_id] = meta, user
+                        found = _stamp(entry.stat(follow_symlinks=False))
+                        sessions[session_id] = (found, user) if is_meta else (meta, found)
     except FileNotFoundError:
         return {}
     except OSError as bad:

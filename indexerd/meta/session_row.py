@@ -9,7 +9,7 @@ row unbounded.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -17,8 +17,7 @@ from typing import Any
 from indexerd.agents import ADAPTERS
 from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import MetaFile
-from indexerd.privacy.own_secrets import StoredRow
-from indexerd.privacy.redact import redact, shown_paths, with_shown
+from indexerd.privacy.redact import StoredRow, redact, shown_path, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import limits
 from indexerd.sessions.facts import TOKEN_KEYS, Facts, absolute, fact_fields, facts_of
@@ -56,23 +55,24 @@ class Rows:
         meta = self._metas.meta(session_id)
         title = stat.title if stat else None
         if info is not None:
-            parent = self._parent(info, old)
-            facts = facts or facts_of(old)
-            return row_of(info, meta, title, facts, resume=self._resume, parent=parent)
+            facts, parent = facts or facts_of(old), self._parent(info, old)
+            return row_of(info, meta, title, facts, resume=self._resume(info), parent=parent)
         # Perhaps only our own files are left of a session that the user excluded.
-        places = [(one["sessionFile"], one["cwd"]) for one in (old,) if one]
-        places += [(one.session_file, one.cwd) for one in (meta,) if one]
-        if any(self._hides(session_id, *one) for one in [("", ""), *places]):
+        places = [("", "")]
+        places += [(old["sessionFile"], old["cwd"])] if old else []
+        places += [(meta.session_file, meta.cwd)] if meta else []
+        if any(self._hides(session_id, *one) for one in places):
             return None
         return gone_row(old, meta, title)
 
-    def _resume(self, session_id: str, cwd: str, path: str) -> str:
+    def _resume(self, info: SessionInfo) -> str:
         """Give the command that reopens a session; only an absolute directory is used."""
-        store = next((one for one in self._stores() if one.takes(path)), None)
+        store = next((one for one in self._stores() if one.takes(info.path)), None)
         if store is None:
             return ""
-        command = ADAPTERS[store.agent].resume_command
-        return command(session_id, cwd if cwd.startswith("/") else "", path, store.variables)
+        command, cwd = ADAPTERS[store.agent].resume_command, info.cwd
+        cwd = cwd if cwd.startswith("/") else ""
+        return command(info.session_id, cwd, info.path, store.variables)
 
     def _parent(self, info: SessionInfo, old: Row | None) -> Parent:
         """Find where a session came from; a parent that is gone stays the parent it was."""
@@ -94,14 +94,14 @@ def row_of(
     title: str | None,
     facts: Facts | None,
     *,
-    resume: Callable[[str, str, str], str],
+    resume: str,
     parent: tuple[str | None, str | None] = (None, None),
 ) -> StoredRow:
     """Make the row of a session whose file is there.
 
     `parent` is its id and its file; `facts` are None until the whole file was read.
     """
-    row = _base(meta, title, info.agent_title, info.first_user, info.path) | {
+    row = {
         "sessionId": info.session_id,
         "agent": info.agent,
         "sessionFile": _shown(info.file),
@@ -110,7 +110,7 @@ def row_of(
         "firstUserMessage": info.first_user,
         "archived": info.archived,
         "gone": False,
-        "resume": resume(info.session_id, info.cwd, info.path),
+        "resume": resume,
         "version": info.version,
         "subagent": info.subagent,
         "modifiedAt": iso_of_ms(info.modified_ms),
@@ -133,7 +133,7 @@ def row_of(
         row["parentSessionFile"] = _absolute(above, info.cwd)
     if parent_id:
         row["parentSessionId"] = parent_id[: limits.WORD_MAX]
-    return _stored(row, meta, [title, info.agent_title])
+    return _stored(row, meta, title, info.path)
 
 
 def gone_row(old: Row | None, meta: MetaFile | None, title: str | None) -> StoredRow | None:
@@ -143,10 +143,8 @@ def gone_row(old: Row | None, meta: MetaFile | None, title: str | None) -> Store
         return None
     for key in ("model", "updatedAt", "metaName"):
         row.pop(key, None)
-    first, agent_title = row.get("firstUserMessage", ""), row.get("agentTitle")
-    row |= _base(meta, title, agent_title, first, row["sessionFile"])
     row |= {"gone": True, "archived": True, "state": "archived", "resume": ""}
-    return _stored(row, meta, [title, agent_title])
+    return _stored(row, meta, title, row["sessionFile"])
 
 
 def _from_meta(meta: MetaFile) -> Row:
@@ -168,47 +166,37 @@ def _from_meta(meta: MetaFile) -> Row:
     }
 
 
-def _base(
-    meta: MetaFile | None, title: str | None, agent_title: str | None, first: str, file: str
-) -> Row:
-    """Make the fields that come from names and from the meta file."""
+def _stored(row: Row, meta: MetaFile | None, title: str | None, file: str) -> StoredRow:
+    """Add a row's names and the texts of its meta file; list all names that it is found by."""
     stem = posixpath.basename(file).removesuffix(".zst").removesuffix(".jsonl")
-    of_meta = _safe(meta.name, limits.NAME_MAX) if meta else ""
     names = {
         "user": _line(title, limits.NAME_MAX),
-        "meta": of_meta,
-        "agent": _line(agent_title, limits.NAME_MAX),
-        "first-message": _line(first, limits.NAME_MAX),
+        "meta": _safe(meta.name, limits.NAME_MAX) if meta else "",
+        "agent": _line(row.get("agentTitle"), limits.NAME_MAX),
+        "first-message": _line(row.get("firstUserMessage"), limits.NAME_MAX),
         "file": _safe(_shown(stem), limits.NAME_MAX) or "session",
     }
     source, name = next((source, name) for source, name in names.items() if name)
-    row: Row = {"name": name, "nameSource": source, "description": "", "tags": []}
-    row["indexed"] = meta is not None
+    row |= {"name": name, "nameSource": source, "description": "", "tags": []}
+    row["indexed"], summary = meta is not None, ""
     if meta is not None:
-        tags = [_safe(tag, limits.TAG_MAX) for tag in islice(meta.tags, limits.TAGS_SHOWN)]
+        tags = [_safe(tag, limits.TAG_MAX) for tag in meta.tags[: limits.TAGS_SHOWN]]
         row |= {
             "description": clean_text(_unsecret(meta.description), limits.DESCRIPTION_MAX),
             "tags": [tag for tag in tags if tag],
             "model": _line(meta.model, limits.NAME_MAX),
             "updatedAt": _line(meta.updated_at, limits.WORD_MAX),
         }
-        if title:
-            row["metaName"] = of_meta
-    return row
-
-
-def _stored(row: Row, meta: MetaFile | None, titles: Iterable[str | None]) -> StoredRow:
-    """Add the summary to a row, and all names that it is found by."""
-    names = [row["name"], _safe(meta.name, limits.NAME_MAX) if meta else ""]
-    aliases = dict.fromkeys([*names, *(_line(one, limits.NAME_MAX) for one in titles)])
-    summary = clean_text(_unsecret(meta.summary), limits.SUMMARY_MAX) if meta else ""
+        row |= {"metaName": names["meta"]} if title else {}
+        summary = clean_text(_unsecret(meta.summary), limits.SUMMARY_MAX)
+    aliases = dict.fromkeys([name, names["meta"], names["user"], names["agent"]])
     return StoredRow(with_shown(row), summary, tuple(filter(None, aliases)))
 
 
 @lru_cache(512)
 def _unsecret(text: str) -> str:
     """Redact a text before it is cut."""
-    return redact(text[: limits.READ_MAX]).text[: limits.READ_MAX]
+    return redact(text[: limits.READ_MAX]).text
 
 
 def _line(text: str | None, limit: int) -> str:
@@ -216,7 +204,7 @@ def _line(text: str | None, limit: int) -> str:
 
 
 def _safe(text: str | None, limit: int) -> str:
-    return _line(_unsecret(text or ""), limit)
+    return clean_line(_unsecret(text or ""), limit)
 
 
 def _shown(path: str) -> str:
@@ -225,10 +213,9 @@ def _shown(path: str) -> str:
     return whole.decode("utf-8", "backslashreplace")
 
 
-def _paths(paths: Iterable[str] | None, cwd: str) -> list[str]:
-    return list(
-        shown_paths(tuple(_absolute(one, cwd) for one in islice(paths or (), limits.PATHS_MAX)))
-    )
+def _paths(paths: Sequence[str] | None, cwd: str) -> list[str]:
+    whole = (_absolute(one, cwd) for one in (paths or ())[: limits.PATHS_MAX])
+    return [*dict.fromkeys(map(shown_path, whole))]
 
 
 def _absolute(path: str, cwd: str) -> str:

@@ -8,14 +8,14 @@ Changing a parent's file by hand changes the sets of those forks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from indexerd.errors import AccessError, IndexerdError, InvalidMetaError, UsageError
+from indexerd.errors import AccessError, IndexerdError, InvalidMetaError
 from indexerd.meta import context_sets as sets
 from indexerd.meta.context_sets import Context
 from indexerd.meta.model import UserFile
@@ -24,9 +24,7 @@ from indexerd.paths import meta_name
 from indexerd.privacy.redact import secret_warnings
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import NAME_MAX
-from indexerd.protocol.params import Update
-
-CLEARED = "contextCleared"  # in a fork's file: no sets, and none of its parent's either
+from indexerd.protocol.params import ContextSet, Update
 
 
 class Held(NamedTuple):
@@ -67,92 +65,63 @@ def read_sidecar(paths: Sequence[Path]) -> Held:
 
 def has_own_sets(user: UserFile) -> bool:
     """Whether a file's sets count, even if they are none, and not the parent's."""
-    return bool(user.context) or bool((user.model_extra or {}).get(CLEARED))
+    return bool(user.context or user.context_cleared)
 
 
 def with_sets(user: UserFile, context: Context, *, fork: bool) -> UserFile:
-    fields = {key: one for key, one in user.model_dump().items() if key != CLEARED}
-    fields["context"] = context
-    if fork and not context:
-        fields[CLEARED] = True
-    return UserFile.model_validate(fields)
+    cleared = True if fork and not context else None
+    return user.model_copy(update={"context": context, "context_cleared": cleared})
 
 
 def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
     """Read a session's meta file, sidecar and digest; an invalid file becomes a warning."""
     directory, warnings = paths[0].parent, list[str]()
+    found: dict[str, Any] = {"meta": None, "labels": {}, "context": {}, "digest": {"segments": []}}
 
-    def attempt(read: Callable[[], Any]) -> Any:
+    @contextmanager
+    def attempt() -> Iterator[None]:
         try:
-            return read()
+            yield
         except IndexerdError as bad:
             warnings.append(str(bad))
-            return None
 
-    meta = attempt(lambda: read_meta(directory / meta_name(session_id)))
-    held = attempt(lambda: read_sidecar(paths))
-    segments = attempt(lambda: read_digest(directory / digest_name(session_id)))
-    found = {
-        "meta": meta.model_dump(mode="json", by_alias=True, exclude_none=True) if meta else None,
-        "labels": held.user.labels if held else {},
-        "context": held.context if held else {},
-        "digest": {"segments": segments or []},
-    }
+    with attempt():
+        if meta := read_meta(directory / meta_name(session_id)):
+            found["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True)
+    with attempt():
+        held = read_sidecar(paths)
+        found |= {"labels": held.user.labels, "context": held.context}
+    with attempt():
+        found["digest"] = {"segments": read_digest(directory / digest_name(session_id))}
     return found | ({"warnings": warnings} if warnings else {})
 
 
 def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
     """Make the sidecar with the changes that a client asks for; null clears."""
-    fields, warnings = held.user.model_dump(), list[str]()
+    fields, warnings = dict[str, Any](), list[str]()
     if asked.title is not UNSET:
-        fields["title"] = _line(asked.title, "title")
+        fields["title"] = clean_line(asked.title or "", NAME_MAX) or None
     if asked.env_hint is not UNSET:
         hint = asked.env_hint or ""  # a command line: cutting it would make it another command
         fields["env_hint"] = sets.item_of(hint, "envHint") if hint.strip() else None
-        warnings += secret_warnings(fields["env_hint"] or "", "envHint")
-    if asked.label is not UNSET:
-        entry_id, text = label_of(asked)
-        labels = {key: one for key, one in held.user.labels.items() if key != entry_id}
-        fields["labels"] = labels | ({entry_id: text} if text else {})
+        warnings += secret_warnings(hint, "envHint")
+    if asked.label:
+        text = clean_line(asked.label.text or "", NAME_MAX)
+        labels = held.user.labels | {asked.label.entry_id: text}
+        fields["labels"] = {key: one for key, one in labels.items() if one}
     context, names, text = held.context, list[str](), ""
+    changes = list[ContextSet]()
     if asked.context is not UNSET or asked.set_context is None:  # all sets at once
         context, names = {}, [*context]
-    for change in _changes(asked):
-        outcome = sets.apply(context, change)
-        names += [change.name] if outcome.changed else []
+        given = (asked.context or {}).items()
+        changes = [ContextSet(set_name=name, items=items) for name, items in given]
+    changes += [asked.set_context] if asked.set_context else []
+    for change in changes:
+        outcome = sets.apply(context, change.set_name, change.items or [], change.mode)
+        names += [outcome.name] if outcome.changed else []
         context, text = outcome.context, outcome.text
         warnings += outcome.warnings
-    user: UserFile | None = UserFile.model_validate(fields)
-    if user and names:
-        user = with_sets(user, context, fork=fork)
-    elif all(one is UNSET for one in (asked.title, asked.env_hint, asked.label)):
-        user = None
-    return Edited(user, tuple(dict.fromkeys(names)), tuple(warnings), text)
-
-
-def _changes(asked: Update) -> Iterator[sets.Change]:
-    """Check the changes of sets; items that are null clear a set."""
-    if asked.context not in (UNSET, None):
-        if not isinstance(asked.context, dict):
-            raise UsageError("context is {set: [items]}, or null to clear it")
-        for name, items in asked.context.items():
-            yield sets.change_of(name, [] if items is None else items)
-    if (one := asked.set_context) not in (UNSET, None):
-        if not isinstance(one, dict):
-            raise UsageError("setContext is {setName, items, mode?}")
-        items = [] if one.get("items") is None else one["items"]
-        yield sets.change_of(one.get("setName"), items, one.get("mode"))
-
-
-def label_of(asked: Update) -> tuple[str, str | None]:
-    """Check a label; give its entry's id and its text, None to remove it."""
-    given = asked.label
-    if not isinstance(given, dict) or not isinstance(given.get("entryId"), str):
-        raise UsageError("label is {entryId, text}")
-    return given["entryId"], _line(given.get("text"), "label text")
-
-
-def _line(value: Any, what: str) -> str | None:
-    if value is not None and not isinstance(value, str):
-        raise UsageError(f"{what} is a string, or null to clear it")
-    return clean_line(value or "", NAME_MAX) or None
+    user = held.user.model_copy(update=fields)
+    user = with_sets(user, context, fork=fork) if names else user
+    new = user if fields or names else None
+    return Edited(new, tuple(dict.fromkeys(names)), tuple(warnings), text)

@@ -36,14 +36,6 @@ FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale a
 
 # Ours, and upstream's extension's: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
 _TEMP = re.compile(rf"\.?({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
-_SPACE = "free some space on that disk; it is tried again"
-_RIGHTS = "check the owner and mode of the directory, or set meta_dir to another one"
-_IN_THE_WAY = "something is in the way; move it"
-_HINTS = (
-    dict.fromkeys((errno.ENOSPC, errno.EDQUOT), _SPACE)
-    | dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), _RIGHTS)
-    | dict.fromkeys((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), _IN_THE_WAY)
-)
 
 Expected = Stamp | EllipsisType | None  # `...`: whatever is there; None: nothing
 
@@ -93,15 +85,14 @@ class MetaWriter:
         return len(self._clear(directory, _is_stale))
 
     def _clear(self, directory: Path, chosen: Callable[[Path], bool]) -> list[Path]:
-        with _reported(directory, "cleared"):
-            if not directory.is_dir():
-                return []
-            with hold_directory(directory, LOCK_WAIT_SECONDS):
-                gone = sorted(filter(chosen, directory.iterdir()))
-                for one in gone:
-                    one.unlink()
-                sync_names(directory)
-                return gone
+        if not directory.is_dir():
+            return []
+        with _reported(directory, "cleared"), hold_directory(directory, LOCK_WAIT_SECONDS):
+            gone = sorted(filter(chosen, directory.iterdir()))
+            for one in gone:
+                one.unlink()
+            sync_names(directory)
+            return gone
 
     def _put(self, path: Path, session_id: str, data: bytes, expect: Expected = ...) -> bool:
         if len(data) > META_BYTES_MAX:
@@ -145,4 +136,5 @@ def _reported(path: Path, done: str) -> Iterator[None]:
     except OSError as bad:
         name = errno.errorcode.get(bad.errno or errno.EIO, "EIO")
         text = f"{path} could not be {done}: {bad.strerror} ({name})"
-        raise WriteError(text, hint=_HINTS.get(bad.errno or 0), upstream=name) from bad
+        hint = "mind the space on its disk, the directory's owner and mode, and what is in the way"
+        raise WriteError(text, hint=hint, upstream=name) from bad

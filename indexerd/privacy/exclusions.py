@@ -1,7 +1,7 @@
 """Sessions that must not be read: globs over directory and file, and ids that were purged.
 
-The globs are those of `privacy.exclude`. A purged session counts as excluded, although its file is
-still there. An id is known only after a file's header was read, unless it is the file's name.
+A purged session's file is still there. Its id is known only after the header was read, unless the
+file is named by it.
 """
 
 from __future__ import annotations

@@ -23,10 +23,9 @@ class _LazyPattern:
         self._arguments = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
-        compiled = re.compile(*self._arguments)
-        for method in ("search", "match", "fullmatch", "finditer", "findall", "sub", "split"):
-            setattr(self, method, getattr(compiled, method))
-        return getattr(compiled, name)
+        method = getattr(re.compile(*self._arguments), name)
+        setattr(self, name, method)
+        return method
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
@@ -37,30 +36,26 @@ def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
 
 
-def compile_re2(pattern: str, **settings: Any) -> Any:
+def compile_re2(pattern: str, flags: str, *, never_nl: bool = False) -> Any:
     """Compile a pattern with RE2, which is linear; a ValueError says what is wrong with it."""
     import re2  # noqa: PLC0415 - 13 ms, which most commands do not need
 
     options = re2.Options()
-    options.log_errors = False
-    for name, value in settings.items():
-        setattr(options, name, value)
+    options.log_errors, options.never_nl = False, never_nl
     try:
-        return re2.compile(pattern, options)
+        return re2.compile(f"(?{flags}){pattern}", options)
     except re2.error as bad:
-        why = bad.args[0].decode("utf-8", "replace") if isinstance(bad.args[0], bytes) else str(bad)
+        why = bad.args[0].decode("utf-8", "replace").replace(f"(?{flags})", "")
         raise ValueError(why) from None
-    except UnicodeEncodeError:
-        raise ValueError("not text") from None
 
 
 @lru_cache(64)
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern from the settings, which sees each line as a whole text."""
     try:
-        compiled = compile_re2(f"(?m){pattern}", never_nl=True)
+        compiled = compile_re2(pattern, "m", never_nl=True)
     except ValueError as bad:
-        raise ValueError(f"is not an RE2 expression: {str(bad).replace('(?m)', '')}") from None
+        raise ValueError(f"is not an RE2 expression: {bad}") from None
     if compiled.search("") is not None:
         raise ValueError("fits the empty text")
     return compiled

@@ -1,17 +1,17 @@
 """Removes secrets from texts and paths, before these are cut, sent, stored or shown.
 
 Each secret is replaced by `[redacted:<kind>]` and counted by kind. Redacting twice changes nothing;
-prose, commit hashes, UUIDs and `token = get_token()` stay.
-
-Linear: one pass of an automaton finds which keywords occur, and only rules with one of these run.
-Finds that overlap become one, named by the most specific rule.
+prose, commit hashes, UUIDs and `token = get_token()` stay. It is linear: one pass of an automaton
+finds which keywords occur, and only rules with one of these run.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache, partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indexerd.privacy.patterns import (
@@ -23,7 +23,8 @@ from indexerd.privacy.patterns import (
     compile_patterns,
     lazy_pattern,
 )
-from indexerd.privacy.sanitize import bare, escape_path
+from indexerd.privacy.sanitize import bare, clean_text, escape_path
+from indexerd.protocol import limits
 
 if TYPE_CHECKING:
     from indexerd.settings import Settings
@@ -99,12 +100,18 @@ def quotable(text: str) -> str:
 def _redacted(text: str, extra: Sequence[Any]) -> Redacted:
     counts: dict[str, int] = {}
     for _ in range(_ROUNDS):
-        found = [(*span, (_PRIVATE_KEY, "private-key")) for span in _private_keys(text)]
-        found += [*_by_rules(text), *_custom(text, extra)]
-        if not found:
+        spans = [*_private_keys(text), *_by_rules(text), *_custom(text, extra)]
+        if not spans:
             break
+        merged = list[_Span]()  # spans that overlap become one, named by the most specific rule
+        for start, end, named in sorted(spans):
+            if merged and start < merged[-1][1]:
+                first, last, other = merged.pop()
+                merged.append((first, max(last, end), min(other, named)))
+            else:
+                merged.append((start, end, named))
         parts, done = [], 0
-        for start, end, (_rank, kind) in _merged(found):
+        for start, end, (_rank, kind) in merged:
             counts[kind] = counts.get(kind, 0) + 1
             parts += [text[done:start], f"[redacted:{kind}]"]
             done = end
@@ -112,41 +119,29 @@ def _redacted(text: str, extra: Sequence[Any]) -> Redacted:
     return Redacted(text, counts)
 
 
-def _private_keys(text: str) -> Iterator[tuple[int, int]]:
-    """Find keys from first to last line; one that has lost either, as far as its data goes."""
+def _private_keys(text: str) -> Iterator[_Span]:
+    """Find keys from first to last line; if either is lost, as far as the data goes."""
     if "PRIVATE KEY" not in text and "PuTTY-" not in text:
         return
-    opened, floor = None, 0
+    begin, floor, named = None, 0, (_PRIVATE_KEY, "private-key")
     for edge in [*_EDGE.finditer(text), None]:
         limit = edge.start() if edge else len(text)
-        if opened is not None:
-            start = opened.end()
+        if begin is not None:
+            start = begin.end()
             if edge and edge["end"] and limit - start < _KEY_SPAN:
-                yield opened.start(), edge.end()
-                opened, floor = None, edge.end()
+                yield begin.start(), edge.end(), named
+                begin, floor = None, edge.end()
                 continue
             found = _AFTER_BEGIN.match(text, start, min(limit, start + _KEY_SPAN))
             if found:
-                yield opened.start(), found.end()
-            opened, floor = None, found.end() if found else start
-        if edge and edge["begin"]:
-            opened = edge
-        elif edge:
+                yield begin.start(), found.end(), named
+            floor = found.end() if found else start
+        begin = edge if edge and edge["begin"] else None
+        if edge and not begin:
             runs = list(_RUN.finditer(text, max(floor, limit - _KEY_SPAN), limit))
             if runs and limit - runs[-1].end() <= _GAP_MAX:
-                yield runs[-1].start(), edge.end()
+                yield runs[-1].start(), edge.end(), named
             floor = edge.end()
-
-
-def _merged(spans: list[_Span]) -> list[_Span]:
-    found: list[_Span] = []
-    for start, end, named in sorted(spans):
-        if found and start < found[-1][1]:
-            first, last, other = found.pop()
-            found.append((first, max(last, end), min(other, named)))
-        else:
-            found.append((start, end, named))
-    return found
 
 
 def _custom(text: str, patterns: Sequence[Any]) -> Iterator[_Span]:
@@ -184,8 +179,7 @@ def _rules() -> tuple[list[tuple[int, Rule]], Any]:
 
     options = re2.Options()
     options.literal = True
-    keywords = re2.Set.SearchSet(options)
-    ranked = []
+    keywords, ranked = re2.Set.SearchSet(options), []
     for rank, rule in enumerate(RULES):
         for word in rule[1].split():
             keywords.Add(word)
@@ -199,21 +193,12 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def _clean(text: str) -> str:
-    return redact(text).text
-
-
 @lru_cache(4096)
 def shown_path(path: str) -> str:
-    return _clean(path)
+    return redact(path).text
 
 
-def shown_paths(paths: tuple[str, ...]) -> tuple[str, ...]:
-    """Redact paths, and drop repeats."""
-    return tuple(dict.fromkeys(map(shown_path, paths)))
-
-
-def with_shown(row: Row, clean: Callable[[str], str] = _clean) -> Row:
+def with_shown(row: Row, clean: Callable[[str], str] = shown_path) -> Row:
     """Add `shown` to a row: what people see in place of paths and commands with secrets.
 
     The fields themselves stay whole, because programs use them.
@@ -221,8 +206,7 @@ def with_shown(row: Row, clean: Callable[[str], str] = _clean) -> Row:
     rest = {key: value for key, value in row.items() if key != "shown"}
     keys = ("cwd", "sessionFile", "parentSessionFile", "resume")
     whole = {key: row[key] for key in keys if row.get(key)}
-    joined = "\n".join(whole.values())
-    if clean(joined) == joined:
+    if not any(clean(text) != text for text in whole.values()):
         return rest
     folders: dict[str, str] = {}  # parts of the directory as agents write them in folder names
     for part in str(row.get("cwd") or "").split("/"):
@@ -236,8 +220,74 @@ def with_shown(row: Row, clean: Callable[[str], str] = _clean) -> Row:
             seen = seen.replace(folder, part)
         if seen != text:
             shown[key] = f"indexerd resume {row['sessionId']}" if key == "resume" else seen
-    return rest | ({"shown": shown} if shown else {})
+    return rest | {"shown": shown}
 
 
 def for_people(row: Mapping[str, Any]) -> Row:
     return {**row, **(row.get("shown") or {})}
+
+
+_TEXTS = dict.fromkeys(("name", "metaName", "model"), limits.NAME_MAX)
+_TEXTS |= dict.fromkeys(("firstUserMessage", "agentTitle"), limits.FIRST_MESSAGE_MAX)
+_TEXTS |= dict.fromkeys(("gitBranch", "models", "toolsUsed"), limits.WORD_MAX)
+_TEXTS |= dict.fromkeys(("filesRead", "filesModified"), limits.PATH_MAX)
+_TEXTS |= {"description": limits.DESCRIPTION_MAX, "tags": limits.TAG_MAX}
+_TEXTS |= {"toolUses": limits.USE_MAX}
+
+
+class StoredRow(NamedTuple):
+    """A session's row, and the other texts by which the session is found."""
+
+    row: Row
+    summary: str
+    aliases: tuple[str, ...]
+
+
+class OwnSecrets:
+    """Removes the user's own kinds of secrets (`[redact] extra_patterns`) from what is searched.
+
+    Built-in kinds go as well, whether or not the text that is sent is redacted: an index needs no
+    secrets. `mark` changes with the patterns, and then all is stored again; without any it is "".
+    """
+
+    def __init__(self, patterns: Callable[[], Sequence[str]]) -> None:
+        self._patterns = patterns
+        self.renew()
+
+    def renew(self) -> None:
+        """Read the patterns of the settings."""
+        now = sorted(set(self._patterns()))
+        self._extra = compile_patterns(now)
+        digest = blake2b(json.dumps(now).encode(), digest_size=6).hexdigest()
+        self.mark = f"~{digest}" if now else ""
+
+    def _redacted(self, text: str) -> str:
+        return redact(text, self._extra).text
+
+    def message(self, text: str, limit: int) -> str:
+        return clean_text(self._redacted(text), limit)
+
+    def written(self, written: StoredRow) -> StoredRow:
+        """Clean a row and its texts; built-in kinds were removed before."""
+        if not self.mark:
+            return written
+        row, summary, aliases = written
+        row = {
+            key: self._clean(value, _TEXTS[key]) if key in _TEXTS else value
+            for key, value in row.items()
+        }
+        names = tuple(self._clean(one, limits.NAME_MAX) for one in aliases)
+        row = with_shown(row, self._redacted)
+        return StoredRow(row, self._clean(summary, limits.SUMMARY_MAX), names)
+
+    def _clean(self, value: Any, most: int) -> Any:
+        """Clean a value's texts, and drop a last word that was cut: it may be half a secret."""
+        if isinstance(value, dict):
+            return {self._clean(key, most): self._clean(one, most) for key, one in value.items()}
+        if isinstance(value, list):
+            return [self._clean(one, most) for one in value]
+        if not isinstance(value, str):
+            return value
+        if len(value) >= most - 1 and " " in value and not value.endswith(" …"):
+            value = value.rstrip("…").rpartition(" ")[0] + " …"
+        return self.message(value, most)

@@ -1,12 +1,9 @@
-"""Makes untrusted text safe to store, to send and to print.
-
-Removes terminal escapes, control and invisible characters and lone surrogates from text that a
-model, a transcript, a file name or another program chose, and bounds its length.
+"""Makes text that others chose safe to store, to send and to print, and bounds its length.
 
 Whole escape sequences go first: removing only ESC from `ESC ]0;pwn BEL` would leave `]0;pwn`.
-Then go the Unicode categories Cc, Cf, Cs, Co, Zl and Zp, with bidi controls, zero-width and tag
-characters; the joiners ZWJ and ZWNJ stay where scripts and emoji need them: alone, between two
-letters, marks or symbols outside ASCII. Every function is idempotent and linear in its input.
+Then go control, invisible and private-use characters; the joiners ZWJ and ZWNJ stay where scripts
+and emoji need them: alone, between two letters, marks or symbols outside ASCII. Every function is
+idempotent and linear in its input.
 """
 
 from __future__ import annotations
@@ -29,8 +26,6 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*+[0-~]?"
 )
 _JOINER_RUN = re.compile(f"[{_JOINERS}]+")
-_BLANK_LINES = re.compile(r"\n{4,}")
-_SPACES = re.compile(r" {2,}")
 
 
 def replace_surrogates(text: str) -> str:
@@ -72,8 +67,11 @@ def clean_text(text: str, limit: int) -> str:
         text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
         spaces = {ord(char): " " for char in set(text) if char.isspace() and char not in "\n\t "}
         text = _visible(text.translate(spaces), "\n\t")
-    lines = "\n".join([_fold(line) for line in text.split("\n")])
-    return _cut(_BLANK_LINES.sub("\n\n\n", lines).strip(), limit)
+    lines = list[str]()
+    for line in map(str.rstrip, text.split("\n")):
+        words = line.lstrip(" \t")
+        lines.append(line[: len(line) - len(words)] + re.sub(" {2,}", " ", words))
+    return _cut(re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip(), limit)
 
 
 def bare(text: str) -> str:
@@ -86,20 +84,19 @@ def bare(text: str) -> str:
 def escape_path(path: str) -> str:
     r"""Escape control, invisible and undecodable characters of a file name, as in `\x1b`.
 
-    Bytes that could not be decoded, which Python keeps as lone surrogates, are shown as bytes. The
-    result is for eyes and logs, never for opening a file.
+    The result is for eyes and logs, never for opening a file.
     """
     if path.isprintable():
         return path
-    return "".join(
-        _shown(char) if unicodedata.category(char) in _FORBIDDEN else char for char in path
-    )
-
-
-def _shown(char: str) -> str:
-    if "\udc80" <= char <= "\udcff":  # the way `surrogateescape` keeps an undecodable byte
-        return f"\\x{ord(char) & 0xFF:02x}"
-    return char.encode("unicode_escape").decode("ascii")
+    shown = list[str]()
+    for char in path:
+        if "\udc80" <= char <= "\udcff":  # the way `surrogateescape` keeps an undecodable byte
+            shown.append(f"\\x{ord(char) & 0xFF:02x}")
+        elif unicodedata.category(char) in _FORBIDDEN:
+            shown.append(char.encode("unicode_escape").decode("ascii"))
+        else:
+            shown.append(char)
+    return "".join(shown)
 
 
 def is_plain(text: str) -> bool:
@@ -117,21 +114,10 @@ def _visible(text: str, kept: str) -> str:
 
 
 def _joiner(run: re.Match[str]) -> str:
-    before, after = run.start() - 1, run.end()
-    if len(run[0]) > 1 or before < 0 or after >= len(run.string):
-        return ""
-    return run[0] if _joinable(run.string[before]) and _joinable(run.string[after]) else ""
-
-
-def _joinable(char: str) -> bool:
-    return char > "\x7f" and unicodedata.category(char)[0] in "LMS"
-
-
-def _fold(line: str) -> str:
-    """Fold the runs of spaces inside a line, after its indentation."""
-    line = line.rstrip()
-    words = line.lstrip(" \t")
-    return line[: len(line) - len(words)] + _SPACES.sub(" ", words)
+    start, end = run.span()
+    beside = run.string[start - 1 : start], run.string[end : end + 1]
+    fits = all(one > "\x7f" and unicodedata.category(one)[0] in "LMS" for one in beside)
+    return run[0] if len(run[0]) == 1 and fits else ""
 
 
 def _cut(text: str, limit: int) -> str:

@@ -125,12 +125,27 @@ class Label(RefParams, frozen=True, kw_only=True):
     text: str | None = None
 
 
+class EntryLabel(Params, frozen=True, kw_only=True):
+    """A label of an entry, and none if there is no text."""
+
+    entry_id: Text
+    text: str | None = None
+
+
+class ContextSet(Params, frozen=True, kw_only=True):
+    """A set of `Update`; without items it is cleared."""
+
+    set_name: Text
+    items: list[str] | None = None
+    mode: Any = None  # meta.context_sets checks it
+
+
 class Update(RefParams, frozen=True, kw_only=True):
     title: str | UnsetType | None = UNSET
     env_hint: str | UnsetType | None = UNSET
-    label: Any = UNSET
-    context: Any = UNSET
-    set_context: Any = UNSET
+    label: EntryLabel | UnsetType = UNSET
+    context: dict[str, list[str] | None] | UnsetType | None = UNSET
+    set_context: ContextSet | UnsetType | None = UNSET
 
 
 class Expand(Params, frozen=True, kw_only=True):
@@ -148,9 +163,9 @@ class QuerySession(SessionParams, frozen=True, kw_only=True):
 
 
 class SetContext(SessionParams, frozen=True, kw_only=True):
-    set_name: Any = None  # meta.context_sets checks these three
-    items: Any = None
-    mode: Any = None
+    set_name: Text
+    items: list[str]
+    mode: Any = None  # meta.context_sets checks it
 
 
 class GetContext(SessionParams, frozen=True, kw_only=True):

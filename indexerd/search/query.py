@@ -25,7 +25,6 @@ PATTERN_MAX = 250
 TERMS_MAX = 16
 SNIPPET_MAX = 200
 _PREFIX_MIN = 3  # shorter beginnings fit half of all words
-_PATTERN_MEMORY = 8 << 20  # bytes that a pattern may take, compiled
 _BODY_MAX = 160  # characters of a snippet without its marks
 _MARKS_MAX = 15
 _SPANS_MAX = 20
@@ -268,7 +267,7 @@ class Pattern:
         if not text or len(text) > PATTERN_MAX:
             raise ValueError(f"a pattern has 1 to {PATTERN_MAX} characters")
         try:
-            self._regex = compile_re2(text, case_sensitive=False, max_mem=_PATTERN_MEMORY)
+            self._regex = compile_re2(text, "i")
         except ValueError as bad:
             raise ValueError(f"not a regular expression: {bad}") from None
 

@@ -24,7 +24,7 @@ from indexerd.agents import ADAPTERS
 from indexerd.agents.json_lines import own_words
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import PAID, Entry, Kind, Turn
-from indexerd.privacy.own_secrets import OwnSecrets
+from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TEXT_MAX, Message, TextIndex, number
 from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import field
 
 from indexerd.events import Entry, Kind, Tokens, ToolCall
-from indexerd.privacy.redact import redact, shown_paths
+from indexerd.privacy.redact import redact, shown_path
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import USE_MAX
 from indexerd.times import iso_ms
@@ -179,7 +179,7 @@ def fact_fields(facts: Facts | None) -> dict[str, Any]:
         return {"filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": []}
     fields: dict[str, Any] = msgspec.to_builtins(facts)
     for key in ("filesRead", "filesModified"):
-        fields[key] = list(shown_paths(tuple(fields[key])))
+        fields[key] = [*dict.fromkeys(map(shown_path, fields[key]))]
     return fields
 
 

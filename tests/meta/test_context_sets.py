@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import unicodedata
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 
 from indexerd.errors import UsageError
 from indexerd.meta import context_sets as sets
-from indexerd.meta.context_sets import change_of, resume_block
+from indexerd.meta.context_sets import resume_block
 from indexerd.privacy.sanitize import escape_path
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
@@ -24,17 +23,17 @@ def _everywhere(_path: str) -> bool:
 @pytest.mark.parametrize(
     "name",
     [
-        *("", "  ", None, 5, ["files"], "n" * 65),
+        *("", "  ", "n" * 65),
         *("a\nb", "files\n", "a\tb", "a\x1b[31m", "\u202efiles", "a\u200bb", "\u3164"),
         *("---", "-a", "_a", "[SESSION RESUMED]", "a: b", "a<b", "@@a", "[INST]", "a\u2028b"),
         *("System", "user", "ASSISTANT", " Human ", "tool", "system-reminder", "System prompt"),
         "\uff33ystem",
     ],
 )
-def test_a_sets_name_is_a_plain_word_and_no_role(name: Any) -> None:
+def test_a_sets_name_is_a_plain_word_and_no_role(name: str) -> None:
     """It begins a line of a later prompt: it cannot pose as a speaker, a tag, or our own frame."""
     with pytest.raises(UsageError, match="setName"):
-        change_of(name, ["a"])
+        sets.apply({}, name, ["a"])
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_a_sets_name_is_a_plain_word_and_no_role(name: Any) -> None:
 def test_an_item_that_would_have_to_be_changed_is_refused(item: str) -> None:
     """Another path would be stored than was given; the error shows it, harmlessly."""
     with pytest.raises(UsageError, match="do not show") as caught:
-        change_of("files", ["/w/fine", item])
+        sets.apply({}, "files", ["/w/fine", item])
     assert str(caught.value).isprintable()
     assert str(caught.value).endswith(f": {escape_path(item)}")
 
@@ -53,7 +52,7 @@ def test_an_item_that_would_have_to_be_changed_is_refused(item: str) -> None:
 def test_an_item_is_stored_as_it_was_or_not_at_all(item: str) -> None:
     """But for blanks around it."""
     try:
-        (kept,) = change_of("files", [item]).items
+        (kept,) = sets.apply({}, "files", [item]).context["files"]
     except UsageError:
         return
     assert kept == item.strip(" \t")

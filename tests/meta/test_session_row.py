@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from indexerd.agents import ADAPTERS
 from indexerd.events import Turn
 from indexerd.meta.model import MetaFile
 from indexerd.meta.session_row import gone_row, row_of
-from indexerd.privacy.own_secrets import StoredRow
+from indexerd.privacy.redact import StoredRow
 from indexerd.protocol.limits import (
     DESCRIPTION_MAX,
     NAME_MAX,
@@ -63,7 +62,7 @@ def meta(**fields: Any) -> MetaFile:
 def written(
     made: SessionInfo, about: MetaFile | None = None, title: str | None = None, **facts: Any
 ) -> StoredRow:
-    return row_of(made, about, title, Facts(**facts), resume=ADAPTERS["pi"].resume_command)
+    return row_of(made, about, title, Facts(**facts), resume="pi --session id")
 
 
 STEM = "2026-01-11T10-00-00-000Z_id"
@@ -148,6 +147,6 @@ def test_hostile_texts_are_bounded(*, gone: bool) -> None:
         assert made is not None
     else:
         hostile = info(cwd="/" + LONG, created_at=LONG, parent=LONG, leaf_id=LONG, agent_title=LONG)
-        made = row_of(hostile, about, LONG, Facts(), resume=lambda _id, _cwd, _path: "")
+        made = row_of(hostile, about, LONG, Facts(), resume="")
     bounded(made)
     assert "ok" in made.row["tags"]

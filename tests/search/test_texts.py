@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from indexerd.agents.claude.parse_entry import read
 from indexerd.events import Header, Kind, Turn, code
-from indexerd.privacy.own_secrets import OwnSecrets
+from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import search
 from indexerd.search.session_texts import Texts
