@@ -83,12 +83,12 @@ def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
 
 
 def _scanned(store: Store) -> tuple[str, str, str]:
-    from indexerd.sources.discovery import SessionDiscovery
+    from indexerd.sources.scan import SessionDiscovery
 
     discovery = SessionDiscovery()
     discovery.renew([store])
     found = discovery.scan([store])
-    blind = [*found.unreadable, *map(str, discovery.troubles.values())]
+    blind = [f"{path}: {why}" for path, (why, _) in found.unreadable.items()]
     sessions = f"{count(len(found.files), 'session')} in {store.sessions}"
     return "bad" if blind else "ok", sessions, f"cannot be read: {'; '.join(blind[:3])}"
 

@@ -18,8 +18,8 @@ from indexerd.indexing.policy import SessionRuntime
 from indexerd.logs import LOG, Event, Throttle
 from indexerd.models.prices import format_usd
 from indexerd.sessions.info import SessionInfo, state_of
-from indexerd.sources.cursor import Verdict
 from indexerd.sources.session_file import Change
+from indexerd.sources.tail import Verdict
 from indexerd.sources.watch import Health
 from indexerd.times import iso
 

@@ -16,12 +16,11 @@ from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.duplicates import DuplicateResolver
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
-from indexerd.sources.cursor import Cursor, Look, Verdict
 from indexerd.sources.forks import ForkResolver
 from indexerd.sources.session_file import Change, SessionFile, is_blank, rank
 from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.stores import Kind, Store
-from indexerd.sources.tail import Read
+from indexerd.sources.tail import Cursor, Look, Read, Verdict
 
 TREES_MAX = 400_000  # rows of all trees in memory
 TREE_ROWS = 400  # that even an empty tree counts for: a thousand trees at most

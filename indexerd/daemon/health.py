@@ -17,7 +17,6 @@ from indexerd.times import iso
 NEWEST_VERSION = 3  # of pi's format
 SHOWN = 20  # paths and sessions named in one problem
 Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
-_LATER = "it is checked again at every scan; other agents' sessions are not affected"
 _MODE = "check its mode and owner; it is checked again at every scan"
 
 
@@ -100,12 +99,9 @@ def _own(pipeline: Pipeline) -> Found:
 
 def _roots(pipeline: Pipeline) -> Found:
     """Find databases and directories that cannot be read."""
-    scan, databases = pipeline.library.last_scan, pipeline.library.discovery.troubles
-    for path, bad in islice(databases.items(), SHOWN):
-        yield "unreadable", f"{escape_path(path)}: {bad}", vars(bad).get("hint", _LATER)
-    unread = [path for path in (scan.unreadable if scan else ()) if path not in databases]
-    for path in unread[:SHOWN]:
-        yield "unreadable", f"{escape_path(path)} cannot be read", _MODE
+    scan = pipeline.library.last_scan
+    for path, (why, cure) in islice(scan.unreadable.items() if scan else (), SHOWN):
+        yield "unreadable", f"{escape_path(path)}: {why}", cure
 
 
 def _sessions(pipeline: Pipeline) -> Found:

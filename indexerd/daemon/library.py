@@ -26,8 +26,7 @@ from indexerd.search.index import TextIndex
 from indexerd.search.session_texts import Texts
 from indexerd.sessions.facts import Facts
 from indexerd.sessions.info import SessionInfo
-from indexerd.sources.discovery import SessionDiscovery
-from indexerd.sources.scan import ScanResult
+from indexerd.sources.scan import ScanResult, SessionDiscovery
 from indexerd.sources.session_file import Change
 from indexerd.sources.stores import SUFFIXES, Store
 from indexerd.store.store import StateStore

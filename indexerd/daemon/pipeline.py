@@ -37,8 +37,8 @@ from indexerd.logs import Event
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
 from indexerd.settings import Loaded, Settings
-from indexerd.sources.cursor import Verdict
 from indexerd.sources.stores import watched
+from indexerd.sources.tail import Verdict
 from indexerd.sources.watch import Watch
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn

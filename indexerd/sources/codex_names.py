@@ -17,9 +17,8 @@ from typing import Any
 
 from indexerd.agents.json_lines import parse_object, safe_line, string
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.cursor import Look
 from indexerd.sources.foreign_db import reading
-from indexerd.sources.tail import look, opened
+from indexerd.sources.tail import Look, look, opened
 from indexerd.times import iso_ms
 
 INDEX = "session_index.jsonl"

@@ -22,8 +22,7 @@ from typing import NamedTuple, TypeVar
 from urllib.parse import quote
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.cursor import Look
-from indexerd.sources.tail import look
+from indexerd.sources.tail import Look, look
 
 ATTEMPTS = 4  # at a database that changes while it is read
 PAUSE_SECONDS = 0.01  # between them: longer than its owner takes to remove its files

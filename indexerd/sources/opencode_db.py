@@ -15,24 +15,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from indexerd.agents.json_lines import string, time_ms
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
-from indexerd.sources.cursor import Cursor, Look, is_same
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
-from indexerd.sources.line_buffer import Block
-from indexerd.sources.opencode_lines import (
-    Message,
-    Record,
-    brief_lines,
-    decoded,
-    digest,
-    full_line,
-    session_of,
-)
+from indexerd.sources.opencode_lines import Message, Record, decoded, digest, session_of
+from indexerd.sources.tail import Look
 
 ROWS_MAX = 500_000  # messages of a session, or parts of a message
 RECENT = 16  # sessions that are looked at when the database changed
@@ -198,37 +188,20 @@ class _Session:
 
 
 def look(path: str) -> Look | None:
-    """A session's signature; None where there is none, or it cannot be read."""
+    """A session's signature; None where there is none. SessionUnreadableError when that fails."""
     place, _, session_id = path.rpartition("/")
     try:
         files = files_of(place)
         return reading(place, lambda db: _Tables(db, files).one(session_id)[1])
-    except (FileNotFoundError, SessionUnreadableError):
+    except FileNotFoundError:
         return None
 
 
-def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
-    """A session's signature, and its lines if that changed. FileNotFoundError if it is gone."""
-    place, _, session_id = path.rpartition("/")
-    files = files_of(place)
-
-    def ask(db: sqlite3.Connection) -> tuple[Look, list[Block] | None]:
-        session, now = _Tables(db, files).one(session_id)
-        if held is not None and is_same(held, now):
-            return now, None
-        return now, brief_lines(_Session(db, session))
-
-    return reading(place, ask)
-
-
 @contextmanager
-def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
-    """Open a session to read single messages; SessionUnreadableError when that fails."""
+def records(path: str) -> Iterator[_Session]:
+    """Open a session; FileNotFoundError or SessionUnreadableError when that fails."""
     place, _, session_id = path.rpartition("/")
-    try:
-        with opened(place) as db:
-            session, _ = _Tables(db, files_of(place)).one(session_id)
-            db.execute("COMMIT")  # each line is read by itself: no long transaction
-            yield partial(full_line, _Session(db, session))
-    except FileNotFoundError:
-        raise SessionUnreadableError("the session is gone") from None
+    with opened(place) as db:
+        session, _ = _Tables(db, files_of(place)).one(session_id)
+        db.execute("COMMIT")  # each message is read by itself: no long transaction
+        yield _Session(db, session)

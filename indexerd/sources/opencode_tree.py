@@ -13,25 +13,14 @@ skipped, and its completion is a change.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import partial
+from collections.abc import Iterator
+from contextlib import nullcontext, suppress
 
 from indexerd.agents.json_lines import as_dict, time_ms
 from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources import tail
-from indexerd.sources.cursor import Cursor, Look, is_same
-from indexerd.sources.line_buffer import Block
-from indexerd.sources.opencode_lines import (
-    Message,
-    Record,
-    brief_lines,
-    decoded,
-    digest,
-    full_line,
-    session_of,
-)
+from indexerd.sources.opencode_lines import Message, Record, decoded, digest, session_of
 
 RECORD_MAX = 64 * 1024 * 1024  # bytes of one record
 NEWEST = 3  # messages whose parts are looked at for a change
@@ -88,7 +77,7 @@ class _Session:
                 yield own, held
 
 
-def look(path: str) -> Look | None:
+def look(path: str) -> tail.Look | None:
     """A session's signature: a digest of the stats that change when it does."""
     own = tail.look(path)
     if own is None:
@@ -103,22 +92,8 @@ def look(path: str) -> Look | None:
         with suppress(OSError):
             found = os.stat(one)  # noqa: PTH116 - paths here are text
             seen.append((found.st_mtime_ns, found.st_size, found.st_ino))
-    return Look(own.dev, own.ino, digest(repr(seen)), max(seen)[0])
+    return tail.Look(own.dev, own.ino, digest(repr(seen)), max(seen)[0])
 
 
-def load(path: str, held: Cursor | None) -> tuple[Look, list[Block] | None]:
-    """A session's signature, and its lines if that changed. FileNotFoundError if it is gone."""
-    now = look(path)
-    if now is None:
-        raise FileNotFoundError(path)
-    if held is not None and is_same(held, now):
-        return now, None
-    with suppress(SessionUnreadableError):
-        return now, brief_lines(_Session(path))
-    return now, []
-
-
-@contextmanager
-def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
-    """Open a session to read single messages; SessionUnreadableError when that fails."""
-    yield partial(full_line, _Session(path))
+def records(path: str) -> nullcontext[_Session]:
+    return nullcontext(_Session(path))

@@ -1,34 +1,122 @@
-"""The periodic scan: finds by `stat` alone what file events missed.
+"""Finds all sessions, in files and databases, and the names that agents keep next to them.
 
-It opens no file, follows no symbolic link below a root, and raises no OSError. A path is text with
-surrogate escapes, as `os.fsdecode` makes it, so that names of any bytes survive.
+The periodic scan finds by `stat` alone what file events missed. It opens no session file, follows
+no symbolic link below a root, and raises no OSError. A path is text with surrogate escapes, as
+`os.fsdecode` makes it, so that names of any bytes survive.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from indexerd.errors import SessionUnreadableError
+from indexerd.meta.reader import DIGEST_SUFFIX
 from indexerd.paths import within
-from indexerd.sources.cursor import Look
+from indexerd.sources import opencode_tree
+from indexerd.sources.codex_names import INDEX, Names
+from indexerd.sources.opencode_db import Database
+from indexerd.sources.stores import SUFFIXES, Kind, Store
+from indexerd.sources.tail import Look
 
 MAX_FILES = 500_000
+PAUSE = 0.5  # seconds between two looks at databases, to which a turn writes many times a second
+_LATER = "it is checked again at every scan; other agents' sessions are not affected"
 
 
 @dataclass(slots=True)
 class ScanResult:
-    """The files that one scan found."""
+    """The sessions that one scan found."""
 
     files: dict[str, Look] = field(default_factory=dict)
-    unreadable: list[str] = field(default_factory=list)  # directories and databases
+    unreadable: dict[str, tuple[str, str]] = field(default_factory=dict)  # path: cause, cure
     missing: list[str] = field(default_factory=list)  # roots: moved, or not mounted
     partial: bool = False  # there are more than MAX_FILES
 
     def unseen(self, path: str) -> bool:
         """Whether the scan could not have found a path, so that its absence means nothing."""
         return self.partial or any(within(path, one) for one in (*self.unreadable, *self.missing))
+
+
+class SessionDiscovery:
+    """The stores as of the last look. One thread uses this."""
+
+    def __init__(self) -> None:
+        self.again_at = math.inf  # when to call `hinted` without hints, by `monotonic`
+        self._looked_at = 0.0  # at databases
+        self._late: set[str] = set()  # databases that were hinted at within PAUSE of that
+        self._databases: dict[str, Database] = {}
+        self._names: dict[str, Names] = {}
+
+    def renew(self, stores: list[Store]) -> None:
+        """Take the stores as they are now."""
+        paths = [one.sessions for one in stores if one.kind is Kind.DATABASE]
+        self._databases = {one: self._databases.get(one) or Database(one) for one in paths}
+        roots = {one.beside for one in stores if one.agent == "codex"}
+        self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
+
+    def title(self, agent: str, session_id: str) -> str | None:
+        """The name that Codex keeps outside a session; empty where it was cleared."""
+        if agent != "codex":
+            return None
+        found = [names.name(session_id) for names in self._names.values()]
+        return max((name for name in found if name is not None), key=bool, default=None)
+
+    def retitled(self) -> set[str]:
+        """The sessions whose name outside them changed since the last call."""
+        return set().union(*(names.refresh() for names in self._names.values()))
+
+    def scan(
+        self, stores: list[Store], enter: Callable[[str], object] = lambda _path: None
+    ) -> ScanResult:
+        """Find every session; call `enter(path)` before a directory is listed."""
+        result = scan([one.sessions for one in stores if one.kind is Kind.FILES], SUFFIXES, enter)
+        for path in [one for one in result.files if one.endswith(DIGEST_SUFFIX)]:
+            del result.files[path]  # meta directories may be among sessions
+        tree = scan([one.sessions for one in stores if one.kind is Kind.TREE], (".json",), enter)
+        looks = ((path, opencode_tree.look(path)) for path in tree.files)
+        result.files |= {path: look for path, look in looks if look}
+        result.missing += tree.missing
+        result.unreadable |= tree.unreadable
+        for path, database in self._databases.items():
+            try:
+                result.files |= database.sessions()
+            except FileNotFoundError:
+                place = path.rpartition("/")[0]
+                if not os.path.isdir(place):  # noqa: PTH112 - paths here are text
+                    result.missing.append(place)
+            except SessionUnreadableError as bad:
+                result.unreadable[path] = str(bad), vars(bad).get("hint", _LATER)
+        return result
+
+    def hinted(self, paths: Iterable[str]) -> tuple[list[str], set[str]]:
+        """Turn a watcher's hints into paths of sessions, and ids of sessions with a new name."""
+        found, titled = list[str](), set[str]()
+        for path in paths:
+            where, _, name = path.rpartition("/")
+            base = path.removesuffix("-wal")
+            if where in self._names and (name == INDEX or not path.endswith(SUFFIXES)):
+                titled |= self._names[where].refresh()
+            elif base in self._databases:
+                self._late.add(base)
+            elif not path.endswith(DIGEST_SUFFIX):
+                found.append(path)
+        now = time.monotonic()
+        if now < self._looked_at + PAUSE:
+            self.again_at = self._looked_at + PAUSE if self._late else math.inf
+            return found, titled
+        for path in self._late & self._databases.keys():
+            self._looked_at = now
+            try:
+                found += self._databases[path].touched()
+            except (SessionUnreadableError, FileNotFoundError):
+                continue  # the next scan says what is wrong
+        self._late, self.again_at = set(), math.inf
+        return found, titled
 
 
 def enters(name: str) -> bool:
@@ -55,8 +143,9 @@ def scan(
             waiting += _list(path, suffixes, result)
         except (FileNotFoundError, NotADirectoryError):
             continue  # vanished, or was replaced, since it was listed
-        except OSError:  # a name can be listed and not be statted where search is not permitted
-            result.unreadable.append(path)
+        except OSError as bad:  # a name can be listed and not be statted
+            cure = f"check its mode and owner; {_LATER}"
+            result.unreadable[path] = f"cannot be read: {bad.strerror}", cure
         result.partial = len(result.files) >= MAX_FILES
     return result
 

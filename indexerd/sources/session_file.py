@@ -17,12 +17,11 @@ from msgspec.structs import replace
 from indexerd.paths import is_session_id
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
-from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.forks import ForkResolver, take_in
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.source import source_of
 from indexerd.sources.stores import Kind, Store
-from indexerd.sources.tail import Read, Tail
+from indexerd.sources.tail import Cursor, Look, Read, Tail, Verdict
 from indexerd.times import iso_ms
 
 
@@ -63,7 +62,7 @@ class SessionFile:
         if self.excluded or self.aside == found:
             return False
         at = self.cursor
-        return bool(self.problem) or at is None or not is_same(at, found)
+        return bool(self.problem) or at is None or not at.matches(found)
 
     def begin_anew(self) -> None:
         """Have the next reading begin at the start."""

@@ -2,22 +2,27 @@
 
 Every session has a path; in a database it is the database's path with the session's id below it.
 All kinds give lines of JSON at offsets, which stay valid until a `Read` says otherwise; an offset
-need not be a position in a file.
+need not be a position in a file. In a compressed session (`*.jsonl.zst`) it is the place in the
+decompressed stream; its decoder is an extra (`indexerd[zst]`).
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 from indexerd.agents.base import Oversize
-from indexerd.sources import opencode_db, opencode_tree, zst
-from indexerd.sources import tail as plain
-from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
-from indexerd.sources.line_buffer import Block
-from indexerd.sources.tail import Read, Tail
+from indexerd.errors import SessionUnreadableError
+from indexerd.sources import opencode_db, opencode_tree, tail
+from indexerd.sources.line_buffer import Block, LineBuffer
+from indexerd.sources.opencode_lines import Records, brief_lines, full_line
+from indexerd.sources.tail import CHUNK, Cursor, Look, Read, Tail, Verdict, opened
+
+TOTAL_MAX = 1 << 28  # decompressed bytes of one session: a few bytes can stand for endless ones
+WINDOW_MAX = 1 << 26  # what the decoder may have to keep; codex's own files need 2 MiB
 
 # A session's line by offset and length; SessionUnreadableError, or other bytes, if it is gone.
 Lines = Callable[[int, int], bytes]
@@ -28,42 +33,99 @@ class Source:
     """One kind of storage."""
 
     look: Callable[[str], Look | None]  # differs when the session does; None where there is none
-    tail: Callable[[], Tail]
     lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
+    # All lines, for a session that is read whole whenever it changes; FileNotFoundError if gone.
+    load: Callable[[str], list[Block] | Iterator[Block | Oversize]] | None = None
+
+    def tail(self) -> Tail:
+        return _Whole(self) if self.load else Tail()
 
     def compare(self, path: str, held: Cursor) -> Verdict:
         """Compare a session with a cursor; errors as of `Tail.read`."""
-        if self is PLAIN:
-            return plain.compare(path, held)
+        if self.load is None:
+            return tail.compare(path, held)
         now = self.look(path)
-        return Verdict.SAME if now and is_same(held, now) else Verdict.CONTINUE
+        return Verdict.SAME if now and held.matches(now) else Verdict.CONTINUE
 
 
 class _Whole(Tail):
-    """The position in a session that is read whole whenever its signature changes."""
+    """The position in a session that is read whole."""
 
-    def __init__(
-        self,
-        load: Callable[
-            [str, Cursor | None], tuple[Look, list[Block] | Iterator[Block | Oversize] | None]
-        ],
-    ) -> None:
+    def __init__(self, source: Source) -> None:
         super().__init__()
-        self._load = load
+        self._source = source
 
     def read(self, path: str) -> Read:
-        now, lines = self._load(path, self.cursor)
-        if lines is None:
+        now = self._source.look(path)
+        if now is None:
+            raise FileNotFoundError(path)
+        if self._source.load is None or (self.cursor and self.cursor.matches(now)):
             return Read(Verdict.SAME)
+        lines = self._source.load(path)
         self.cursor = Cursor(*now)
         size = sum(len(one.data) for one in lines) if isinstance(lines, list) else now.size
         return Read(Verdict.CONTINUE, lines, bytes=size, whole=True)
 
 
-PLAIN = Source(plain.look, Tail, plain.lines)
-ZST = Source(plain.look, partial(_Whole, zst.load), zst.lines)
-DATABASE = Source(opencode_db.look, partial(_Whole, opencode_db.load), opencode_db.lines)
-TREE = Source(opencode_tree.look, partial(_Whole, opencode_tree.load), opencode_tree.lines)
+def _opencode(
+    look: Callable[[str], Look | None], records: Callable[[str], AbstractContextManager[Records]]
+) -> Source:
+    """One kind of opencode's storage, of which `records` opens a session."""
+
+    def load(path: str) -> list[Block]:
+        with records(path) as held:
+            return brief_lines(held)
+
+    @contextmanager
+    def lines(path: str) -> Iterator[Lines]:
+        try:
+            with records(path) as held:
+                yield partial(full_line, held)
+        except FileNotFoundError:
+            raise SessionUnreadableError("the session is gone") from None
+
+    return Source(look, lines, load)
+
+
+def _decompressed(path: str) -> memoryview:
+    try:
+        import zstandard  # noqa: PLC0415 - an extra, and only compressed sessions need it
+    except ImportError:
+        message = "a compressed session, and the decoder is not installed"
+        raise SessionUnreadableError(message, hint="install indexerd[zst]") from None
+    decoder, whole = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX), bytearray()
+    with opened(path) as fd:
+        try:
+            reader = decoder.stream_reader(io.FileIO(fd, closefd=False), read_across_frames=True)
+            while len(whole) <= TOTAL_MAX and (data := reader.read(CHUNK)):
+                whole += data
+        except (zstandard.ZstdError, OSError) as bad:
+            raise SessionUnreadableError(f"cannot be decompressed: {bad}") from None
+    if len(whole) > TOTAL_MAX:
+        message = f"more than {TOTAL_MAX >> 20} MiB when decompressed"
+        raise SessionUnreadableError(message, hint="decompress it yourself")
+    return memoryview(whole)
+
+
+def _load_compressed(path: str) -> Iterator[Block | Oversize]:
+    data, buffer = _decompressed(path), LineBuffer()
+    starts = range(0, len(data), CHUNK)
+    return (piece for at in starts for piece in buffer.feed(bytes(data[at : at + CHUNK])))
+
+
+@contextmanager
+def _compressed_lines(path: str) -> Iterator[Lines]:
+    try:
+        data = _decompressed(path)
+    except FileNotFoundError:
+        raise SessionUnreadableError("the session file is gone") from None
+    yield lambda offset, length: bytes(data[offset : offset + length])
+
+
+PLAIN = Source(tail.look, tail.lines)
+ZST = Source(tail.look, _compressed_lines, _load_compressed)
+DATABASE = _opencode(opencode_db.look, opencode_db.records)
+TREE = _opencode(opencode_tree.look, opencode_tree.records)
 
 
 def source_of(agent: str, path: str) -> Source:

@@ -4,8 +4,11 @@ A file is opened read-only, not if it is a link, never blocking on a FIFO, and c
 thousands of sessions cost no descriptors. One reading takes a megabyte at most, so that a huge file
 takes turns with the others.
 
-A cursor's fingerprints are taken from the very bytes that were handed out, never read a second
-time: a file rewritten between two reads would otherwise vouch for lines that it no longer holds.
+Size alone lies (a migration rewrites in place and grows), an inode alone lies (ext4 hands out a
+freed one at once), mtime alone lies (it can be set). So a cursor holds all of these and two
+fingerprints, of the first bytes and of the last ones that were read. They are made of the very
+bytes that were handed out: a file rewritten between two reads would otherwise vouch for lines
+that it no longer holds.
 """
 
 from __future__ import annotations
@@ -17,16 +20,52 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+import msgspec
 
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.cursor import Cursor, Look, Verdict, is_same
 from indexerd.sources.line_buffer import Block, LineBuffer
 
 CHUNK = 1 << 20  # bytes of one reading
 HEAD_BYTES, LAST_BYTES = 4096, 1024  # of which fingerprints are taken
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)  # nothing, a link, a socket
+
+
+class Verdict(Enum):
+    """What a file is, compared with its cursor."""
+
+    SAME = "same"  # nothing to read
+    CONTINUE = "continue"  # read on
+    RESTART = "restart"  # shortened, replaced or rewritten: read from the start
+
+
+class Look(NamedTuple):
+    """The part of a file's stat that cursors use; of a session in a database, its signature."""
+
+    dev: int
+    ino: int
+    size: int
+    mtime_ns: int
+
+
+class Cursor(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A position in a file. `size` is what was read of it; of a file read whole, as in a `Look`."""
+
+    dev: int
+    ino: int
+    size: int
+    mtime_ns: int
+    head_len: int = 0
+    head_hash: bytes = b""
+    last_hash: bytes = b""
+
+    def matches(self, look: Look) -> bool:
+        """Whether a file was read to its end, and its stat has not changed since."""
+        return look == (self.dev, self.ino, self.size, self.mtime_ns)
 
 
 @dataclass(slots=True)
@@ -115,7 +154,7 @@ def compare(path: str, held: Cursor) -> Verdict:
 
 def _compare(fd: int, held: Cursor, now: Look) -> Verdict:
     """A file with another inode whose bytes agree is the same file, moved or restored."""
-    if is_same(held, now):
+    if held.matches(now):
         return Verdict.SAME
     if now.size < held.size:
         return Verdict.RESTART

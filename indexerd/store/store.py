@@ -34,7 +34,7 @@ from indexerd.errors import AccessError, DamagedError, StateError, UsageError, W
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.sessions.family import Link
 from indexerd.sessions.info import SessionInfo, pack, unpack
-from indexerd.sources.cursor import Cursor
+from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
 VERSION = 5

@@ -30,7 +30,7 @@ from indexerd.protocol import wire
 from indexerd.protocol.limits import NAME_MAX, SUMMARY_MAX, TAGS_MAX, TAGS_MIN
 from indexerd.references.parse import FOUND_MAX, UP_MAX, find, without_code
 from indexerd.search import query as asking
-from indexerd.sources import zst
+from indexerd.sources.source import ZST
 from indexerd.web.session_page import embedded
 from tests.fuzz import sessions
 
@@ -176,8 +176,8 @@ def compressed(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder, suppress(SessionUnreadableError):
         path = Path(folder) / "a.jsonl.zst"
         path.write_bytes(data)
-        whole = b"".join([piece.data for piece in zst.load(str(path), None)[1] or ()])
-        with zst.lines(str(path)) as lines:
+        whole = b"".join([piece.data for piece in ZST.tail().read(str(path)).lines])
+        with ZST.lines(str(path)) as lines:
             assert lines(0, len(whole)) == whole
 
 

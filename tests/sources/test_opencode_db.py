@@ -16,11 +16,11 @@ import pytest
 from indexerd.agents.opencode.parse_entry import read
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Entry, ToolResult
-from indexerd.sources.cursor import Look, Verdict
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_db import Database, look
 from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT
 from indexerd.sources.source import DATABASE
+from indexerd.sources.tail import Look, Verdict
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, Rows
 
 PICTURE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "Z" * 9000}
@@ -287,7 +287,8 @@ def test_a_schema_that_is_not_known_is_an_error_and_none_is_not(tmp_path: Path) 
         db.execute("CREATE TABLE session (id TEXT)")
     with pytest.raises(SessionUnreadableError, match="schema"):
         Database(str(path)).sessions()
-    assert look(f"{path}/ses_a") is None
+    with pytest.raises(SessionUnreadableError, match="schema"):
+        look(f"{path}/ses_a")
 
 
 def test_columns_that_a_release_does_not_have_are_done_without(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.cursor import Verdict
 from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode_lines import BRIEF_TEXT
-from indexerd.sources.opencode_tree import lines, look
+from indexerd.sources.opencode_tree import look
 from indexerd.sources.source import TREE
+from indexerd.sources.tail import Verdict
 
 START = 1_730_000_000_000
 
@@ -71,7 +71,7 @@ def rendered(path: str) -> list[dict[str, Any]]:
 
 def in_full(path: str) -> list[dict[str, Any]]:
     """A session's lines in full, parsed."""
-    with lines(path) as held:
+    with TREE.lines(path) as held:
         return [json.loads(held(one.offset, 1)) for one in TREE.tail().read(path).lines]
 
 
@@ -141,7 +141,7 @@ def test_every_change_is_told_and_no_other_session_is(storage: Storage, change: 
 
 @pytest.mark.parametrize(
     ("place", "left"),
-    [("session/project/ses_a", 0), ("message/ses_a/msg_2", 2), ("part/msg_1/prt_msg_1", 3)],
+    [("message/ses_a/msg_2", 2), ("part/msg_1/prt_msg_1", 3)],
 )
 @pytest.mark.parametrize("half", ["", '{"id": "msg', "[]"])
 def test_a_record_being_written_is_passed_over_for_now(
@@ -164,7 +164,7 @@ def test_what_is_gone_is_gone(storage: Storage) -> None:
     path = path_of(storage)
     places = [one.offset for one in TREE.tail().read(path).lines]
     (storage.root / "message/ses_a/msg_2.json").unlink()
-    with lines(path) as held:
+    with TREE.lines(path) as held:
         assert json.loads(held(places[1], 1))["id"] == "msg_1"
         with pytest.raises(SessionUnreadableError, match="gone"):
             held(places[2], 1)
@@ -172,7 +172,7 @@ def test_what_is_gone_is_gone(storage: Storage) -> None:
     assert look(path) is None
     with pytest.raises(FileNotFoundError):
         TREE.tail().read(path)
-    with pytest.raises(SessionUnreadableError), lines(path):
+    with pytest.raises(SessionUnreadableError), TREE.lines(path):
         pass
 
 
