@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from indexerd.daemon.library import Update
+from indexerd.daemon.files import Update
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import SessionRuntime
 from indexerd.logs import LOG, Event, Throttle
 from indexerd.models.prices import format_usd
 from indexerd.sessions.info import SessionInfo, state_of
-from indexerd.sources.session_file import Change
 from indexerd.sources.tail import Verdict
 from indexerd.sources.watch import Health
 from indexerd.times import iso
@@ -98,23 +97,22 @@ class EventBus:
         self.publish(f"context.{reason}", session_id, fields)
 
     def session(self, update: Update, *, was_known: bool) -> None:
-        change, info, session_id = update.change, update.info, update.session_id
-        was = change.was if change else None
+        info, session_id, was = update.info, update.session_id, update.was
         if info is None:
             self.log(Event.SESSION_REMOVED, {"session": session_id})
             removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
             self.publish("session.removed", session_id, {"state": "deleted", **removed})
             return
-        if change is not None and change.verdict is not Verdict.SAME:
+        if update.verdict is not Verdict.SAME:
             event = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
-            event = Event.SESSION_RESET if change.verdict is Verdict.RESTART else event
+            event = Event.SESSION_RESET if update.verdict is Verdict.RESTART else event
             self.log(event, {"session": session_id, "path": info.path})
             new = info.bad_lines - (was.bad_lines if was else 0)
             if new > 0 and self._bad_lines.admit(info.path, time.time()):
                 fields = {"session": session_id, "path": info.path, "count": info.bad_lines}
                 self.log(Event.SESSION_BAD_LINE, fields)
         if self._listeners:
-            for name, fields in _session_events(change, info, was_known=was_known):
+            for name, fields in _session_events(update, info, was_known=was_known):
                 self.publish(name, session_id, {"sessionFile": info.file, **fields})
 
     def watching(self, health: Health) -> None:
@@ -174,21 +172,21 @@ class EventBus:
 
 
 def _session_events(
-    change: Change | None, info: SessionInfo, *, was_known: bool
+    update: Update, info: SessionInfo, *, was_known: bool
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    was, state = change.was if change else None, state_of(info)
-    changed = change is not None and change.verdict is not Verdict.SAME
+    was, state, changed = update.was, state_of(info), update.verdict is not Verdict.SAME
     if not was_known:
         if changed:
             yield "session.created", {"state": state}
         return
     fields: dict[str, Any] = {"messages": info.messages} if changed else {}
-    if was is not None and state_of(was) != state:
+    if was is None:
+        yield "session.updated", {**fields, "state": state}
+        return
+    if state_of(was) != state:
         fields["previousState"] = state_of(was)
     yield "session.updated", {**fields, "state": state}
-    if change is None or was is None:
-        return
-    if changed and change.branched:
+    if changed and update.branched:
         yield "session.branched", {"leafId": info.leaf_id, "previous": was.leaf_id}
     if changed and info.compactions > was.compactions:
         yield "session.compacted", {"leafId": info.leaf_id}

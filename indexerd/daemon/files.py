@@ -1,29 +1,133 @@
 """Every session file: what is known of each, and which of several represents a session.
 
-Takes paths to look at; gives a `Change` for each session that differs. One thread uses this, and
-keeps the trees of recently used sessions in memory. A file that triggers a bug is set aside until
-it changes. A file that the user excluded is not followed, and nothing of it is kept.
+Reads the paths in `queue`, and notes an `Update` for each session that differs. One thread uses
+this. The tree of a session is kept in memory while it is used, and never stored: after that the
+file is read from its start (a second for 200 MB). The cursor is stored, and tells a file that only
+grew from one that was rewritten meanwhile. A file that triggers a bug is set aside until it
+changes. A file that the user excluded is not followed, and nothing of it is kept.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import msgspec
 
 from indexerd.errors import IndexerdError, SessionUnreadableError
+from indexerd.meta.cache import MetaStat
+from indexerd.paths import is_session_id
 from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.duplicates import DuplicateResolver
-from indexerd.sessions.info import SessionInfo
+from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
-from indexerd.sources.forks import ForkResolver
-from indexerd.sources.session_file import Change, SessionFile, is_blank, rank
+from indexerd.sources.forks import ForkResolver, take_in
+from indexerd.sources.line_buffer import Block
 from indexerd.sources.session_reader import SessionLines
+from indexerd.sources.source import source_of
 from indexerd.sources.stores import Kind, Store
-from indexerd.sources.tail import Cursor, Look, Read, Verdict
+from indexerd.sources.tail import Cursor, Look, Read, Tail, Verdict
+from indexerd.times import iso_ms
 
 TREES_MAX = 400_000  # rows of all trees in memory
 TREE_ROWS = 400  # that even an empty tree counts for: a thousand trees at most
+FILE_BYTES = 64 * 1024  # that opening a file counts for
+SETTLE_SECONDS = 0.02  # between the two looks after which a missing file counts as gone
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """A change of one session. `info` is None when its last file is gone."""
+
+    session_id: str
+    info: SessionInfo | None = None
+    verdict: Verdict = Verdict.SAME  # of what was read in its file
+    was: SessionInfo | None = None
+    branched: bool = False  # the old leaf is not on the new path
+    meta: MetaStat | None = None
+    row: dict[str, Any] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class SessionFile:
+    """One session file. There are tens of thousands of these, and few are read."""
+
+    path: str
+    agent: str
+    cursor: Cursor | None = None  # where reading stopped
+    info: SessionInfo | None = None
+    state: SessionState | None = None
+    rank: tuple[Any, ...] = ()  # among files of one session; their newest entry comes second
+    verdict: Verdict = Verdict.CONTINUE  # of what was read since the info was made
+    underway: bool = False  # the last reading did not reach the end
+    excluded: bool = False
+    problem: str = ""  # why it is not read, or is no session
+    aside: Look | None = None  # its stat when it triggered a bug
+    _tail: Tail | None = None
+
+    def differs(self, found: Look) -> bool:
+        """Whether to read the file, which a scan saw like this."""
+        if self.excluded or self.aside == found:
+            return False
+        return bool(self.problem) or self.cursor is None or not self.cursor.matches(found)
+
+    def rewind(self) -> None:
+        """Have the next reading begin at the start."""
+        self.cursor = None
+        self.drop_tree()
+
+    def drop_tree(self) -> None:
+        self._tail, self.state, self.underway = None, None, False
+
+    def read(self, forks: ForkResolver, *, wake: bool = False) -> Read:
+        """Read some of what is new; with `wake`, from the start if the tree was dropped.
+
+        FileNotFoundError when the file is gone, SessionUnreadableError when it cannot be read.
+        """
+        source = source_of(self.agent, self.path)
+        if asleep := self.state is None:
+            was = self.cursor
+            self.verdict = source.compare(self.path, was) if was else Verdict.CONTINUE
+            if was is not None and self.verdict is Verdict.SAME and not wake:
+                return Read(Verdict.SAME)
+            self._tail = None
+        tail = self._tail = self._tail or source.tail()
+        read = tail.read(self.path)
+        if read.verdict is Verdict.SAME:
+            return read
+        restart = read.verdict is Verdict.RESTART
+        if not asleep and (restart or self.verdict is Verdict.SAME):
+            self.verdict = read.verdict
+        pieces, state = iter(read.lines), self.state
+        if restart or read.whole or state is None or _is_blank(state):
+            first = next(pieces, None)
+            line = first.data.partition(b"\n")[0] if isinstance(first, Block) else b""
+            state = forks.begin(self.agent, self.path, line)
+            pieces = chain([first] if first else [], pieces)
+        self.state, self.underway = None, False  # should this raise, it is read from its start
+        take_in(self.agent, state, pieces)
+        self.state, self.cursor, self.underway = state, tail.cursor, read.more
+        return read
+
+
+def _is_blank(state: SessionState) -> bool:
+    """Whether a file has no header yet, as while pi migrates it; its session is kept."""
+    return state.header is None and not (state.foreign or state.bad_lines or state.seen)
+
+
+def _rank(path: str, info: SessionInfo, store: Store) -> tuple[object, ...]:
+    """Rank a file among those of one session; the highest represents it.
+
+    In Codex the newest session_meta (a revert makes a second file), then a plain file before its
+    compressed copy; in opencode the database before the tree.
+    """
+    if store.agent == "codex":
+        return (iso_ms(info.created_at), not path.endswith(".zst"))
+    return (store.kind is Kind.DATABASE,) if store.agent == "opencode" else ()
 
 
 class Files:
@@ -37,24 +141,24 @@ class Files:
         exclude: Callable[[], list[str]],
         defect: Callable[[str, Exception], None],
     ) -> None:
-        """`title(agent, session_id)`: names kept beside; `defect(path, bug)`: what is set aside."""
+        """`title(agent, session_id)`: names kept elsewhere; `defect(path, bug)`: a file set aside.
+
+        `since(session_id)`: the entry up to which the session is described.
+        """
         self._since = since
         self._title = title
         self._defect = defect
         self._forks = ForkResolver(self._excluded)
         self._files: dict[str, SessionFile] = {}
-        self._trees: OrderedDict[str, int] = (
-            OrderedDict()
-        )  # path -> rows, least recently used first
-        self._rows = 0  # of all trees
-        self._reads = 0
+        self._trees: dict[str, int] = {}  # rows by path, least recently used first
+        self._missing: set[str] = set()  # files that were gone when looked at once
         self.stores: list[Store] = []
         self.owners: DuplicateResolver[SessionFile] = DuplicateResolver()
         self.exclusions = Exclusions(exclude)
         self.hidden: set[str] = set()  # sessions that the user excluded
         self.queue: dict[str, None] = {}  # paths to look at
         self.unstored: dict[str, None] = {}  # paths whose record in the store is out of date
-        self.found: list[Change] = []  # by reading a tree for an answer
+        self.changed: dict[str, Update] = {}  # sessions whose row is out of date
 
     def info(self, session_id: str) -> SessionInfo | None:
         owner = self.owners.get(session_id)
@@ -75,10 +179,9 @@ class Files:
                 self._read(owner, wake=True)
         except (SessionUnreadableError, FileNotFoundError):
             return None
+        self._keep_tree(owner)
         if owner.verdict is not Verdict.SAME:
-            self.found += self._update(owner)
-        else:
-            self._keep_tree(owner)
+            self._update(owner)
         return owner.state
 
     def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
@@ -94,7 +197,7 @@ class Files:
     # -- what to look at
 
     def load(self, known: Iterable[tuple[str, Cursor, SessionInfo | None]]) -> None:
-        """Take what the store knows; no file is opened."""
+        """Load what the store knows; no file is opened."""
         self.exclusions.renew()
         for path, cursor, info in known:
             store = self.store_of(path)
@@ -106,10 +209,11 @@ class Files:
                 continue
             file = self._files[path] = SessionFile(path, store.agent, cursor, info)
             self._forks.met(store.agent, path)
-            file.rank = rank(path, info, store)
-            self.owners.claim(file)
-            if info is not None and info.is_heir:
-                file.begin_anew()  # its base may have appeared, or been excluded, meanwhile
+            if info is not None:
+                file.rank = _rank(path, info, store)
+                self.owners.claim(file)
+                if info.is_heir:
+                    file.rewind()  # its base may have appeared, or been excluded, meanwhile
 
     def stored(self, path: str) -> tuple[Cursor, SessionInfo | None] | None:
         """What the store must know of a path, if anything."""
@@ -131,20 +235,6 @@ class Files:
         gone = [path for path in self._files if path not in found and not unseen(path)]
         self.queue |= dict.fromkeys([*differing, *gone])
 
-    def hint(self, paths: Iterable[str]) -> None:
-        """Queue paths; those read longest ago come first, so that busy files delay no other."""
-        self.queue |= dict.fromkeys(paths)
-        read = {path: file.read_number for path in self.queue if (file := self._files.get(path))}
-        self.queue = dict.fromkeys(sorted(self.queue, key=lambda path: read.get(path, 0)))
-
-    def in_archive(self, path: str) -> list[str]:
-        """Where a missing file may be if its agent moved it to an archive not watched yet."""
-        store, name = self.store_of(path), path.rpartition("/")[2]
-        archives = [
-            one for one in self.stores if one.archive and store and one.agent == store.agent
-        ]
-        return [f"{one.sessions}/{name}" for one in archives]
-
     def note_there(self, path: str) -> None:
         """Queue the forks whose history begins in a file that is there."""
         store = self.store_of(path)
@@ -155,7 +245,7 @@ class Files:
         for path in forks:
             file = self._files.get(path)
             if file is not None and not file.excluded:
-                file.begin_anew()
+                file.rewind()
                 self.queue[path] = None
 
     # -- what the user excluded
@@ -176,73 +266,86 @@ class Files:
             hidden = False  # the forks of a purged session stay
         return hidden or self.exclusions.match(path, cwd)
 
-    def renew_exclusions(self) -> list[Change]:
+    def renew_exclusions(self) -> None:
         """Drop what is excluded now, and follow what is not excluded any more."""
-        changes: list[Change] = []
         for file in list(self._files.values()):
             if file.excluded:
                 del self._files[file.path]  # the next scan finds it again
             elif self._forbids(file.path, file.info):
-                changes += self._hide(file)
+                self._hide(file)
             elif file.info is not None and file.info.is_heir:
                 self._read_again([file.path])
-        return changes
 
     # -- looking
 
-    def recount(self, session_id: str) -> Change | None:
-        """Make a session's info again, if its meta file or its agent's name for it changed."""
-        owner = self.owners.get(session_id)
-        info = owner.info if owner else None
-        if owner is None or info is None:
-            return None
-        title = self._title(owner.agent, session_id)
-        same = title is None or (info.agent_title or "") == title
-        if (same and info.since == self._since(session_id)) or self.state(session_id) is None:
-            return None
-        return next(iter(self._update(owner)), None)
+    @property
+    def busy(self) -> bool:
+        return bool(self.queue or self._missing or self.changed)
 
-    def refresh(self, path: str) -> tuple[list[Change], int, bool]:
-        """Read what is new in a file: changes, bytes read, and whether there is more to read.
+    def read_some(self, most: int, sessions: int) -> None:
+        """Read about `most` bytes of queued files, or until so many more sessions changed."""
+        if self._missing and not self.queue:
+            time.sleep(SETTLE_SECONDS)
+            self.queue |= dict.fromkeys(self._missing)
+        size, enough = 0, len(self.changed) + sessions
+        while self.queue and size < most and len(self.changed) < enough:
+            path = next(iter(self.queue))
+            del self.queue[path]
+            read = self.refresh(path)
+            size += FILE_BYTES + read.bytes
+            if read.more:
+                self.queue[path] = None
 
-        FileNotFoundError for a known file that is gone: `vanish` forgets it.
+    def refresh(self, path: str) -> Read:
+        """Read some of what is new in a file.
+
+        A missing file is forgotten at the second look: at the first it may be moved, or rewritten.
         """
-        store, file = self.store_of(path), self._files.get(path)
+        store, file, was_missing = self.store_of(path), self._files.get(path), path in self._missing
+        self._missing.discard(path)
         if store is None:
-            return self.vanish(path), 0, False
+            self.vanish(path)
+            return Read(Verdict.SAME)
         if file is None:
-            file = SessionFile(path, store.agent)
-            if store.kind is not Kind.DATABASE and file.look() is None:
-                return [], 0, False
-            self._files[path] = file
+            file = self._files[path] = SessionFile(path, store.agent)
             self.note_there(path)
             file.excluded = self.exclusions.match(path, "")
-        if file.excluded or (file.aside and file.aside == file.look()):
-            return [], 0, False
+        look = source_of(file.agent, path).look
         try:
-            read = self._read(file)
-            if read.more:
-                return [], read.bytes, True
-            file.aside = None
-            if read.verdict is not Verdict.SAME:
-                return self._update(file), read.bytes, False
-            if file.info is not None:
-                file.problem = ""
-            self.note_there(path)  # it may have been away when a fork looked for it
+            if not (file.excluded or (file.aside and file.aside == look(path))):
+                return self._refresh(file)
         except FileNotFoundError:
-            raise
+            if was_missing or file.info is None:
+                self.vanish(path)
+            else:
+                self._missing.add(path)
+                archives = [one for one in self.stores if one.archive and one.agent == file.agent]
+                name = path.rpartition("/")[2]
+                self.queue |= {f"{one.sessions}/{name}": None for one in archives}
         except IndexerdError as bad:
             file.problem = str(bad)
         except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon
             file.problem = f"set aside until it changes: {type(bug).__name__}"
-            file.aside = file.look()
-            file.begin_anew()
+            file.rewind()
             self._defect(path, bug)
-        return [], 0, False
+            with suppress(SessionUnreadableError):
+                file.aside = look(path)
+        return Read(Verdict.SAME)
+
+    def _refresh(self, file: SessionFile) -> Read:
+        read = self._read(file)
+        if read.more:
+            return read
+        file.aside = None
+        if read.verdict is not Verdict.SAME:
+            self._update(file)
+            return read
+        if file.info is not None:
+            file.problem = ""
+        self.note_there(file.path)  # it may have been away when a fork looked for it
+        return read
 
     def _read(self, file: SessionFile, *, wake: bool = False) -> Read:
-        self._reads += 1
-        file.read_number = self._reads
         read = file.read(self._forks, wake=wake)
         if read.verdict is not Verdict.SAME:
             self._keep_tree(file)
@@ -250,30 +353,94 @@ class Files:
             self._read_again(self._forks.met(file.agent, file.path, anew=restart))
         return read
 
-    def _update(self, file: SessionFile) -> list[Change]:
-        """Make the file's new info; return what it changes, of its session and a former one."""
+    def _keep_tree(self, file: SessionFile) -> None:
+        """Mark a tree as used now, and drop those used least recently."""
+        trees = self._trees
+        trees.pop(file.path, None)
+        trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)
+        while sum(trees.values()) > TREES_MAX and len(trees) > 1:
+            path = next(iter(trees))
+            del trees[path]
+            old = self._files.get(path)
+            if old is not None and not old.underway:  # else a long line would be read twice
+                old.drop_tree()
+
+    # -- what changed
+
+    def mark(self, session_ids: Iterable[str]) -> None:
+        """Note that the rows of sessions are out of date."""
+        for session_id in session_ids:
+            self.changed.setdefault(session_id, Update(session_id))
+
+    def _note(self, update: Update) -> None:
+        before = self.changed.get(update.session_id)
+        if before and before.was:  # of two updates since the last flush
+            update = replace(update, was=before.was)
+        self.changed[update.session_id] = update
+
+    def recount(self, session_ids: Iterable[str]) -> None:
+        """Note sessions whose meta file, sidecar or agent's name changed."""
+        for session_id in session_ids:
+            owner, info = self.owners.get(session_id), self.info(session_id)
+            if owner and info:
+                title = self._title(owner.agent, session_id)
+                renamed = title is not None and (info.agent_title or "") != title
+                read = renamed or info.since != self._since(session_id)
+                if read and self.state(session_id) is not None:
+                    self._update(owner)
+        self.mark(session_ids)
+
+    def _update(self, file: SessionFile) -> None:
+        """Make the file's new info, and note what it changes of its session and a former one."""
         state, was, verdict = file.state, file.info, file.verdict
         file.verdict = Verdict.SAME
-        if state is None or file.cursor is None:
-            return []
-        if is_blank(state):  # emptied, to be rewritten: announced once it has something in it
+        if state is None:
+            return
+        if _is_blank(state):  # emptied, to be rewritten: announced once it has something in it
             file.verdict, verdict = verdict, Verdict.SAME
         header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
-            return self._hide(file)
-        info = file.make_info(self.store_of(file.path), self._since, self._title)
+            self._hide(file)
+            return
+        info = file.info = self._make_info(file, state, was)
         self.unstored[file.path] = None
-        changes = []
         if was is not None and (info is None or info.session_id != was.session_id):
-            changes += self._disown(file, was)
+            self._disown(file, was)
             was = None
         if info is not None and info != was:
-            changes.append(self._claim(file, info, verdict, was))
-        return changes
+            self._claim(file, info, verdict, was)
+
+    def _make_info(
+        self, file: SessionFile, state: SessionState, was: SessionInfo | None
+    ) -> SessionInfo | None:
+        """Make the facts of a session; None where the file is none, and `problem` may say why."""
+        store, header, cursor = self.store_of(file.path), state.header, file.cursor
+        file.problem = ""
+        if header is None:
+            if was is None or not _is_blank(state):
+                return None
+            since = self._since(was.session_id)
+            return msgspec.structs.replace(was, path=file.path, since=since, new_users=0)
+        if not is_session_id(header.session_id):
+            file.problem = "the session id is not of the allowed form"
+            return None
+        info = info_of(
+            state,
+            agent=file.agent,
+            path=file.path,
+            mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000 if cursor else 0,
+            since=self._since(header.session_id),
+            title=self._title(file.agent, header.session_id),
+            archived=bool(store and store.archive),
+            boxed=bool(store and store.kind is Kind.DATABASE),
+        )
+        if info is not None and store is not None:
+            file.rank = _rank(file.path, info, store)
+        return info
 
     def _claim(
         self, file: SessionFile, info: SessionInfo, verdict: Verdict, was: SessionInfo | None
-    ) -> Change:
+    ) -> None:
         """Have a file claim its session, perhaps from another file (a revert in Codex)."""
         self.hidden.discard(info.session_id)
         before = self.info(info.session_id)
@@ -283,44 +450,33 @@ class Files:
             left = verdict is Verdict.CONTINUE and state.left(was.leaf_id)
         elif before is not None and owner is info and before.leaf_id and state is not None:
             was, left = before, state.row(before.leaf_id) is None or state.left(before.leaf_id)
-        return Change(info.session_id, owner, verdict, was, left)
+        self._note(Update(info.session_id, owner, verdict, was, left))
 
-    def _hide(self, file: SessionFile) -> list[Change]:
+    def _hide(self, file: SessionFile) -> None:
         """Forget all that is known of a file that the user excluded."""
         was, header = file.info, file.state.header if file.state else None
         file.excluded, file.info = True, None
-        file.begin_anew()
-        self._rows -= self._trees.pop(file.path, 0)
+        file.rewind()
+        self._trees.pop(file.path, None)
         self.unstored[file.path] = None
         self.hidden |= {one.session_id for one in (header, was) if one}
-        return self._disown(file, was) if was else []
+        if was:
+            self._disown(file, was)
 
-    def vanish(self, path: str) -> list[Change]:
+    def vanish(self, path: str) -> None:
         """Forget a file that is gone."""
         file = self._files.pop(path, None)
         if file is None:
-            return []
-        self._rows -= self._trees.pop(path, 0)
+            return
+        self._trees.pop(path, None)
         self.unstored[path] = None
         self._forks.drop(path)
-        return self._disown(file, file.info) if file.info else []
+        if file.info:
+            self._disown(file, file.info)
 
-    def _disown(self, file: SessionFile, was: SessionInfo) -> list[Change]:
-        """Take a session from a file; that is a change if the file represented it."""
+    def _disown(self, file: SessionFile, was: SessionInfo) -> None:
+        """Take a session from a file, and note it if the file represented it."""
         owned = self.owners.get(was.session_id) is file
         self.owners.disown(file, was.session_id)
-        change = Change(was.session_id, self.info(was.session_id), Verdict.SAME, was)
-        return [change] if owned else []
-
-    def _keep_tree(self, file: SessionFile) -> None:
-        """Mark a tree as used now, and drop those used least recently."""
-        trees = self._trees
-        self._rows -= trees.pop(file.path, 0)
-        trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)
-        self._rows += trees[file.path]
-        while self._rows > TREES_MAX and len(trees) > 1:
-            path, count = trees.popitem(last=False)
-            self._rows -= count
-            old = self._files.get(path)
-            if old is not None and not old.underway:  # else a long line would be read twice
-                old.doze()
+        if owned:
+            self._note(Update(was.session_id, self.info(was.session_id), was=was))

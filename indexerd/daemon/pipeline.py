@@ -19,7 +19,8 @@ from time import monotonic, time
 from typing import Any, TypeVar
 
 from indexerd.daemon.event_bus import EventBus
-from indexerd.daemon.library import Library, Update
+from indexerd.daemon.files import Update
+from indexerd.daemon.library import Library
 from indexerd.errors import (
     AlreadyRunningError,
     ConfigError,
@@ -275,7 +276,7 @@ class Pipeline:
                 if self.scanned.is_set():  # older sessions wait until they grow
                     self.on_growth(key)
             else:
-                if update.change is not None and update.change.verdict is not Verdict.SAME:
+                if update.verdict is not Verdict.SAME:
                     known.changed_at = now
                     if known.info.new_users < self.settings.min_new_user_messages:
                         known.open_since = now

@@ -64,7 +64,6 @@ class Watch:
         """`on_dirty` is called when there is something to `take`."""
         self._mode, self._on_dirty = mode, on_dirty
         self._fd = -1  # of inotify
-        self._readable = False
         self._observer: Any = None  # of FSEvents
         self._watched: dict[int, str] = {}  # directories, by inotify's number
         self._trees: tuple[str, ...] = ()
@@ -86,7 +85,7 @@ class Watch:
             if self._fd < 0:
                 self._refused.add(ctypes.get_errno())
                 return
-            self._listen()
+            asyncio.get_running_loop().add_reader(self._fd, self._read)
         elif sys.platform == "darwin":
             from watchdog.observers.fsevents import FSEventsObserver  # noqa: PLC0415 - macOS's
 
@@ -125,36 +124,22 @@ class Watch:
                 self._refused.add(ctypes.get_errno())
 
     def settle(self) -> Health:
-        """The state of the watcher, now that all directories were added."""
+        """Return the state of the watcher, after all directories were added."""
         self._problems = tuple(map(_refusal, sorted(self._refused)))
         self._refused = set()
         return self.health()
 
     def health(self) -> Health:
-        """The state of the watcher as of the last scan."""
+        """Return the state of the watcher as of the last scan."""
         mode = "fsevents" if self._observer else "poll"
         mode = "inotify" if self._fd >= 0 else mode
         return Health(mode, len(self._watched), self._missing, self._problems, self._overflows)
 
     def take(self) -> tuple[set[str], bool]:
-        """The paths hinted at since the last call, and whether everything is to be scanned.
-
-        Until then events wait in the system's queue: a busy reader takes many at once.
-        """
-        if self._readable:
-            self._read()
+        """Return the paths hinted at since the last call, and whether a scan is needed."""
         hints = self._paths, self._rescan
         self._paths, self._rescan = set(), False
         return hints
-
-    def _listen(self) -> None:
-        self._readable = False
-        asyncio.get_running_loop().add_reader(self._fd, self._wake)
-
-    def _wake(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._fd)
-        self._readable = True
-        self._on_dirty()
 
     def _read(self) -> None:
         data, at = os.read(self._fd, _BUFFER), 0
@@ -162,7 +147,7 @@ class Watch:
             number, mask, _, size = struct.unpack_from("iIII", data, at)
             at += 16 + size
             self._note(number, mask, os.fsdecode(data[at - size : at].rstrip(b"\0")))
-        self._listen()
+        self._on_dirty()
 
     def _note(self, number: int, mask: int, name: str) -> None:
         directory = self._watched.get(number, "")
@@ -186,7 +171,7 @@ class Watch:
                     self._hint(inner)
 
     def _hint(self, path: str) -> None:
-        """Note a path if a session, a meta file or a database can have its name."""
+        """Note a path that a session, a meta file or a database may have."""
         if path.endswith(SUFFIXES) and "/." not in path[path.rfind("/") :]:
             self._paths.add(path)
 
@@ -201,7 +186,7 @@ class Watch:
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
-            self._fd, self._readable = -1, False
+            self._fd = -1
         if self._observer:
             self._observer.stop()
 

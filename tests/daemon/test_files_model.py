@@ -75,11 +75,9 @@ class FilesMachine(RuleBasedStateMachine):
     def refresh(self, files: Files, name: str) -> bool:
         """Look at a file, which may be gone; whether there is more to read."""
         path = str(self.sessions / name)
-        try:
-            return files.refresh(path)[2]
-        except FileNotFoundError:
+        if not Path(path).exists():
             files.vanish(path)
-            return False
+        return files.refresh(path).more
 
     def no_defect(self, path: str, bug: Exception) -> None:
         """Nothing here may set a file aside."""
@@ -136,7 +134,7 @@ class FilesMachine(RuleBasedStateMachine):
         for path in map(str, self.sessions.iterdir()):
             file = self.files._files.get(path)
             if file is not None and not file.underway:
-                file.doze()
+                file.drop_tree()
 
     @rule()
     def restart(self) -> None:
