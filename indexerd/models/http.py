@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -51,6 +51,7 @@ class RemoteModel:
         for library in ("httpcore2", "httpx2"):
             logging.getLogger(library).setLevel(logging.WARNING)
         self._client = httpx2.AsyncClient(
+            event_hooks={"response": [self._guard]},
             limits=httpx2.Limits(max_keepalive_connections=0),
             headers={**headers, "Accept-Encoding": "identity"},
             timeout=httpx2.Timeout(limits.timeout_seconds, connect=CONNECT_SECONDS),
@@ -74,7 +75,7 @@ class RemoteModel:
         fault: ModelError
         try:
             async with asyncio.timeout(timeout):
-                response, body = await self._send(prompt)
+                status, headers, body = await self._send(prompt)
         except ModelError:
             raise
         except (TimeoutError, httpx2.ReadTimeout):
@@ -85,24 +86,23 @@ class RemoteModel:
             answer = None
             with suppress(ValueError, RecursionError):
                 answer = json.loads(body)
-            if response.status_code != httpx2.codes.OK:
-                raise failure(self.provider, response.status_code, response.headers, answer)
+            if status != httpx2.codes.OK:
+                raise failure(self.provider, status, headers, answer)
             if not isinstance(answer, dict):
                 raise ProviderError(f"{self.provider}: the answer is not a JSON object")
             return self.read(answer)
         raise fault
 
-    async def _send(self, prompt: Prompt) -> tuple[httpx2.Response, bytes]:
-        body, most = bytearray(), self._limits.max_response_bytes
-        async with self._client.stream("POST", self._url, json=self.body(prompt)) as response:
-            if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-                raise ProviderError(f"{self.provider}: the answer is encoded, against our request")
-            async for part in response.aiter_raw():
-                body += part
-                if len(body) > most:
-                    limit = f"{most} bytes (model.max_response_bytes)"
-                    raise ProviderError(f"{self.provider}: the answer is larger than {limit}")
-        return response, bytes(body)
+    async def _send(self, prompt: Prompt) -> tuple[int, Mapping[str, str], bytes | str]:
+        """Send one request; return the status, the headers and the body of the answer."""
+        response = await self._client.post(self._url, json=self.body(prompt))
+        return response.status_code, response.headers, response.content
+
+    async def _guard(self, response: httpx2.Response) -> None:
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise ProviderError(f"{self.provider}: the answer is encoded, against our request")
+        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - an async answer
+        response.stream = _Capped(response.stream, self.provider, self._limits.max_response_bytes)
 
     def reply(self, text: str, reason: str, model: Any, tokens: Tokens) -> Reply:
         """Build a reply; ProviderError for one without text that did not end normally."""
@@ -111,6 +111,25 @@ class RemoteModel:
             raise ProviderError(f"{self.provider}: no text, finished by {reason}")
         answered = name(model, self.model).removeprefix("models/")
         return Reply(replace_surrogates(text), answered, finish, tokens)
+
+
+class _Capped(httpx2.AsyncByteStream):
+    """A body that ends in an error once it is longer than its cap in bytes."""
+
+    def __init__(self, inner: httpx2.AsyncByteStream, who: str, cap: int) -> None:
+        self._inner, self._who, self._cap = inner, who, cap
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        seen = 0
+        async for part in self._inner:
+            seen += len(part)
+            if seen > self._cap:
+                limit = f"{self._cap} bytes (model.max_response_bytes)"
+                raise ProviderError(f"{self._who}: the answer is larger than {limit}")
+            yield part
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 def dig(held: Any, *path: str | int) -> Any:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import google.genai  # noqa: F401 - warm, so that short deadlines are about the server
+
 from indexerd.errors import ModelError
 from indexerd.events import Prompt
 from indexerd.meta.model import Metadata
