@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 TIMEOUT = 10.0
 _REQUEST_MAX = 1024 * 1024
-_RETRY_SECONDS = 0.01
 
 
 def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
@@ -31,8 +30,13 @@ def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
     if env.get("INDEXERD_SOCKET"):
         return absolute(env["INDEXERD_SOCKET"], env, home)
     runtime = env.get("XDG_RUNTIME_DIR", "")
-    base = f"{runtime}/indexerd" if runtime.startswith("/") else state_dir(env, home)
-    return f"{base}/indexerd.sock"
+    if runtime.startswith("/"):
+        return f"{runtime}/indexerd/indexerd.sock"
+    own = f"{state_dir(env, home)}/indexerd.sock"
+    # Some hosts pass on hardly more than HOME and PATH; the daemon knows the login's directory.
+    login = f"/run/user/{os.getuid()}/indexerd/indexerd.sock"
+    bare = not (env.get("INDEXERD_STATE_DIR") or env.get("XDG_STATE_HOME") or os.path.exists(own))  # noqa: PTH110 - see the head
+    return login if bare and os.path.exists(login) else own  # noqa: PTH110 - see the head
 
 
 def state_dir(env: Mapping[str, str], home: str | None = None) -> str:
@@ -76,20 +80,6 @@ def call_once(
         return client.call(method, params)
 
 
-def call_any(
-    paths: Sequence[str | os.PathLike[str]], method: str, params: Mapping[str, Any], timeout: float
-) -> Any:
-    """Send a request to the first of several sockets on which a daemon answers."""
-    from indexerd.errors import DaemonDownError  # noqa: PLC0415 - see the head
-
-    for path in paths[:-1]:
-        try:
-            return call_once(path, method, params, timeout)
-        except DaemonDownError:
-            continue
-    return call_once(paths[-1], method, params, timeout)
-
-
 class Client:
     """A connection, for one thread. A call waits at most `timeout` seconds in total.
 
@@ -105,16 +95,11 @@ class Client:
         self._events: list[dict[str, Any]] = []
         self._id = 0
         self._socket = socket(AF_UNIX, SOCK_STREAM)
-        deadline = time.monotonic() + timeout
-        while True:
-            try:
-                self._wait_until(deadline)
-                self._socket.connect(self._path)
-                break
-            except BlockingIOError:  # the daemon's backlog is full
-                time.sleep(_RETRY_SECONDS)
-            except OSError as bad:
-                raise self._failed(bad) from None
+        self._socket.settimeout(timeout)
+        try:
+            self._socket.connect(self._path)
+        except OSError as bad:
+            raise self._failed(bad) from None
 
     def __enter__(self) -> Self:
         return self

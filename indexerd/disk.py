@@ -24,6 +24,7 @@ POLL_SECONDS = 0.002
 _SAFE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | _SAFE
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+_ROTATING = threading.RLock()  # reentrant, as a signal handler may log during a write
 
 
 def write_atomically(
@@ -53,7 +54,7 @@ def write_atomically(
 def create_file(path: Path, lines: Iterable[bytes]) -> int:
     """Write a new file for the user, durably, 0600; return its number of lines.
 
-    A failure leaves no file: UsageError if the name is taken or impossible, else WriteError.
+    A failure is a UsageError and leaves no file.
     """
     count = 0
     try:
@@ -64,18 +65,14 @@ def create_file(path: Path, lines: Iterable[bytes]) -> int:
                 file.flush()
                 os.fsync(file.fileno())
             except BaseException:
-                with suppress(OSError):
-                    path.unlink()
+                path.unlink()
                 raise
     except FileExistsError:
         hint = "name another file; existing files are never overwritten"
         raise UsageError(f"{path} exists", hint=hint) from None
     except OSError as bad:
-        no_place = bad.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
-        raise (UsageError if no_place else WriteError)(
-            f"cannot write {path}: {bad.strerror}",
-            hint="name a file in a directory that is there, is yours, and has space left",
-        ) from None
+        hint = "name a file in a directory that is there, is yours, and has space left"
+        raise UsageError(f"cannot write {path}: {bad.strerror}", hint=hint) from None
     sync_names(path.parent)
     return count
 
@@ -201,31 +198,19 @@ def hold_directory(directory: Path, wait: float) -> Iterator[None]:
         os.close(fd)
 
 
-class RotatingFile:
-    """Lines in `path`, renamed to `path.1`, … before they exceed `limit` bytes; `keep` old files.
+def append_rotating(path: Path, line: bytes, *, limit: int, keep: int = 2) -> bool:
+    """Append a line, renaming `path` to `path.1`, … before it would exceed `limit` bytes.
 
-    Each line is one write() with O_APPEND, so lines of several processes never mix. Nothing is
-    raised: a line that cannot be written is lost.
+    Each line is one write() with O_APPEND, so lines of several processes never mix. Returns whether
+    the line was written; nothing is raised.
     """
-
-    def __init__(self, path: Path, *, limit: int, keep: int = 2) -> None:
-        self.path, self.limit, self.keep = path, limit, keep
-        # Reentrant, as a signal handler may log while the main thread is writing a line.
-        self._lock = threading.RLock()
-
-    def append(self, line: bytes) -> bool:
-        """Write one line, given without its line end; return whether it was written whole."""
-        with self._lock, suppress(OSError):
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):
-                if self.path.stat().st_size + len(line) >= self.limit:
-                    self._rotate()
-            append_line(self.path, line, durable=False)
-            return True
-        return False
-
-    def _rotate(self) -> None:
-        names = [str(self.path), *(f"{self.path}.{number + 1}" for number in range(self.keep))]
-        for newer, older in reversed([*pairwise(names)]):
-            with suppress(FileNotFoundError):
-                Path(newer).replace(older)
+    with _ROTATING, suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size + len(line) >= limit:
+            names = [path, *(path.with_name(f"{path.name}.{one + 1}") for one in range(keep))]
+            for newer, older in reversed([*pairwise(names)]):
+                with suppress(FileNotFoundError):
+                    newer.replace(older)
+        append_line(path, line, durable=False)
+        return True
+    return False

@@ -23,7 +23,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TextIO
 
-from indexerd.disk import RotatingFile
+from indexerd.disk import append_rotating
 from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import escape_path
@@ -36,9 +36,7 @@ LINE_MAX = 4000  # bytes; a pipe accepts this much whole, or not at all
 _READ_MAX = 2000  # characters of one value that are redacted, before it is cut
 _FIELDS_MAX = 20
 _TRACE_MAX = 40  # lines
-_STALL_SECONDS = 0.05
 _THROTTLED_MAX = 1024  # keys
-_JOURNAL = {"debug": 7, "info": 6, "warning": 4, "error": 3}
 _QUIET = logging.NullHandler()
 
 
@@ -113,9 +111,9 @@ class Logger:
 
     def __init__(self) -> None:
         self._level: float = math.inf
-        self._file: RotatingFile | None = None
+        self._path: Path | None = None
         self._fd: int | None = None  # of stderr
-        self._console = self._in_journal = self._stalled = False
+        self._console = False
         self._turn = threading.RLock()  # reentrant, as a signal handler may log meanwhile
 
     def configure(self, level: str, fmt: str, *, log_file: Path, stderr: TextIO | None) -> None:
@@ -123,15 +121,11 @@ class Logger:
 
         `fmt` is `json`, `console`, or `auto`: console on a terminal.
         """
-        self._level, self._fd = logging.getLevelNamesMapping()[level.upper()], None
-        self._file = RotatingFile(log_file, limit=LIMIT_BYTES, keep=KEPT_FILES)
-        terminal = False
+        self._level = logging.getLevelNamesMapping()[level.upper()]
+        self._path, self._fd, terminal = log_file, None, False
         with suppress(OSError, ValueError):
             if stderr is not None:
                 self._fd, terminal = stderr.fileno(), stderr.isatty()
-                status = os.fstat(self._fd)
-                journal = f"{status.st_dev}:{status.st_ino}"
-                self._in_journal = journal == os.environ.get("JOURNAL_STREAM")
         self._console = fmt == "console" or (fmt == "auto" and terminal)
         # Records of other libraries would reach stderr as plain text, with whatever they quote.
         if _QUIET not in logging.getLogger().handlers:
@@ -158,25 +152,15 @@ class Logger:
             entry.popitem()  # the last fields matter least: the trace, then facts
             entry["cut"] = True
             line = json.dumps(entry, ensure_ascii=False)
-        if self._file is not None:
-            self._file.append(line.encode())
-        ts, level, event, *rest = entry.values()
+        if self._path is not None:
+            append_rotating(self._path, line.encode(), limit=LIMIT_BYTES, keep=KEPT_FILES)
         if self._console:
+            ts, level, event, *rest = entry.values()
             more = (f"{key}={one}" for key, one in zip([*entry][3:], rest, strict=True))
             line = " ".join([ts, f"{level:7}", f"{event:22}", *more])
-        self._print((f"<{_JOURNAL[level]}>" if self._in_journal else "") + line + "\n")
-
-    def _print(self, text: str) -> None:
-        if self._fd is None:
-            return
-        try:
-            # A stuck reader is waited for, but only once.
-            wait = 0.0 if self._stalled else _STALL_SECONDS
-            self._stalled = not select.select([], [self._fd], [], wait)[1]
-            if not self._stalled:
-                os.write(self._fd, text.encode())
-        except (OSError, ValueError):
-            self._stalled = True
+        with suppress(OSError, ValueError):  # a stuck reader is not waited for
+            if self._fd is not None and select.select([], [self._fd], [], 0)[1]:
+                os.write(self._fd, f"{line}\n".encode())
 
 
 LOG = Logger()

@@ -77,18 +77,6 @@ def _place(env: Mapping[str, str], xdg: str, home: Path, default: str) -> Path:
     return home / default / "indexerd"
 
 
-def socket_places(where: Places, env: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return where the daemon's socket may be, likeliest first.
-
-    A process with a minimal environment does not know the login session's runtime directory, which
-    the daemon uses.
-    """
-    known = env.get("INDEXERD_SOCKET") or env.get("XDG_RUNTIME_DIR")
-    if known or sys.platform == "darwin":
-        return (where.socket,)
-    return (where.socket, Path(f"/run/user/{os.getuid()}/indexerd/indexerd.sock"))
-
-
 def is_session_id(text: str) -> bool:
     """Whether an id may be part of a file name."""
     return SESSION_ID.fullmatch(text) is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -284,7 +284,7 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
             "hint": "mend the syntax",
         }
         return Loaded(Settings(), {}, (problem,))
-    sources = dict.fromkeys(_leaves(tree), path)
+    sources = dict.fromkeys((key for key, _ in leaves(tree)), path)
     for variable, value in env.items():
         words = variable.removeprefix("INDEXERD_").lower().split("__")
         # INDEXERD_SOCKET and others are not settings; a misspelt section is a problem.
@@ -323,12 +323,13 @@ def _snake(value: Any, where: str) -> Any:
     return found
 
 
-def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterable[str]:
+def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every value of a tree, with its dotted key."""
     for key, value in tree.items():
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{prefix}{key}.")
+        if isinstance(value, dict) and value:
+            yield from leaves(value, f"{prefix}{key}.")
         else:
-            yield prefix + key
+            yield prefix + key, value
 
 
 def _put(tree: dict[str, Any], words: list[str], text: str) -> None:
@@ -336,11 +337,10 @@ def _put(tree: dict[str, Any], words: list[str], text: str) -> None:
     value: Any = text
     with suppress(ValueError, RecursionError):
         value = tomllib.loads(f"v = {text}")["v"]
-    for at, word in enumerate(words[:-1]):
-        below = tree.setdefault(word, {})
-        if not isinstance(below, dict):
-            words = [".".join(words[at:])]
-            break
+    for word in words[:-1]:
+        below = tree.get(word)
+        below = below if isinstance(below, dict) else {}
+        tree[word] = below
         tree = below
     tree[words[-1]] = value
 

@@ -187,29 +187,6 @@ def test_time_runs_out(directory: Path) -> None:
         call_once(server.path, "echo", timeout=0.1)
 
 
-def test_a_crowd_at_the_door_is_waited_out(directory: Path) -> None:
-    """A full backlog refuses at once (EAGAIN): it is tried again until the time is over."""
-    path = os.fspath(directory / "s")
-    with socket.socket(socket.AF_UNIX) as listener, contextlib.ExitStack() as stack:
-        listener.bind(path)
-        listener.listen(0)
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                one = stack.enter_context(socket.socket(socket.AF_UNIX))
-                one.settimeout(0)
-                one.connect(path)
-        with pytest.raises(errors.DeadlineError):
-            Client(path, 0.05)
-
-        def let_one_in() -> None:
-            listener.accept()[0].close()
-
-        timer = threading.Timer(0.05, let_one_in)
-        timer.start()
-        Client(path, SECONDS).close()
-        timer.join()
-
-
 def test_what_cannot_be_sent_is_said_here(directory: Path) -> None:
     """S5, and params that are not JSON: nothing is sent, the connection is usable."""
     with pytest.raises(errors.UsageError) as raised:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.disk import RotatingFile, hold, write_atomically
+from indexerd.disk import append_rotating, hold, write_atomically
 from indexerd.errors import AccessError, AlreadyRunningError
 
 HOLDER = """
@@ -56,12 +56,13 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     write_atomically(path, b"old")
     code = (
         "import resource, signal, sys, pathlib\n"
-        "from indexerd.disk import RotatingFile, write_atomically\n"
+        "from indexerd.disk import append_rotating, write_atomically\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
         "path = pathlib.Path(sys.argv[1])\n"
-        "file = RotatingFile(path.with_name('log'), limit=1000)\n"
-        "assert [file.append(b'0123456789') for _ in range(3)] == [True, False, False]\n"
+        "log = path.with_name('log')\n"
+        "done = [append_rotating(log, b'0123456789', limit=1000) for _ in range(3)]\n"
+        "assert done == [True, False, False]\n"
         "write_atomically(path, b'n' * 100)\n"
     )
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False)
@@ -73,9 +74,8 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
 
 def test_files_are_rotated_and_two_old_ones_kept(tmp_path: Path) -> None:
     """No file exceeds its limit, the newest lines stay in order, older ones are dropped."""
-    file = RotatingFile(tmp_path / "x.jsonl", limit=100, keep=2)
     for number in range(60):
-        assert file.append(b"line %03d" % number)
+        assert append_rotating(tmp_path / "x.jsonl", b"line %03d" % number, limit=100)
     names = ["x.jsonl.2", "x.jsonl.1", "x.jsonl"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     lines = [line for name in names for line in (tmp_path / name).read_text().splitlines()]

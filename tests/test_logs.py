@@ -153,20 +153,6 @@ def test_a_terminal_gets_the_console_form(tmp_path: Path) -> None:
     assert b"words of the session" not in shown
 
 
-@pytest.mark.parametrize("matches", [True, False])
-def test_the_journal_gets_its_levels(tmp_path: Path, matches: bool) -> None:
-    """`<N>` leads a line only where JOURNAL_STREAM names this very stream."""
-    reader, writer = os.pipe()
-    held = os.fstat(writer)
-    env = os.environ | {"JOURNAL_STREAM": f"{held.st_dev}:{held.st_ino + (not matches)}"}
-    drive(tmp_path / "log.jsonl", 1, stderr=writer, env=env)
-    os.close(writer)
-    line = os.read(reader, 4096)
-    os.close(reader)
-    assert line.startswith(b'<6>{"ts"' if matches else b'{"ts"')
-    assert b"<" not in (tmp_path / "log.jsonl").read_bytes()
-
-
 @pytest.mark.parametrize("how", ["gone", "stopped"])
 def test_a_reader_that_is_gone_or_stopped_changes_nothing(tmp_path: Path, how: str) -> None:
     """EPIPE or a full pipe costs the lines there; the file has them all."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
-    from indexerd.daemon.local import LocalBackend
+    from indexerd.daemon.methods import LocalBackend
     from indexerd.errors import IndexerdError
     from indexerd.paths import Places
     from indexerd.settings import Loaded
@@ -54,7 +54,7 @@ class App:
         if self._local is None:
             from pathlib import Path
 
-            from indexerd.daemon.local import LocalBackend
+            from indexerd.daemon.methods import LocalBackend
 
             self._local = LocalBackend(self.places, os.environ, Path.home(), aside)
         return self._local.call(method, params)

@@ -14,7 +14,7 @@ import threading
 import traceback
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -52,7 +52,7 @@ def _called(app: App, *words: str) -> list[str]:
 def _daemon(app: App, *, once: bool) -> Daemon:
     """A daemon that is ready to start, or to make one pass."""
     from indexerd import logs
-    from indexerd.daemon.daemon import Daemon, Start
+    from indexerd.daemon.daemon import Daemon
 
     os.umask(0o077)
     places, loaded = app.places, app.loaded
@@ -63,9 +63,9 @@ def _daemon(app: App, *, once: bool) -> Daemon:
 
     set_logging(loaded.settings)
     view = _called(app, "web", "--beside-daemon", "--listen")
-    start = Start(places, loaded, os.environ, Path.home(), set_logging, view)
+    given: dict[str, Any] = {"set_logging": set_logging, "view": view, "watching": not once}
     try:
-        return Daemon(start, watching=not once)
+        return Daemon(places, loaded, os.environ, Path.home(), **given)
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd start us again
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
 
@@ -82,18 +82,19 @@ def run(*, once: bool) -> int:
         if code == RESTART:  # a cache was damaged, or the state directory removed
             code = asyncio.run(_daemon(app, once=False).serve())
         return 1 if code == RESTART else code
-    report = asyncio.run(daemon.once())
+    found, models, code = asyncio.run(daemon.once())
     if problems := app.loaded.problems:
         raise ConfigError(problems)
-    if not as_json(report.to_json()):
-        rows = [(done.session_id, "indexed", done.model) for done in report.indexed]
-        rows += [(session_id, "digested", "") for session_id in report.digested]
-        rows += [(session_id, "failed", one.kind) for session_id, one in report.failed]
+    failed = found["failed"]
+    if not as_json(found):
+        rows = [(key, "indexed", model) for key, model in models.items()]
+        rows += [(one, "digested", "") for one in found["digested"]]
+        rows += [(one["sessionId"], "failed", one["kind"]) for one in failed]
         put(render.table(("session", "", "model or reason"), rows))
-        counts = f"{len(report.indexed)} indexed, {report.skipped} not due"
-        sessions = render.count(report.sessions, "session")
-        aside(f"{sessions}, {counts}, {len(report.failed)} failed")
-    return report.exit_code
+        counts = f"{len(models)} indexed, {found['skipped']} not due"
+        sessions = render.count(found["sessions"], "session")
+        aside(f"{sessions}, {counts}, {len(failed)} failed")
+    return code
 
 
 @command(

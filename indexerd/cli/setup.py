@@ -30,22 +30,16 @@ def path() -> str:
 @command()
 def show() -> Iterator[str]:
     """Print every setting, its value, and where the value came from."""
+    from indexerd.settings import leaves
+
     loaded = current().loaded
     shown = {
         key: {"value": value, "source": str(loaded.sources.get(key, "default"))}
-        for key, value in _leaves(loaded.settings.model_dump(mode="json"))
+        for key, value in leaves(loaded.settings.model_dump(mode="json"))
     }
     if not as_json(shown):
         rows = [(key, json.dumps(one["value"]), one["source"]) for key, one in shown.items()]
         yield from render.table(("key", "value", "source"), rows)
-
-
-def _leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in tree.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 @command()

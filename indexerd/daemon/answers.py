@@ -11,22 +11,20 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from indexerd.errors import NotFoundError
 from indexerd.meta import context_sets as sets
+from indexerd.meta.sidecar import Held, read_all, read_sidecar
 from indexerd.paths import user_name
 from indexerd.protocol import params
-from indexerd.protocol.params import RefParams
+from indexerd.protocol.params import RefParams, SessionParams
 from indexerd.references.resolve import NameIndex, Names
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import search
 from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
-
-if TYPE_CHECKING:
-    from indexerd.meta.sidecar import Held  # pydantic, only where a file is read
 
 ANCESTORS_MAX = 8  # generations whose context sets are looked at
 MEMBERS_MAX = 500  # sessions of a family
@@ -76,6 +74,10 @@ class Answers:
         scope: params.Scope = "project" if cwd else "all"
         return self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope, fuzzy=fuzzy)[0])
 
+    def named(self, asked: RefParams | SessionParams) -> Row:
+        ref = asked.ref if isinstance(asked, RefParams) else asked.session
+        return self.row(ref, cwd=asked.cwd)
+
     def by_id(self, session_id: str) -> Row:
         row = self._row(session_id)
         if row is None:
@@ -111,8 +113,6 @@ class Answers:
         return found | ({"warnings": warnings} if warnings else {})
 
     def get(self, asked: RefParams) -> Row:
-        from indexerd.meta.sidecar import read_all  # noqa: PLC0415 - pydantic
-
         row = self.row(asked.ref, cwd=asked.cwd)
         found: Row = {"session": row, "meta": None, "context": {}, "labels": {}}
         found["digest"] = {"segments": []}
@@ -122,8 +122,6 @@ class Answers:
 
     def noted(self, row: Row) -> Held:
         """Return the user's file of a session, and its context sets; for any thread."""
-        from indexerd.meta.sidecar import read_sidecar  # noqa: PLC0415 - pydantic
-
         return read_sidecar(self.sidecars(row))
 
     def context(self, row: Row, asked: params.GetContext) -> Row:
@@ -151,10 +149,6 @@ class Answers:
         if not paths:
             raise NotFoundError("there is no place for this session's sidecar")
         return paths
-
-    def forks(self, session_id: str) -> Sequence[Row]:
-        below = self._store.children([session_id])
-        return [*self._shown(one.session_id for one in below if not one.subagent).values()]
 
     def family(self, row: Row, _asked: RefParams | None = None) -> Row:
         """Return a session's origins and everything that came from them; for any thread.

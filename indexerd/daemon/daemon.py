@@ -11,13 +11,13 @@ same process makes a new cache.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,19 +28,18 @@ from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.health import Status
 from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Api
-from indexerd.daemon.once import Report, run_once
 from indexerd.daemon.open_session import open_session
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.process import Footprint, claim_directory, make_private, raise_file_limit
+from indexerd.daemon.process import Footprint, Notifier, make_private, raise_file_limit
 from indexerd.daemon.purge import Purge
-from indexerd.daemon.sdnotify import Notifier
 from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.auto import AutoDigests
-from indexerd.disk import hold
-from indexerd.errors import DamagedError, IndexerdError, WriteError
-from indexerd.indexing.indexer import Indexer
+from indexerd.disk import hold, hold_directory
+from indexerd.errors import AlreadyRunningError, DamagedError, IndexerdError, WriteError
+from indexerd.indexing.indexer import Done, Failure, Indexer
+from indexerd.indexing.policy import decide
 from indexerd.logs import Event
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
@@ -54,7 +53,7 @@ from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
 from indexerd.sources.session_reader import SessionReaderPool
-from indexerd.sources.stores import stores
+from indexerd.sources.stores import Store, stores
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
 
@@ -64,30 +63,29 @@ SWITCH_SECONDS = 0.0005  # after which a busy reader thread yields to the event 
 _FORMER = ("ledger.sqlite", "catalog.sqlite")  # caches of earlier versions
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    """The arguments of a daemon."""
-
-    places: Places
-    loaded: Loaded
-    env: Mapping[str, str]
-    home: Path
-    set_logging: Callable[[Settings], None]
-    view: Sequence[str] = ()  # the web view's command; its address is appended
-
-
 class Daemon:
     """All parts of one daemon process."""
 
-    def __init__(self, start: Start, *, watching: bool = True) -> None:
-        places, self._start = start.places, start
-        self._loaded = start.loaded
+    def __init__(
+        self,
+        places: Places,
+        loaded: Loaded,
+        env: Mapping[str, str],
+        home: Path,
+        *,
+        set_logging: Callable[[Settings], None],
+        view: Sequence[str] = (),
+        watching: bool = True,
+    ) -> None:
+        """`view`: the web view's command, to which its address is appended."""
+        self._places, self._loaded, self._env, self._home = places, loaded, env, home
+        self._set_logging = set_logging
         make_private(places.state_dir)
-        remember(start.loaded, places.state_dir)
+        remember(loaded, places.state_dir)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus()
-        self._drop_former(places.state_dir)
+        self._drop_former()
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
         record = Telemetry(places.telemetry).append
@@ -96,13 +94,11 @@ class Daemon:
         self._forgotten = Forgotten(places.state_dir)
         self._writer = MetaWriter(self._forgotten.agents)
         self.library = library = self._library()
-        found = library.find_stores()
-        metas = dict.fromkeys(one.meta for one in found if Path(one.sessions).exists())
-        self._claims = [claim_directory(Path(meta)) for meta in metas]
+        self._claims = _claim(library.find_stores())
         self.pipeline = self._pipeline(watching=watching)
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
         self.pipeline.on_row = self.answers.index.changed
-        self.web = WebSupervisor(start.view, start.env, lambda: self._settings().web.listen, bus)
+        self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.status = Status(self.pipeline, self.budget, self.web)
         self.api = self._api()
         self.auto_digests = AutoDigests(
@@ -115,12 +111,12 @@ class Daemon:
         self.pipeline.on_growth = self.auto_digests.grown
 
     def _library(self) -> Library:
-        start, bus = self._start, self.bus
+        home, bus = self._home, self.bus
         library = Library(
             self._store,
             self._texts,
-            stores=lambda: stores(self._settings(), start.env, start.home),
-            exclude=lambda: at_home(self._settings().privacy.exclude, start.home),
+            stores=lambda: stores(self._settings(), self._env, home),
+            exclude=lambda: at_home(self._settings().privacy.exclude, home),
             report=lambda session, why: bus.log(
                 Event.META_INVALID, {"session": session, "reason": why}
             ),
@@ -144,7 +140,7 @@ class Daemon:
             watch=Watch(self._settings().watch.mode if watching else "poll", self._hint),
             bus=self.bus,
             loaded=self._loaded,
-            models=Models(self._settings(), self._start.env),
+            models=Models(self._settings(), self._env),
         )
 
     def _api(self) -> Api:
@@ -160,13 +156,20 @@ class Daemon:
             summarizers=self._summarizers,
             budget=self.budget,
             events=self.bus,
-            excluded=lambda: at_home(self._settings().digest.exclude, self._start.home),
+            excluded=lambda: at_home(self._settings().digest.exclude, self._home),
             writer=writer,
             injected=injected,
             on_history=sidecars.opened,
         )
-        purge = Purge(pipeline, answers, sidecars, writer, self._forgotten, injected.forget)
-        return Api(answers, services, pipeline, sidecars, purge, self.status.report)
+        purge = Purge(pipeline, answers, writer, self._forgotten, injected.forget)
+        return Api(
+            answers,
+            services,
+            pipeline=pipeline,
+            sidecars=sidecars,
+            purge=purge,
+            status=self.status.report,
+        )
 
     def _models(self) -> list[Model]:
         """Models for a question; with a broken configuration only local ones."""
@@ -194,14 +197,12 @@ class Daemon:
         self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
         self._hint()
 
-    def _drop_former(self, directory: Path) -> None:
+    def _drop_former(self) -> None:
         for name in _FORMER:
-            found = [one for one in directory.glob(f"{name}*") if one.is_file()]
-            for one in found:
+            for path in self._places.state_dir.glob(f"{name}*"):
                 with suppress(OSError):
-                    one.unlink()
-            if found:
-                self.bus.log(Event.CACHE_REPLACED, {"path": str(directory / name)})
+                    path.unlink()
+                    self.bus.log(Event.CACHE_REPLACED, {"path": str(path)})
 
     def _sweep(self) -> None:
         for store in self.library.stores():
@@ -210,20 +211,65 @@ class Daemon:
             except WriteError as bad:  # a full or read-only disk: reading continues
                 self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
 
-    async def once(self) -> Report:
-        """One pass, without socket and watcher."""
+    async def once(self) -> tuple[dict[str, Any], dict[str, str], int]:
+        """Try each due session once: the report, models by session, and the exit code."""
+        pipeline, digests, outcomes = (
+            self.pipeline,
+            self.auto_digests,
+            self.pipeline.indexer.outcomes,
+        )
         try:
             self._sweep()
-            return await run_once(self.pipeline, self.auto_digests)
+            await pipeline.start()
+            await pipeline.scan()
+            while await pipeline.read(self.library.texts.step):
+                pass
+            waiting = await self._run_due()
+            await digests.run(once=True)
         finally:
             await self._end()
+        late = [key for key, why in waiting.items() if why == "back_off"]
+        failed = {key: one for key, one in outcomes.items() if isinstance(one, Failure)}
+        failed |= {key: Failure(pipeline.known[key].retry.why, retryable=True) for key in late}
+        failed |= digests.failed
+        done = [one for one in outcomes.values() if isinstance(one, Done) and not one.adopted]
+        models = {one.session_id: one.model for one in done}
+        report = {
+            "sessions": len(pipeline.known),
+            "indexed": [*models],
+            "skipped": len(pipeline.known) - len({*models, *failed, *digests.made}),
+            "digested": digests.made,
+            "failed": [{"sessionId": key, "kind": one.kind} for key, one in failed.items()],
+        }
+        codes = {75 if one.retryable else 1 for one in failed.values()}
+        return report, models, min(codes, default=0)
+
+    async def _run_due(self) -> dict[str, str]:
+        """Run sessions until none is due soon; return why the others wait."""
+        pipeline = self.pipeline
+        while True:
+            if pipeline.running:
+                await asyncio.wait(pipeline.running.values())
+                continue
+            untried = pipeline.known.keys() - pipeline.indexer.outcomes.keys()
+            for session_id in untried:
+                pipeline.consider(session_id)
+            if pipeline.running:
+                continue
+            now, settings = pipeline.now(), pipeline.settings
+            decisions = {key: decide(pipeline.known[key], settings, now) for key in untried}
+            waiting = {key: one for key, one in decisions.items() if now < one[0] < math.inf}
+            until = [when for when, why in waiting.values() if why == "due"]
+            if not until or pipeline.indexing_off or not pipeline.models.available():
+                return {key: why for key, (_, why) in waiting.items()}
+            await asyncio.sleep(max(0.01, min(min(until) - now, 1.0)))
 
     async def serve(self) -> int:
         """Run until a signal; return the exit code, or RESTART."""
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
-        bus, path, notifier = self.bus, self._start.places.socket, Notifier(self._start.env)
+        bus, path, notifier = self.bus, self._places.socket, Notifier(self._env)
         stopping = self._handle_signals()
         server = UnixServer(
             path,
@@ -239,7 +285,7 @@ class Daemon:
                 reason = f"Missing configured model(s): {self.pipeline.missing_models}"
                 bus.log(Event.CONFIG_INVALID, {"reason": reason})
             await server.start()
-            notifier.ready()
+            notifier.send("READY=1")
             bus.log(Event.DAEMON_READY, {"path": str(path)})
             return await self._run(self._tend(server, notifier), stopping, notifier)
         finally:
@@ -259,7 +305,7 @@ class Daemon:
         if code and (self.library.damaged or not self._lock.is_valid()):
             code = RESTART
         else:
-            notifier.stopping()
+            notifier.send("STOPPING=1")
             self.bus.log(Event.DAEMON_STOPPING, {})
         for task in tasks:
             task.cancel()
@@ -273,8 +319,7 @@ class Daemon:
     async def _end(self) -> None:
         await self.pipeline.stop()
         await self.pipeline.reader(self.library.close)
-        for release in self._claims:
-            release()
+        self._claims.close()
         self._lock.release()
 
     async def _tend(self, server: UnixServer, notifier: Notifier) -> None:
@@ -286,14 +331,15 @@ class Daemon:
         pipeline, footprint, blocked, state = self.pipeline, Footprint(), "", ""
         while self._lock.is_valid():
             if not pipeline.reader.stalled():
-                notifier.watchdog()
+                notifier.send("WATCHDOG=1")
             if pipeline.scanned.is_set():
                 footprint.tend()
             before, state = state, self.status.state()
             if before not in ("", state):
                 self.bus.publish("status.changed", None, {"state": state, "previous": before})
             count = len(pipeline.known)
-            notifier.status(f"{count} session{'s' * (count != 1)}, {len(pipeline.jobs)} queued")
+            sessions = f"{count} session{'s' * (count != 1)}"
+            notifier.send(f"STATUS={sessions}, {len(pipeline.jobs)} queued")
             was_blocked, blocked = blocked, ""
             try:
                 await server.check()
@@ -320,15 +366,15 @@ class Daemon:
 
     async def reload(self) -> None:
         """Read the configuration again; a broken one changes nothing."""
-        loaded = await asyncio.to_thread(read_config, self._start.places, self._start.env)
+        loaded = await asyncio.to_thread(read_config, self._places, self._env)
         if loaded.problems:
             self._log_problems(loaded)
             return
         self._loaded = loaded
-        remember(loaded, self._start.places.state_dir)
+        remember(loaded, self._places.state_dir)
         self.budget.reset_denials()
-        self._start.set_logging(loaded.settings)
-        await self.pipeline.reload(loaded, Models(loaded.settings, self._start.env))
+        self._set_logging(loaded.settings)
+        await self.pipeline.reload(loaded, Models(loaded.settings, self._env))
         self.web.reloaded.set()
         self.bus.log(Event.DAEMON_CONFIG_RELOADED, {})
 
@@ -336,3 +382,23 @@ class Daemon:
         for bad in loaded.problems:
             reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
             self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
+
+
+def _claim(found: Sequence[Store]) -> ExitStack:
+    """Lock the directories of sessions: two daemons would pay for the same sessions twice."""
+    claims = ExitStack()
+    roots = {}
+    for store in found:
+        if (path := Path(store.sessions)).exists():
+            roots[os.path.realpath(path if path.is_dir() else path.parent)] = store.meta
+    for root, meta in roots.items():
+        try:
+            with suppress(OSError):  # it cannot be read at all
+                claims.enter_context(hold_directory(Path(root), 0))
+        except WriteError:
+            claims.close()
+            raise AlreadyRunningError(
+                f"another daemon, with another state directory, writes to {meta}",
+                hint="run one daemon for each directory of sessions",
+            ) from None
+    return claims

@@ -31,8 +31,7 @@ class Forgotten:
         try:
             self._journal.append(row)
         except OSError as bad:
-            message = f"{self._path} could not be written: {bad.strerror}"
-            raise WriteError(message, upstream=bad.strerror) from None
+            raise WriteError(f"cannot write {self._path}: {bad.strerror}") from None
         self._apply(row)
 
     def _apply(self, row: dict[str, Any]) -> None:

@@ -114,12 +114,6 @@ def _sessions(pipeline: Pipeline) -> Found:
         if why.startswith("the history"):  # of a fork whose base is gone
             cure = "restore that file, or ignore this: the session's own part is kept"
         yield "unreadable", f"{escape_path(path)}: {why}", cure
-    for session_id, paths in islice(files.owners.twins().items(), SHOWN):
-        info = files.info(session_id)
-        if info is not None and not info.subagent:  # each fork has a copy of its sub-agents
-            names = ", ".join(escape_path(path) for path in paths)
-            cause = f"several files claim session {session_id}; the first is used: {names}"
-            yield "duplicate_session", cause, "remove the copies that you do not want"
     for why in islice(pipeline.library.metas.problems().values(), SHOWN):
         yield "invalid_meta", why, "`indexerd index REF --force` rewrites it"
     odd = (one for one in files.owners.infos() if one.looped or one.version > NEWEST_VERSION)

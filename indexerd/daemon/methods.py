@@ -1,11 +1,8 @@
 """The method table: what answers each method of the socket.
 
-`ReadMethods` look at sessions; `daemon/local.py` answers with them without a daemon. `Api` is the
-daemon's whole table, and dispatches requests. A handler takes the params that
-`protocol/params.py` declares, and returns a result or an awaitable of one.
-
-Questions, references and digests are imported when they are first used: they are half of all code,
-and often not needed.
+`ReadMethods` look at sessions. `Api` is the daemon's whole table, and dispatches requests;
+`LocalBackend` answers without a daemon. A handler takes the params that `protocol/params.py`
+declares, and returns a result or an awaitable of one.
 """
 
 from __future__ import annotations
@@ -13,50 +10,67 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack, suppress
+from functools import partial
+from inspect import isawaitable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from indexerd import __version__
 from indexerd.daemon.answers import Answers
-from indexerd.daemon.event_bus import ALIASES
-from indexerd.daemon.open_session import VIEWS, make_branch, show
-from indexerd.errors import IndexerdError, NotFoundError, UsageError
+from indexerd.daemon.event_bus import ALIASES, EventBus
+from indexerd.daemon.forgotten import Forgotten
+from indexerd.daemon.library import Library
+from indexerd.daemon.open_session import VIEWS, make_branch, open_session, read_alone, show
+from indexerd.digests.digest import Digests
+from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
 from indexerd.indexing.snapshot import take_snapshot
+from indexerd.meta.writer import MetaWriter
+from indexerd.models.budget import Budget
+from indexerd.models.extractive import Extractive
+from indexerd.models.registry import Models
+from indexerd.paths import Places
+from indexerd.privacy.exclusions import Exclusions, at_home
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.protocol.params import Params, RefParams, SessionParams
+from indexerd.references.expand import References
+from indexerd.references.questions import Questions
 from indexerd.references.services import Services
+from indexerd.search.index import TextIndex
+from indexerd.settings import read_config
+from indexerd.sources.session_reader import OpenSession, SessionReaderPool
+from indexerd.sources.stores import stores
+from indexerd.store.store import StateStore
 from indexerd.times import iso
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a command without a daemon needs none of these
     from indexerd.daemon.pipeline import Pipeline
     from indexerd.daemon.purge import Purge
     from indexerd.daemon.sidecars import Sidecars
     from indexerd.daemon.unix_server import Peer
-    from indexerd.digests.digest import Digests
-    from indexerd.references.expand import References
-    from indexerd.references.questions import Questions
 
 Handler = Callable[[Any], Any]
 Row = dict[str, Any]
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 _DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
-READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # a session's own file
+_READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # a session's own file
 
 
-@dataclass(eq=False)
 class ReadMethods:
     """The handlers that look at sessions."""
 
-    answers: Answers
-    services: Services
+    def __init__(self, answers: Answers, services: Services) -> None:
+        self.answers = answers
+        self._pool = services.pool
+        self.digests = Digests(services)
+        self._questions = Questions(services)
+        self._references = References(services, self._ask)
 
     def table(self) -> dict[str, Handler]:
         answers = self.answers
@@ -65,80 +79,59 @@ class ReadMethods:
             "get": answers.get,
             "resolve": answers.resolve,
             "complete": answers.complete,
-            "search": self._search,
+            "search": lambda asked: asyncio.to_thread(answers.search, asked),
             "family": partial(self._of_row, answers.family),
             "footer": partial(self._of_row, answers.footer),
             "get_relevant_context": partial(self._of_row, answers.context),
-            "query_session": partial(self._call, "questions", "query"),
-            "expand": partial(self._call, "references", "expand"),
+            "query_session": self._questions.query,
+            "expand": self._references.expand,
             "branch": lambda asked: self._of_file(partial(make_branch, time.time()), asked),
             **{one: partial(self._of_file, partial(show, one)) for one in VIEWS},
-            **{one: partial(self._call, "digests", one) for one in _DIGESTS},
+            **{one: getattr(self.digests, one) for one in _DIGESTS},
         }
 
-    async def _search(self, asked: params.Search) -> Row:
-        return await asyncio.to_thread(self.answers.search, asked)
-
-    def _row(self, asked: RefParams | SessionParams) -> Row:
-        ref = asked.ref if isinstance(asked, RefParams) else asked.session
-        return self.answers.row(ref, cwd=asked.cwd)
-
     async def _of_row(self, answer: Callable[[Row, Any], Row], asked: Any) -> Row:
-        return await asyncio.to_thread(answer, self._row(asked), asked)  # names belong to the loop
+        return await asyncio.to_thread(
+            answer, self.answers.named(asked), asked
+        )  # names belong to the loop
 
     async def _of_file(self, answer: Callable[..., Row], asked: Any) -> Row:
-        session_id = self._row(asked)["sessionId"]
-        return await self.services.pool.read(session_id, asked.leaf, partial(answer, asked))
-
-    def _call(self, part: str, method: str, asked: Any) -> Any:
-        return getattr(getattr(self, part), method)(asked)  # the part is made at its first call
+        return await self._pool.read(
+            self.answers.named(asked)["sessionId"], asked.leaf, partial(answer, asked)
+        )
 
     async def _ask(self, session_id: str, question: str, turn_id: str) -> Row:
-        return await self.questions.answer(session_id, question, turn_id=turn_id)
-
-    @cached_property
-    def questions(self) -> Questions:
-        from indexerd.references.questions import Questions  # noqa: PLC0415 - see the head
-
-        return Questions(self.services)
-
-    @cached_property
-    def references(self) -> References:
-        from indexerd.references.expand import References  # noqa: PLC0415 - see the head
-
-        return References(self.services, self._ask)
-
-    @cached_property
-    def digests(self) -> Digests:
-        from indexerd.digests.digest import Digests  # noqa: PLC0415 - see the head
-
-        return Digests(self.services)
+        return await self._questions.answer(session_id, question, turn_id=turn_id)
 
 
-@dataclass(eq=False)
 class Api(ReadMethods):
     """One daemon's answers."""
 
-    pipeline: Pipeline
-    sidecars: Sidecars
-    purge: Purge
-    status: Callable[[], Row]
-    started: str = field(default_factory=lambda: iso(time.time()))
-
-    @cached_property
-    def handlers(self) -> dict[str, Handler]:
-        return {
-            **self.table(),
+    def __init__(
+        self,
+        answers: Answers,
+        services: Services,
+        *,
+        pipeline: Pipeline,
+        sidecars: Sidecars,
+        purge: Purge,
+        status: Callable[[], Row],
+    ) -> None:
+        super().__init__(answers, services)
+        self.pipeline = pipeline
+        self._sidecars = sidecars
+        self._started = iso(time.time())
+        self._handlers = self.table() | {
             "hello": self._hello,
-            "status": lambda _: self.status(),
+            "status": lambda _: status(),
             "get": self._get,
             "index": self._index,
             "as_sent": self._as_sent,
-            "update": self.sidecars.update,
+            "update": sidecars.update,
             "label": self._label,
-            "set_relevant_context": self.sidecars.set,
-            "resume_context": self.sidecars.resume,
-            "purge": self.purge.purge,
+            "set_relevant_context": sidecars.set,
+            "resume_context": sidecars.resume,
+            "purge": purge.purge,
         }
 
     async def handle(self, request: wire.Request, peer: Peer) -> Any:
@@ -156,7 +149,7 @@ class Api(ReadMethods):
         if methods.METHODS[method].exact and isinstance(asked, RefParams):
             row = self.answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
             asked = msgspec.structs.replace(asked, ref=row["sessionId"])
-        found = self.handlers[method](asked)
+        found = self._handlers[method](asked)
         return await found if isinstance(found, Awaitable) else found
 
     def _hello(self, _asked: Params) -> Row:
@@ -166,7 +159,7 @@ class Api(ReadMethods):
             "protocol": 1,
             "capabilities": sorted(methods.METHODS),
             "pid": os.getpid(),
-            "startedAt": self.started,
+            "startedAt": self._started,
             "settings": {
                 "commandName": settings.command_name,
                 "statusKey": settings.status_key,
@@ -223,17 +216,14 @@ class Api(ReadMethods):
 
     async def _as_sent(self, asked: RefParams) -> Row:
         """Return the exact prompt that an index run would send now; nothing is sent."""
-        session_id, pipeline = (
-            self.answers.row(asked.ref, cwd=asked.cwd)["sessionId"],
-            self.pipeline,
-        )
+        session_id, pipeline = self.answers.named(asked)["sessionId"], self.pipeline
         library, settings = pipeline.library, pipeline.settings
         snapshot = await take_snapshot(library, pipeline.read, session_id, settings)
         return snapshot.as_sent(pipeline.models.available())
 
     async def _label(self, asked: params.Label) -> Row:
         label = params.EntryLabel(entry_id=asked.entry_id, text=asked.text)
-        await self.sidecars.update(params.Update(ref=asked.ref, label=label))
+        await self._sidecars.update(params.Update(ref=asked.ref, label=label))
         shown = clean_line(asked.text, NAME_MAX) if asked.text else None
         return {"sessionId": asked.ref, "entryId": asked.entry_id, "label": shown or None}
 
@@ -249,3 +239,88 @@ class Api(ReadMethods):
         peer.on_close()
         peer.on_close = self.pipeline.bus.subscribe(pass_on)
         return {"subscribed": "all" if wanted is None else wanted}
+
+
+class LocalBackend:
+    """Answers methods as `Client` does, in this process. Not thread-safe.
+
+    The store is only read, a session's tree comes from its file, and questions and compactions use
+    the built-in model. Nothing leaves the machine or is kept.
+    """
+
+    def __init__(
+        self,
+        places: Places,
+        env: Mapping[str, str],
+        home: Path,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`warn` is called once if the answers will be incomplete."""
+        self._places = places
+        self._env = env
+        self._user_home = home
+        self.settings = read_config(places, env).settings
+        store = StateStore(places.store, readonly=True)
+        texts = TextIndex(places.search, store, readonly=True)
+        texts.open()
+        if not places.store.exists():
+            warn("nothing is stored yet: `indexerd run --once` reads your sessions")
+        elif store.problem:
+            warn(store.problem)
+        exclude = at_home(self.settings.privacy.exclude, home)
+        self._exclusions = Exclusions(lambda: exclude)
+        self._exclusions.forgotten = Forgotten(places.state_dir).agents
+        self._exclusions.renew()
+        self.answers = Answers(texts, self._hides, home=self._meta_dir)
+
+    def call(self, method: str, params: Mapping[str, Any]) -> Any:
+        """Return the method's result; DaemonDownError if only a daemon can answer."""
+        if methods.METHODS[method].needs_daemon:
+            raise DaemonDownError(f"{method} needs a running daemon")
+        return asyncio.run(self._answer(method, methods.asked(method, params)))
+
+    async def _answer(self, method: str, asked: Params) -> Any:
+        with ExitStack() as stack:
+            library: Library | None = None
+            if method in _READ_FILE and isinstance(asked, RefParams | SessionParams):
+                row = self.answers.named(asked)
+                alone = read_alone(row, self.settings, self._env, self._user_home)
+                library = stack.enter_context(alone)
+            if library is not None and method == "as_sent":
+                snapshot = await take_snapshot(library, _here, row["sessionId"], self.settings)
+                return snapshot.as_sent(Models(self.settings, self._env).available())
+            found = ReadMethods(self.answers, self._services(library)).table()[method](asked)
+            return await found if isawaitable(found) else found
+
+    def _services(self, library: Library | None) -> Services:
+        bus = EventBus()  # without subscribers and log
+        return Services(
+            rows=self.answers,
+            pool=SessionReaderPool(partial(_open, library), _here),
+            settings=lambda: self.settings,
+            models=lambda: [Extractive()],
+            summarizers=lambda: [Extractive()],
+            budget=Budget(self._places.budget, lambda: self.settings, time.time, bus.log),
+            events=bus,
+            excluded=lambda: self.settings.digest.exclude,
+            writer=MetaWriter(),
+        )
+
+    def _hides(self, row: dict[str, Any]) -> bool:
+        """Whether the user excluded a session that no daemon has removed since."""
+        return self._exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
+
+    def _meta_dir(self, session_id: str) -> str | None:
+        file = self.answers.by_id(session_id)["sessionFile"]
+        found = stores(self.settings, self._env, self._user_home)
+        return next((one.meta for one in found if one.holds(file)), None)
+
+
+def _open(library: Library | None, session_id: str, leaf: str | None) -> OpenSession | None:
+    if library is None:  # a question in a prompt to expand
+        raise DaemonDownError("questions need the daemon")
+    return open_session(library, session_id, leaf)
+
+
+async def _here(work: Callable[..., Any], *args: Any) -> Any:
+    return work(*args)

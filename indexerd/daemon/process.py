@@ -1,20 +1,18 @@
-"""The daemon's own process: private directories, memory, and open files."""
+"""The daemon's own process: private directories, memory, open files, and what systemd is told."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import hashlib
 import os
 import resource
 import socket
-import sys
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from indexerd.disk import hold, make_directory
-from indexerd.errors import AccessError, AlreadyRunningError
+from indexerd.disk import make_directory
+from indexerd.errors import AccessError
 
 FILES_WANTED = 4096
 GROWTH = 8 * 1024 * 1024  # bytes that the process may grow by before it gives any back
@@ -33,27 +31,36 @@ def make_private(directory: Path) -> None:
         raise AccessError(f"{directory}: {bad.strerror}") from None
 
 
-def claim_directory(directory: Path) -> Callable[[], None]:
-    """Claim a directory of meta files; return a function that releases it.
+def raise_file_limit() -> None:
+    """Raise the limit of open files: launchd's default is too low."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(FILES_WANTED, hard)), hard))
 
-    Two daemons with different state directories would pay for the same sessions twice. The claim is
-    a socket with an abstract name (Linux), or a locked file in the directory.
+
+class Notifier:
+    """Messages to systemd's notification socket; without systemd nothing is sent.
+
+    A watchdog ping must follow real progress, or a hung daemon would look healthy.
     """
-    real = os.path.realpath(directory)
-    if sys.platform != "linux":
-        return hold(Path(real) / ".daemon.lock").release
-    whose = f"{os.getuid()}:{real}".encode("utf-8", "surrogateescape")
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        name = hashlib.blake2b(whose, digest_size=16).hexdigest()
-        sock.bind(b"\0indexerd/" + name.encode())
-    except OSError:
-        sock.close()
-        raise AlreadyRunningError(
-            f"another daemon, with another state directory, writes to {directory}",
-            hint="run one daemon for each directory of sessions",
-        ) from None
-    return sock.close
+
+    def __init__(self, env: Mapping[str, str]) -> None:
+        path = env.get("NOTIFY_SOCKET", "")
+        self._address = f"\0{path[1:]}" if path.startswith("@") else path  # an abstract name
+        ours = env.get("WATCHDOG_PID") in (None, "", str(os.getpid()))
+        micros = env.get("WATCHDOG_USEC", "") if path and ours else ""
+        # The longest time between two pings, if systemd wants any.
+        self.watchdog_seconds = int(micros) / 1e6 if micros.isdecimal() else 0.0
+
+    def send(self, message: str) -> None:
+        """Send a message; never raises, and blocks for at most a second."""
+        if self._address:
+            with (
+                suppress(OSError, ValueError),  # gone, full, too long a path
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line,
+            ):
+                line.settimeout(1.0)
+                line.sendto(message.encode(), self._address)
 
 
 class Footprint:
@@ -67,7 +74,8 @@ class Footprint:
         """To be made when the modules are loaded."""
         with suppress(OSError, AttributeError):  # else each of tantivy's threads has a heap
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
-        self._freeze()
+        gc.set_threshold(YOUNG)
+        gc.freeze()
         self._least = 0  # bytes; 0: the sessions were not known yet
         self._settled = True  # False: the last call freed much, so work was perhaps not finished
 
@@ -75,20 +83,16 @@ class Footprint:
         """Give memory back if the process has grown; called every few seconds."""
         now = resident()
         if not self._least:
-            self._freeze()
+            gc.freeze()
         elif self._settled and now - self._least < GROWTH:
             self._least = min(self._least, now)
             return
         else:
             gc.collect()
-            _trim()
+        with suppress(OSError, AttributeError):  # only glibc has this function
+            ctypes.CDLL(None).malloc_trim(0)
         self._least = max(1, resident())
         self._settled = now - self._least < FREED_MIN
-
-    def _freeze(self) -> None:
-        gc.set_threshold(YOUNG)
-        gc.freeze()
-        _trim()
 
 
 def resident() -> int:
@@ -97,17 +101,3 @@ def resident() -> int:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize()
     except OSError:
         return 0
-
-
-def _trim() -> None:
-    with suppress(OSError, AttributeError):  # only glibc has this function
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def raise_file_limit() -> None:
-    """Raise the limit of open files: launchd's default is too low."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = FILES_WANTED if hard == resource.RLIM_INFINITY else min(FILES_WANTED, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,16 +1,15 @@
 """`purge`: remove our files of a session and do not read it again, until undone.
 
 The session is noted as forgotten before anything is removed, so a purge that a crash cut short can
-be repeated, by the session's id. The agent's own file stays, unless its removal is requested. A
-whole id may name a session without a row, which `privacy.exclude` has hidden since. Forks and
-sub-agents stay; forks that read the session's context sets get copies first.
+be repeated, by the session's id. The agent's own file stays, unless its removal is requested. Forks
+and sub-agents stay.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,13 +18,12 @@ from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.sidecars import Sidecars
 from indexerd.disk import sync_names
 from indexerd.errors import NotFoundError, StateError, UsageError
 from indexerd.logs import Event
 from indexerd.meta.reader import digest_name
 from indexerd.meta.writer import MetaWriter
-from indexerd.paths import is_session_id, meta_name, user_name
+from indexerd.paths import meta_name, user_name
 from indexerd.protocol import params
 from indexerd.sessions.info import base_name
 
@@ -37,7 +35,7 @@ class _Target(NamedTuple):
 
     session_id: str
     agent: str  # "" if unknown
-    row: Row | None  # None: it is forgotten or excluded
+    row: Row  # empty: it is forgotten already
     homes: list[Path]  # directories that may have files of ours
     ours: list[Path]
     transcripts: list[Path]
@@ -50,7 +48,6 @@ class Purge:
 
     pipeline: Pipeline
     answers: Answers
-    sidecars: Sidecars
     writer: MetaWriter
     forgotten: Forgotten
     forget: Callable[[str], Awaitable[None]]  # drops what was injected of it into other sessions
@@ -60,38 +57,30 @@ class Purge:
         async with self.lock:
             if asked.undo:
                 return await self._undo(asked)
-            found = await self._target(asked)
+            row: Row = {}
+            session_id, agent = asked.ref, self.forgotten.agents.get(asked.ref)
+            if agent is None:
+                row = self.answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
+                session_id, agent = row["sessionId"], row["agent"]
+            library = self.pipeline.library
+            found = await self.pipeline.read(_target, library, session_id, agent, row)
             if asked.transcript:
-                self._check_transcript(found)
+                _check_transcript(found)
             if asked.dry_run:
-                row = found.row or {}
                 paths = [*found.ours, *(found.transcripts if asked.transcript else ())]
                 named = {key: row.get(key) for key in ("name", "sessionFile")}
-                return {"sessionId": found.session_id, **named, "files": [*map(str, paths)]}
+                return {"sessionId": session_id, **named, "files": [*map(str, paths)]}
             return await self._remove(found, asked)
-
-    async def _target(self, asked: params.Purge) -> _Target:
-        read, library = self.pipeline.read, self.pipeline.library
-        row, session_id = None, asked.ref
-        agent = self.forgotten.agents.get(session_id)
-        if agent is None:
-            agent = await read(_hidden, library, session_id)
-        if agent is None:
-            row = self.answers.row(session_id, cwd=asked.cwd, fuzzy=False)
-            session_id, agent = row["sessionId"], row["agent"]
-        return await read(_on_disk, library, session_id, agent, row)
 
     async def _note(self, session_id: str, agent: str, asked: params.Purge) -> None:
         by, now, add = asked.by or "socket", self.pipeline.now(), self.forgotten.add
         await asyncio.to_thread(add, session_id, agent, at=now, by=by, undone=asked.undo)
+        await self.pipeline.reconsider()
 
     async def _remove(self, found: _Target, asked: params.Purge) -> Row:
         session_id, pipeline, library = found.session_id, self.pipeline, self.pipeline.library
-        if found.row is not None:
-            await self.sidecars.give_to_forks(found.row)
-        if session_id not in self.forgotten.agents:
+        if found.row:
             await self._note(session_id, found.agent, asked)
-        await pipeline.reconsider()
         await pipeline.end_run(session_id)
         removed: list[Path] = []
         for home in found.homes:
@@ -102,7 +91,6 @@ class Purge:
         pipeline.indexer.outcomes.pop(session_id, None)
         await pipeline.indexer.note_retry(session_id)
         await self.forget(session_id)
-        await self.sidecars.forget(session_id)
         await pipeline.read(library.index.owe_rebuild)
         try:
             while await pipeline.read(library.index.rebuild):
@@ -124,63 +112,46 @@ class Purge:
 
     async def _undo(self, asked: params.Purge) -> Row:
         """Let a session be read again; removed files do not come back."""
-        session_id, pipeline = asked.ref, self.pipeline
-        agent = self.forgotten.agents.get(session_id)
+        agent = self.forgotten.agents.get(asked.ref)
         if agent is None:
             hint = "--undo takes the whole id of a session that was purged"
             raise NotFoundError("this session was not purged", hint=hint)
-        await self._note(session_id, agent, asked)
-        await pipeline.read(pipeline.library.files.hidden.discard, session_id)
-        await pipeline.reconsider()
-        return {"sessionId": session_id, "undone": True}
-
-    def _check_transcript(self, found: _Target) -> None:
-        """Raise UsageError if the agent's own file must not be removed."""
-        session_id, dependents = found.session_id, found.dependents
-        if found.agent == "opencode":
-            raise UsageError(
-                "opencode keeps its sessions in one database, which only opencode may write",
-                hint=f"`opencode session delete {session_id}` deletes it there",
-            )
-        if found.row is None and session_id in self.forgotten.agents:
-            hint = f"`indexerd purge {session_id} --undo` first, then purge it again"
-            raise UsageError("of a purged session not even the file's place is known", hint=hint)
-        if found.row is None:
-            hint = "purge it without its transcript, and remove that by hand"
-            raise UsageError("an excluded session's own file is not read or removed", hint=hint)
-        if dependents:
-            count = f"{len(dependents)} other sessions" if dependents[1:] else "another session"
-            raise UsageError(
-                f"the history of {count} begins in this file: {', '.join(dependents[:3])}",
-                hint="purge it without its transcript, or purge those sessions first",
-            )
+        await self.pipeline.read(self.pipeline.library.files.hidden.discard, asked.ref)
+        await self._note(asked.ref, agent, asked)
+        return {"sessionId": asked.ref, "undone": True}
 
 
-def _hidden(library: Library, session_id: str) -> str | None:
-    """Return the agent of a session that has no row but files of ours; None for other sessions."""
-    if not is_session_id(session_id) or library.store.get(session_id) is not None:
-        return None
-    known = "" if session_id in library.files.hidden else None
-    stores = library.stores()
-    return next((one.agent for one in stores if _ours([Path(one.meta)], session_id)), known)
-
-
-def _ours(homes: Iterable[Path], session_id: str) -> list[Path]:
-    names = [make(session_id) for make in (meta_name, user_name, digest_name)]
-    return [path for home in homes for name in names if (path := home / name).is_file()]
-
-
-def _on_disk(library: Library, session_id: str, agent: str, row: Row | None) -> _Target:
+def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     """Find a session's files. For the thread that owns the library."""
     meta, owners = library.metas.get(session_id), library.files.owners
     places = [*([meta.directory] if meta else []), *(one.meta for one in library.stores())]
     homes = [*map(Path, dict.fromkeys(places))]
+    names = [make(session_id) for make in (meta_name, user_name, digest_name)]
+    ours = [path for home in homes for name in names if (path := home / name).is_file()]
     paths = [] if agent == "opencode" else [one.path for one in owners.files(session_id)]
     bases = {base_name(path) for path in paths}
     infos = (one for one in owners.infos() if one.session_id != session_id)
     dependents = [one.session_id for one in infos if not bases.isdisjoint(one.bases)]
-    ours, transcripts = _ours(homes, session_id), [*map(Path, paths)]
-    return _Target(session_id, agent, row, homes, ours, transcripts, dependents)
+    return _Target(session_id, agent, row, homes, ours, [*map(Path, paths)], dependents)
+
+
+def _check_transcript(found: _Target) -> None:
+    """Raise UsageError if the agent's own file must not be removed."""
+    session_id, dependents = found.session_id, found.dependents
+    if found.agent == "opencode":
+        raise UsageError(
+            "opencode keeps its sessions in one database, which only opencode may write",
+            hint=f"`opencode session delete {session_id}` deletes it there",
+        )
+    if not found.row:
+        hint = f"`indexerd purge {session_id} --undo` first, then purge it again"
+        raise UsageError("of a purged session not even the file's place is known", hint=hint)
+    if dependents:
+        count = f"{len(dependents)} other sessions" if dependents[1:] else "another session"
+        raise UsageError(
+            f"the history of {count} begins in this file: {', '.join(dependents[:3])}",
+            hint="purge it without its transcript, or purge those sessions first",
+        )
 
 
 def _remove_transcripts(found: _Target) -> tuple[list[Path], dict[Path, str]]:
@@ -190,14 +161,13 @@ def _remove_transcripts(found: _Target) -> tuple[list[Path], dict[Path, str]]:
         try:
             if path.is_symlink():
                 kept[path] = "it is a link"
-            else:
-                path.unlink()
-                gone.append(path)
-                sync_names(path.parent)
+                continue
+            path.unlink()
+            gone.append(path)
+            sync_names(path.parent)
         except OSError as bad:
-            if path not in gone:
-                kept[path] = os.strerror(bad.errno or 0)
-    if not found.transcripts and found.row:
+            kept[path] = os.strerror(bad.errno or 0)
+    if not found.transcripts:
         path = Path(found.row["sessionFile"])
         kept[path] = "it is a link" if path.is_symlink() else "it is not there any more"
     return gone, kept

@@ -1,8 +1,8 @@
 """Runs the web view of `[web] listen` as a separate process while the daemon runs.
 
 The view ends when its standard input closes, so a killed daemon leaves no process behind. It prints
-its address; if it ends, its last line is the reason. It is restarted after pauses that grow to five
-minutes.
+its address; if it ends, its last line is the reason. It is restarted when settings change, and
+after it ended, with pauses that grow to five minutes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +23,6 @@ from indexerd.times import iso
 PAUSE_MAX = 300.0  # seconds between two attempts
 END_SECONDS = 5.0  # that the view has to end by itself
 REASON_MAX = 300  # characters
-_SYSTEMD = ("NOTIFY_SOCKET", "WATCHDOG_")  # variables that are meant for the daemon alone
 _CURE = "see `indexerd logs`; `indexerd web` can use another address; it is retried"
 
 
@@ -32,7 +31,6 @@ class WebSupervisor:
     """The web view's process, if any."""
 
     command: Sequence[str]  # starts the view; the address is appended
-    env: Mapping[str, str]
     listen: Callable[[], str]  # the address; "" for no view
     bus: EventBus
     problems: list[dict[str, Any]] = field(default_factory=list)  # why the view is down
@@ -42,42 +40,36 @@ class WebSupervisor:
         """Keep the view running until cancelled; then end it."""
         failures = 0
         while True:
-            pause: float | None = None
-            address = self.listen()
-            self.problems = self.problems if address else []
-            if address and (why := await self._serve(address)):
+            self.reloaded.clear()
+            pause, address = None, self.listen()
+            if not address:
+                self.problems = []
+            elif why := await self._serve(address):
                 failures += 1
                 pause = min(PAUSE_MAX, 2.0 ** min(failures, 10))
                 since = iso(time.time())
-                problem = {"code": "web_down", "cause": why, "since": since, "cure": _CURE}
-                self.problems = [problem]
+                self.problems = [{"code": "web_down", "cause": why, "since": since, "cure": _CURE}]
                 self.bus.log(Event.WEB_ENDED, {"reason": why})
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.reloaded.wait(), pause)
                 failures = 0
-            self.reloaded.clear()
 
     async def _serve(self, address: str) -> str:
-        """Run the view until it ends, and return why; "" if the configured address changed."""
-        env = {key: one for key, one in self.env.items() if not key.startswith(_SYSTEMD)}
+        """Run the view until it ends, and return why; "" if settings changed."""
         try:
             child = await asyncio.create_subprocess_exec(
-                *self.command, address, stdin=PIPE, stdout=PIPE, stderr=STDOUT, env=env
+                *self.command, address, stdin=PIPE, stdout=PIPE, stderr=STDOUT
             )
         except OSError as bad:
             return f"it cannot be started: {bad.strerror}"
         ended = asyncio.create_task(self._read_output(child))
+        reloaded = asyncio.create_task(self.reloaded.wait())
         try:
-            while self.listen() == address:
-                self.reloaded.clear()
-                reloaded = asyncio.create_task(self.reloaded.wait())
-                await asyncio.wait({ended, reloaded}, return_when=asyncio.FIRST_COMPLETED)
-                reloaded.cancel()
-                if ended.done():
-                    return ended.result()
-            return ""
+            await asyncio.wait({ended, reloaded}, return_when=asyncio.FIRST_COMPLETED)
+            return ended.result() if ended.done() else ""
         finally:
             ended.cancel()
+            reloaded.cancel()
             assert child.stdin is not None  # noqa: S101 - it is a pipe
             child.stdin.close()
             with suppress(TimeoutError):

@@ -1,8 +1,4 @@
-"""What one call of a tool needs: the daemon, the project, and which session is meant.
-
-What surprised us: hosts start their servers with hardly any environment (Codex passes on HOME and
-PATH, but no XDG_RUNTIME_DIR), so the socket is also looked for where a login session has it.
-"""
+"""What one call of a tool needs: the daemon, the project, and which session is meant."""
 
 from __future__ import annotations
 
@@ -14,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from indexerd.client import call_any
+from indexerd.client import call_once, socket_path
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.mcp.rendering import DATA, Answer, Renderer
-from indexerd.paths import Places, socket_places
+from indexerd.paths import Places
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.settings import read_config
 from indexerd.times import iso_ms
@@ -55,8 +51,7 @@ class Conversation:
         given = {
             key: one for key, one in params.items() if one not in (None, "") and one is not False
         }
-        places = socket_places(self._access.where, self._access.env)
-        return call_any(places, method, given, SECONDS)
+        return call_once(socket_path(self._access.env), method, given, SECONDS)
 
     def resolve(self, ref: str, *, scope: str = "project", certain: bool = False) -> Answer:
         """The session that a reference means, never the one that asks; "" means that one.

@@ -1,9 +1,7 @@
 """A session's sidecar, with the context sets that a fork has from its parent.
 
-A fork starts with a copy of its parent's sets. Until either changes them, the copy is not written,
-and the parent's are read in its place; a fork whose sets were cleared says so in its file. Paths
-of sidecars begin with the session's own, then come those of its ancestors, the nearest first.
-Changing a parent's file by hand changes the sets of those forks.
+A fork without sets of its own has its parent's; one whose sets were cleared says so in its file.
+Paths of sidecars begin with the session's own, then come those of its ancestors, nearest first.
 """
 
 from __future__ import annotations
@@ -68,11 +66,6 @@ def has_own_sets(user: UserFile) -> bool:
     return bool(user.context or user.context_cleared)
 
 
-def with_sets(user: UserFile, context: Context, *, fork: bool) -> UserFile:
-    cleared = True if fork and not context else None
-    return user.model_copy(update={"context": context, "context_cleared": cleared})
-
-
 def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
     """Read a session's meta file, sidecar and digest; an invalid file becomes a warning."""
     directory, warnings = paths[0].parent, list[str]()
@@ -121,7 +114,7 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
         names += [outcome.name] if outcome.changed else []
         context, text = outcome.context, outcome.text
         warnings += outcome.warnings
-    user = held.user.model_copy(update=fields)
-    user = with_sets(user, context, fork=fork) if names else user
-    new = user if fields or names else None
+    if names:
+        fields |= {"context": context, "context_cleared": True if fork and not context else None}
+    new = held.user.model_copy(update=fields) if fields else None
     return Edited(new, tuple(dict.fromkeys(names)), tuple(warnings), text)

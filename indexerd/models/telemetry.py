@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from indexerd.disk import RotatingFile
+from indexerd.disk import append_rotating
 from indexerd.privacy.sanitize import replace_surrogates
 
 INDEX = "session-index:index"
@@ -32,11 +32,12 @@ class Telemetry:
     """Rows in `path`, one JSON object a line."""
 
     def __init__(self, path: Path) -> None:
-        self._file = RotatingFile(path, limit=16 * 1024 * 1024)
+        self._path = path
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Write a row if possible."""
-        self._file.append(replace_surrogates(json.dumps(row, ensure_ascii=False)).encode())
+        line = replace_surrogates(json.dumps(row, ensure_ascii=False)).encode()
+        append_rotating(self._path, line, limit=16 * 1024 * 1024)
 
 
 def rows_of(path: Path, session_id: str) -> list[dict[str, Any]]:

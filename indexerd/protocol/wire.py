@@ -153,9 +153,8 @@ class Limits:
     line_bytes: int = LINE_MAX
     half_line_seconds: float = 5.0
     connections: int = 768  # leaves files to work with under the usual limit of 1,024
-    unsent_bytes: int = 256 * 1024  # above it a subscriber lags
-    stall_seconds: float = 10.0  # without a byte taken by the peer
-    lag_events: int = 1000  # events written while above unsent_bytes
+    unsent_bytes: int = 4 * 1024 * 1024  # of events that a subscriber has not read
+    stall_seconds: float = 30.0  # until the peer has read an answer
     grace_seconds: float = 2.0  # for requests under way when the server closes
 
 

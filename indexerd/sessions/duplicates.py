@@ -42,15 +42,6 @@ class DuplicateResolver(Generic[_C]):
         owners = map(self.get, list(self._claims))
         return (file.info for file in owners if file is not None and file.info)
 
-    def twins(self) -> dict[str, list[str]]:
-        """Paths by session id, where several files of the highest rank claim it."""
-        found = {}
-        for session_id, files in list(self._claims.items()):
-            paths = [one.path for one in files if one.rank == files[0].rank]
-            if len(paths) > 1:
-                found[session_id] = paths
-        return found
-
     def claim(self, file: _C) -> None:
         """Add a file to those of its session, or sort them again after it changed."""
         if file.info is not None:

@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexerd.client import call_any
+from indexerd.client import call_once, socket_path
 from indexerd.errors import DaemonDownError, DeadlineError
-from indexerd.paths import Places, socket_places
+from indexerd.paths import Places
 from indexerd.settings import Settings, read_config
 
 SECONDS = 20.0  # for an answer
@@ -48,9 +48,8 @@ class Daemon:
         return read_config(self.where, self.env).settings
 
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
-        """Ask the daemon; errors as `call_any` raises them."""
-        places = socket_places(self.where, self.env)
-        return await asyncio.to_thread(call_any, places, method, params, seconds)
+        """Ask the daemon; errors as `call_once` raises them."""
+        return await asyncio.to_thread(call_once, socket_path(self.env), method, params, seconds)
 
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:
         """Ask the daemon, or read stored data; for methods that change nothing."""
@@ -73,15 +72,13 @@ class Daemon:
     async def follow(self) -> None:
         """Stay subscribed until cancelled."""
         while True:
-            for path in socket_places(self.where, self.env):
-                with suppress(OSError, ValueError):  # not listening, hung up, or not JSON
-                    await self._subscription(path)
-                if self.up:
-                    self._set_up(up=False)
-                    break
+            with suppress(OSError, ValueError):  # not listening, hung up, or not JSON
+                await self._subscription(socket_path(self.env))
+            if self.up:
+                self._set_up(up=False)
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _subscription(self, path: Path) -> None:
+    async def _subscription(self, path: str) -> None:
         reader, writer = await asyncio.open_unix_connection(path, limit=_LINE_MAX)
         try:
             writer.write(_SUBSCRIBE)

@@ -129,27 +129,20 @@ try:
     one.connect(sys.argv[1])
     one.sendall(b'{"jsonrpc":"2.0","id":1,"method":"echo"}\\n')
     print("read", one.recv(100))
-except (PermissionError, BrokenPipeError, ConnectionResetError) as refused:
+except PermissionError as refused:
     print(type(refused).__name__)
 """
 
 
 @root_only
 def test_another_user_is_turned_away(serve: Callable[..., Served], directory: Path) -> None:
-    """S3: EACCES by the modes; with these opened up, closed unanswered by the peer's uid."""
+    """S3, S2.22: EACCES by the mode of the socket, even in a directory that is open to all."""
     served = serve()
     command = [sys.executable, "-c", CONNECT_AS_NOBODY, os.fspath(served.path)]
     directory.chmod(0o755)
+    served.path.parent.chmod(0o755)
     run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
     assert run.stdout == "PermissionError\n"
-    served.path.parent.chmod(0o755)
-    served.path.chmod(0o666)
-    run = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=True)
-    assert run.stdout in {"read b''\n", "BrokenPipeError\n", "ConnectionResetError\n"}
-    eventually(lambda: served.refused == ["peer"])
-    assert served.begun == 0
-    with Asking(served.path) as one:
-        assert "result" in one.ask("echo")
 
 
 # The file.
@@ -227,7 +220,7 @@ def test_requests_that_do_not_end_are_cut_short(serve: Callable[..., Served]) ->
 
 def test_a_peer_that_never_reads_is_given_up(serve: Callable[..., Served]) -> None:
     """S9: its requests are left undone, unsent bytes stay few, and it is closed in time."""
-    served = serve(unsent_bytes=65536, stall_seconds=0.2)
+    served = serve(stall_seconds=0.2)
     with Asking(served.path) as deaf, Asking(served.path) as other:
         deaf.send(*((n, "big", {"size": 65536}) for n in range(300)))
         assert "result" in other.ask("echo")
@@ -242,7 +235,7 @@ def test_a_peer_that_never_reads_is_given_up(serve: Callable[..., Served]) -> No
 
 def test_a_subscriber_that_lags_is_hung_up_on(serve: Callable[..., Served]) -> None:
     """Events never wait for a reader: who is too far behind is hung up on, and nobody else (S9)."""
-    served = serve(lag_events=50, unsent_bytes=10_000)
+    served = serve(unsent_bytes=100_000)
     with Asking(served.path) as deaf, Asking(served.path) as other:
         for each in (deaf, other):
             each.ask("subscribe")

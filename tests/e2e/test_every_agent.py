@@ -92,8 +92,6 @@ def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
         row = wait(world, thread.id, userMessageCount=2, sessionFile=str(again.path))
         assert row["firstUserMessage"] == "Kept"
         assert shown(world, archived=True) == [thread.id]
-        found = world.call("status")["problems"]
-        assert "duplicate_session" not in [one["code"] for one in found]
 
 
 def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: Path) -> None:

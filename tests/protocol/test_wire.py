@@ -174,6 +174,6 @@ def test_every_limit_is_in_the_protocol_document() -> None:
         f"{limits.half_line_seconds:g} s",
         f"{limits.connections} connections",
         f"{limits.stall_seconds:g} s",
-        f"{limits.lag_events} events",
+        f"{limits.unsent_bytes >> 20} MiB",
     ):
         assert words in text, words

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
 from indexerd.client import Client
 from tests.e2e.clients import ClaudeSession, CodexThread
@@ -54,30 +51,6 @@ def test_a_fork_of_opencode_is_linked_and_stays_so(world: World) -> None:
         forget(rows, "ses_o")
         wait(world, "ses_o", gone=True)
         wait(world, "ses_f", parentSessionId="ses_o")
-
-
-def test_a_copied_sub_agent_is_no_problem(world: World, home: Path) -> None:
-    """F16, S1.16: a fork has its origin's sub-agents; a session that is there twice is told of."""
-    origin = ClaudeSession(home)
-    origin.turn("The first prompt.")
-    fork = origin.fork()
-    for one in (origin, fork):
-        helper = one.path.with_suffix("") / "subagents/agent-l1.jsonl"
-        helper.parent.mkdir(parents=True)
-        lines = (json.loads(line) for line in origin.path.read_text().splitlines())
-        side = ({**line, "isSidechain": True, "agentId": "l1"} for line in lines)
-        helper.write_text("".join(json.dumps(line) + "\n" for line in side))
-    twin = world.session(turns=1)
-    shutil.copy(twin.path, twin.path.with_name(f"2026-11-22T10-00-00-000Z_{twin.id}.jsonl"))
-    with world.daemon():
-        wait(world, "agent-l1", subagent=True)
-
-        def told() -> list[dict[str, Any]]:
-            problems = world.call("status")["problems"]
-            return [one for one in problems if one["code"] == "duplicate_session"]
-
-        (problem,) = until(told, "the problem")
-        assert twin.id in problem["cause"]
 
 
 def test_a_later_subscription_replaces_the_earlier_one(world: World) -> None:
