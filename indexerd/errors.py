@@ -15,14 +15,14 @@ _KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, retryable, hint
     "not_found": (3, False, "`indexerd list --all` shows every session"),
     "ambiguous_reference": (3, False, "use the session id, or a longer part of the name"),
     "invalid_meta": (1, False, "`indexerd index REF --force` rewrites it"),
-    "session_empty": (1, False, "there is nothing to index yet"),
+    "session_empty": (1, False, "there is no conversation in it yet"),
     "session_unreadable": (1, True, "check that the session file exists and is readable"),
     "model_unavailable": (1, False, "configure a key, or add local/extractive to model_keys"),
-    "model_output_invalid": (1, True, "try another model; the session is retried later"),
+    "model_output_invalid": (1, True, "try again, or another model (model_keys)"),
     "budget_exhausted": (75, True, "raise [budget] in the configuration, or wait until tomorrow"),
-    "provider_unavailable": (75, True, "it is retried automatically later"),
+    "provider_unavailable": (75, True, "try again later; indexing is retried automatically"),
     "already_running": (75, True, "wait for it to end"),
-    "context_too_large": (1, False, "lower [index] max_bytes"),
+    "context_too_large": (1, False, "lower max_bytes in [index] or [query]"),
     "call_limit_exceeded": (75, True, "ask again in the next turn"),
     "timeout": (75, True, "raise the timeout, or try again"),
     "config_invalid": (78, False, "`indexerd config check` lists every problem"),
@@ -149,7 +149,7 @@ class ProviderError(ModelError, kind="provider_unavailable"):
 
 
 _CURE = "check the API key and the model's name, then reload the daemon"
-_LATER = "it is asked again once the session has new messages"
+_LATER = "use another model (model_keys); indexing tries again after new messages"
 
 
 class ProviderDeniedError(ModelError, kind="model_unavailable", hint=_CURE):

@@ -82,8 +82,6 @@ class Event(StrEnum):
     INDEX_SUCCEEDED = "index.succeeded"
     INDEX_FAILED = "index.failed"
     INDEX_SKIPPED = "index.skipped"
-    QUERY_ANSWERED = "query.answered"
-    QUERY_FAILED = "query.failed"
     CONTEXT_UNKNOWN_SET = "context.unknown_set"
     DIGEST_STARTED = "digest.started"
     DIGEST_ATTEMPT = "digest.attempt"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime.fromtimestamp(0, UTC)
+_UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def iso_ms(text: str) -> int:
@@ -26,3 +27,9 @@ def iso_of_ms(ms: int) -> str:
     """Format milliseconds since the epoch, limited to the years 1970 to 9999."""
     when = _EPOCH + timedelta(milliseconds=min(max(ms, 0), 253_402_300_799_999))
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def age(seconds: float) -> str:
+    """Write how long ago something was, in one unit, as `3h ago`; "now" for less than a minute."""
+    ages = (f"{seconds // size:.0f}{unit} ago" for size, unit in _UNITS if seconds >= size)
+    return next(ages, "now")

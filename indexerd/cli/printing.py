@@ -16,7 +16,6 @@ _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _LEAST = 4  # columns of any cell
 _SHOWN = 20  # values of a list
 DEEPEST = 12  # levels that a tree is indented by
-_UNITS = ((86_400 * 365, "y"), (86_400, "d"), (3600, "h"), (60, "m"))
 
 
 def styled(text: str, style: str) -> str:
@@ -107,10 +106,8 @@ def exact(text: str) -> str:
 
 
 def age(timestamp: str) -> str:
-    """Say how long ago a time is, in one unit; empty if it is not a time."""
-    from indexerd.times import iso_ms
+    """Say how long ago a time is; empty if it is not a time."""
+    from indexerd import times
 
-    moment = iso_ms(timestamp)
-    seconds = time.time() - moment / 1000
-    ages = (f"{seconds // size:.0f}{unit} ago" for size, unit in _UNITS if seconds >= size)
-    return next(ages, "now") if moment else ""
+    moment = times.iso_ms(timestamp)
+    return times.age(time.time() - moment / 1000) if moment else ""

@@ -48,7 +48,7 @@ from indexerd.models.registry import Models
 from indexerd.models.telemetry import Telemetry
 from indexerd.paths import Places
 from indexerd.privacy.exclusions import at_home
-from indexerd.references.injection_cache import InjectionCache
+from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember

@@ -38,7 +38,7 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol import methods, params, wire
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.protocol.params import Params, RefParams, SessionParams
-from indexerd.references.expand import References
+from indexerd.references.expand import expand
 from indexerd.references.questions import Questions
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
@@ -69,8 +69,7 @@ class ReadMethods:
         self.answers = answers
         self._pool = services.pool
         self.digests = Digests(services)
-        self._questions = Questions(services)
-        self._references = References(services, self._ask)
+        self._services, self._questions = services, Questions(services)
 
     def table(self) -> dict[str, Handler]:
         answers = self.answers
@@ -84,7 +83,7 @@ class ReadMethods:
             "footer": partial(self._of_row, answers.footer),
             "get_relevant_context": partial(self._of_row, answers.context),
             "query_session": self._questions.query,
-            "expand": self._references.expand,
+            "expand": partial(expand, self._services, self._questions.answer),
             "branch": lambda asked: self._of_file(partial(make_branch, time.time()), asked),
             **{one: partial(self._of_file, partial(show, one)) for one in VIEWS},
             **{one: getattr(self.digests, one) for one in _DIGESTS},
@@ -99,9 +98,6 @@ class ReadMethods:
         return await self._pool.read(
             self.answers.named(asked)["sessionId"], asked.leaf, partial(answer, asked)
         )
-
-    async def _ask(self, session_id: str, question: str, turn_id: str) -> Row:
-        return await self._questions.answer(session_id, question, turn_id=turn_id)
 
 
 class Api(ReadMethods):

@@ -15,7 +15,7 @@ import json
 import logging
 import os
 import signal
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from importlib.resources import files
 from typing import Any, TextIO, cast
@@ -34,8 +34,8 @@ from indexerd.mcp.daemon_client import Conversation, DaemonAccess
 from indexerd.mcp.rendering import Answer, compact, failure
 from indexerd.mcp.tools import TOOLS
 from indexerd.privacy.sanitize import replace_surrogates
+from indexerd.protocol.methods import coded
 from indexerd.protocol.params import decode
-from indexerd.references.query_codes import coded
 
 _GUIDE = "relevant-context-guide"
 INSTRUCTIONS = (
@@ -86,7 +86,7 @@ def _answer(
     tool = TOOLS.get(name)
     if tool is None:
         raise UsageError(f"no tool {name[:64]!r}", hint=f"the tools are {', '.join(TOOLS)}")
-    with coded() if name == "query_session" else nullcontext():
+    with coded(name):
         try:
             # Not strict: some hosts write whole numbers as 10.0.
             asked = asdict(decode(tool.params, arguments, strict=False))

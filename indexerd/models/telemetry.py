@@ -8,10 +8,7 @@ written is lost.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +19,6 @@ INDEX = "session-index:index"
 INJECT = "session-reference:inject"
 QUERY = "query-session:query_session"
 DIGEST = "digest:segment"
-
-READ_MAX = 4 * 1024 * 1024  # bytes of a file that are read back
-ROWS_MAX = 50
-_CALLS = (INDEX, QUERY, DIGEST)
 
 
 class Telemetry:
@@ -38,19 +31,3 @@ class Telemetry:
         """Write a row if possible."""
         line = replace_surrogates(json.dumps(row, ensure_ascii=False)).encode()
         append_rotating(self._path, line, limit=16 * 1024 * 1024)
-
-
-def rows_of(path: Path, session_id: str) -> list[dict[str, Any]]:
-    """Return the newest model calls for a session, newest first; reads files."""
-    return [*islice(_rows_of(path, session_id), ROWS_MAX)]
-
-
-def _rows_of(path: Path, session_id: str) -> Iterator[dict[str, Any]]:
-    for one in (path, path.with_name(f"{path.name}.1")):  # the latter was rotated away
-        with suppress(OSError), one.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - READ_MAX))
-            for line in reversed(file.read().split(b"\n")):
-                with suppress(ValueError, AttributeError):  # torn, or not a row
-                    row = json.loads(line)
-                    if row.get("sessionId") == session_id and row.get("customType") in _CALLS:
-                        yield row

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from indexerd.errors import UsageError
+from indexerd.errors import FileGoneError, IndexerdError
 from indexerd.protocol import params
 from indexerd.protocol.params import LeafParams, Params, RefParams, decode
 
@@ -52,10 +53,38 @@ METHODS: dict[str, Method] = {
 }
 
 
+# Codes of the original `query_session` tool. It had neither budgets nor texts too large for a
+# model: these get the nearest code.
+_QUERY_CODES = {
+    "usage": "INVALID_ARGS",
+    "call_limit_exceeded": "CALL_LIMIT_EXCEEDED",
+    "not_found": "SESSION_NOT_FOUND",
+    "ambiguous_reference": "SESSION_AMBIGUOUS",
+    "session_unreadable": "SESSION_PARSE_FAILED",
+    "session_empty": "SESSION_EMPTY",
+    "model_unavailable": "QUERY_MODEL_UNAVAILABLE",
+    "provider_unavailable": "QUERY_TRANSPORT_FAILED",
+    "timeout": "QUERY_TRANSPORT_FAILED",
+    "model_output_invalid": "QUERY_INVALID_OUTPUT",
+    "budget_exhausted": "QUERY_MODEL_UNAVAILABLE",
+    "context_too_large": "QUERY_TRANSPORT_FAILED",
+}
+
+
+@contextmanager
+def coded(method: str) -> Iterator[None]:
+    """Add the `upstream` code to every error of `query_session` that leaves this block."""
+    try:
+        yield
+    except IndexerdError as bad:
+        if method == "query_session":
+            gone = isinstance(bad, FileGoneError)
+            code = _QUERY_CODES.get(bad.kind, "UNKNOWN_QUERY_SESSION_ERROR")
+            bad.upstream = "SESSION_FILE_MISSING" if gone else code
+        raise
+
+
 def asked(method: str, given: Mapping[str, Any]) -> Params:
     """Check the params of a call; UsageError if they are wrong."""
-    try:
+    with coded(method):
         return decode(METHODS[method].params, given)
-    except UsageError as bad:
-        bad.upstream = "INVALID_ARGS" if method == "query_session" else None
-        raise

@@ -2,19 +2,26 @@
 
 Meta files and answers are untrusted: a model wrote them from a transcript that anybody may have
 poisoned. Every text is redacted whole, then cut to its length and quoted (privacy/sanitize.py). The
-same input always gives the same bytes. The layout is the older extension's.
+same input always gives the same bytes, and a session that names another one twice gets the first
+text again, even if the meta file has changed since. The layout is the older extension's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+import msgspec
+
 from indexerd.agents.json_lines import INJECTED
+from indexerd.errors import StateError
 from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import clean_line, clean_text, inline, quoted
 from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG_MAX
+from indexerd.store.store import StateStore
 
 HEAD, ASKED = INJECTED
 GUIDE = (
@@ -23,9 +30,14 @@ GUIDE = (
 )
 TRUNCATED = "[truncated to fit maxInjectedBytes]"
 TAGS_MAX = 24
-FILES_SHOWN = 10
 LINE_MAX = 1000  # characters of one line of facts
 _READ_MAX = 65_536  # characters of one text; far more than is shown of any
+
+TOPIC = "issued"  # of the store's notes
+SESSIONS_MAX = 2000  # sessions whose texts are kept
+EACH_MAX = 100  # texts and references of one session
+_STAMP = 8  # bytes: the time in milliseconds, so that values sort by age
+_decoded = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
 class Block(NamedTuple):
@@ -46,12 +58,7 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
     if meta is None:
         updated, tags = row["modifiedAt"], row["tags"]
         description = line(f"Not summarised yet. It begins: {line(row['firstUserMessage'] or '-')}")
-        count, files = row.get("userMessageCount", 0), [*(row.get("filesModified") or ())]
-        summary = f"- {count} message{'s' * (count != 1)} of its user"
-        if files:
-            more = len(files) - FILES_SHOWN
-            listed = ", ".join(files[:FILES_SHOWN]) + (f", and {more} more" if more > 0 else "")
-            summary += f"\n- files modified: {listed}"
+        summary = ""
     else:
         updated, tags = meta.updated_at, meta.tags
         source += f", summarised by {meta.model}"
@@ -123,3 +130,51 @@ def _begin(text: str, most: int) -> str:
 
 def _size(text: str) -> int:
     return len(text.encode("utf-8", "replace"))
+
+
+class InjectionCache:
+    """Injected texts by the session that got them, and within it by the session they describe.
+
+    If the store is lost, texts are written again; no earlier message changes by that.
+    """
+
+    def __init__(self, store: StateStore, run: Callable[..., Awaitable[Any]]) -> None:
+        self._store, self._run = store, run
+
+    async def of(self, session_id: str) -> dict[str, str]:
+        with suppress(StateError):
+            found: dict[str, str] = await self._run(self._texts, session_id)
+            return found
+        return {}
+
+    async def keep(self, session_id: str, texts: Mapping[str, str]) -> None:
+        """Add texts; those kept already win, and the oldest of many are dropped."""
+
+        def keep() -> None:
+            old = self._texts(session_id)
+            kept = {**old, **texts, **old}  # the old ones come first, and win
+            packed = msgspec.msgpack.encode(dict([*kept.items()][-EACH_MAX:]))
+            stamp = int(time.time() * 1000).to_bytes(_STAMP, "big")
+            self._store.note(TOPIC, session_id, stamp + packed)
+            self._store.trim(TOPIC, SESSIONS_MAX)
+
+        with suppress(StateError):
+            await self._run(keep)
+
+    async def forget(self, session_id: str) -> None:
+        """Drop what was injected into a session, and everywhere else what describes it."""
+
+        def forget() -> None:
+            self._store.note(TOPIC, session_id, None)
+            for other, packed in self._store.notes(TOPIC).items():
+                texts = _decoded(packed[_STAMP:])
+                left = {key: text for key, text in texts.items() if session_id not in (key, text)}
+                if len(left) < len(texts):
+                    self._store.note(TOPIC, other, packed[:_STAMP] + msgspec.msgpack.encode(left))
+
+        with suppress(StateError):
+            await self._run(forget)
+
+    def _texts(self, session_id: str) -> dict[str, str]:
+        packed = self._store.noted(TOPIC, session_id)
+        return _decoded(packed[_STAMP:]) if packed else {}

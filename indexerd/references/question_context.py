@@ -1,9 +1,13 @@
-"""The text of one session that a model reads for a question.
+"""The text of one session that a model reads for a question, and the check of its answer.
 
-It has sections like `[entryId] User: …` within a number of bytes, read newest first and only as far
-as needed; redaction comes before the cut, over the joined text. The agent's own summaries stand in
-for what is cut, up to a quarter of the space. Citations refer to the beginnings of sections, so
-lines of a text that look like one are quoted, and an entry with an odd id gets another name.
+The text has sections like `[entryId] User: …` within a number of bytes, read newest first and only
+as far as needed; redaction comes before the cut, over the joined text. The agent's own summaries
+stand in for what is cut, up to a quarter of the space. Citations refer to the beginnings of
+sections, so lines of a text that look like one are quoted, and an entry with an odd id gets another
+name.
+
+A citation of an entry that was not in that text is dropped. An excerpt that is not in its entry is
+replaced by the entry's nearest words, or dropped if they have no word in common.
 """
 
 from __future__ import annotations
@@ -13,14 +17,27 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from indexerd.events import Kind, Prompt, Question
+from indexerd.indexing.check import json_of, reason_of
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_of
+from indexerd.models.attempts import Rejected
+from indexerd.models.extractive.passages import nearest
 from indexerd.privacy.redact import Redactor
-from indexerd.privacy.sanitize import bare
-from indexerd.references.cited_answer import CUT, EXCERPT_MAX, SCHEMA, Section
+from indexerd.privacy.sanitize import bare, clean_line, clean_text
 from indexerd.sources.session_reader import Check, OpenSession
 
+ANSWER_MAX = 8000  # characters
+EXCERPT_MAX = 280
+CITATIONS_MAX = 8
+CUT = "…"  # begins a section whose text was cut
+_READ_MAX = 4 * EXCERPT_MAX  # characters of an excerpt
+_MENDED = "did not quote its entry to the letter: it now has the entry's words"
+_FALSE = "quoted words that its entry does not have: dropped"
 SUMMARIES_SHARE = 4  # summaries may take one of so many parts
 
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
@@ -72,6 +89,39 @@ Do not quote secrets; keep [redacted:…] marks as they are."""
 
 
 @dataclass(frozen=True, slots=True)
+class Section:
+    """An entry with text. `role`: user, assistant, or summary for the agent's own."""
+
+    entry_id: str
+    shown: str  # the id shown to the model: the entry's own, if that is plain
+    role: str
+    text: str
+
+    @property
+    def head(self) -> str:
+        return f"[{self.shown}] {self.role.capitalize()}: "
+
+
+class _Citation(BaseModel):
+    model_config = ConfigDict(strict=True, extra="ignore", alias_generator=to_camel)
+
+    entry_id: str
+    role: str = ""  # makes a model look; the entry's own counts
+    excerpt: str
+
+
+class _Answer(BaseModel):
+    model_config = _Citation.model_config
+
+    answer_markdown: Annotated[str, Field(min_length=1)]
+    confidence: Literal["high", "medium", "low"]
+    citations: list[_Citation]
+
+
+SCHEMA: dict[str, Any] = _Answer.model_json_schema()
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """The part of a session that is sent."""
 
@@ -83,16 +133,15 @@ class Context:
     def text(self) -> str:
         return "\n\n".join(one.head + one.text for one in self.sections)
 
-    def prompt(self, question: str) -> Prompt:
-        """The nonce is what a forged end mark cannot know."""
+    def prompt(self, question: str, *, local: bool) -> Prompt:
+        """Build the prompt; the nonce is what a forged end mark cannot know."""
+        if local:
+            said = tuple((one.shown, one.role, one.text) for one in self.sections)
+            return Prompt(system="", user=question, question=Question(question, said))
         user = _FRAME.format(
             nonce=secrets.token_hex(8), context=self.text, task=_TASK, question=question
         )
         return Prompt(system=SYSTEM, user=user, schema=SCHEMA)
-
-    def local_prompt(self, question: str) -> Prompt:
-        said = tuple((one.shown, one.role, one.text) for one in self.sections)
-        return Prompt(system="", user=question, question=Question(question, said))
 
 
 def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: Redactor) -> Context:
@@ -182,3 +231,50 @@ def _cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:
         kept.append(one)
         left -= _cost(one)
     return kept[::-1]
+
+
+Answer = dict[str, Any]  # fields of the result of `query_session`
+
+
+def validate_answer(
+    reply: str, *, cut: bool, clean: Redactor, sections: Sequence[Section]
+) -> Answer | Rejected:
+    """Check a reply to a question about `sections`; `cut`: the output limit ended it."""
+    try:
+        said = _Answer.model_validate(json_of(reply, cut=cut))
+    except ValueError as bad:
+        return Rejected(reason_of(bad))
+    whole = clean(clean_text(said.answer_markdown, len(said.answer_markdown)))[0]
+    if not whole.strip(" ."):
+        return Rejected("answerMarkdown: it is empty")
+    citations, notes = _checked(said.citations[: 4 * CITATIONS_MAX], sections, clean)
+    if len(whole) > ANSWER_MAX:
+        notes.append(f"The answer was cut to {ANSWER_MAX} characters.")
+    return {
+        "answerMarkdown": clean_text(whole, ANSWER_MAX),
+        "confidence": said.confidence,
+        "citations": citations,
+        "notes": notes,
+    }
+
+
+def _checked(
+    given: Sequence[_Citation], sections: Sequence[Section], clean: Redactor
+) -> tuple[list[dict[str, str]], list[str]]:
+    places, found = {one.shown: one for one in sections}, list[dict[str, str]]()
+    counts = Counter[str]()
+    for one in given:
+        section = places.get(one.entry_id.strip(" \t\n[]`"))
+        if section is None:
+            counts["named an entry that is not in the text that was read: dropped"] += 1
+            continue
+        wanted = one.excerpt[:_READ_MAX]
+        excerpt = clean_line(clean(clean_text(wanted, _READ_MAX))[0], EXCERPT_MAX)
+        if not excerpt or "".join(excerpt.split()) not in "".join(section.text.split()):
+            excerpt = clean_line(nearest(section.text.removeprefix(CUT), wanted), EXCERPT_MAX)
+            counts[_MENDED if excerpt else _FALSE] += 1
+        cited = {"entryId": section.entry_id, "role": section.role, "excerpt": excerpt}
+        if excerpt and cited not in found:
+            found.append(cited)
+    notes = [f"{n} citation{'s' if n > 1 else ''} {what}." for what, n in counts.items()]
+    return found[:CITATIONS_MAX], notes

@@ -16,6 +16,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -28,7 +29,7 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.params import Complete
 from indexerd.search.query import indexable, is_filler, without_references
 from indexerd.store.store import Named, StateStore, named
-from indexerd.times import iso_of_ms
+from indexerd.times import age, iso_of_ms
 
 Scope = Literal["project", "all"]
 
@@ -42,7 +43,6 @@ _TYPO_MIN = 5  # letters of a word that may be mistyped
 _CONTENT_MIN = 3  # letters of a word that distinguishes names
 _BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2  # distances
 
-_BAD = lazy_pattern("[\x00-\x08\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 # Ids as the agents make them. Those that a user of pi chose look like names; a commit is no id.
 _WHOLE_ID = lazy_pattern(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}"
@@ -84,6 +84,7 @@ def _is_letter(char: str) -> bool:
     return char.isalnum() or char in "+#" or is_mark
 
 
+@lru_cache(maxsize=4096)
 def _distance(here: str | None, cwd: str) -> int:
     """Return how far a session's directory is from `here`; None: all are equally near."""
     if not here or not cwd:
@@ -164,7 +165,7 @@ class Names:
         Raises UsageError (no reference), NotFoundError, AmbiguousError.
         """
         ref = ref.strip()
-        if not ref or len(ref) > _REF_MAX or _BAD.search(ref):
+        if not ref or len(ref) > _REF_MAX:
             hint = f"an id, the first {PREFIX_MIN} or more characters of one, or a name"
             raise UsageError("not a reference to a session", hint=hint)
         here = cwd if scope == "project" else None
@@ -262,14 +263,10 @@ class Names:
             names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
             begun = self._names.any_of(one for one in names if f" {key}" in f" {one}")
             rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
-        found: dict[int, list[Named]] = {one: [] for one in (_BELOW, _ABOVE, _ELSEWHERE)}
-        for row in sorted(rows, key=attrgetter("modified"), reverse=True):
-            if row.live and row.session_id != asked.exclude:
-                found[_distance(asked.cwd, row.cwd)].append(row)
-                if len(found[_BELOW]) == asked.limit:
-                    break
-        nearest = next(filter(None, found.values()), [])
-        return [_completion(row, now) for row in nearest[: asked.limit]]
+        live = [one.session_id for one in rows if one.live]
+        nearest = (self._rows[one] for one in self._nearest(live, asked.cwd, asked.exclude))
+        newest = sorted(nearest, key=attrgetter("modified"), reverse=True)
+        return [_completion(row, now) for row in newest[: asked.limit]]
 
 
 def _keys(row: Named) -> set[str]:
@@ -277,14 +274,14 @@ def _keys(row: Named) -> set[str]:
 
 
 def _completion(row: Named, now: float) -> dict[str, Any]:
-    label, seconds = clean_line(row.name, _NAME_MAX), int(now - row.modified / 1000)
-    ages = (("m", 60, 3600), ("h", 3600, 86_400), ("d", 86_400, 7 * 86_400))
-    age = next((f"{seconds // size}{name}" for name, size, end in ages if seconds < end), "")
+    label, seconds = clean_line(row.name, _NAME_MAX), now - row.modified / 1000
     cut = label[: _LABEL_MAX - 1].rstrip() + "…"
     return {
         "sessionId": row.session_id,
         "label": (label if len(label) <= _LABEL_MAX else cut) or row.session_id,
-        "age": "now" if seconds < 60 else age or iso_of_ms(row.modified)[:10],  # noqa: PLR2004 - of a minute
+        "age": age(seconds).removesuffix(" ago")
+        if seconds < 7 * 86_400
+        else iso_of_ms(row.modified)[:10],
         "named": row.named,
         "insert": f"@@{row.session_id} ",
     }

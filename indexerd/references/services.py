@@ -10,7 +10,7 @@ from indexerd.logs import Event
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
-from indexerd.references.injection_cache import InjectionCache
+from indexerd.references.inject import InjectionCache
 from indexerd.references.resolve import Names
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionReaderPool, SessionRows

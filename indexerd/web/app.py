@@ -24,23 +24,21 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import read_alone, sweep
 from indexerd.daemon.process import make_private
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.models.telemetry import rows_of
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.web.assets import asset
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.document import Document, Stored, Wish, changed, read_document, without_entries
 from indexerd.web.home import home_page, session_address
 from indexerd.web.responses import answer, problem
-from indexerd.web.session_page import FORMATS, export, live_page
+from indexerd.web.session_page import FORMATS, export, session_page
 
 AT_ONCE = 2  # sessions that are read
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
-# The changes that a page may make: the daemon's method, and the fields of the request.
-_CHANGES: dict[str, tuple[str, set[str]]] = {
-    "rename": ("update", {"title"}),
-    "label": ("label", {"entryId", "text"}),
-    "index": ("index", set()),
-    "state": ("set_relevant_context", {"slug", "items"}),
+_CHANGES = {  # that a page may make: the daemon's methods
+    "rename": "update",
+    "label": "label",
+    "index": "index",
+    "state": "set_relevant_context",
 }
 
 
@@ -49,9 +47,8 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
-        following = asyncio.create_task(daemon.follow())
+        daemon.follow()
         yield
-        following.cancel()
 
     async def events(_request: Request) -> Response:
         stream = ({"data": json.dumps(event)} async for event in daemon.listen())
@@ -106,7 +103,7 @@ class Sessions:
         if session_id != ref:
             query = f"?{request.url.query}" if request.url.query else ""
             return RedirectResponse(session_address(session_id) + query, 303)
-        page = live_page(changed(await self._document(stored), ""))
+        page = session_page(changed(await self._document(stored), ""), live=True)
         return HTMLResponse(page.encode("utf-8", "replace"))
 
     async def document(self, request: Request) -> Response:
@@ -141,15 +138,14 @@ class Sessions:
             return await asyncio.to_thread(read)
 
     async def sent(self, request: Request) -> Response:
-        """Answer with what a model would be sent now, and the calls made so far."""
-        session_id = (await self._stored(request))["session"]["sessionId"]
-        found: dict[str, Any] = {"asSent": None}
+        """Answer with what a model would be sent now, and who described the session."""
+        stored = await self._stored(request)
+        found: dict[str, Any] = {"asSent": None, "meta": stored["meta"]}
         try:
-            found["asSent"] = await self._daemon.read("as_sent", {"ref": session_id})
+            ref = {"ref": stored["session"]["sessionId"]}
+            found["asSent"] = await self._daemon.read("as_sent", ref)
         except IndexerdError as bad:
             found |= {"problem": str(bad), "hint": bad.hint}
-        path = self._daemon.where.telemetry
-        found["runs"] = await asyncio.to_thread(rows_of, path, session_id)
         return answer(found)
 
     async def family(self, request: Request) -> Response:
@@ -171,17 +167,20 @@ class Sessions:
 
     async def change(self, request: Request) -> Response:
         """Change a title or a label, index the session, or set its context set `applet`."""
-        method, known = _CHANGES[request.url.path.rpartition("/")[2]]
-        fields = await _fields(request, known)
+        method = _CHANGES[request.url.path.rpartition("/")[2]]
+        try:
+            fields = dict(json.loads(await request.body() or b"{}"))
+        except (ValueError, TypeError, RecursionError):
+            raise UsageError("a change is a JSON object") from None
         session_id = (await self._stored(request))["session"]["sessionId"]
         if method == "set_relevant_context":
             items = fields.get("items", [])
             if not isinstance(items, list) or not all(str(one).find("=") > 0 for one in items):
                 raise UsageError("an item is key=value")
-            asked = {"session": session_id, "setName": "applet"}
-            asked["items"] = [fields.get("slug"), *items]
+            items = [fields.get("slug"), *items]
+            asked = {"session": session_id, "setName": "applet", "items": items}
         else:
-            asked = {"ref": session_id, **fields} | ({"force": True} if method == "index" else {})
+            asked = fields | {"ref": session_id} | ({"force": True} if method == "index" else {})
         return answer(await self._daemon.call(method, asked))
 
     async def _stored(self, request: Request) -> dict[str, Any]:
@@ -192,15 +191,3 @@ class Sessions:
         if stored["session"]["sessionId"] != session_id:
             raise NotFoundError(f"no session {session_id}")
         return stored
-
-
-async def _fields(request: Request, known: set[str]) -> dict[str, Any]:
-    """Parse the JSON object of a request, with blank texts as null."""
-    try:
-        fields = json.loads(await request.body() or b"{}")
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict) or fields.keys() - known:
-        raise UsageError(f"a change is a JSON object of {', '.join(sorted(known)) or 'nothing'}")
-    blank = {key for key, one in fields.items() if isinstance(one, str) and not one.strip()}
-    return fields | dict.fromkeys(blank)

@@ -1,4 +1,4 @@
-"""The files of `static/`: scripts and styles that the pages are made of.
+"""The files of `static/`: scripts, styles, and the templates of pages and exports.
 
 Only files of a fixed list are served, so no name in an address becomes a path. An address contains
 a hash, so that a browser may cache the file, and pages state the hash of each file (`integrity`),
@@ -11,7 +11,9 @@ import base64
 import hashlib
 from functools import cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 
 _DRAWING = ("words.js", "prose.js", "story.js", "rows.js", "tree.js", "talk.js", "about.js")
 _LIVE = ("stream.js", "family.js", "acts.js", "panel.js", "session.js", "live.js")
@@ -55,3 +57,19 @@ def asset(name: str) -> Asset:
     version = hashlib.sha256(body.encode()).hexdigest()[:16]
     media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
     return Asset(body, media_type, version, f"/static/{name}?v={version}", content_hash(body))
+
+
+_templates = Environment(
+    loader=FunctionLoader(read_static),
+    autoescape=select_autoescape(),  # in HTML; `session.md` escapes by rules of Markdown
+    undefined=StrictUndefined,
+    keep_trailing_newline=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.globals |= {"asset": asset, "static": read_static, "hash": content_hash}
+
+
+def fill(template: str, /, **values: Any) -> str:
+    """Fill a template; values are escaped, and a name without a value is an error."""
+    return _templates.get_template(template).render(values)

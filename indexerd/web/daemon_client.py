@@ -7,22 +7,21 @@ need no daemon are answered from stored data while none runs.
 from __future__ import annotations
 
 import asyncio
-import json
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from indexerd.client import call_once, socket_path
-from indexerd.errors import DaemonDownError, DeadlineError
+from indexerd.client import Client, call_once, socket_path
+from indexerd.errors import DaemonDownError, DeadlineError, IndexerdError
 from indexerd.paths import Places
 from indexerd.settings import Settings, read_config
 
 SECONDS = 20.0  # for an answer
 READ_SECONDS = 6.0  # for one that can do without the daemon, whose first scan may take 5 s
 RETRY_SECONDS = 1.0  # between attempts to subscribe
-_SUBSCRIBE = b'{"jsonrpc":"2.0","id":1,"method":"subscribe","params":{}}\n'
-_LINE_MAX = 4 * 1024 * 1024  # bytes; events are far smaller
 
 Event = dict[str, Any]
 
@@ -69,33 +68,30 @@ class Daemon:
         finally:
             self._pages.discard(queue)
 
-    async def follow(self) -> None:
-        """Stay subscribed until cancelled."""
-        while True:
-            with suppress(OSError, ValueError):  # not listening, hung up, or not JSON
-                await self._subscription(socket_path(self.env))
-            if self.up:
-                self._set_up(up=False)
-            await asyncio.sleep(RETRY_SECONDS)
+    def follow(self) -> None:
+        """Start a thread that stays subscribed, for the loop that runs now."""
+        loop = asyncio.get_running_loop()
 
-    async def _subscription(self, path: str) -> None:
-        reader, writer = await asyncio.open_unix_connection(path, limit=_LINE_MAX)
-        try:
-            writer.write(_SUBSCRIBE)
-            while line := await reader.readline():
-                message = json.loads(line)
-                if "result" in message:
-                    self._set_up(up=True)
-                elif message.get("method") == "event":
-                    params = message["params"]
-                    self._publish({k: params[k] for k in ("event", "sessionId") if k in params})
-        finally:
-            writer.transport.abort()
+        def tell(event: Event) -> None:
+            loop.call_soon_threadsafe(self._publish, event)
 
-    def _set_up(self, *, up: bool) -> None:
-        self.up = up
-        self._publish({"event": "daemon", "up": up})
+        def stay() -> None:
+            with suppress(RuntimeError):  # the loop has ended
+                while True:
+                    with suppress(IndexerdError), Client(socket_path(self.env)) as client:
+                        events = client.events()
+                        tell({"event": "daemon", "up": True})
+                        for event in events:
+                            tell(event)
+                    tell({"event": "daemon", "up": False})
+                    time.sleep(RETRY_SECONDS)
+
+        threading.Thread(target=stay, daemon=True).start()
 
     def _publish(self, event: Event) -> None:
+        named: Event = {key: event[key] for key in ("event", "sessionId", "up") if key in event}
+        if named.get("up") == self.up:
+            return
+        self.up = named.get("up", self.up)
         for queue in self._pages:
-            queue.put_nowait(event)
+            queue.put_nowait(named)

@@ -23,7 +23,7 @@ from indexerd.agents import ADAPTERS
 from indexerd.errors import AskError
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
-from indexerd.times import iso, iso_ms
+from indexerd.times import age, iso, iso_ms
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.responses import render
 
@@ -36,7 +36,6 @@ _DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
 _KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
 _KNOWN |= {"archived": "1", "subagents": "1"}
 _FOUND = re.compile("«([^«»]*)»")  # how a search marks what it found
-_AGES = ((60, 1, "min"), (24 * 60, 60, "h"), (7 * 24 * 60, 24 * 60, "d"))  # minutes
 
 Row = Mapping[str, Any]
 Shown = dict[str, Any]  # what the template prints
@@ -115,6 +114,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
         project=_place(filters.project, filters, home)["path"] if filters.project else "",
         up=daemon.up,
         most=HITS,
+        ago=_ago,
         **shown,
     )
 
@@ -157,8 +157,6 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
 
 def _hit(hit: Row, row: Row) -> Shown:
     session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
-    pieces = enumerate(_FOUND.split(hit["snippet"]))  # every second one matched
-    snippet = [(piece, bool(at % 2)) for at, piece in pieces if piece]
     spot = f"#target={_encoded(entry)}" if entry else ""
     if field == "files":  # search the session's page for it
         spot = f"?find={_encoded(basename(re.sub('[«»…]', '', hit['snippet'])))}"
@@ -167,7 +165,7 @@ def _hit(hit: Row, row: Row) -> Shown:
         "hit": hit,
         "key": f"{session_id} {field} {entry}",
         "spot": spot,
-        "snippet": snippet,
+        "snippet": _FOUND.split(hit["snippet"]),  # every second piece matched
     }
 
 
@@ -199,7 +197,7 @@ def line(row: Row) -> Shown:
         "title": title,
         "state": state,
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
-        "moment": _moment(then),
+        "then": then,
         "files": [(escape_path(basename(one)), escape_path(one)) for one in files if basename(one)],
         # A command that would be shown escaped is not offered for copying.
         "resume": resume if escape_path(resume) == resume else "",
@@ -215,29 +213,16 @@ def _local(stamp: str) -> datetime | None:
     return datetime.fromtimestamp(ms / 1000).astimezone() if ms else None
 
 
-def _moment(then: datetime | None) -> Shown:
-    """Write a time for programs, for people, and as an age."""
-    if then is None:
-        return {"iso": "", "full": "at an unknown time", "ago": ""}
-    minutes = max(0, int((_now() - then).total_seconds() // 60))
-    ages = (f"{minutes // each} {unit} ago" for most, each, unit in _AGES if minutes < most)
-    ago = next(ages, f"{then.day} {then:%b} {then.year}") if minutes else "just now"
-    full = f"{then:%a} {then.day} {then:%B %Y, %H:%M}"
-    return {"iso": then.isoformat(), "full": full, "ago": ago}
+def _ago(then: datetime) -> str:
+    seconds = (_now() - then).total_seconds()
+    return age(seconds) if seconds < 7 * 86_400 else f"{then.day} {then:%b} {then.year}"
 
 
 def _stretch(stamp: str) -> str:
-    """Name the days that a time belongs to; the future counts as today."""
+    """Name the day that a time belongs to, or its month; the future counts as today."""
     then = _local(stamp)
     if then is None:
         return "No date"
-    today = _now().date()
-    monday = today - timedelta(days=today.weekday())
-    stretches = {
-        "Today": today,
-        "Yesterday": today - timedelta(days=1),
-        "This week": monday,
-        "Last week": monday - timedelta(days=7),
-    }
-    usual = f"{then:%B %Y}"
-    return next((title for title, first in stretches.items() if then.date() >= first), usual)
+    days = (_now().date() - then.date()).days
+    usual = f"{then:%A}" if days < 7 else f"{then:%B %Y}"  # noqa: PLR2004 - of a week
+    return "Today" if days < 1 else "Yesterday" if days == 1 else usual

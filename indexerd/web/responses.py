@@ -1,7 +1,4 @@
-"""Responses of the web view: pages from templates, JSON, errors.
-
-Values are escaped in templates, and a name without a value is an error.
-"""
+"""Responses of the web view: pages, JSON, errors."""
 
 from __future__ import annotations
 
@@ -9,30 +6,19 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from indexerd.errors import IndexerdError
-from indexerd.web.assets import asset, read_static
+from indexerd.web.assets import fill
 from indexerd.web.document import to_json
 
 _STATUS = {"not_found": 404, "ambiguous_reference": 404, "permission": 403, "usage": 400}
 
-_templates = Environment(
-    loader=FunctionLoader(read_static),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-_templates.globals["asset"] = asset
-
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Make a page from a template."""
-    text = _templates.get_template(template).render(values)
-    return HTMLResponse(text.encode("utf-8", "replace"), status)
+    return HTMLResponse(fill(template, **values).encode("utf-8", "replace"), status)
 
 
 def answer(value: Mapping[str, Any], status: int = 200) -> Response:

@@ -13,17 +13,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from html import escape
 from typing import Any
 
 from indexerd.daemon.library import Library
 from indexerd.privacy.sanitize import clean_line
-from indexerd.web.assets import asset, content_hash, read_static
+from indexerd.web.assets import fill
 from indexerd.web.document import Document, Stored, Wish, read_document, to_json
 from indexerd.web.markdown import markdown
 
 STEM_MAX, TITLE_MAX = 60, 300  # characters
-_MARK = re.compile("@([A-Z]+)@")
 
 
 def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str, str]:
@@ -36,40 +34,12 @@ def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str
     return f"{stem}-{head}.{form}", FORMATS[form](document)
 
 
-def export_page(document: Document) -> str:
-    """Make the page as one file that needs nothing else."""
-    style, script = read_static("view.css"), read_static("export.js")
-    policy = (
-        f"default-src 'none'; script-src '{content_hash(script)}'; "
-        f"style-src '{content_hash(style)}'; base-uri 'none'; form-action 'none'; "
-        "require-trusted-types-for 'script'; trusted-types 'none'"
-    )
-    return _page(
-        document,
-        POLICY=f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
-        STYLE=f"<style>{style}</style>",
-        SCRIPT=f"<script>{script}</script>",
-    )
-
-
-def live_page(document: Document) -> str:
-    """Make the page of the web view."""
-    css, icon, script = (asset(name) for name in ("view.css", "favicon.svg", "live-page.js"))
-    style = (
-        f'<link rel="stylesheet" href="{css.url}" integrity="{css.integrity}">\n'
-        f'<link rel="icon" type="image/svg+xml" href="{icon.url}">\n'
-        f'<script src="{script.url}" integrity="{script.integrity}" defer></script>'
-    )
-    return _page(document, STYLE=style, HOME='<a class="home" href="/">Sessions</a>')
-
-
-def _page(document: Document, **fills: str) -> str:
-    """Fill all marks of `page.html` at once: data is not searched for marks."""
+def session_page(document: Document, *, live: bool = False) -> str:
+    """Make the page of the web view (`live`), or one file that needs nothing else."""
     session = document["session"]
     name = str(session.get("name") or session["sessionId"])[: 4 * TITLE_MAX]
-    fills["NAME"] = escape(clean_line(name, TITLE_MAX)) or "Session"
-    fills["DATA"] = embedded(document)
-    return _MARK.sub(lambda mark: fills.get(mark[1], ""), read_static("page.html"))
+    shown = clean_line(name, TITLE_MAX) or "Session"
+    return fill("page.html", name=shown, data=embedded(document), live=live)
 
 
 def embedded(value: Mapping[str, Any]) -> str:
@@ -81,7 +51,7 @@ def embedded(value: Mapping[str, Any]) -> str:
 
 
 FORMATS: dict[str, Callable[[Document], str]] = {
-    "html": export_page,
+    "html": session_page,
     "md": markdown,
     "json": lambda document: to_json(document) + "\n",
 }

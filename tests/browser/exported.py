@@ -8,7 +8,7 @@ from typing import Any
 
 from indexerd.digests.segments import Segment, encode
 from indexerd.web.document import Wish, document_of
-from indexerd.web.session_page import export_page
+from indexerd.web.session_page import session_page
 from tests.sessions.taken import taken
 from tests.sessions.tree_sessions import entry, said, session
 
@@ -23,7 +23,7 @@ def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     row["parentSessionId"] = "p1"
     stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
     page = folder / "page.html"
-    page.write_text(export_page(document_of(held, stored, Wish())))
+    page.write_text(session_page(document_of(held, stored, Wish())))
     return page
 
 

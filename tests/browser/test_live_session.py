@@ -126,7 +126,7 @@ def test_label_by_keyboard(home: Served, tabs: Tabs) -> None:
 
 
 def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
-    """The exact text that a model would get, redacted; then what was asked of it."""
+    """The exact text that a model would get, redacted; then who described it."""
     secret = "ghp_" + "a1B2" * 9
     asked = said("i", "h", "user", f"The key is {secret}, keep it.", at=9)
     session = home.put([*FORKED, asked, said("j", "i", "assistant", "Kept.", at=10)])
@@ -141,10 +141,9 @@ def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
     sent = home.world.call("as_sent", ref=session.id)["user"]
     mark = r"\[(begin|end) \w+\]"  # it differs each time
     assert re.sub(mark, "", told) == re.sub(mark, "", sent)
-    expect(panel).to_contain_text("No model was asked about this session so far.")
+    expect(panel).to_contain_text("It was not indexed so far.")
     panel.get_by_role("button", name=re.compile("Index now")).click()
-    expect(panel.locator("tbody tr")).to_have_count(1)
-    expect(panel.locator("tbody tr")).to_contain_text("done")
+    expect(panel).to_contain_text("Described by local/extractive")
     assert home.world.meta(session.id)
     assert findings(page) == []
 
@@ -162,7 +161,7 @@ def test_a_request_for_indexing_says_what_is_true(home: Served, tabs: Tabs) -> N
     assert not home.world.meta(session.id)
     session.say("k", "j", "toolResult", "", toolCallId="1", toolName="bash", at=11)
     session.say("l", "k", "assistant", "It is over.", stopReason="stop", at=12)
-    expect(page.locator("#sent tbody tr")).to_contain_text("done")
+    expect(page.locator("#sent")).to_contain_text("Described by")
     expect(page.locator("#queued")).to_have_text("")
     assert home.world.meta(session.id)
 

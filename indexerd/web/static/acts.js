@@ -75,7 +75,7 @@
     const title = $("title");
     const { one, begin } = form("Name", title.textContent, NAME_MAX, async (text) => {
       if (!text && story.doc.session.nameSource !== "user") return say("There is no name of yours to remove.");
-      await post("rename", { title: text });
+      await post("rename", { title: text || null });
       say(text ? "Renamed." : "Your name was removed.");
       return indexerd.live.refresh();
     }, () => {
@@ -99,7 +99,7 @@
     if (old) old.remove();
     if (!node || !node.id) return say("This entry has no id, and so cannot have a label.");
     const { one, begin } = form(`Label of “${rows.line(node, 40)}”`, node.label || "", NAME_MAX, async (text) => {
-      await post("label", { entryId: node.id, text });
+      await post("label", { entryId: node.id, text: text || null });
       say(text ? "Labelled." : "Label removed.");
       indexerd.live.refresh();
     }, back);

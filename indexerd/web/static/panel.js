@@ -1,5 +1,5 @@
-// The live page's panel "What is sent": the exact text that a model would get now, where it would
-// go, and earlier model calls. Fetched when it is first opened, and after each run while it is open.
+// The live page's panel "What is sent": the exact text that a model would get now, and where it would
+// go. Fetched when it is first opened, and after each run while it is open.
 // Also: how far the summary is behind, indexing, exports, the family.
 ((indexerd) => {
   "use strict";
@@ -8,10 +8,6 @@
   const { story } = indexerd;
   const { id, get, post, trouble, address } = indexerd.acts;
   const KIN_PAUSE = 3000; // ms between two requests for the family
-  const WHAT = {
-    "session-index:index": "name and summary", "session-reference:inject": "a reference",
-    "query-session:query_session": "a question", "digest:segment": "a digest",
-  };
   const held = el("div", "held");
   const problem = el("p", "bad");
   const behind = el("p", "notice");
@@ -53,34 +49,12 @@
     return one;
   }
 
-  // -- what was sent before -------------------------------------------------------------------
-
   function tokens(usage) {
     const { inputTokens: read, outputTokens: wrote } = usage || {};
     return read || wrote ? `${digits(read || 0)} / ${digits(wrote || 0)}` : "";
   }
 
-  function runsTable(runs) {
-    if (!runs.length) return el("p", "dim", "No model was asked about this session so far.");
-    const heads = ["When", "What", "Model", "Tokens in / out", "Cost", "Taken out", "Outcome"];
-    const body = el("tbody", "", ...runs.map((run) => {
-      const usage = run.usage || {};
-      const cells = [when(run.timestamp), WHAT[run.customType] || run.customType, run.model,
-        tokens(usage), dollars(usage.costUsd), kinds(run.redactions)];
-      const outcome = run.success === false ? el("td", "bad", run.error || "failed") : el("td", "", "done");
-      return el("tr", "", ...cells.map((text) => el("td", "", text || "")), outcome);
-    }));
-    const head = el("tr", "", ...heads.map((text) => Object.assign(el("th", "", text), { scope: "col" })));
-    const table = el("table", "", el("caption", "", "Asked so far, newest first"), el("thead", "", head), body);
-    const wide = el("div", "wide", table);
-    wide.tabIndex = 0; // it scrolls
-    wide.setAttribute("role", "region");
-    wide.setAttribute("aria-label", "What was asked so far");
-    return wide;
-  }
-
-  function lastRun() {
-    const { meta } = story.doc;
+  function lastRun(meta) {
     if (!meta) return el("p", "dim", "It was not indexed so far.");
     const usage = meta.usage || {};
     const parts = [meta.model, when(meta.updatedAt), tokens(usage) && `${tokens(usage)} tokens`,
@@ -106,9 +80,8 @@
   function draw(found) {
     const sent = found.asSent;
     again.textContent = sent && sent.model ? `Index now with ${sent.model}` : "Index now";
-    sync(held, [lastRun(), asking, problem,
-      ...(sent ? wouldGo(sent) : [el("p", "notice", trouble({ message: found.problem, hint: found.hint }))]),
-      runsTable(found.runs || [])]);
+    sync(held, [lastRun(found.meta), asking, problem,
+      ...(sent ? wouldGo(sent) : [el("p", "notice", trouble({ message: found.problem, hint: found.hint }))])]);
   }
 
   panel.addEventListener("toggle", () => { if (panel.open && !fetched) fetchSent(); });
