@@ -210,8 +210,6 @@ class Adapter:
         [Tree, bytes, int], None
     ]  # adds whole lines, which begin at this offset of the file
     read: Callable[[bytes, str], Entry]  # parses a line; ValueError where it is no object
-    # Makes the shell command that reopens a session, from its id, directory, file, and the
-    # variables that tell the agent where its sessions are.
-    resume_command: Callable[[str, str, str, str], str]
+    reopen: str  # the command that resumes a session, which is its last argument
     # Reads from a file's first line which history in another file comes before its own.
     base: Callable[[bytes], Base | None] = lambda _line: None

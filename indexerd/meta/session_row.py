@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-from indexerd.agents import ADAPTERS
+from indexerd.agents import resume_command
 from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import StoredRow, redact, shown_path, with_shown
@@ -70,9 +70,8 @@ class Rows:
         store = next((one for one in self._stores() if one.takes(info.path)), None)
         if store is None:
             return ""
-        command, cwd = ADAPTERS[store.agent].resume_command, info.cwd
-        cwd = cwd if cwd.startswith("/") else ""
-        return command(info.session_id, cwd, info.path, store.variables)
+        cwd = info.cwd if info.cwd.startswith("/") else ""
+        return resume_command(store.agent, info.session_id, cwd, info.path, store.variables)
 
     def _parent(self, info: SessionInfo, old: Row | None) -> Parent:
         """Find where a session came from; a parent that is gone stays the parent it was."""

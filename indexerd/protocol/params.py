@@ -93,8 +93,34 @@ class Path(LeafParams, frozen=True, kw_only=True):
     custom_type: str | None = None
 
 
+class Rule(Params, frozen=True, kw_only=True, tag_field="rule", forbid_unknown_fields=True):
+    """A rule that changes one answer of `context`, and never the session itself."""
+
+
+class Prune(Rule, tag="prune", frozen=True, kw_only=True):
+    """Clear the results of tools, but the newest so many tokens."""
+
+    protect_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 40_000  # opencode's
+
+
+class Summary(Rule, tag="summary", frozen=True, kw_only=True):
+    """Replace the messages of these entries and those between them by one text."""
+
+    text: Annotated[str, Meta(min_length=1, max_length=65_536)]
+    first: Text | None = msgspec.field(default=None, name="from")  # None: from the start
+    last: Text | None = msgspec.field(default=None, name="to")
+
+
+class Truncate(Rule, tag="truncate", frozen=True, kw_only=True):
+    """Keep the head or the tail of a longer text; `roles` None: of all."""
+
+    chars: Annotated[int, Meta(ge=100, le=1_000_000_000)]
+    keep: Literal["head", "tail"] = "head"
+    roles: list[Text] | None = None
+
+
 class Context(LeafParams, frozen=True, kw_only=True):
-    transforms: Any = None  # sessions.transforms checks them
+    transforms: Annotated[list[Prune | Summary | Truncate], Meta(max_length=20)] | None = None
     serialize: bool = False
 
 

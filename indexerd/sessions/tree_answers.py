@@ -20,7 +20,7 @@ from indexerd.sessions.context import Read, context_entries, context_of
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.sessions.transforms import rules_of, transformed
+from indexerd.sessions.transforms import transformed
 from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes
 from indexerd.times import iso_ms, iso_of_ms
 
@@ -149,7 +149,7 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
 
     `transforms` are rules for this one answer. `serialize` adds the whole as one text.
     """
-    rules, state = rules_of(asked.transforms), session.state
+    rules, state = asked.transforms or [], session.state
     shown: set[int] = set()
 
     def noted(row: int) -> Entry:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
-from indexerd.agents.codex.session_meta import ordinal_of
+from indexerd.agents.codex.parse_tree import ordinal_of
 from indexerd.agents.json_lines import scan_oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Base

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from indexerd.errors import UsageError
 from indexerd.events import Entry, Kind
+from indexerd.protocol import params
 from indexerd.sessions.context import ContextMessage
-from indexerd.sessions.transforms import rules_of, transformed
+from indexerd.sessions.transforms import transformed
 
 
 def said(role: str, text: str, name: str) -> ContextMessage:
@@ -41,6 +42,10 @@ any_rules = st.lists(prunes | truncates | summaries, max_size=4)
 
 def applied(messages: list[ContextMessage], *rules: dict[str, Any]) -> list[ContextMessage]:
     return transformed(messages, rules_of(list(rules)))
+
+
+def rules_of(given: Any) -> list[Any]:
+    return params.decode(params.Context, {"ref": "s", "transforms": given}).transforms or []
 
 
 def conversation(*spoken: tuple[str, str]) -> list[ContextMessage]:
@@ -77,6 +82,6 @@ def test_the_same_rules_again_change_nothing(
     ],
 )
 def test_wrong_rules_are_named(given: Any) -> None:
-    """What is no rule is a UsageError, and never a rule that is passed over."""
-    with pytest.raises(UsageError, match="transforms"):
+    """A wrong rule is a UsageError, and never passed over."""
+    with pytest.raises(UsageError):
         rules_of(given)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from indexerd.agents.pi import parse_entry, parse_tree
+from indexerd.agents.pi import parse
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree import nodes
@@ -20,7 +20,7 @@ STAMP = "2026-01-01T00:00:00.000Z"
 
 def state_of(data: bytes) -> SessionState:
     state = SessionState("/s.jsonl")
-    parse_tree.scan(state, data if data.endswith(b"\n") else data + b"\n", 0)
+    parse.scan(state, data if data.endswith(b"\n") else data + b"\n", 0)
     return state
 
 
@@ -28,7 +28,7 @@ def reader(state: SessionState, data: bytes) -> Read:
 
     def read(row: int) -> Any:
         start = state.offsets[row]
-        return parse_entry.read(data[start : start + state.lengths[row]], state.id(row))
+        return parse.read(data[start : start + state.lengths[row]], state.id(row))
 
     return read
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.agents.opencode.parse_entry import read
+from indexerd.agents.opencode import read
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Entry, ToolResult
 from indexerd.sources.line_buffer import Block

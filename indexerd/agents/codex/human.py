@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import zlib
-from typing import NamedTuple
 
 from indexerd.agents.json_lines import Fields, as_blocks, string
 
@@ -41,25 +40,6 @@ _TASK = re.compile(
 )
 
 
-class Said(NamedTuple):
-    """A user message. A human wrote it if it has no notices."""
-
-    text: str  # without context
-    notices: tuple[str, ...] = ()  # blocks that are all context
-
-    @property
-    def aborted(self) -> bool:
-        return any(one.startswith("<turn_aborted>") for one in self.notices)
-
-    @property
-    def cwd(self) -> str:
-        for notice in self.notices:
-            found = _CWD.search(notice[:20_000])
-            if found and notice.startswith("<environment_context>"):
-                return str(found[1] or found[2]).strip()
-        return ""
-
-
 def texts_of(content: list[Fields]) -> list[str]:
     """Return the texts of a content: of input_text, output_text, Text, and types yet to come."""
     texts = (one for one in content if string(one.get("type")).lower().endswith("text"))
@@ -71,7 +51,11 @@ def images_in(content: list[Fields]) -> int:
     return sum([string(one.get("type")).endswith(("image", "Image")) for one in content])
 
 
-def said_in(content: list[Fields]) -> Said:
+def said_in(content: list[Fields]) -> tuple[str, list[str]]:
+    """Split a user message into its text without context, and the blocks that are all context.
+
+    A human wrote it if there are no such blocks.
+    """
     pictured = images_in(content) > 0
     rests: list[str] = []
     notices: list[str] = []
@@ -81,13 +65,21 @@ def said_in(content: list[Fields]) -> Said:
             (rests if rest else notices).append(rest or text)
     words = "\n".join(rests)
     words = (words.partition(_REQUEST)[2] if _REQUEST in words else words).strip()
-    return Said(words or (_PICTURE if pictured and not notices else ""), tuple(notices))
+    return words or (_PICTURE if pictured and not notices else ""), notices
+
+
+def cwd_in(notices: list[str]) -> str:
+    for notice in notices:
+        found = _CWD.search(notice[:20_000])
+        if found and notice.startswith("<environment_context>"):
+            return str(found[1] or found[2]).strip()
+    return ""
 
 
 def said_by_event(event: Fields) -> str:
     if event.get("content") is not None:
-        return said_in(as_blocks(event["content"])).text
-    words = said_in(as_blocks(string(event.get("message")))).text
+        return said_in(as_blocks(event["content"]))[0]
+    words, _ = said_in(as_blocks(string(event.get("message"))))
     return words or (_PICTURE if event.get("images") or event.get("local_images") else "")
 
 

@@ -21,7 +21,6 @@ from indexerd.agents.codex.human import (
     task_in,
     texts_of,
 )
-from indexerd.agents.codex.session_meta import name_of
 from indexerd.agents.json_lines import (
     Fields,
     as_blocks,
@@ -35,6 +34,7 @@ from indexerd.agents.json_lines import (
 from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words
+_NAME_MAX = 128  # characters of an id
 _DETAIL_MAX = 20_000  # characters
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
 _RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of items without a role
@@ -50,6 +50,10 @@ _NOTHING = re.compile(
     r"|patch rejected|[\w ]{0,40}rejected by user|failed to parse function arguments"
     r"|unsupported call|execution error|failed in sandbox)"
 )
+
+
+def name_of(held: Any) -> str:
+    return string(held)[:_NAME_MAX]
 
 
 def read(data: bytes, entry_id: str) -> Entry:
@@ -88,10 +92,10 @@ def _message(item: Fields) -> Fields:
     texts = tuple(texts_of(content))
     fields: Fields = {"role": role or None, "kind": _ROLES.get(role, Kind.SYSTEM), "texts": texts}
     if role == "user":
-        said = said_in(content)
-        human = said.text and not said.notices
+        text, notices = said_in(content)
+        human = text and not notices
         fields |= {"images": images_in(content), "kind": Kind.USER if human else Kind.OTHER}
-        fields |= _said(said.text, texts)
+        fields |= _said(text, texts)
     return fields
 
 

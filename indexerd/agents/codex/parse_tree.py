@@ -1,5 +1,9 @@
 """Turn the lines of a Codex file into a tree: a linear history, without what is stored twice.
 
+The first session_meta of a file is its identity; later ones were copied from a parent, or update
+this one. In newer sub-agents `session_id` is the parent's: `id` is always the session's own. The
+oldest files have the meta, and each item, itself on the line.
+
 What surprised us: codex stores what a human said as an item that the model sees, and as an event.
 In a file without such events the items count, less those that only give context; in a file that
 has them an item counts if an event confirms it, and an event without an item counts by itself. What
@@ -9,35 +13,83 @@ Older forks, and sub-agents that were given their parent's context, open with a 
 thread's lines, whose actions and cost belong to the parent. A turn whose id is older than the
 thread's was copied. Where ids do not tell, times do: a copy's lines have one time. That counts only
 where a file names what it was forked from, or its second line is another thread's header.
+
+A turn's rows are marked with its id, which survives whatever codex does to its files. How a turn
+ended is kept at its last answer; without one, at a row for the line that ends it: an empty answer
+that does not count as a message. Where a file does not say where turns end, an answer ends one if
+no call waits for its output.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
-from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, ContextUse, Tree
-from indexerd.agents.codex import human, session_meta
+import msgspec
+
+from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, WORD_MAX, ContextUse, Tree
+from indexerd.agents.codex import human
 from indexerd.agents.codex.human import likeness
-from indexerd.agents.codex.parse_entry import changed, failed, shown
-from indexerd.agents.codex.session_meta import name_of
-from indexerd.agents.codex.turns import BY_TIME, Memory, TurnTracker
+from indexerd.agents.codex.parse_entry import changed, failed, name_of, shown
 from indexerd.agents.json_lines import (
     Fields,
     as_blocks,
     as_dict,
     number,
+    parse_object,
     safe_line,
     scan_lines,
     string,
 )
-from indexerd.events import Header, Kind, Turn, code
+from indexerd.events import MESSAGE, Base, Header, Kind, Turn, code
 from indexerd.times import iso_ms
 
+_BY_TIME, _BY_TURN = 1, 2  # how copied lines are recognised
 _AT_ONCE_MS = 1000  # between the first line of a copy and its last
+_BARE, _LEGACY, _PAGINATED = 1, 2, 3  # dialects
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
+_TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
+_ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # a human, or another agent
+_LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # what a turn begins with
+_COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens")
 _UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
 _TOOL_FAILED = code(Kind.TOOL, turn=Turn.FAILED)
 _PROGRAM = code(Kind.CUSTOM, message=True)
+Sums = tuple[int, int, int]  # tokens by _COUNTS
+
+
+class Memory(msgspec.Struct):
+    """Facts of one file; a file that continues another's history starts with new ones."""
+
+    start: int = 0  # the first row of this file
+    thread: str = ""  # the session whose file this is
+    asks: int = PROMPT  # the code of a prompt
+    first_ms: int = 0  # the time of this file's first line
+    copies: int = 0  # _BY_TIME or _BY_TURN while copied lines are read
+    # tokens: codex goes on counting where a fork's history ends, or starts again
+    total: Sums = (0, 0, 0)  # the newest sum
+    spent: Sums = (0, 0, 0)  # by this session itself
+    # turns
+    turn: str = ""  # id of the turn under way, where it has one
+    open: bool = False  # a turn is under way
+    ended: str = ""  # id of the newest turn that ended
+    began: int = 0  # the first row of the turn under way, or after the last one
+    failed: bool = False  # an error was reported in this turn
+    tasks: bool = False  # the file says where turns begin and end
+    pending: int = 0  # calls without an output
+    said: int = -1  # row of the turn's newest answer
+    answer: int = 0  # likeness of that answer
+    # what a human said
+    events: bool = False  # the file has events of it
+    first: int | None = None  # likeness of the first thing that a human said
+    aborted: bool = False  # a notice of an interruption came since the newest item
+    since: int = 0  # the first row of the turn, or after an answer that ended one
+    told: bool = False  # an event confirmed a message of this turn
+    doubted: tuple[int, str] | None = None  # an item that no event confirmed: row, text
+    asked: tuple[int, int] | None = None  # the newest item: row, likeness
+    event: int | None = None  # likeness of an event whose item may still come
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
@@ -47,19 +99,85 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
     tree.memory = scanner.memory
 
 
-class _Scanner(TurnTracker):
+def base(data: bytes) -> Base | None:
+    """Find the history in another file that a file's first line says comes before its own."""
+    try:
+        held = as_dict(_meta_of(parse_object(data)).get("history_base"))
+    except ValueError:
+        return None
+    thread, end = held.get("thread_id"), held.get("end_byte_offset")
+    if not isinstance(thread, str) or type(end) is not int or end <= 0:
+        return None
+    ordinal = held.get("end_ordinal_exclusive")
+    return Base(name_of(thread), end, max(0, ordinal) if type(ordinal) is int else 0)
+
+
+def ordinal_of(data: bytes) -> int | None:
+    try:
+        ordinal = parse_object(data).get("ordinal")
+    except ValueError:
+        return None
+    return ordinal if type(ordinal) is int else None
+
+
+def _meta_of(line: Fields) -> Fields:
+    """Return the session_meta that a line holds, in either form; empty for any other line."""
+    if "type" in line:
+        return as_dict(line.get("payload")) if line["type"] == "session_meta" else {}
+    named = string(line.get("id")) and isinstance(line.get("timestamp"), str)
+    return line if named and "payload" not in line and not string(line.get("role")) else {}
+
+
+def _header_of(meta: Fields, line: Fields, file: str) -> Header | None:
+    """Make the header of the session whose first meta this is; None where it has no id."""
+    in_name = _UUID.search(file.rpartition("/")[2])  # `…-<thread>` or `…-<thread>_<segment>`
+    own = string(meta.get("id")) or string(meta.get("session_id")) or (in_name and in_name[0])
+    if not own:
+        return None
+    source, dialect = meta.get("source"), _LEGACY if "payload" in line else _BARE
+    kind = source if isinstance(source, str) else "user"
+    agent = bool({"subagent", "internal"} & as_dict(source).keys())
+    spawn = as_dict(as_dict(as_dict(source).get("subagent")).get("thread_spawn"))
+    parents = (meta.get("forked_from_id"), meta.get("parent_thread_id"))
+    parent = next(filter(None, map(string, (*parents, spawn.get("parent_thread_id")))), "")
+    return Header(
+        session_id=own[:PATH_MAX],
+        cwd=string(meta.get("cwd"))[:PATH_MAX],
+        created_at=(string(meta.get("timestamp")) or string(line.get("timestamp")))[:WORD_MAX],
+        version=_PAGINATED if type(line.get("ordinal")) is int else dialect,
+        parent_id=parent[:PATH_MAX] or None,
+        subagent=agent or string(meta.get("thread_source")) not in ("", "user", kind),
+    )
+
+
+def _made_ms(name: str) -> int:
+    found = _TIMED.match(name)
+    return int(found[1] + found[2], 16) if found else 0
+
+
+class _Scanner:
+    """Adds lines to a tree, one at a time."""
+
+    line: Fields
+    place: tuple[int, int]  # of the line: offset and length
+    at: int  # its time
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.memory = tree.memory if isinstance(tree.memory, Memory) else Memory()
+
     def take(self, line: Fields, place: tuple[int, int]) -> None:
         """Add one line; one that gets no row counts as an object all the same."""
         tree, kind = self.tree, string(line.get("type"))
         self.line, self.place, self.at = line, place, iso_ms(string(line.get("timestamp")))
         header = kind == "session_meta" or ("type" not in line and tree.header is None)
-        if header and (meta := session_meta.meta_of(line)):
+        if header and (meta := _meta_of(line)):
             self._meta(meta)
         else:
             memory, rows = self.memory, len(tree.ids)
-            if memory.copies == BY_TIME and not 0 < self.at <= memory.first_ms + _AT_ONCE_MS:
+            if memory.copies == _BY_TIME and not 0 < self.at <= memory.first_ms + _AT_ONCE_MS:
                 memory.copies = 0
-            if tree.header is not None or self._named_by_file():
+            if tree.header is not None:
                 payload = line.get("payload")
                 if isinstance(payload, dict):
                     self._payload(kind, payload)
@@ -77,51 +195,50 @@ class _Scanner(TurnTracker):
             case "event_msg":
                 self._event(item)
             case "turn_context":  # a turn's model and directory
-                self.under_way(name_of(item.get("turn_id")))
+                self._under_way(name_of(item.get("turn_id")))
                 self._in_directory(string(item.get("cwd")))
-                self.add(Kind.SETTING)
+                self._add(Kind.SETTING)
             case "compacted":
                 memory, summary = self.memory, human.summary_of(string(item.get("message")))
                 if summary and memory.said >= 0 and memory.answer == likeness(summary):
                     self.tree.codes[memory.said] = Kind.OTHER  # the summary was an answer, too
                     memory.said = -1
-                self.add(Kind.COMPACTION)
+                self._add(Kind.COMPACTION)
             case "inter_agent_communication":
-                self.add(Kind.CUSTOM)
+                self._add(Kind.CUSTOM)
 
     def _meta(self, meta: Fields) -> None:
         """Read a header: the first is the file's own, later ones may update it."""
         tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
         branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
         if header is None:
-            self._identify(session_meta.header_of(meta, self.line, tree.file), branch)
+            self._identify(_header_of(meta, self.line, tree.file), branch)
             if string(meta.get("forked_from_id")) and not as_dict(meta.get("history_base")):
-                self.memory.copies = BY_TIME
+                self.memory.copies = _BY_TIME
         elif own == header.session_id:
             tree.header = replace(header, cwd=string(meta.get("cwd")) or header.cwd)
             tree.git_branch = branch or tree.git_branch
         else:
             if len(tree) == self.memory.start:
-                self.memory.copies = BY_TIME
+                self.memory.copies = _BY_TIME
                 # Forks did not name their origin at first: only the copy of its header did.
                 tree.header = replace(header, parent_id=header.parent_id or own or None)
             return
         tree.provider = name_of(meta.get("model_provider")) or tree.provider
 
-    def _named_by_file(self) -> bool:
-        """Identify a session without a header by its file's name; False for any other file."""
-        thread = session_meta.id_in(self.tree.file)
-        self._identify(session_meta.header_of({"id": thread}, self.line, ""), "")
-        return bool(thread)
-
     def _identify(self, header: Header | None, branch: str) -> None:
-        tree, old = self.tree, self.memory
-        tree.foreign = header is None
         if header is None:
             return
+        tree, old = self.tree, self.memory
         tree.header, tree.git_branch, start = header, branch, len(tree)
         self.memory = Memory(
-            start, header.session_id, first_ms=self.at, total=old.total, began=start, since=start
+            start=start,
+            thread=header.session_id,
+            asks=_PROGRAM if header.subagent else PROMPT,
+            first_ms=self.at,
+            total=old.total,
+            began=start,
+            since=start,
         )
         if old.thread == header.session_id:  # a revert
             self.memory.spent = old.spent
@@ -150,36 +267,36 @@ class _Scanner(TurnTracker):
             elif role == "assistant":
                 self._answer(item)
             else:
-                self.add(Kind.SYSTEM, own)
+                self._add(Kind.SYSTEM, own)
         elif kind.endswith("_call"):
             self._answered()
             memory.pending += kind not in _UNANSWERED
             if not memory.tasks and memory.said >= 0:
-                self.ends_with(memory.said, Turn.OPEN)
-            self.add(Kind.CALL, own)
+                self._ends_with(memory.said, Turn.OPEN)
+            self._add(Kind.CALL, own)
         elif kind.endswith(("_output", "_result")):
             memory.pending = max(0, memory.pending - 1)
             late = memory.tasks and not memory.open  # then it opens no turn again
             came = _TOOL_FAILED if failed(item.get("output")) else Kind.TOOL
-            self.add(Kind.CALL if late else came, own)
+            self._add(Kind.CALL if late else came, own)
         elif kind == "agent_message":  # another agent's; its task is what was asked here
             task, name = human.task_in(human.texts_of(as_blocks(item.get("content"))))
-            if (task or name) and self._asks() == _PROGRAM:
-                self._asked(self.add(_PROGRAM, own), task or name)
+            if (task or name) and self.memory.asks == _PROGRAM:
+                self._asked(self._add(_PROGRAM, own), task or name)
             else:
-                self.add(Kind.CUSTOM, own)
+                self._add(Kind.CUSTOM, own)
         elif kind == "reasoning" and item.get("summary"):
-            self.add(Kind.OTHER, own)  # the thoughts that the model shows
+            self._add(Kind.OTHER, own)  # the thoughts that the model shows
 
     def _answer(self, item: Fields) -> None:
         memory = self.memory
         if as_dict(self.line.get("metadata")).get("compaction_output") is True:
-            self.add(Kind.OTHER, item.get("id"))  # the summary, which the compaction repeats
+            self._add(Kind.OTHER, item.get("id"))  # the summary, which the compaction repeats
             return
         events_tell = memory.tasks and memory.open
         ends = not events_tell and not memory.pending and item.get("phase") != "commentary"
         self._answered()
-        memory.said = self.add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
+        memory.said = self._add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
         memory.answer = likeness("".join(human.texts_of(as_blocks(item.get("content")))))
         if ends and not memory.tasks:
             memory.since, memory.told = memory.said + 1, False
@@ -192,61 +309,50 @@ class _Scanner(TurnTracker):
             self._asked(row, text)
 
     def _user_item(self, item: Fields) -> None:
-        """Add a message in the user's role, unless its event was added."""
-        memory, said = self.memory, human.said_in(as_blocks(item.get("content")))
-        if not said.text or (said.notices and memory.first is not None):
-            self.add(Kind.OTHER, item.get("id"))
-            self._in_directory(said.cwd)
-            memory.aborted |= said.aborted
-            return
-        like = likeness(said.text)
-        if memory.event == like:
+        memory, (text, notices) = self.memory, human.said_in(as_blocks(item.get("content")))
+        like = likeness(text)
+        if text and memory.event == like:
             memory.event = None
+            return
+        row = self._add(Kind.OTHER, item.get("id"))
+        if not text or (notices and memory.first is not None):
+            self._in_directory(human.cwd_in(notices))
+            memory.aborted |= any(one.startswith("<turn_aborted>") for one in notices)
             return
         # After an interruption codex itself asks the first question again.
         again = memory.aborted and memory.first == like
-        row = self.add(Kind.OTHER, item.get("id"))
         memory.asked, memory.aborted = (row, like), False
         if not (memory.events or again):
-            self._asked(row, said.text)
-        elif not (again or memory.told or human.is_tagged(said.text)):
-            memory.doubted = (row, said.text)
+            self._asked(row, text)
+        elif not (again or memory.told or human.is_tagged(text)):
+            memory.doubted = (row, text)
 
     def _user_event(self, event: Fields, turn: str) -> None:
         """Add an event of what a human said, or let it confirm its item."""
-        text, memory = human.said_by_event(event), self.memory
+        tree, memory, text = self.tree, self.memory, human.said_by_event(event)
         if not text:
             return
-        self.under_way(turn)
+        self._under_way(turn)
         memory.told, memory.doubted = True, None
+        if not memory.events:  # the file's first: items that none confirms do not count
+            memory.events = True
+            for row in range(memory.since, len(tree)):
+                if tree.codes[row] == memory.asks:
+                    tree.codes[row] = Kind.OTHER
+                    tree.openings.pop(row, None)
+            if memory.asks not in tree.codes[memory.start : memory.since]:
+                memory.first = None
         like = likeness(text)
-        if not memory.events:
-            self._doubt_items()
         if memory.asked is not None and memory.asked[1] == like:
             row, memory.asked = memory.asked[0], None
         else:
             memory.event = like
-            row = self.add(Kind.OTHER, event.get("id"))
+            row = self._add(Kind.OTHER, event.get("id"))
         self._asked(row, text)
-
-    def _asks(self) -> int:
-        header = self.tree.header
-        return _PROGRAM if header is not None and header.subagent else PROMPT
-
-    def _doubt_items(self) -> None:
-        """Take back this turn's items: the file's first event confirms none of them."""
-        tree, memory, asks = self.tree, self.memory, self._asks()
-        memory.events = True
-        for row in range(memory.since, len(tree)):
-            if tree.codes[row] == asks:
-                tree.codes[row] = Kind.OTHER
-                tree.openings.pop(row, None)
-        if asks not in tree.codes[memory.start : memory.since]:
-            memory.first = None
 
     def _asked(self, row: int, text: str) -> None:
         tree, memory = self.tree, self.memory
-        tree.codes[row] = self._asks()
+        tree.codes[row] = self.memory.asks
         memory.pending, memory.said = 0, -1
         if memory.first is None:
             memory.first = likeness(text)
@@ -264,29 +370,29 @@ class _Scanner(TurnTracker):
             case "user_message" | "usermessage":
                 self._user_event(event, turn)
             case "exec_command_end" | "commandexecution" if shown(event):
-                self.add(Kind.CALL, event.get("id"))
+                self._add(Kind.CALL, event.get("id"))
             case "filechange" | "patch_apply_end":
                 if kind != "filechange" or changed(event) is not None:
-                    self.add(Kind.CALL, event.get("id"))
+                    self._add(Kind.CALL, event.get("id"))
             case "token_count":
                 info = as_dict(event.get("info"))
                 last = as_dict(info.get("last_token_usage"))
                 self._context(last.get("total_tokens"), info.get("model_context_window"))
                 if total := as_dict(info.get("total_token_usage")):
-                    self.counted(total, last)
+                    self._counted(total, last)
             case "task_started" | "turn_started":
-                self.started(turn)
-                self.add(Kind.SETTING)
+                if not turn or turn != self.memory.turn:
+                    self._begin(turn)
+                self.memory.tasks = True
+                self._add(Kind.SETTING)
                 self._context(None, event.get("model_context_window"))
-            case "task_complete" | "turn_complete":
-                self.ended(turn, failed=event.get("error") is not None)
-            case "turn_aborted":
-                self.ended(turn, failed=True)
+            case "task_complete" | "turn_complete" | "turn_aborted":
+                self._ended(turn, failed=kind == "turn_aborted" or event.get("error") is not None)
             case "error":  # it ends the work; the turn's own end may still come
                 self.memory.failed = True
-                self.say_end(Turn.FAILED)
+                self._say_end(Turn.FAILED)
             case "thread_rolled_back":
-                self.roll_back(number(event.get("num_turns")))
+                self._roll_back(number(event.get("num_turns")))
             case "thread_name_updated":
                 if string(event.get("thread_id")) in ("", self.memory.thread):
                     self.tree.name = safe_line(string(event.get("thread_name"))) or None
@@ -297,3 +403,91 @@ class _Scanner(TurnTracker):
         if new or size:
             at = len(self.tree) - 1 if new else held.at
             self.tree.context = ContextUse(new or held.used, at, size or held.window)
+
+    # -- turns
+
+    def _add(self, kind: int, own_id: object = None) -> int:
+        """Add a row for the line; its id is the item's own, or made of the line's number."""
+        tree, name = self.tree, name_of(own_id)
+        if not name or name in tree.index:
+            ordinal = self.line.get("ordinal")
+            name = f"L{ordinal if type(ordinal) is int else tree.seen}"
+            name = name if name not in tree.index else f"{name}.{len(tree)}"
+        tree.leaf = row = tree.add_below(tree.leaf, name, kind, *self.place)
+        if self.memory.turn:
+            tree.marks[self.memory.turn] = row
+        return row
+
+    def _begin(self, name: str) -> None:
+        memory, header = self.memory, self.tree.header
+        born, made = _made_ms(memory.thread), _made_ms(name)
+        if header is not None and header.parent_id and born and made and made != born:
+            memory.copies = _BY_TURN if made < born else 0
+        memory.turn, memory.open, memory.failed = name, True, False
+        memory.began = memory.since = len(self.tree)
+        memory.said, memory.told, memory.doubted = -1, False, None
+
+    def _under_way(self, name: str) -> None:
+        """Begin the turn that a line names, unless it is under way or has ended."""
+        if name and name not in (self.memory.turn, self.memory.ended):
+            self._begin(name)
+
+    def _ended(self, name: str, *, failed: bool) -> None:
+        """End a turn; it failed if an error was reported in it or it was interrupted."""
+        memory, tree = self.memory, self.tree
+        if name and (name == memory.ended or (memory.turn and name != memory.turn)):
+            return
+        memory.turn = memory.turn or name
+        self._say_end(Turn.FAILED if failed or memory.failed else Turn.ENDED)
+        ended = memory.turn
+        if ended and tree.leaf >= memory.began:
+            tree.marks[ended] = tree.leaf
+        self._begin("")
+        memory.open, memory.ended, memory.pending = False, ended, 0
+
+    def _say_end(self, turn: Turn) -> None:
+        """Record how the turn ended at its last answer, or else at a row of the line's own."""
+        tree = self.tree
+        for row in tree.up(tree.leaf):
+            if row < self.memory.began:
+                return
+            if tree.kind(row) is Kind.ASSISTANT:
+                self._ends_with(row, turn)
+                return
+            if tree.kind(row) in _TALKS:
+                self._add(code(Kind.ASSISTANT, turn=turn))
+                return
+
+    def _ends_with(self, row: int, turn: Turn) -> None:
+        message = self.tree.codes[row] & MESSAGE
+        self.tree.codes[row] = code(Kind.ASSISTANT, turn=turn) | message
+
+    def _roll_back(self, count: int) -> None:
+        """Take back the newest turns: move the leaf to before them, at most to the start."""
+        tree, memory = self.tree, self.memory
+        asked = [row for row in tree.up(tree.leaf) if tree.kind(row) in _ASKS] if count > 0 else []
+        if not asked:
+            return
+        ends = set(tree.marks.values())
+        above = tree.parent(asked[min(count, len(asked)) - 1])
+        while above >= 0 and tree.kind(above) in _LEADS and above not in ends:
+            above = tree.parent(above)
+        tree.leaf = above
+        self._begin("")
+        memory.open, memory.pending, memory.asked, memory.event = False, 0, None, None
+
+    def _counted(self, total: Fields, last: Fields) -> None:
+        """Add the tokens that codex counted, by its newest sum and that of the last call."""
+        memory, sums, newest = self.memory, _sums(total), _sums(last)
+        falls = any(new < old for new, old in zip(sums, memory.total, strict=True))
+        # A sum that falls, or is all the last call's, started at nothing: `exec resume`.
+        starts = falls or (last and sums == newest and sums != memory.total)
+        old = (0, 0, 0) if starts else memory.total
+        given, cached, made = (memory.spent[at] + sums[at] - old[at] for at in range(3))
+        memory.total, memory.spent = sums, (given, cached, made)
+        self.tree.tokens = max(0, given - cached), made, cached, 0
+
+
+def _sums(counts: Fields) -> Sums:
+    given, cached, made = (number(counts.get(name)) for name in _COUNTS)
+    return given, cached, made

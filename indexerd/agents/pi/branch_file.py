@@ -1,9 +1,8 @@
 """Make a new session file of one path of a pi session: pi's createBranchedSession.
 
-The header is of version 3 and names the source as its parent; label entries are left out, every
-other entry hangs on the one before it, and the labels of kept entries follow at the end. A line
-that need not change keeps its bytes. Versions 1 and 2 are migrated as pi does it, except the ids
-of version 1, which pi makes at random: here they are those that we show.
+The header names the source as its parent; label entries are left out, every other entry hangs on
+the one before it, and the labels of kept entries follow at the end. A line that need not change
+keeps its bytes. The new file of an old session is as old: pi migrates it when it opens it.
 
 What surprised us: a compaction may keep history from a label on; then it keeps it from the entry
 that follows the label.
@@ -17,8 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from indexerd.agents.json_lines import Fields, as_dict, parse_object
-from indexerd.agents.pi.parse_entry import made_id
+from indexerd.agents.json_lines import Fields, parse_object
 from indexerd.events import Kind
 
 VERSION = 3
@@ -56,7 +54,8 @@ def branch_lines(
     `labels` are the label entries of the whole source, in the file's order; `fresh` makes random
     words of eight hexadecimal digits. ValueError for a line of the path that is no JSON object.
     """
-    header = {"type": "session", "version": VERSION, "id": origin.session_id}
+    version = min(origin.version, VERSION)
+    header = {"type": "session", "version": version, "id": origin.session_id}
     header |= {"timestamp": origin.timestamp, "cwd": origin.cwd, "parentSession": origin.source}
     yield _joined(header)
     last: str | None = None
@@ -69,7 +68,12 @@ def branch_lines(
             continue
         moved |= dict.fromkeys(waiting, line.id)
         waiting.clear()
-        yield _kept(origin.version, line, last, moved)
+        held = parse_object(line.data)
+        fields = held if version <= 1 else held | {"parentId": last}  # version 1 has no ids
+        kept = held.get("firstKeptEntryId")
+        if line.kind is Kind.COMPACTION and kept not in (None, line.id):
+            fields["firstKeptEntryId"] = moved.get(str(kept), kept)
+        yield line.data.strip() + b"\n" if fields == held else _joined(fields)
         last = line.id
         ids.add(last)
     for target, stored in _resolved(labels).items():
@@ -81,25 +85,6 @@ def branch_lines(
             yield _joined(
                 {"type": "label", "id": last, "parentId": above, **stored, "targetId": target}
             )
-
-
-def _kept(version: int, line: Line, above: str | None, moved: dict[str, str]) -> bytes:
-    """Make one entry's line, below its new parent and in version 3."""
-    held = parse_object(line.data)
-    fields = held | {"parentId": above}
-    if version <= 1:
-        fields["id"] = line.id
-        index = fields.pop("firstKeptEntryIndex", None)
-        # The header is 0; an entry that comes later has no id yet.
-        if type(index) is int and 0 < index <= int(line.id, 16):
-            fields["firstKeptEntryId"] = made_id(index - 1)
-    elif line.kind is Kind.COMPACTION and held.get("firstKeptEntryId") not in (None, line.id):
-        kept = held["firstKeptEntryId"]
-        fields["firstKeptEntryId"] = moved.get(str(kept), kept)
-    message = as_dict(held.get("message"))
-    if version < VERSION and message.get("role") == "hookMessage":
-        fields["message"] = message | {"role": "custom"}
-    return line.data.strip() + b"\n" if fields == held else _joined(fields)
 
 
 def _resolved(labels: Iterable[Line]) -> dict[str, Fields]:

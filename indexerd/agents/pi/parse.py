@@ -1,34 +1,52 @@
-"""Parse one line of a pi session in full."""
+"""Turn the lines of a pi session into a tree, and parse one line in full.
+
+What surprised us: the leaf is the last entry of the file, whatever its type; only the harness's
+`leaf` entry names another one. A later header is a repeat of the first. Version 1 has no ids: an
+entry's row makes one, which stays the same when the file is read again.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+from indexerd.agents.base import ANSWERS, PATH_MAX, WORD_MAX, Tree
 from indexerd.agents.json_lines import (
+    PREVIEWED,
     Fields,
     as_blocks,
     as_dict,
     as_list,
     call_of,
+    decoder,
+    kept,
     number,
     parse_object,
+    safe_line,
+    scan_lines,
     string,
     texts_in,
+    time_ms,
     tokens_of,
 )
 from indexerd.events import (
+    MESSAGE,
+    PAID,
     Command,
     Compaction,
     Edit,
     Entry,
+    Header,
     Kind,
     Retained,
     Tokens,
     ToolCall,
     ToolResult,
+    Turn,
 )
+from indexerd.times import iso_ms
 
-ROLES = {
+_ROLES = {
     "user": Kind.USER,
     "assistant": Kind.ASSISTANT,
     "toolResult": Kind.TOOL,
@@ -37,7 +55,7 @@ ROLES = {
     "custom": Kind.CUSTOM,
     "hookMessage": Kind.CUSTOM,  # its name in version 2
 }
-TYPES = {
+_TYPES = {
     "custom_message": Kind.CUSTOM,
     "compaction": Kind.COMPACTION,
     "branch_summary": Kind.BRANCH_SUMMARY,
@@ -48,7 +66,7 @@ TYPES = {
     "label": Kind.LABEL,
     "session_info": Kind.NAME,
 }
-_WORDS = {  # the field that says what an entry without a message is about
+_WORDS = {  # the field with the text of an entry that has no message
     "compaction": "summary",
     "branch_summary": "summary",
     "session_info": "name",
@@ -60,6 +78,14 @@ _WORDS = {  # the field that says what an entry without a message is about
 }
 _PROMPT = {"sections": dict, "toolsAdded": list, "toolsRemoved": list}
 _ROWS_MAX = 1 << 32
+_VERSION_MAX = 1_000_000
+_TURNS = {"toolUse": Turn.OPEN, "error": Turn.FAILED, "aborted": Turn.FAILED}
+_WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
+_decode = decoder(
+    "type id parentId timestamp usage stopReason targetId label name version cwd parentSession"
+    " branchedFrom",
+    message=kept("role stopReason timestamp usage"),
+)
 
 
 def made_id(row: int) -> str:
@@ -67,12 +93,69 @@ def made_id(row: int) -> str:
     return f"{row:08x}"
 
 
+def scan(tree: Tree, data: bytes, base: int) -> None:
+    for line, offset, length in scan_lines(tree, data, base, _decode):
+        if tree.header is not None:
+            if line.get("type") != "session":
+                whole = data[offset - base : offset - base + length]
+                _add(tree, line, whole, offset, ids=tree.header.version > 1)
+        elif tree.foreign or line.get("type") != "session" or not isinstance(line.get("id"), str):
+            tree.foreign = True
+        else:
+            version = line.get("version")
+            parent = line.get("parentSession") or line.get("branchedFrom")
+            tree.header = Header(
+                session_id=line["id"][:PATH_MAX],
+                cwd=string(line.get("cwd"))[:PATH_MAX],
+                created_at=string(line.get("timestamp"))[:WORD_MAX],
+                version=version if type(version) is int and 0 <= version <= _VERSION_MAX else 1,
+                parent=string(parent)[:PATH_MAX] or None,
+            )
+
+
+def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> None:
+    kind, message, row = string(line.get("type")), as_dict(line.get("message")), len(tree.ids)
+    role, packed = string(message.get("role")), _TYPES.get(kind, 0)
+    if role == "assistant" and kind == "message":
+        stop = message.get("stopReason") or line.get("stopReason")  # there in a line cut short
+        packed = ANSWERS[_TURNS.get(string(stop), Turn.ENDED)]
+    else:
+        says = message if kind == "message" else line
+        packed = _ROLES.get(role, 0) | MESSAGE if kind == "message" else packed
+        packed |= PAID if isinstance(says.get("usage"), dict) else 0
+    own, parent = string(line.get("id")), string(line.get("parentId")) or None
+    if not ids:
+        own, parent = made_id(row), made_id(row - 1) if row else None
+    tree.add(own, parent, packed, offset, len(whole))
+    target = line.get("targetId")
+    if kind == "message":
+        if role in ("user", "assistant"):
+            at = time_ms(message.get("timestamp")) or iso_ms(string(line.get("timestamp")))
+            tree.activity_ms = max(tree.activity_ms, at)
+        if role == "user":
+            tree.opened_by(row, lambda: _preview(_entry(parse_object(whole)).text))
+    elif kind == "session_info":
+        tree.name = safe_line(string(line.get("name"))) or None
+    elif kind == "label" and isinstance(target, str):
+        tree.labels.pop(target, None)
+        if label := safe_line(string(line.get("label"))):
+            tree.labels[target] = label
+    elif kind == "leaf":
+        tree.move_leaf(target if isinstance(target, str) else None)
+
+
+def _preview(text: str) -> str:
+    """Make a preview of a prompt, without the skills and files that pi wraps into it."""
+    head = text[:PREVIEWED]
+    return safe_line(_WRAPPED.sub(" ", head)) or safe_line(head)
+
+
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one entry's line; ValueError where it holds no JSON object."""
-    return entry_of(parse_object(data), entry_id)
+    return _entry(parse_object(data), entry_id)
 
 
-def entry_of(line: Fields, entry_id: str = "") -> Entry:
+def _entry(line: Fields, entry_id: str = "") -> Entry:
     kind, message = string(line.get("type")), as_dict(line.get("message"))
     says = message if kind == "message" else line
     content = as_blocks(says.get("content"))
@@ -93,7 +176,7 @@ def entry_of(line: Fields, entry_id: str = "") -> Entry:
 def _message(message: Fields, content: list[Fields]) -> Fields:
     role, texts, call = string(message.get("role")), _texts(message), message.get("toolCallId")
     fields: Fields = {
-        "kind": ROLES.get(role, Kind.OTHER),
+        "kind": _ROLES.get(role, Kind.OTHER),
         "role": "custom" if role == "hookMessage" else role or None,
         "texts": texts,
         "tools": _calls(content),
@@ -108,13 +191,22 @@ def _message(message: Fields, content: list[Fields]) -> Fields:
         fields["results"] = (result,)
         fields["failed"] = (result.call,) if message.get("isError") is True else ()
     elif role == "bashExecution":
-        fields["ran"] = _ran(message)
+        code = message.get("exitCode")
+        fields["ran"] = Command(
+            command=string(message.get("command")),
+            output=string(message.get("output")),
+            exit_code=code if type(code) is int else None,
+            cancelled=message.get("cancelled") is True,
+            truncated=message.get("truncated") is True,
+            output_file=string(message.get("fullOutputPath")) or None,
+            hidden=message.get("excludeFromContext") is True,  # `!!`
+        )
     return fields
 
 
 def _other(line: Fields, kind: str, entry_id: str) -> Fields:
     word = string(line.get(_WORDS[kind])) if kind in _WORDS else ""
-    fields: Fields = {"kind": TYPES.get(kind, Kind.OTHER), "role": None}
+    fields: Fields = {"kind": _TYPES.get(kind, Kind.OTHER), "role": None}
     fields |= {"texts": (word,)} if word else {}
     match kind:
         case "custom_message":
@@ -139,8 +231,7 @@ def _other(line: Fields, kind: str, entry_id: str) -> Fields:
 
 
 def _texts(message: Fields) -> tuple[str, ...]:
-    """Return a message's texts; of a command that the user ran, what pi would show of it."""
-    if message.get("role") == "bashExecution":
+    if message.get("role") == "bashExecution":  # as pi shows a command that the user ran
         return (f"$ {string(message.get('command'))}\n{string(message.get('output'))}",)
     return tuple(texts_in(as_blocks(message.get("content"))))
 
@@ -170,22 +261,8 @@ def _tokens(usage: Any) -> Tokens | None:
     return tokens_of(counts, total=usage.get("totalTokens"), cost=cost)
 
 
-def _ran(message: Fields) -> Command:
-    """Parse a command that the user ran; the model is told nothing of some (`!!`)."""
-    code = message.get("exitCode")
-    return Command(
-        command=string(message.get("command")),
-        output=string(message.get("output")),
-        exit_code=code if type(code) is int else None,
-        cancelled=message.get("cancelled") is True,
-        truncated=message.get("truncated") is True,
-        output_file=string(message.get("fullOutputPath")) or None,
-        hidden=message.get("excludeFromContext") is True,
-    )
-
-
 def _prompt(message: Fields) -> Fields | None:
-    """Return the parts of a system prompt that stand outside its texts, as stored."""
+    """Return the parts of a system prompt that are stored outside its texts."""
     parts = {
         key: message[key] for key, kind in _PROMPT.items() if isinstance(message.get(key), kind)
     }
@@ -193,7 +270,7 @@ def _prompt(message: Fields) -> Fields | None:
 
 
 def _edit(line: Fields, target: str) -> Edit | None:
-    """Parse what replaces an earlier entry; None where the edit says nothing."""
+    """Parse the replacement of an earlier entry; None where there is none."""
     replacement = line.get("replacement", "")
     if replacement is None:
         return Edit(target, removed=True)
@@ -210,16 +287,16 @@ def _edit(line: Fields, target: str) -> Edit | None:
 
 
 def _compaction(line: Fields, entry_id: str) -> Compaction:
-    kept, index = line.get("firstKeptEntryId"), line.get("firstKeptEntryIndex")
-    if entry_id and line.get("id") != entry_id:  # version 1: the id was made, and says the row
+    first, index = line.get("firstKeptEntryId"), line.get("firstKeptEntryIndex")
+    if entry_id and line.get("id") != entry_id:  # version 1: the id was made of the row
         at = number(index, _ROWS_MAX) if type(index) is int else 0  # the header is 0
-        kept = made_id(at - 1) if at else None
+        first = made_id(at - 1) if at else None
     tail, system = line.get("retainedTail"), line.get("systemMessage")
     before = line.get("tokensBefore")
     messages = [one for one in as_list(tail) if isinstance(one, dict)]
     retained = tuple([Retained(string(one.get("role")), "".join(_texts(one))) for one in messages])
     return Compaction(
-        kept=kept if isinstance(kept, str) else None,
+        kept=first if isinstance(first, str) else None,
         retained=retained if isinstance(tail, list) else None,
         system="".join(_texts(system)) if isinstance(system, dict) else None,
         tokens_before=before if type(before) in (int, float) else None,

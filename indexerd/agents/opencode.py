@@ -1,4 +1,8 @@
-"""Classify a message of opencode, and parse it in full.
+"""Turn the lines that `sources` makes of an opencode session into a tree, and parse one in full.
+
+The first line describes the session; each further one is a message in brief form, below the one
+before. A revert hides messages from one on until the next prompt deletes them: the leaf moves
+before it.
 
 Nobody typed half of the messages of role user. A machine's prompt (a sub-agent's, "Continue if you
 have next steps") is coded as a result (TOOL, no message): the turn is open after it; in full it is
@@ -6,15 +10,19 @@ of kind OTHER, a message of the user's role. A command that the user ran is a us
 synthetic note (CUSTOM) and an answer that no model gave (BASH): they do not change the turn. A
 compaction is a user message with a `compaction` part, and an answer that is the summary.
 
-A prompt stays as it was stored: the command line puts double quotes around it; texts for the model
-alone are in `sent`. An unfinished call has no result; an interrupted one has what it gave by then.
+A prompt is kept as stored: the command line puts double quotes around it; texts for the model
+alone are in `sent`. An unfinished call has no result; an interrupted one has its output until then.
 """
 
 from __future__ import annotations
 
+import re
+from hashlib import blake2b
+
+import msgspec
 from msgspec.structs import replace
 
-from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, Said
+from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, PROMPTED, Said, Tree
 from indexerd.agents.json_lines import (
     Fields,
     as_dict,
@@ -24,6 +32,8 @@ from indexerd.agents.json_lines import (
     number,
     parse_object,
     patched_files,
+    safe_line,
+    scan_lines,
     string,
     texts_in,
     time_ms,
@@ -32,6 +42,7 @@ from indexerd.agents.json_lines import (
 from indexerd.events import (
     Compaction,
     Entry,
+    Header,
     Kind,
     Retained,
     Tokens,
@@ -42,7 +53,7 @@ from indexerd.events import (
 )
 from indexerd.times import iso_of_ms
 
-SUMMARY = code(Kind.COMPACTION, paid=True)
+_SUMMARY = code(Kind.COMPACTION, paid=True)
 _UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is not there yet, or never will be
 _OF_ROLE = {
     "synthetic": Kind.CUSTOM,
@@ -54,31 +65,135 @@ _OF_ROLE = {
 _SHELL_NOTE = "The following tool was executed by the user"
 _UNDONE = frozenset({"pending", "running", "streaming"})
 _DONE, _FAILED = ("completed", "success", ""), "error"
+_DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
+_FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
+_ATTACHED = "[Attached "  # what a copy of a prompt has in the place of its pictures
+_SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
 
 
-def parts_of(line: Fields, key: str = "parts") -> list[Fields]:
+class Memory(msgspec.Struct):
+    """Facts of earlier lines that later ones depend on."""
+
+    shell: str = ""  # id of the newest note that the user ran a command
+    prompt: str = ""  # digest of the newest prompt
+    overflow: bool = False  # the newest compaction was requested because a prompt did not fit
+    copy: bool = False  # the next message may be that prompt's copy
+    answer: int = -1  # row of the newest answer since the newest prompt
+    unsettled: int = -1  # row from which on texts may still change
+    revert: str = ""  # id of the message from which on the history is hidden
+    within: bool = False  # the revert begins inside that message, which stays
+
+
+def scan(tree: Tree, data: bytes, base: int) -> None:
+    memory = tree.memory if isinstance(tree.memory, Memory) else Memory()
+    tree.memory = memory
+    for line, offset, length in scan_lines(tree, data, base):
+        if tree.header is None:
+            _begin(tree, memory, line)
+        elif line.get("type") == "message":
+            _add(tree, memory, line, (offset, length), child=tree.header.subagent)
+    reverted = tree.index.get(memory.revert, len(tree))
+    tree.leaf = min(reverted - (not memory.within), len(tree) - 1)
+    tree.unsettled = len(tree) - memory.unsettled if memory.unsettled >= 0 else 0
+
+
+def _begin(tree: Tree, memory: Memory, line: Fields) -> None:
+    own, parent = string(line.get("id")), string(line.get("parentID"))
+    if tree.foreign or line.get("type") != "session" or not own:
+        tree.foreign = True
+        return
+    time, revert = as_dict(line.get("time")), as_dict(line.get("revert"))
+    tree.born_ms = time_ms(time.get("created"))
+    tree.archived = time_ms(time.get("archived")) > 0
+    tree.header = Header(
+        session_id=own[:PATH_MAX],
+        cwd=string(line.get("directory"))[:PATH_MAX],
+        created_at=iso_of_ms(tree.born_ms) if tree.born_ms else "",
+        version=2 if line.get("schema") == 2 else 1,  # noqa: PLR2004 - the schema's number
+        parent_id=(parent or string(line.get("forkID")))[:PATH_MAX] or None,
+        subagent=bool(parent),
+    )
+    title = string(line.get("title"))[:PATH_MAX]
+    if forked := _FORK.fullmatch(title):  # the origin's title, with a number one higher
+        before = int(forked[2]) - 1
+        tree.fork_of = safe_line(forked[1] + (f" (fork #{before})" if before > 0 else ""))
+    if not _DEFAULT.fullmatch(title):
+        tree.name = safe_line(title) or None
+    memory.revert = string(revert.get("messageID"))
+    memory.within = bool(string(revert.get("partID")))
+
+
+def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, child: bool) -> None:
+    own, role = string(line.get("id")), line.get("role")
+    shell = bool(memory.shell) and line.get("parentID") == memory.shell
+    what = _said(line, child=child, shell=shell)
+    if role == "user":
+        memory.shell = own if what.kind is Kind.CUSTOM else memory.shell
+        what = _copied(memory, _parts(line), what)
+    else:
+        memory.copy = what.code == _SUMMARY and memory.overflow
+    row = tree.leaf = tree.add_below(len(tree) - 1, own, what.code, *place)
+    time, at = as_dict(line.get("time")), time_ms(line.get("at"))
+    created = time_ms(time.get("created"))
+    if what.kind in (Kind.USER, Kind.ASSISTANT):
+        tree.activity_ms = max(tree.activity_ms, at, created, time_ms(time.get("completed")))
+        memory.answer = row if what.kind is Kind.ASSISTANT else -1
+    if what.kind is Kind.USER:
+        tree.opened_by(row, lambda: safe_line(what.text))
+        # A fork copies its messages under new ids, but with their times.
+        tree.first = tree.first or _digest(f"{created or at}\n{what.text}")
+    if not what.settled:
+        memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
+    elif what.kind in _SETTLES or role == "idle":
+        memory.unsettled = -1
+    opened = memory.answer >= 0 and tree.codes[memory.answer] == ANSWERS[Turn.OPEN]
+    if role == "idle" and opened:
+        # The agent says that it stopped: whatever its last answer looks like, it is the last.
+        ended = line.get("outcome") == "succeeded"
+        tree.codes[memory.answer] = ANSWERS[Turn.ENDED if ended else Turn.FAILED]
+
+
+def _copied(memory: Memory, parts: list[Fields], what: Said) -> Said:
+    """Count a prompt that did not fit once: it is stored again after the compaction."""
+    if what.kind is Kind.OTHER:  # a compaction is asked for
+        memory.overflow = any(one.get("overflow") is True for one in parts)
+    if what.code == PROMPT:
+        texts = [text for text in _words(parts) if not text.startswith(_ATTACHED)]
+        digest = _digest("\n".join(texts))
+        if memory.copy and digest == memory.prompt:
+            what = Said(PROMPTED)
+        memory.prompt = digest
+    memory.copy = False
+    return what
+
+
+def _digest(text: str) -> str:
+    return blake2b(text.encode("utf-8", "replace"), digest_size=8).hexdigest()
+
+
+def _parts(line: Fields, key: str = "parts") -> list[Fields]:
     """Return a message's parts; `parent`: those of the one before it, in a line's full form."""
     return [part for part in as_list(line.get(key)) if isinstance(part, dict)]
 
 
-def said(line: Fields, *, child: bool, shell: bool) -> Said:
+def _said(line: Fields, *, child: bool, shell: bool) -> Said:
     """Classify a message; `child`: of a sub-agent's session; `shell`: it answers a shell note."""
     role = string(line.get("role"))
     if role == "user":
-        return _asked(parts_of(line), child)
+        return _asked(_parts(line), child)
     if role == "assistant":
         return _answered(line, shell)
     if role == "compaction":
         done = string(line.get("status")) in ("", "completed")
-        return Said(SUMMARY if done else _UNSUMMED, settled=done)
+        return Said(_SUMMARY if done else _UNSUMMED, settled=done)
     return Said(_OF_ROLE.get(role, Kind.OTHER))
 
 
 def _asked(parts: list[Fields], child: bool) -> Said:
-    text, types = "\n".join(words(parts)), {string(part.get("type")) for part in parts}
+    text, types = "\n".join(_words(parts)), {string(part.get("type")) for part in parts}
     if not text and "compaction" in types:
         return Said(Kind.OTHER)
-    if not text and is_shell_note(parts):
+    if not text and _is_shell_note(parts):
         return Said(Kind.CUSTOM)
     if child or not (text or types & {"file", "agent"}):
         return Said(PROMPTED, settled=bool(parts))
@@ -89,17 +204,17 @@ def _answered(line: Fields, shell: bool) -> Said:
     finish, failed = line.get("finish"), bool(line.get("error"))
     done = bool(as_dict(line.get("time")).get("completed")) or isinstance(finish, str)
     if line.get("summary") is True:
-        return Said(SUMMARY if done and not failed else _UNSUMMED, settled=done or failed)
+        return Said(_SUMMARY if done and not failed else _UNSUMMED, settled=done or failed)
     if shell:
         return Said(Kind.BASH, settled=done or failed)
     if failed:
         return Said(ANSWERS[Turn.FAILED])
-    at_work = any(_status(one) in _UNDONE for one in parts_of(line) if one.get("type") == "tool")
+    at_work = any(_status(one) in _UNDONE for one in _parts(line) if one.get("type") == "tool")
     ended = done and finish != "tool-calls" and not at_work
     return Said(ANSWERS[Turn.ENDED if ended else Turn.OPEN], settled=done)
 
 
-def words(parts: list[Fields]) -> list[str]:
+def _words(parts: list[Fields]) -> list[str]:
     """Return the texts that a human typed or a model answered, none that the machine added."""
     return [
         text
@@ -109,7 +224,7 @@ def words(parts: list[Fields]) -> list[str]:
     ]
 
 
-def is_shell_note(parts: list[Fields]) -> bool:
+def _is_shell_note(parts: list[Fields]) -> bool:
     return bool(parts) and all(
         one.get("synthetic") is True and string(one.get("text")).startswith(_SHELL_NOTE)
         for one in parts
@@ -123,8 +238,8 @@ def _status(part: Fields) -> str:
 def read(data: bytes, entry_id: str) -> Entry:
     """Parse one message's line; ValueError where it holds no JSON object."""
     line = parse_object(data)
-    before, parts = parts_of(line, "parent"), parts_of(line)
-    what = said(line, child=line.get("child") is True, shell=is_shell_note(before))
+    before, parts = _parts(line, "parent"), _parts(line)
+    what = _said(line, child=line.get("child") is True, shell=_is_shell_note(before))
     kind = Kind.OTHER if what.code == PROMPTED else what.kind
     answers, role, error = kind is Kind.ASSISTANT, string(line.get("role")), line.get("error")
     marker = kind is Kind.OTHER and what.code != PROMPTED
@@ -141,7 +256,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         fields["provider"] = string(line.get("providerID")) or None
     if kind is Kind.USER:
         sent = tuple(texts_in(one for one in parts if one.get("ignored") is not True))
-        fields |= {"sent_as": "user", "sent": sent if list(sent) != words(parts) else None}
+        fields |= {"sent_as": "user", "sent": sent if list(sent) != _words(parts) else None}
     talks = role in ("user", "assistant")
     failed = [string(one.get("callID")) for one in tools if _status(one) == _FAILED]
     model = string(line.get("modelID")) if kind in (Kind.ASSISTANT, Kind.SETTING) else ""
@@ -166,7 +281,7 @@ def read(data: bytes, entry_id: str) -> Entry:
 
 def _texts(line: Fields, kind: Kind, parts: list[Fields]) -> tuple[str, ...]:
     if kind in (Kind.USER, Kind.ASSISTANT):
-        return tuple(words(parts))
+        return tuple(_words(parts))
     if kind is Kind.BASH:  # a command that the user ran, as pi would show it
         ran = [(line.get("command"), line.get("output"))] if line.get("role") == "shell" else []
         states = [as_dict(one.get("state")) for one in parts if one.get("type") == "tool"]

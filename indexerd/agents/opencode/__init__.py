@@ -1,1 +1,0 @@
-"""opencode: `sources` makes lines of its database or files. A fork copies all its history."""
