@@ -233,9 +233,6 @@ class Stretch:
 
     kind: str
     messages: tuple[tuple[str, str], ...]  # ("user" | "assistant", text), oldest first
-    files_read: tuple[str, ...] = ()
-    files_modified: tuple[str, ...] = ()
-    tools_used: dict[str, int] = field(default_factory=dict)
     cwd: str = ""
     previous: str = ""  # the summary before it
     instructions: str = ""  # from the user

@@ -26,7 +26,7 @@ MAY_WRITE = {
     "settings.py": "settings of the last good configuration",
     "daemon/open_session.py": "a branch as a new file, where its user asked for it",
     "cli/tree.py": "an export, where its user asked for it",
-    "models/journal.py": "the budget's journal",
+    "models/budget.py": "the budget's journal",
     "store/store.py": "the store, made private before SQLite opens it",
     "web/auth.py": "one-time tokens of the web view",
     "web/server.py": "where the web view listens, and the page that opens it",

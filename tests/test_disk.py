@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from indexerd.disk import append_rotating, hold, write_atomically
+from indexerd.disk import append_line, append_rotating, hold, write_atomically
 from indexerd.errors import AccessError, AlreadyRunningError
 
 HOLDER = """
@@ -81,3 +83,24 @@ def test_files_are_rotated_and_two_old_ones_kept(tmp_path: Path) -> None:
     lines = [line for name in names for line in (tmp_path / name).read_text().splitlines()]
     assert lines == [f"line {number:03}" for number in range(60 - len(lines), 60)]
     assert all((tmp_path / name).stat().st_size <= 100 for name in names)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="descriptors have no names here")
+def test_a_durable_line_is_on_disk_before_append_returns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Written, then synced; a new file's name is synced too, as a power cut could lose it."""
+    done: list[str] = []
+    fsync, path = os.fsync, tmp_path / "budget.jsonl"
+
+    def noted(fd: int) -> Any:
+        rows = path.read_bytes().count(b"\n")
+        done.append(f"{rows} in {os.readlink(f'/proc/self/fd/{fd}')}")
+        return fsync(fd)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    for number in (1, 2):
+        append_line(path, b"{%d}" % number, durable=True)
+    file, place = path.resolve(), tmp_path.resolve()
+    assert done == [f"1 in {file}", f"1 in {place}", f"2 in {file}"]
+    assert path.stat().st_mode & 0o777 == 0o600

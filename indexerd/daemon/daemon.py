@@ -102,11 +102,10 @@ class Daemon:
         self.status = Status(self.pipeline, self.budget, self.web)
         self.api = self._api()
         self.auto_digests = AutoDigests(
+            self.api.services,
             lambda session_id: self.api.digests.make(session_id, manual=False),
             self.pipeline.known,
-            settings=self._settings,
-            off=lambda: self.pipeline.indexing_off,
-            events=bus,
+            lambda: self.pipeline.indexing_off,
         )
         self.pipeline.on_growth = self.auto_digests.grown
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from indexerd.disk import append_line
 from indexerd.errors import AccessError, WriteError
-from indexerd.models.journal import Journal
 from indexerd.times import iso
 
 
@@ -17,10 +19,12 @@ class Forgotten:
         """AccessError if the file cannot be read: no purged session may come back."""
         self.agents: dict[str, str] = {}  # by session id; any thread may read it
         self._path = state_dir / "forgotten.jsonl"
-        self._journal = Journal(self._path)
         try:
-            for row in self._journal.rows():
-                self._apply(row)
+            for line in self._path.read_bytes().split(b"\n"):
+                with suppress(ValueError, AttributeError):  # torn by a crash
+                    self._apply(json.loads(line))
+        except FileNotFoundError:
+            pass
         except OSError as bad:
             raise AccessError(f"cannot read {self._path}: {bad.strerror}") from None
 
@@ -29,7 +33,7 @@ class Forgotten:
         row: dict[str, Any] = {"sessionId": session_id, "agent": agent, "at": iso(at), "by": by}
         row |= {"undone": True} if undone else {}
         try:
-            self._journal.append(row)
+            append_line(self._path, json.dumps(row).encode(), durable=True)
         except OSError as bad:
             raise WriteError(f"cannot write {self._path}: {bad.strerror}") from None
         self._apply(row)

@@ -15,10 +15,7 @@ from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Failure
 from indexerd.indexing.policy import SessionRuntime, settled_at
 from indexerd.logs import Event
-from indexerd.references.services import Events
-from indexerd.settings import Settings
-
-LONGEST_PAUSE = 30.0  # seconds: the clock may be set meanwhile
+from indexerd.references.services import Services
 
 
 class AutoDigests:
@@ -26,15 +23,13 @@ class AutoDigests:
 
     def __init__(
         self,
+        services: Services,
         make: Callable[[str], Awaitable[dict[str, Any]]],
         known: Mapping[str, SessionRuntime],
-        *,
-        settings: Callable[[], Settings],
         off: Callable[[], bool],
-        events: Events,
     ) -> None:
-        self._make, self._known, self._settings, self._off = make, known, settings, off
-        self._events = events
+        self._settings, self._events = services.settings, services.events
+        self._make, self._known, self._off = make, known, off
         self.made: list[str] = []  # session ids, since the start
         self.failed: dict[str, Failure] = {}
         self._due: dict[str, float] = {}  # when to look at a session
@@ -56,7 +51,7 @@ class AutoDigests:
                 return
             pause = min(self._due.values()) - time.time() if self._due else None
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause and max(0.001, min(pause, LONGEST_PAUSE))):
+                async with asyncio.timeout(pause):
                     await self._wake.wait()
 
     async def _look(self, session_id: str) -> None:

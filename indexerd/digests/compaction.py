@@ -16,9 +16,9 @@ from typing import Any
 
 from indexerd.digests import compact_codex, compact_opencode, compact_pi, prompts, transcript
 from indexerd.digests.handoff import document
-from indexerd.digests.segments import new_segment, store_segment
+from indexerd.digests.segments import store_segment
 from indexerd.digests.stats import context_size
-from indexerd.digests.summarize import Row, Summary, Task, summarize, usage_of
+from indexerd.digests.summarize import Row, Summarizer
 from indexerd.digests.transcript import NO_PARTS, RedactedTranscript, redact_parts
 from indexerd.errors import SessionEmptyError, UsageError
 from indexerd.events import Kind, Stretch
@@ -195,11 +195,18 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     plan = await services.pool.read(row["sessionId"], asked.leaf, work)
     if row["agent"] != "pi" and asked.leaf is None:  # pi's compactions remember files
         plan.files = _with_older(plan.files, row)
-    text, made = await _summarized(services, row, plan, asked.instructions or "")
-    if made and plan.strategy == "pi" and not asked.handoff:  # a hand-off lists the files itself
+    writer = Summarizer(services, row, "compaction", strategy=plan.strategy)
+    text, where = plan.previous or NO_HISTORY, shown_path(row["cwd"])
+    if plan.history.parts:
+        base = Stretch("checkpoint", (), where, plan.previous, max_tokens=prompts.CHECKPOINT_TOKENS)
+        text = await writer.write(plan.history, base, prompts.Wish(asked.instructions or ""))
+    if plan.prefix.parts:
+        base = Stretch("turn", (), where, max_tokens=prompts.TURN_TOKENS)
+        text += TURN_HEADING + await writer.write(plan.prefix, base)
+    if writer.model and plan.strategy == "pi" and not asked.handoff:  # a hand-off lists the files
         text += compact_pi.file_blocks(plan.files)
-    found = {**plan.answer, "summary": text, "alreadyCompacted": not made}
-    found |= _made(plan.files, made)
+    found = {**plan.answer, "summary": text, "alreadyCompacted": not writer.model}
+    found |= _made(plan.files, writer)
     if plan.strategy == "codex":
         found["replacementHistory"] = compact_codex.replacement_history(plan.users, text)
     if asked.handoff:
@@ -207,7 +214,7 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
             document,
             row,
             summary=text,
-            summary_by=made[0].model if made else row["agent"],
+            summary_by=writer.model or row["agent"],
             written=iso(time.time()),
             files=_with_older(plan.files, row),
             messages=transcript.words_in(plan.history.parts),
@@ -215,48 +222,25 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     return found
 
 
-async def _summarized(
-    services: Services, row: Row, plan: Compaction, focus: str
-) -> tuple[str, list[Summary]]:
-    made, text = list[Summary](), plan.previous or NO_HISTORY
-    task = partial(Task, row, "compaction", strategy=plan.strategy)
-    if plan.history.parts:
-        base = _stretch(row, "checkpoint", prompts.CHECKPOINT_TOKENS, plan.files)
-        base = replace(base, previous=plan.previous)
-        made.append(await summarize(services, task(plan.history, base, prompts.Wish(focus))))
-        text = made[-1].text
-    if plan.prefix.parts:
-        base = _stretch(row, "turn", prompts.TURN_TOKENS, plan.files)
-        made.append(await summarize(services, task(plan.prefix, base)))
-        text += TURN_HEADING + made[-1].text
-    return text, made
-
-
 async def branch_summary(services: Services, asked: params.BranchSummary) -> dict[str, Any]:
     row = services.rows.row(asked.ref, cwd=asked.cwd)
     session_id, focus = row["sessionId"], asked.instructions or ""
     work = partial(plan_branch, settings=services.settings(), leaf=asked.leaf)
     plan = await services.pool.read(session_id, None, work)
-    if plan is None:
-        text, made, files = NOTHING, [], FileLists((), ())
-    else:
-        files = plan.files
-        base = _stretch(row, "branch", prompts.BRANCH_TOKENS, files)
+    writer = Summarizer(services, row, "branch", strategy="pi")
+    text, files = NOTHING, FileLists((), ())
+    if plan is not None:
+        files, where = plan.files, shown_path(row["cwd"])
+        base = Stretch("branch", (), where, max_tokens=prompts.BRANCH_TOKENS)
         wish = prompts.Wish("", focus) if asked.replace_instructions else prompts.Wish(focus)
-        made = [await summarize(services, Task(row, "branch", plan.history, base, wish, "pi"))]
-        text = BRANCH_PREAMBLE + made[0].text + compact_pi.file_blocks(files)
-        services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
-        segment = new_segment(made[0].text, made[0].model, time.time(), **plan.facts)
-        await asyncio.to_thread(store_segment, services.writer, plan.home, session_id, segment)
-    return {"sessionId": session_id, "leafId": asked.leaf, "summary": text} | _made(files, made)
+        summary = await writer.write(plan.history, base, wish)
+        text = BRANCH_PREAMBLE + summary + compact_pi.file_blocks(files)
+        facts = plan.facts | {"model": writer.model}
+        await store_segment(services, plan.home, session_id, summary, **facts)
+    answer = {"sessionId": session_id, "leafId": asked.leaf, "summary": text}
+    return answer | _made(files, writer)
 
 
-def _stretch(row: Row, kind: str, tokens: int, files: FileLists) -> Stretch:
-    where = shown_path(row["cwd"])
-    return Stretch(kind, (), files.read, files.modified, cwd=where, max_tokens=tokens)
-
-
-def _made(files: FileLists, made: Sequence[Summary]) -> dict[str, Any]:
+def _made(files: FileLists, writer: Summarizer) -> dict[str, Any]:
     details = {"readFiles": list(files.read), "modifiedFiles": list(files.modified)}
-    notes = [note for one in made for note in one.notes]
-    return {"details": details, "usage": usage_of(made), "notes": notes}
+    return {"details": details, "usage": writer.usage, "notes": writer.notes}

@@ -6,7 +6,6 @@ A segment's facts (files, tools, decisions, figures) are counted here, never lef
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,17 +18,9 @@ from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compaction import branch_summary, compact
 from indexerd.digests.history import history
 from indexerd.digests.prompts import SEGMENT_TOKENS
-from indexerd.digests.segments import (
-    Segment,
-    ToolUse,
-    chain_at,
-    covered,
-    encode,
-    new_segment,
-    store_segment,
-)
+from indexerd.digests.segments import Segment, ToolUse, chain_at, covered, encode, store_segment
 from indexerd.digests.stats import outgrown, stats
-from indexerd.digests.summarize import Row, Task, summarize, usage_of
+from indexerd.digests.summarize import Row, Summarizer
 from indexerd.events import Entry, Kind, Stretch
 from indexerd.logs import Event
 from indexerd.models.extractive.sentences import decisions, key_words
@@ -54,15 +45,16 @@ _SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.
 
 @dataclass(slots=True)
 class Plan:
-    """The next segment; without a `task` there is none, and `why` says why."""
+    """The next segment; without a `stretch` there is none, and `why` says why."""
 
     home: Path | None
     before: int  # messages of the assembled context: the verbatim ones, and one for each segment
     why: str = ""
-    task: Task | None = None
+    stretch: Stretch | None = None
+    text: transcript.RedactedTranscript = transcript.NO_PARTS
     tokens: int = 0  # estimated, of the messages covered
     facts: dict[str, Any] = field(default_factory=dict)  # of the segment
-    report: dict[str, list[str]] = field(default_factory=dict)  # topics, commands
+    report: dict[str, Any] = field(default_factory=dict)  # topics, commands
 
     def figures(self, target: float, segment: Segment | None = None) -> dict[str, Any]:
         gone, size = (segment.messages - 1, segment.token_count) if segment else (0, self.tokens)
@@ -99,33 +91,28 @@ def plan_segment(
             plan.why = "the messages without a summary do not exceed the threshold"
             return plan
         entries = {one: read(one) for one in rows_between(state.path(), rows, first, last)}
-    text = _fill(plan, entries, session, settings)
+    _fill(plan, entries, session, settings)
     plan.facts |= {"covering": (first, last), "leaf_id": name_at(state, rows[last])}
-    aim = int(wanted.target_compression * sum(len(one.text) + 2 for one in text.parts) / 4)
-    stretch = Stretch(
+    aim = int(wanted.target_compression * sum(len(one.text) + 2 for one in plan.text.parts) / 4)
+    plan.stretch = Stretch(
         "segment",
         (),
-        files_modified=plan.facts["files_modified"],
-        tools_used={one.tool: one.count for one in plan.facts["tools_used"]},
         cwd=row["cwd"],
         previous=redactor(settings)("\n\n".join(one.content for one in chain[-3:]))[0],
         max_tokens=min(SEGMENT_TOKENS, max(150, aim)),
     )
-    plan.task = Task(row, "segment", text, stretch, covering=(first, last), asked=manual)
     return plan
 
 
-def _fill(
-    plan: Plan, entries: dict[int, Entry], session: OpenSession, settings: Settings
-) -> transcript.RedactedTranscript:
-    """Add the facts of a segment's entries to the plan, and return their text."""
+def _fill(plan: Plan, entries: dict[int, Entry], session: OpenSession, settings: Settings) -> None:
+    """Add the text and the facts of a segment's entries to the plan."""
     state, agent, clean = session.state, session.info.agent, redactor(settings)
     messages = list(context_messages(state, entries.__getitem__, list(entries)))
     plan.tokens = transcript.tokens_of(messages, state, agent)
     kept = pruned(messages) if settings.digest.prune_tool_output else messages
     said = transcript.summarizable_messages(kept, state, agent)
-    text = transcript.redact_parts(said, clean, RESULT_MAX)
-    words = transcript.words_in(text.parts)
+    plan.text = transcript.redact_parts(said, clean, RESULT_MAX)
+    words = transcript.words_in(plan.text.parts)
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
     commands = _commands(entries.values(), clean)
     plan.report = {"topics": list(key_words(topics, 6)), "commands": commands}
@@ -141,7 +128,6 @@ def _fill(
             for tool, count in done.tools_used.items()
         ),
     }
-    return text
 
 
 def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
@@ -199,26 +185,29 @@ class Digests:
         async with self._locks[session_id]:
             work = partial(plan_segment, row=row, settings=settings, manual=manual)
             plan = await services.pool.read(session_id, None, work)
-            if off or plan.task is None:
+            if off or plan.stretch is None:
                 figures = plan.figures(settings.digest.target_compression)
                 return found | {"reason": off or plan.why} | figures
-            return found | await self._made(plan, plan.task, settings.digest.target_compression)
+            return found | await self._made(plan, plan.stretch, row, manual=manual)
 
-    async def _made(self, plan: Plan, task: Task, target: float) -> dict[str, Any]:
-        services, session_id = self._services, task.row["sessionId"]
-        first, last = plan.facts["covering"]
-        started = {"session": session_id, "count": last - first + 1}
+    async def _made(self, plan: Plan, base: Stretch, row: Row, *, manual: bool) -> dict[str, Any]:
+        services, session_id, covering = self._services, row["sessionId"], plan.facts["covering"]
+        started = {"session": session_id, "count": covering[1] - covering[0] + 1}
         services.events.log(Event.DIGEST_STARTED, started)
-        summary = await summarize(services, task)
-        segment = new_segment(summary.text, summary.model, time.time(), **plan.facts)
-        services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
-        await asyncio.to_thread(store_segment, services.writer, plan.home, session_id, segment)
-        usage = usage_of([summary])
-        report = plan.figures(target, segment) | plan.report
-        report |= {"covering": [first, last], "files": list(segment.files_modified)}
-        report |= {"decisions": list(segment.key_decisions)}
-        report |= {"model": summary.model, "costUsd": usage["costUsd"]}
-        logged = {"model": summary.model, "cost_usd": usage["costUsd"], "ms": summary.ms}
+        writer = Summarizer(services, row, "segment", covering=covering, asked=manual)
+        text = await writer.write(plan.text, base)
+        facts = plan.facts | {"model": writer.model}
+        segment = await store_segment(services, plan.home, session_id, text, **facts)
+        report = {
+            **plan.figures(services.settings().digest.target_compression, segment),
+            **plan.report,
+            "covering": list(covering),
+            "files": list(segment.files_modified),
+            "decisions": list(segment.key_decisions),
+            "model": writer.model,
+            "costUsd": writer.calls.usd,
+        }
+        logged = {"model": writer.model, "cost_usd": writer.calls.usd, "ms": writer.ms}
         services.events.log(Event.DIGEST_WRITTEN, started | logged)
         services.events.publish("digest.created", session_id, {"segmentId": segment.id, **report})
-        return {"segment": encode(segment), **report, "usage": usage, "notes": summary.notes}
+        return {"segment": encode(segment), **report, "usage": writer.usage, "notes": writer.notes}

@@ -7,7 +7,6 @@ Its texts come from a transcript that anybody may have poisoned. Each of their l
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,18 +82,13 @@ def document(
 
 def _origin(row: dict[str, Any], written: str) -> str:
     """Write the section about the session itself."""
-    shown = for_people(row)
-    resume = str(shown["resume"])
-    if resume == row["resume"] and not os.path.isdir(row["cwd"]):  # noqa: PTH112 - it never raises
-        resume = resume.removeprefix(f"cd {shlex.quote(row['cwd'])} && ")
-    if not resume or resume != inline(resume, ITEM_MAX) or "`" in resume:
-        resume = f"indexerd resume {row['sessionId']}"
     facts = {"agent": row["agent"], "session": row["sessionId"], "name": row["name"]}
-    facts |= {"directory": shown["cwd"], "git branch": row.get("gitBranch", "")}
+    facts |= {"directory": for_people(row)["cwd"], "git branch": row.get("gitBranch", "")}
     facts |= {"began": row["createdAt"], "last active": row["modifiedAt"], "handed over": written}
     labelled = ((label, inline(value, ITEM_MAX)) for label, value in facts.items())
     lines = [f"- {label}: {value}" for label, value in labelled if value]
-    return "\n".join(["## Where it comes from", "", *lines, f"- to open it again: `{resume}`"])
+    resume = f"- to open it again: `indexerd resume {row['sessionId']}`"
+    return "\n".join(["## Where it comes from", "", *lines, resume])
 
 
 def _listed(items: Iterable[str]) -> str:
@@ -117,15 +111,13 @@ _HERE = (".pi/SYSTEM.md", ".pi/APPEND_SYSTEM.md")  # pi reads those of the direc
 def instruction_files(cwd: str) -> list[str]:
     """List the files that tell agents how to work in a project, relative to `cwd`, outermost first.
 
-    Outside of a repository the walk up ends below the home directory, and outside of both in `cwd`
-    itself: a file that a stranger put into /tmp belongs to no project.
+    The walk up ends at the repository's root; outside of one only `cwd` itself counts.
     """
     if not cwd.startswith("/"):
         return []
-    start, home, found = Path(os.path.normpath(cwd)), Path.home(), list[str]()
+    start, found = Path(os.path.normpath(cwd)), list[str]()
     levels = [start, *start.parents]
-    end = next((at for at, one in enumerate(levels, 1) if os.path.exists(one / ".git")), 0)  # noqa: PTH110 - it never raises
-    end = end or (levels.index(home) if home in levels else 0) or 1
+    end = next((at for at, one in enumerate(levels, 1) if os.path.exists(one / ".git")), 1)  # noqa: PTH110 - it never raises
     for directory in reversed(levels[:end]):
         for name in _EVERYWHERE + (_HERE if directory == start else ()):
             if os.path.exists(path := directory / name):  # noqa: PTH110 - as above

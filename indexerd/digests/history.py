@@ -5,7 +5,6 @@ In full it adds the context that both make together. Texts are not redacted: the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,13 +24,6 @@ MESSAGES_MAX = 40_000  # newest ones in an answer
 LINE_MAX, LINE_READ = 200, 4000  # characters of a message, unless everything is asked for
 FULL_MAX = 4_000_000  # bytes of all texts, before each is cut shorter
 RESULT_MAX = 2000  # characters of a tool's result, and of each end of a call's arguments
-
-# A model wrote a segment from untrusted text: lines in it that look like our headings are quoted.
-_HEADING = re.compile(
-    r"^(?=[^\w\n]{0,40}(?:previous conversation (?:context|summari[sz]ed)"
-    r"|earlier in conversation|files modified|key decisions[^\w\n]*:))",
-    re.IGNORECASE | re.MULTILINE,
-)
 
 
 def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -> dict[str, Any]:
@@ -94,7 +86,7 @@ def earlier(chain: Sequence[Segment]) -> str:
     for one in chain:
         parts.append("--- Earlier in conversation ---")
         parts.append(f"[Previous conversation summarized - {one.messages} messages]")
-        parts.append(_HEADING.sub("> ", one.content))
+        parts.append(one.content)
         if one.files_modified:
             parts.append(f"Files modified: {', '.join(one.files_modified)}")
         if one.key_decisions:

@@ -6,13 +6,11 @@ are those of pi's own summaries, so that pi can merge them.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-import signal
-from asyncio.subprocess import DEVNULL, PIPE
+import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from subprocess import DEVNULL, PIPE
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -154,33 +152,26 @@ class Advice(msgspec.Struct, frozen=True):
     prompt: str | None = None
 
 
-async def consult(argv: Sequence[str], payload: Mapping[str, Any], *, seconds: float) -> Advice:
+def consult(argv: Sequence[str], payload: Mapping[str, Any], seconds: float) -> Advice:
     """Run the user's hook for at most `seconds`; IndexerdError says why it failed.
 
     It gets JSON about the task on stdin, never a word of the conversation, and none of our keys in
-    its environment. Its process group is killed: a child left behind may hold the output open.
+    its environment.
     """
     env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG") or k[:4] == "XDG_"}
+    told = json.dumps(payload).encode() + b"\n"
     try:
-        process = await asyncio.create_subprocess_exec(
-            *argv, env=env, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
+        ran = subprocess.run(  # noqa: S603 - the command that the user configured
+            argv, env=env, input=told, stdout=PIPE, stderr=DEVNULL, timeout=seconds, check=True
         )
-    except (OSError, ValueError) as bad:  # ValueError: a NUL in an argument
-        raise IndexerdError(f"it cannot be started: {bad}") from None
-    try:
-        async with asyncio.timeout(seconds):
-            output, _ = await process.communicate(json.dumps(payload).encode() + b"\n")
-    except TimeoutError:
+        found = msgspec.json.decode(ran.stdout, type=Advice)
+    except subprocess.TimeoutExpired:
         raise IndexerdError(f"it took longer than {seconds:g} s") from None
-    finally:
-        with suppress(ProcessLookupError, PermissionError):  # macOS denies it for an ended group
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.communicate()
-    if process.returncode:
-        raise IndexerdError(f"it ended with code {process.returncode}")
-    try:
-        found = msgspec.json.decode(output, type=Advice)
+    except subprocess.CalledProcessError as bad:
+        raise IndexerdError(f"it ended with code {bad.returncode}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise IndexerdError("its output is not what docs/CLI.md asks for") from None
+    except (OSError, ValueError) as bad:  # ValueError: a NUL in an argument
+        raise IndexerdError(f"it cannot be started: {bad}") from None
     context = [clean_text(one, HOOK_TEXT_MAX) for one in found.context or ()]
     return Advice([one for one in context if one], clean_text(found.prompt or "", HOOK_TEXT_MAX))

@@ -6,11 +6,13 @@ everything before it is the same, too; so branches share the segments of their c
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -20,6 +22,7 @@ from indexerd.meta.model import parse_digest
 from indexerd.meta.reader import digest_bytes, digest_name, read_digest
 from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_text
+from indexerd.references.services import Services
 from indexerd.sessions.positions import message_rows, names_on
 from indexerd.sessions.state import SessionState
 from indexerd.times import iso
@@ -27,15 +30,13 @@ from indexerd.times import iso
 CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most
 
 _storing = Lock()
-_Position = Annotated[int, msgspec.Meta(ge=0, le=10_000_000)]
-_Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000_000)]
 
 
 class ToolUse(msgspec.Struct, frozen=True):
     """How often a tool was used, and at most three of its uses."""
 
     tool: str
-    count: _Count = 0
+    count: int = 0
     notable_uses: tuple[str, ...] = ()
 
 
@@ -43,13 +44,13 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """The summary of a range of messages."""
 
     id: str
-    covering: tuple[_Position, _Position] = msgspec.field(name="covering_messages")
+    covering: tuple[int, int] = msgspec.field(name="covering_messages")
     content: str
     key_decisions: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
     tools_used: tuple[ToolUse, ...] = ()
     generated_at: str = ""
-    token_count: _Count = 0  # of the content
+    token_count: int = 0  # of the content
     model: str = ""
     leaf_id: str = msgspec.field(name="leafId")  # name of the last message (sessions/positions.py)
     kind: Literal["segment", "branch"] = "segment"  # branch: of an abandoned branch; in no chain
@@ -57,17 +58,6 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def messages(self) -> int:
         return self.covering[1] - self.covering[0] + 1
-
-
-def new_segment(text: str, model: str, seconds: float, **facts: Any) -> Segment:
-    return Segment(
-        id=f"seg_{secrets.token_hex(6)}",
-        content=text,
-        generated_at=iso(seconds),
-        token_count=-(-len(text) // 4),
-        model=model,
-        **facts,
-    )
 
 
 def parse(stored: object) -> Segment | None:
@@ -79,7 +69,7 @@ def parse(stored: object) -> Segment | None:
     except (msgspec.ValidationError, RecursionError):
         return None
     content = clean_text(found.content[: 2 * CONTENT_MAX], CONTENT_MAX)
-    usable = found.messages > 0 and found.id and found.leaf_id and content
+    usable = 0 <= found.covering[0] <= found.covering[1] and found.id and found.leaf_id and content
     return replace(found, content=content) if usable else None
 
 
@@ -96,13 +86,23 @@ def read_segments(home: Path | None, session_id: str, kind: str = "segment") -> 
     return [one for line in lines if (one := parse(line)) is not None and one.kind == kind]
 
 
-def store_segment(writer: MetaWriter, home: Path | None, session_id: str, segment: Segment) -> None:
-    """Add a line to a session's sidecar; all other lines stay as they are.
-
-    The summary of a branch replaces an older one of the same branch.
-    """
+async def store_segment(
+    services: Services, home: Path | None, session_id: str, text: str, **facts: Any
+) -> Segment:
+    """Add a segment to a session's sidecar; all other lines stay as they are."""
+    size, now = -(-len(text) // 4), iso(time.time())
+    made = Segment(
+        id=f"seg_{secrets.token_hex(6)}", content=text, generated_at=now, token_count=size, **facts
+    )
+    services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
     if home is None:
         raise NotFoundError("there is no place for this session's sidecar")
+    await asyncio.to_thread(_store, services.writer, home, session_id, made)
+    return made
+
+
+def _store(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:
+    """Write a line. The summary of a branch replaces an older one of the same branch."""
     with _storing:
         lines = [line for line in digest_bytes(home / digest_name(session_id)).split(b"\n") if line]
         if segment.kind == "branch":

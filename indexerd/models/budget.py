@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from indexerd.disk import append_line, write_atomically
 from indexerd.errors import (
     BudgetError,
     ContextTooLargeError,
@@ -31,7 +32,6 @@ from indexerd.errors import (
 from indexerd.events import Prompt
 from indexerd.logs import Event, Throttle
 from indexerd.models.base import Model, Reply
-from indexerd.models.journal import Journal
 from indexerd.models.prices import cost_usd, upper_bound_usd
 from indexerd.settings import Settings
 
@@ -121,18 +121,23 @@ class Budget:
     # So that not each waiting session logs a line.
     _exhausted: Throttle = field(default_factory=lambda: Throttle(3600.0))
 
-    def __post_init__(self) -> None:
-        self._journal = Journal(self.path, Reserved | Settled)
-
     def load(self) -> None:
-        """Read the calls of the last two days from the journal."""
-        rows = list(self._journal.rows())
-        kept = [row for row in rows if row.t > self.clock() - 2 * DAY]
-        for row in kept:
-            self._book(row)
-        if len(rows) > LONG:
+        """Read the calls of the last two days from the journal, but for rows torn by a crash."""
+        decode, kept = msgspec.json.Decoder(Reserved | Settled).decode, list[bytes]()
+        lines = self.path.read_bytes().split(b"\n") if self.path.is_file() else []
+        for line in lines:
+            with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                if (row := decode(line)).t > self.clock() - 2 * DAY:
+                    self._book(row)
+                    kept.append(line + b"\n")
+        if len(lines) > LONG:
             with suppress(OSError):  # a full disk: the file stays long
-                self._journal.rewrite(kept)
+                write_atomically(self.path, b"".join(kept))
+
+    async def _append(self, row: Reserved | Settled) -> None:
+        """Write a row durably: several milliseconds on a real disk."""
+        data = msgspec.json.encode(row)
+        await asyncio.to_thread(append_line, self.path, data, durable=True)
 
     def _book(self, row: Reserved | Settled) -> None:
         if isinstance(row, Reserved):
@@ -168,7 +173,7 @@ class Budget:
             now = self.clock()
             call = Reserved(uuid.uuid4().hex, now, usd, model.key)
             try:
-                await asyncio.to_thread(self._journal.append, call)
+                await self._append(call)
             except OSError as bad:
                 why = f"the journal of the budget cannot be written: {bad.strerror}"
                 cure = "free space where the state directory is; it is retried automatically"
@@ -241,7 +246,7 @@ class Budget:
     async def _write(self, row: Settled) -> None:
         self._book(row)
         try:
-            await asyncio.to_thread(self._journal.append, row)
+            await self._append(row)
         except OSError as bad:  # the reservation stays: more is booked than was spent
             self.notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
 

@@ -49,7 +49,7 @@ def test_a_document_holds_what_is_needed_to_go_on() -> None:
     origin = section(text, "Where it comes from")
     for fact in ("claude", "0196-abc", "/", "alerts", "2026-01-01T01:00:00.000Z"):
         assert f": {fact}\n" in origin
-    assert "`cd / && claude --resume 0196-abc`" in origin
+    assert "`indexerd resume 0196-abc`" in origin
     summary = section(text, "Summary (by local/extractive)")
     assert "> ## Goal\n> Alerts go to a file.\n" in summary
     assert "> 1. Rotate it." in summary

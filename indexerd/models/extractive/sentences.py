@@ -11,8 +11,6 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
-from threading import Lock
-from typing import Any
 
 from indexerd.privacy.sanitize import clean_line, clean_text
 
@@ -60,7 +58,6 @@ _PADDING = re.compile(  # in front of a request
     r"|请|帮我|你好|すみません)[\s,;:.!，。-]*){0,8}",
     re.IGNORECASE,
 )
-_STEMMING = Lock()  # a stemmer holds the word that it works on, and threads share it
 _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b", re.IGNORECASE)
 
 
@@ -78,17 +75,12 @@ def _dull_words() -> frozenset[str]:
     return stop_words().union(_DULL.split())
 
 
-@cache
-def _stemmer() -> Any:
-    import snowballstemmer  # type: ignore[import-untyped] # noqa: PLC0415 - where it is needed
-
-    return snowballstemmer.stemmer("english")
-
-
 @lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
-    with _STEMMING:
-        return str(_stemmer().stemWord(word)) if word.isascii() else word
+    from snowballstemmer import stemmer  # type: ignore[import-untyped] # noqa: PLC0415 - as above
+
+    # A new one each time: it holds the word that it works on, and threads would share it.
+    return str(stemmer("english").stemWord(word)) if word.isascii() else word
 
 
 def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:

@@ -131,7 +131,6 @@ stretches = st.builds(
     messages=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), spoken), max_size=8).map(
         tuple
     ),
-    files_modified=st.lists(spoken, max_size=2).map(tuple),
     previous=spoken,
     instructions=spoken,
     max_tokens=st.integers(1, 400),
