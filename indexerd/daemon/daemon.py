@@ -35,7 +35,7 @@ from indexerd.daemon.purge import Purge
 from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
-from indexerd.digests.auto import AutoDigests
+from indexerd.digests.digest import AutoDigests
 from indexerd.disk import hold, hold_directory
 from indexerd.errors import AlreadyRunningError, DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Done, Failure, Indexer
@@ -45,7 +45,7 @@ from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
-from indexerd.models.telemetry import Telemetry
+from indexerd.models.telemetry import append_row
 from indexerd.paths import Places
 from indexerd.privacy.exclusions import at_home
 from indexerd.references.inject import InjectionCache
@@ -88,7 +88,7 @@ class Daemon:
         self._drop_former()
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
-        record = Telemetry(places.telemetry).append
+        record = partial(append_row, places.telemetry)
         self.budget = Budget(places.budget, self._settings, time.time, bus.log, record)
         self.budget.load()
         self._forgotten = Forgotten(places.state_dir)
@@ -102,10 +102,7 @@ class Daemon:
         self.status = Status(self.pipeline, self.budget, self.web)
         self.api = self._api()
         self.auto_digests = AutoDigests(
-            self.api.services,
-            lambda session_id: self.api.digests.make(session_id, manual=False),
-            self.pipeline.known,
-            lambda: self.pipeline.indexing_off,
+            self.api.digests, self.pipeline.known, lambda: self.pipeline.indexing_off
         )
         self.pipeline.on_growth = self.auto_digests.grown
 

@@ -6,8 +6,10 @@ A segment's facts (files, tools, decisions, figures) are counted here, never lef
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +23,10 @@ from indexerd.digests.prompts import SEGMENT_TOKENS
 from indexerd.digests.segments import Segment, ToolUse, chain_at, covered, encode, store_segment
 from indexerd.digests.stats import outgrown, stats
 from indexerd.digests.summarize import Row, Summarizer
+from indexerd.errors import IndexerdError
 from indexerd.events import Entry, Kind, Stretch
+from indexerd.indexing.indexer import Failure
+from indexerd.indexing.policy import SessionRuntime, settled_at
 from indexerd.logs import Event
 from indexerd.models.extractive.sentences import decisions, key_words
 from indexerd.privacy.exclusions import matches
@@ -145,18 +150,18 @@ class Digests:
     """Answers the methods for long sessions, and makes automatic digests."""
 
     def __init__(self, services: Services) -> None:
-        self._services = services
+        self.services = services
         self._locks = defaultdict[str, asyncio.Lock](asyncio.Lock)  # by session id
         self.compact = partial(compact, services)
         self.branch_summary = partial(branch_summary, services)
 
     async def stats(self, asked: params.RefParams) -> dict[str, Any]:
-        row, settings = self._row(asked), self._services.settings().digest
+        row, settings = self._row(asked), self.services.settings().digest
         work = partial(stats, row=row, settings=settings)
-        return await self._services.pool.read(row["sessionId"], None, work)
+        return await self.services.pool.read(row["sessionId"], None, work)
 
     async def history(self, asked: params.History) -> dict[str, Any]:
-        services, session_id = self._services, self._row(asked)["sessionId"]
+        services, session_id = self.services, self._row(asked)["sessionId"]
         work = partial(history, wanted=services.settings().digest, full=asked.full)
         found = await services.pool.read(session_id, asked.leaf, work)
         asyncio.get_running_loop().call_later(AFTER_REPLY, services.on_history, session_id)
@@ -166,14 +171,14 @@ class Digests:
         return await self.make(self._row(asked)["sessionId"], manual=True)
 
     def _row(self, asked: params.RefParams) -> Row:
-        return self._services.rows.row(asked.ref, cwd=asked.cwd)
+        return self.services.rows.row(asked.ref, cwd=asked.cwd)
 
     async def make(self, session_id: str, *, manual: bool) -> dict[str, Any]:
         """Make a session's next segment, an automatic one only if it is due.
 
         An IndexerdError means that nothing has changed.
         """
-        services, off = self._services, ""
+        services, off = self.services, ""
         row, settings = services.rows.by_id(session_id), services.settings()
         if not settings.digest.enabled:
             off = "digests are switched off: [digest] enabled"
@@ -191,7 +196,7 @@ class Digests:
             return found | await self._made(plan, plan.stretch, row, manual=manual)
 
     async def _made(self, plan: Plan, base: Stretch, row: Row, *, manual: bool) -> dict[str, Any]:
-        services, session_id, covering = self._services, row["sessionId"], plan.facts["covering"]
+        services, session_id, covering = self.services, row["sessionId"], plan.facts["covering"]
         started = {"session": session_id, "count": covering[1] - covering[0] + 1}
         services.events.log(Event.DIGEST_STARTED, started)
         writer = Summarizer(services, row, "segment", covering=covering, asked=manual)
@@ -211,3 +216,67 @@ class Digests:
         services.events.log(Event.DIGEST_WRITTEN, started | logged)
         services.events.publish("digest.created", session_id, {"segmentId": segment.id, **report})
         return {"segment": encode(segment), **report, "usage": writer.usage, "notes": writer.notes}
+
+
+class AutoDigests:
+    """Makes digests of the `known` sessions that have grown, each time a turn has ended.
+
+    A failure is retried at the end of the next turn.
+    """
+
+    def __init__(
+        self, digests: Digests, known: Mapping[str, SessionRuntime], off: Callable[[], bool]
+    ) -> None:
+        self._digests, self._known, self._off = digests, known, off
+        self._settings, self._events = digests.services.settings, digests.services.events
+        self.made: list[str] = []  # session ids, since the start
+        self.failed: dict[str, Failure] = {}
+        self._due: dict[str, float] = {}  # when to look at a session
+        self._wake = asyncio.Event()
+
+    def grown(self, session_id: str) -> None:
+        self._due[session_id] = time.time()
+        self._wake.set()
+
+    async def run(self, *, once: bool = False) -> None:
+        """Make digests as they fall due, until cancelled; with `once` until none is left."""
+        while True:
+            self._wake.clear()
+            now = time.time()
+            for session_id in [one for one, at in self._due.items() if at <= now]:
+                del self._due[session_id]
+                await self._look(session_id)
+            if once and not self._due:
+                return
+            pause = min(self._due.values()) - time.time() if self._due else None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._wake.wait()
+
+    async def _look(self, session_id: str) -> None:
+        known, settings = self._known.get(session_id), self._settings()
+        wanted = settings.digest
+        if known is None or self._off() or not wanted.enabled:
+            return
+        info, ready = known.info, settled_at(known, settings)
+        least = wanted.preserve_recent if wanted.token_trigger else wanted.trigger_threshold
+        if not info.answered or info.messages <= least or ready is None:  # in the middle of a turn
+            return
+        if ready > time.time():
+            self._due[session_id] = ready
+            return
+        try:
+            found = await self._digests.make(session_id, manual=False)
+        except IndexerdError as bad:
+            self.failed[session_id] = Failure(bad.kind, bad.retryable)
+            fields = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
+            self._events.publish("digest.failed", session_id, fields)
+            logged = {"session": session_id, "reason": str(bad), "kind": bad.kind}
+            self._events.log(Event.DIGEST_FAILED, logged)
+        except Exception as bug:  # noqa: BLE001 - our own defect must not end the daemon
+            self._events.defect(Event.DIGEST_FAILED, session_id, bug)
+        else:
+            if found["segment"] is not None:
+                self.made.append(session_id)
+                if found["after"] > wanted.trigger_threshold:  # more than one segment can cover
+                    self.grown(session_id)

@@ -21,13 +21,7 @@ QUERY = "query-session:query_session"
 DIGEST = "digest:segment"
 
 
-class Telemetry:
-    """Rows in `path`, one JSON object a line."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Write a row if possible."""
-        line = replace_surrogates(json.dumps(row, ensure_ascii=False)).encode()
-        append_rotating(self._path, line, limit=16 * 1024 * 1024)
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Write a row if possible."""
+    line = replace_surrogates(json.dumps(row, ensure_ascii=False)).encode()
+    append_rotating(path, line, limit=16 * 1024 * 1024)

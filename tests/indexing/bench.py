@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from indexerd.indexing.snapshot import Snapshot, take_snapshot
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
-from indexerd.models.telemetry import Telemetry
+from indexerd.models.telemetry import append_row
 from indexerd.settings import Index, Settings
 from tests.e2e.world import Session
 from tests.fakes.scripted import Scripted
@@ -117,7 +118,7 @@ class Bench:
                 lambda: self.settings,
                 lambda: self.now,
                 lambda *_: None,
-                Telemetry(self.root / "telemetry.jsonl").append,
+                partial(append_row, self.root / "telemetry.jsonl"),
             ),
             writer=MetaWriter(),
             events=silence,
