@@ -21,7 +21,7 @@ import traceback
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from indexerd.disk import append_rotating
 from indexerd.errors import IndexerdError
@@ -57,7 +57,14 @@ class Throttle:
 
 
 class Event(StrEnum):
-    """Every event of the log (docs/OPERATIONS.md)."""
+    """Every event of the log (docs/OPERATIONS.md), with its level unless that is INFO."""
+
+    level: int
+
+    def __new__(cls, name: str, level: int = logging.INFO) -> Self:
+        event = str.__new__(cls, name)
+        event._value_, event.level = name, level
+        return event
 
     DAEMON_STARTED = "daemon.started"
     DAEMON_READY = "daemon.ready"
@@ -65,43 +72,43 @@ class Event(StrEnum):
     DAEMON_STOPPING = "daemon.stopping"
     DAEMON_STOPPED = "daemon.stopped"
     WATCH_ARMED = "watch.armed"
-    WATCH_DEGRADED = "watch.degraded"
-    WATCH_OVERFLOW = "watch.overflow"
-    WATCH_RESCAN = "watch.rescan"
-    WATCH_LIMIT = "watch.limit"
+    WATCH_DEGRADED = "watch.degraded", logging.WARNING
+    WATCH_OVERFLOW = "watch.overflow", logging.WARNING
+    WATCH_RESCAN = "watch.rescan", logging.DEBUG
+    WATCH_LIMIT = "watch.limit", logging.WARNING
     SESSION_DISCOVERED = "session.discovered"
-    SESSION_APPENDED = "session.appended"
+    SESSION_APPENDED = "session.appended", logging.DEBUG
     SESSION_RESET = "session.reset"
     SESSION_REMOVED = "session.removed"
-    SESSION_BAD_LINE = "session.bad_line"
+    SESSION_BAD_LINE = "session.bad_line", logging.WARNING
     SESSION_QUARANTINED = "session.quarantined"
-    INDEX_QUEUED = "index.queued"
+    INDEX_QUEUED = "index.queued", logging.DEBUG
     INDEX_STARTED = "index.started"
-    INDEX_ATTEMPT = "index.attempt"
+    INDEX_ATTEMPT = "index.attempt", logging.DEBUG
     INDEX_RETRY = "index.retry"
     INDEX_SUCCEEDED = "index.succeeded"
-    INDEX_FAILED = "index.failed"
+    INDEX_FAILED = "index.failed", logging.WARNING
     INDEX_SKIPPED = "index.skipped"
-    CONTEXT_UNKNOWN_SET = "context.unknown_set"
+    CONTEXT_UNKNOWN_SET = "context.unknown_set", logging.WARNING
     DIGEST_STARTED = "digest.started"
-    DIGEST_ATTEMPT = "digest.attempt"
+    DIGEST_ATTEMPT = "digest.attempt", logging.DEBUG
     DIGEST_WRITTEN = "digest.written"
-    DIGEST_FAILED = "digest.failed"
-    DIGEST_HOOK_FAILED = "digest.hook_failed"
+    DIGEST_FAILED = "digest.failed", logging.WARNING
+    DIGEST_HOOK_FAILED = "digest.hook_failed", logging.WARNING
     SESSION_PURGED = "session.purged"
     META_WRITTEN = "meta.written"
-    META_INVALID = "meta.invalid"
-    MODEL_BREAKER_OPEN = "model.breaker_open"
+    META_INVALID = "meta.invalid", logging.WARNING
+    MODEL_BREAKER_OPEN = "model.breaker_open", logging.WARNING
     MODEL_BREAKER_CLOSED = "model.breaker_closed"
-    BUDGET_RESERVED = "budget.reserved"
-    BUDGET_EXHAUSTED = "budget.exhausted"
-    BUDGET_UNSETTLED = "budget.unsettled"
+    BUDGET_RESERVED = "budget.reserved", logging.DEBUG
+    BUDGET_EXHAUSTED = "budget.exhausted", logging.WARNING
+    BUDGET_UNSETTLED = "budget.unsettled", logging.WARNING
     SOCKET_REJECTED = "socket.rejected"
-    CACHE_DAMAGED = "cache.damaged"
+    CACHE_DAMAGED = "cache.damaged", logging.WARNING
     CACHE_REPLACED = "cache.replaced"
-    CONFIG_INVALID = "config.invalid"
+    CONFIG_INVALID = "config.invalid", logging.WARNING
     WEB_STARTED = "web.started"
-    WEB_ENDED = "web.ended"
+    WEB_ENDED = "web.ended", logging.WARNING
 
 
 class Logger:

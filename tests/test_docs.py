@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import json
+import logging
 import os
 import re
 import shlex
@@ -17,7 +18,6 @@ import click
 import pytest
 
 from indexerd.cli.main import COMMANDS, cli
-from indexerd.daemon.event_bus import _LEVELS, DEBUG, ERROR, INFO, WARNING
 from indexerd.errors import IndexerdError
 from indexerd.logs import Event
 from tests.e2e.world import World, logged, until
@@ -128,12 +128,11 @@ def words_of(fields: str) -> set[str]:
 def test_every_event_is_documented_and_no_other() -> None:
     """The table of OPERATIONS.md is the enumeration, in its order, with the level of each."""
     assert [event.value for event in Event] == list(EVENTS)
-    levels = {DEBUG: "debug", INFO: "info", WARNING: "warning", ERROR: "error"}
     code = "".join(SOURCES.values())
     for event in Event:
         uses, defects = (code.count(f"{word}Event.{event.name}") for word in ("", "defect("))
-        level = ERROR if 0 < uses == defects else _LEVELS.get(event, INFO)
-        assert levels[level] == EVENTS[event][0], event
+        level = logging.ERROR if 0 < uses == defects else event.level
+        assert logging.getLevelName(level).lower() == EVENTS[event][0], event
     unsaid = [event.value for event in Event if f"Event.{event.name}" not in code]
     assert unsaid == [event for event, (_, _, when) in EVENTS.items() if when == "reserved"]
 

@@ -201,7 +201,7 @@ class Daemon:
                     self.bus.log(Event.CACHE_REPLACED, {"path": str(path)})
 
     def _sweep(self) -> None:
-        for store in self.library.stores():
+        for store in self.library.files.stores:
             try:
                 self._writer.sweep(Path(store.meta))
             except WriteError as bad:  # a full or read-only disk: reading continues
@@ -314,7 +314,7 @@ class Daemon:
 
     async def _end(self) -> None:
         await self.pipeline.stop()
-        await self.pipeline.reader(self.library.close)
+        await self.pipeline.read(self.library.close)
         self._claims.close()
         self._lock.release()
 
@@ -326,7 +326,7 @@ class Daemon:
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         pipeline, footprint, blocked, state = self.pipeline, Footprint(), "", ""
         while self._lock.is_valid():
-            if not pipeline.reader.stalled():
+            if not pipeline.stalled:
                 notifier.send("WATCHDOG=1")
             if pipeline.scanned.is_set():
                 footprint.tend()

@@ -22,30 +22,7 @@ from indexerd.sources.tail import Verdict
 from indexerd.sources.watch import Health
 from indexerd.times import iso
 
-DEBUG, INFO, WARNING, ERROR = 10, 20, 30, 40
-_LEVELS = {
-    Event.BUDGET_EXHAUSTED: WARNING,
-    Event.BUDGET_RESERVED: DEBUG,
-    Event.BUDGET_UNSETTLED: WARNING,
-    Event.CACHE_DAMAGED: WARNING,
-    Event.CONFIG_INVALID: WARNING,
-    Event.CONTEXT_UNKNOWN_SET: WARNING,
-    Event.DIGEST_ATTEMPT: DEBUG,
-    Event.DIGEST_FAILED: WARNING,
-    Event.DIGEST_HOOK_FAILED: WARNING,
-    Event.INDEX_ATTEMPT: DEBUG,
-    Event.INDEX_FAILED: WARNING,
-    Event.INDEX_QUEUED: DEBUG,
-    Event.META_INVALID: WARNING,
-    Event.MODEL_BREAKER_OPEN: WARNING,
-    Event.SESSION_APPENDED: DEBUG,
-    Event.SESSION_BAD_LINE: WARNING,
-    Event.WATCH_DEGRADED: WARNING,
-    Event.WATCH_LIMIT: WARNING,
-    Event.WATCH_OVERFLOW: WARNING,
-    Event.WATCH_RESCAN: DEBUG,
-    Event.WEB_ENDED: WARNING,
-}
+ERROR = 40
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
 BAD_LINE_SECONDS = 60.0  # between two log lines about bad lines of one file
 OUTAGE_SECONDS = 3600.0  # between two warnings for one cause, however many sessions it fails
@@ -73,7 +50,7 @@ class EventBus:
 
     def log(self, event: Event, fields: dict[str, Any]) -> None:
         """Write to the log alone."""
-        LOG.log(_LEVELS.get(event, INFO), event, **fields)
+        LOG.log(event.level, event, **fields)
 
     def defect(self, event: Event, session_id: str, bug: BaseException, *, path: str = "") -> None:
         """Log a bug of this program."""

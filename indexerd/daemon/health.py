@@ -45,7 +45,7 @@ class Status:
             more = f"; {who} for it" if waiting else ""
             problems.append(self._problem(code, cause + more, cure))
         health = pipeline.watch.health()
-        ours = {store.meta for store in pipeline.library.stores()}  # made when first written to
+        ours = {store.meta for store in pipeline.library.files.stores}  # made when first written to
         return {
             "state": self.state(),
             "sessions": len(pipeline.known),
@@ -92,7 +92,7 @@ def _own(pipeline: Pipeline) -> Found:
     if pipeline.trouble:
         cure = "free some space, or find out what locks the file; it is retried continually"
         yield "state_unwritable", pipeline.trouble, cure
-    if pipeline.reader.stalled():
+    if pipeline.stalled:
         cause = "reading files has stopped, perhaps because a file system hangs"
         yield "scan_stalled", cause, "find out which mount does not answer, then restart the daemon"
 

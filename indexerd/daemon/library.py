@@ -55,7 +55,7 @@ class Library:
         files = self.files = Files(
             since=self.metas.since, title=self.discovery.title, exclude=exclude, defect=defect
         )
-        self._rows = Rows(files.info, files.hides, self.metas, store, self.stores)
+        self._rows = Rows(files.info, files.hides, self.metas, store, lambda: files.stores)
         self._secrets = OwnSecrets(patterns)
         publish = self._publish_facts
         self.texts = Texts(files, index, publish, self.reread, secrets=self._secrets)
@@ -99,9 +99,6 @@ class Library:
         self.index.close()
         self.store.close()
 
-    def stores(self) -> list[Store]:
-        return self.files.stores
-
     def find_stores(self) -> list[Store]:
         """Find the directories and databases of sessions, which come and go."""
         self.files.stores = self._find_stores()
@@ -109,13 +106,14 @@ class Library:
         return self.files.stores
 
     def meta_dir(self, info: SessionInfo) -> str:
-        store = next((one for one in self.stores() if one.holds(info.path)), None)
-        if store is None:
-            raise NotFoundError("the session's directory is no root any more")
-        return store.meta
+        """Return the directory where a session's meta file belongs."""
+        for store in self.files.stores:
+            if store.holds(info.path):
+                return store.meta
+        raise NotFoundError("the session's directory is no root any more")
 
     def home(self, session_id: str) -> str | None:
-        """The directory where a session's meta file and sidecar are, or belong."""
+        """Return the directory where a session's meta file and sidecar are, or belong."""
         stat = self.metas.get(session_id)
         return stat.directory if stat else self._meta_home(session_id)
 
@@ -127,17 +125,13 @@ class Library:
 
     # -- finding changes
 
-    @property
-    def busy(self) -> bool:
-        return self.files.busy
-
     def scan(self, enter: Callable[[str], object] = lambda _path: None) -> None:
         """Compare every session and meta file with what is known; queue what differs.
 
         Calls `enter(path)` before it lists a directory.
         """
-        result = self.discovery.scan(self.stores(), enter)
-        homes = dict.fromkeys(one.meta for one in self.stores())
+        result = self.discovery.scan(self.files.stores, enter)
+        homes = dict.fromkeys(one.meta for one in self.files.stores)
         self.files.recount(self.metas.sweep(homes, self._meta_home))
         self.files.recount(self.discovery.retitled())
         self.reconsider()
@@ -158,7 +152,7 @@ class Library:
 
     def hinted(self, paths: Iterable[str]) -> list[Update]:
         """Take a watcher's hints, and read some of the files."""
-        metas, sessions = {store.meta for store in self.stores()}, list[str]()
+        metas, sessions = {store.meta for store in self.files.stores}, list[str]()
         for path in paths:
             if path.rpartition("/")[0] in metas and not path.endswith(SUFFIXES):
                 touched = self.metas.touched(path)
@@ -222,7 +216,7 @@ class Library:
             for one in self.discovery.scan(stores).files:
                 self.files.note_there(one)
         self.files.queue[path] = None
-        while self.busy:
+        while self.files.busy:
             self.step()
 
     # -- reading and storing

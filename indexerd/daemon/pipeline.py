@@ -44,7 +44,6 @@ from indexerd.sources.watch import Watch
 
 FORCE_PATIENCE = 60.0  # seconds a forced run waits for the end of a turn
 DAY = 86_400
-AT_ONCE = 200  # sessions handled before the event loop gets its turn
 LONGEST_PAUSE = 300.0  # seconds between two decisions: a laptop may sleep, a clock may be set
 RESCAN_GAP = 1.0  # seconds between two scans
 RETRY_SECONDS = 2.0  # after our own disk refused a write
@@ -53,28 +52,6 @@ FILES_FIRST = 0.25  # seconds that texts wait while files are to be read
 STALL_SECONDS = 60.0  # that one step of the reader may take
 
 _T = TypeVar("_T")
-
-
-class Reader:
-    """The one thread that reads files, and writes store and index."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="reader")
-        self._stalled_at = math.inf  # of the current work, by `monotonic`
-
-    async def __call__(self, work: Callable[..., _T], *args: Any) -> _T:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work, *args)
-
-    def _do(self, work: Callable[..., _T], *args: Any) -> _T:
-        self._stalled_at = monotonic() + STALL_SECONDS
-        try:
-            return work(*args)
-        finally:
-            self._stalled_at = math.inf
-
-    def stalled(self) -> bool:
-        """Whether the current work hangs, as on a mount that does not answer."""
-        return monotonic() > self._stalled_at
 
 
 class Pipeline:
@@ -90,7 +67,8 @@ class Pipeline:
         loaded: Loaded,
         models: Models,
     ) -> None:
-        self.reader = Reader()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="reader")
+        self._stalled_at = math.inf  # of the thread's current work, by `monotonic`
         self.library = library
         self.indexer = indexer
         self.watch = watch
@@ -107,7 +85,6 @@ class Pipeline:
         self.now = time  # seconds since the epoch
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
-        self._files_done = asyncio.Event()
         self._started = time()
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
@@ -123,6 +100,11 @@ class Pipeline:
         return bool(self.loaded.problems)
 
     @property
+    def stalled(self) -> bool:
+        """Whether the reader's thread hangs, as on a mount that does not answer."""
+        return monotonic() > self._stalled_at
+
+    @property
     def trouble(self) -> str:
         """Why our own disk cannot be written; empty if it can."""
         return next(iter(self._troubles.values()), "")
@@ -134,24 +116,30 @@ class Pipeline:
     # -- files
 
     async def read(self, work: Callable[..., _T], *args: Any) -> _T:
-        """Do work in the reader's thread, and wake the loops for what it left to do."""
+        """Do work in the one thread that reads files and writes store and index.
+
+        Wakes the loops for what it left to do.
+        """
+
+        def watched_work() -> _T:
+            self._stalled_at = monotonic() + STALL_SECONDS
+            try:
+                return work(*args)
+            finally:
+                self._stalled_at = math.inf
+
         try:
-            return await self.reader(work, *args)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, watched_work)
         finally:
             if self.library.index.pending:
                 self.unread.set()
-            if self.library.busy:
+            if self.library.files.busy:
                 self.dirty.set()
 
     async def start(self) -> None:
         """Load what store and index know."""
         await self.indexer.load()
-        updates = await self.read(self.library.load)
-        for number, one in enumerate(updates):
-            if one.session_id not in self.known and self.library.files.info(one.session_id):
-                self._learn([one])
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(0)
+        self._learn(await self.read(self.library.load))
 
     async def stop(self) -> None:
         """Cancel the current runs; an interrupted run writes nothing."""
@@ -199,21 +187,19 @@ class Pipeline:
         again_at = library.discovery.again_at
         if paths or monotonic() >= again_at:
             self._learn(await self.read(library.hinted, paths))
-        elif library.busy:
+        elif library.files.busy:
             self._learn(await self.read(library.step))
         elif self._scanning:
             await self._end_scan()
         else:
-            self._files_done.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self._scan_at, again_at) - monotonic()):
                     await self.dirty.wait()
-            self._files_done.clear()
 
     async def scan(self) -> None:
         """Compare everything once, and read what differs."""
         await self._begin_scan()
-        while self.library.busy:
+        while self.library.files.busy:
             self._learn(await self.read(self.library.step))
         await self._end_scan()
 
@@ -230,21 +216,21 @@ class Pipeline:
         self._scanning = True
 
     async def _end_scan(self) -> None:
-        if not self.scanned.is_set():
+        is_first = not self.scanned.is_set()
+        if is_first:
             self._learn(await self.read(self.library.end_first_scan))
         self._scanning = False
         self.last_scan_at = self.now()
         self.unread.set()
         self.bus.log(Event.WATCH_RESCAN, {"count": len(self.known)})
-        if not self.scanned.is_set():
+        if is_first:
             self.scanned.set()
-            await self._consider_all()
+            self._consider_all()
 
     async def _read_texts(self) -> None:
         """Index some texts, commit, and rest, so that appends gather."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FILES_FIRST):
-                await self._files_done.wait()
+        if self.library.files.busy:
+            await asyncio.sleep(FILES_FIRST)
         began, texts = monotonic(), self.library.texts
         self.unread.clear()
         more = await self.read(texts.some)
@@ -299,14 +285,19 @@ class Pipeline:
             return
         now = self.now()
         when, why = decide(known, self.settings, now)
+        info = known.info
         if when <= now:
-            self._offer(known, why)
+            excluded = self.library.files.exclusions.match(info.path, info.cwd, session_id)
+            if not excluded and (known.forced or self._models_for(known)):
+                self.bus.log(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
+                self.jobs[session_id] = why
+                self._start_runs()
             return
         self.jobs.pop(session_id, None)
         if when == math.inf:
             known.answer(SessionEmptyError(f"there is no answer in it yet ({why})"))
             return
-        if known.forced and known.info.turn_state is Turn.OPEN:
+        if known.forced and info.turn_state is Turn.OPEN:
             if now >= known.forced.until:
                 known.answer(DeadlineError("the session is still in the middle of a turn"))
             else:
@@ -314,16 +305,6 @@ class Pipeline:
         pause = min(when - now, LONGEST_PAUSE)
         loop = asyncio.get_running_loop()
         self._timers[session_id] = loop.call_later(pause, self.consider, session_id)
-
-    def _offer(self, known: SessionRuntime, why: str) -> None:
-        """Queue a session, unless nobody asked for it and no model may take it."""
-        info = known.info
-        if self.library.files.exclusions.match(info.path, info.cwd, info.session_id):
-            return
-        if known.forced or self._models_for(known):
-            self.bus.log(Event.INDEX_QUEUED, {"session": info.session_id, "reason": why})
-            self.jobs[info.session_id] = why
-            self._start_runs()
 
     def _models_for(self, known: SessionRuntime) -> list[Model]:
         """The models that may index a session unasked: an old one stays on this machine."""
@@ -410,10 +391,8 @@ class Pipeline:
             await self.reconsider()  # before anything is sent
         for known in list(self.known.values()):
             await self.indexer.lift(known)
-        await self._consider_all()
+        self._consider_all()
 
-    async def _consider_all(self) -> None:
-        for number, session_id in enumerate(list(self.known)):
+    def _consider_all(self) -> None:
+        for session_id in list(self.known):
             self.consider(session_id)
-            if number % AT_ONCE == 0:
-                await asyncio.sleep(0)

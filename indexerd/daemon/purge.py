@@ -124,7 +124,7 @@ class Purge:
 def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     """Find a session's files. For the thread that owns the library."""
     meta, owners = library.metas.get(session_id), library.files.owners
-    places = [*([meta.directory] if meta else []), *(one.meta for one in library.stores())]
+    places = [*([meta.directory] if meta else []), *(one.meta for one in library.files.stores)]
     homes = [*map(Path, dict.fromkeys(places))]
     names = [make(session_id) for make in (meta_name, user_name, digest_name)]
     ours = [path for home in homes for name in names if (path := home / name).is_file()]
