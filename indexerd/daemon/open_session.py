@@ -6,9 +6,7 @@ file: nothing else makes a session file.
 
 from __future__ import annotations
 
-import os
 import secrets
-import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,7 +18,7 @@ from typing import Any
 from indexerd.agents.pi.branch_file import VERSION, Line, Origin, branch_lines, file_name
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
-from indexerd.disk import create_file, lives
+from indexerd.disk import create_file
 from indexerd.errors import (
     IndexerdError,
     SessionEmptyError,
@@ -42,7 +40,6 @@ from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
 from indexerd.times import iso
 
-PREFIX = "indexerd-"  # of directories of caches; the process that they are of comes next
 # How the other agents make a branch of a session: their files are theirs alone to write.
 _OWN_WAYS = {
     "claude": "`claude --resume ID --fork-session` makes a branch of its own",
@@ -147,7 +144,7 @@ def read_alone(
     def refuse(_path: str, bug: Exception) -> None:
         raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")
 
-    with TemporaryDirectory(prefix=f"{PREFIX}{os.getpid()}-", dir=within) as folder:
+    with TemporaryDirectory(prefix="indexerd-", dir=within) as folder:
         store = StateStore(Path(folder) / "store.sqlite")
         index = TextIndex(Path(folder) / "search", store)
         index.open()
@@ -165,12 +162,3 @@ def read_alone(
             yield library
         finally:
             library.close()
-
-
-def sweep(folder: Path) -> None:
-    """Remove the caches that killed processes left."""
-    for left in folder.glob(f"{PREFIX}*"):
-        pid = left.name.removeprefix(PREFIX).partition("-")[0]
-        is_number = pid.isascii() and pid.isdigit()
-        if is_number and not left.is_symlink() and int(pid) > 0 and not lives(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)

@@ -23,10 +23,8 @@ from indexerd.times import iso_ms
 
 INDEX = "session_index.jsonl"
 INDEX_MAX = 64 * 1024 * 1024  # bytes that are read of it
-THREADS_MAX = 100_000  # rows that are read, the newest
+THREADS_MAX = 100_000  # rows that are read
 _DATABASE = re.compile(r"state_(\d{1,9})\.sqlite")
-_COLUMNS = ("name", "title", "first_user_message", "preview")
-_TIMES = {"updated_at_ms": "updated_at_ms", "updated_at": "updated_at * 1000"}
 
 _Said = tuple[str, tuple[int, str]]  # a thread's id; when its name was set, in ms, and the name
 
@@ -80,22 +78,22 @@ def _lines_of(path: str) -> Iterator[_Said]:
 
 
 def _rows_of(database: sqlite3.Connection) -> Iterator[_Said]:
-    columns = {str(row[1]) for row in database.execute("PRAGMA table_info(threads)")}
-    if "id" not in columns:
+    if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'threads'").fetchone():
         return
-    at = next((how for one, how in _TIMES.items() if one in columns), "0")
-    wanted = ", ".join(one if one in columns else "NULL" for one in _COLUMNS)
-    rows = database.execute(
-        f"SELECT id, {at}, {wanted} FROM threads ORDER BY 2 DESC LIMIT {THREADS_MAX}"  # noqa: S608 - our own words
-    )
-    for thread_id, ms, name, title, *first in rows:
-        called = safe_line(string(name)) or _title(title, first)
+    database.row_factory = sqlite3.Row  # columns vary by release
+    for row in map(dict, database.execute(f"SELECT * FROM threads LIMIT {THREADS_MAX}")):  # noqa: S608 - a number
+        thread_id, seconds, ms = map(row.get, ("id", "updated_at", "updated_at_ms"))
+        if not isinstance(ms, int):
+            ms = seconds * 1000 if isinstance(seconds, int) else 0
+        called = safe_line(string(row.get("name"))) or _title(row)
         if called and isinstance(thread_id, str):
-            yield thread_id, (ms if isinstance(ms, int) else 0, called)
+            yield thread_id, (ms, called)
 
 
-def _title(title: Any, first: list[Any]) -> str:
+def _title(row: dict[str, Any]) -> str:
     """A title that somebody gave, not one that Codex took from the first message."""
-    called, said = safe_line(string(title)), [safe_line(one) for one in map(string, first) if one]
+    called = safe_line(string(row.get("title")))
+    first = [string(row.get(one)) for one in ("first_user_message", "preview")]
+    said = [safe_line(one) for one in first if one]
     own = not said or any(one.startswith(called.rstrip("….")) for one in said)
     return "" if own else called

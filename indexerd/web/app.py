@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -21,7 +22,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from indexerd.daemon.library import Library
-from indexerd.daemon.open_session import read_alone, sweep
+from indexerd.daemon.open_session import read_alone
 from indexerd.daemon.process import make_private
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.privacy.patterns import compile_patterns
@@ -92,8 +93,8 @@ class Sessions:
         self._daemon = daemon
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._folder = daemon.where.state_dir / "view"
+        shutil.rmtree(self._folder, ignore_errors=True)  # what a killed process left
         make_private(self._folder)
-        sweep(self._folder)  # left by killed processes
 
     async def page(self, request: Request) -> Response:
         """Show a session, or redirect to it from another of its names."""
