@@ -17,9 +17,8 @@ from dataclasses import dataclass, field
 from indexerd.errors import SessionUnreadableError
 from indexerd.meta.reader import DIGEST_SUFFIX
 from indexerd.paths import within
-from indexerd.sources import opencode_tree
 from indexerd.sources.codex_names import INDEX, Names
-from indexerd.sources.opencode_db import Database
+from indexerd.sources.opencode import Database, look_at_tree
 from indexerd.sources.stores import SUFFIXES, Kind, Store
 from indexerd.sources.tail import Look
 
@@ -78,7 +77,7 @@ class SessionDiscovery:
         for path in [one for one in result.files if one.endswith(DIGEST_SUFFIX)]:
             del result.files[path]  # meta directories may be among sessions
         tree = scan([one.sessions for one in stores if one.kind is Kind.TREE], (".json",), enter)
-        looks = ((path, opencode_tree.look(path)) for path in tree.files)
+        looks = ((path, look_at_tree(path)) for path in tree.files)
         result.files |= {path: look for path, look in looks if look}
         result.missing += tree.missing
         result.unreadable |= tree.unreadable

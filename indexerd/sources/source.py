@@ -10,15 +10,20 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources import opencode_db, opencode_tree, tail
+from indexerd.sources import tail
 from indexerd.sources.line_buffer import Block, LineBuffer
-from indexerd.sources.opencode_lines import Records, brief_lines, full_line
+from indexerd.sources.opencode import (
+    Records,
+    TreeRecords,
+    in_database,
+    look_at_tree,
+    look_in_database,
+)
 from indexerd.sources.tail import CHUNK, Cursor, Look, Read, Tail, Verdict, opened
 
 TOTAL_MAX = 1 << 28  # decompressed bytes of one session: a few bytes can stand for endless ones
@@ -68,19 +73,17 @@ class _Whole(Tail):
 
 
 def _opencode(
-    look: Callable[[str], Look | None], records: Callable[[str], AbstractContextManager[Records]]
+    look: Callable[[str], Look | None], open_: Callable[[str], AbstractContextManager[Records]]
 ) -> Source:
-    """One kind of opencode's storage, of which `records` opens a session."""
-
     def load(path: str) -> list[Block]:
-        with records(path) as held:
-            return brief_lines(held)
+        with open_(path) as records:
+            return records.brief_lines()
 
     @contextmanager
     def lines(path: str) -> Iterator[Lines]:
         try:
-            with records(path) as held:
-                yield partial(full_line, held)
+            with open_(path) as records:
+                yield records.full_line
         except FileNotFoundError:
             raise SessionUnreadableError("the session is gone") from None
 
@@ -124,8 +127,8 @@ def _compressed_lines(path: str) -> Iterator[Lines]:
 
 PLAIN = Source(tail.look, tail.lines)
 ZST = Source(tail.look, _compressed_lines, _load_compressed)
-DATABASE = _opencode(opencode_db.look, opencode_db.records)
-TREE = _opencode(opencode_tree.look, opencode_tree.records)
+DATABASE = _opencode(look_in_database, in_database)
+TREE = _opencode(look_at_tree, lambda path: nullcontext(TreeRecords(path)))
 
 
 def source_of(agent: str, path: str) -> Source:

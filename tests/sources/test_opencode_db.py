@@ -17,8 +17,8 @@ from indexerd.agents.opencode import read
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Entry, ToolResult
 from indexerd.sources.line_buffer import Block
-from indexerd.sources.opencode_db import Database, look
-from indexerd.sources.opencode_lines import BRIEF_TEXT, ERROR, OUTPUT
+from indexerd.sources.opencode import BRIEF_TEXT, ERROR, OUTPUT, Database
+from indexerd.sources.opencode import look_in_database as look
 from indexerd.sources.source import DATABASE
 from indexerd.sources.tail import Look, Verdict
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, Rows

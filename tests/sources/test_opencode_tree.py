@@ -11,8 +11,8 @@ import pytest
 
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.line_buffer import Block
-from indexerd.sources.opencode_lines import BRIEF_TEXT
-from indexerd.sources.opencode_tree import look
+from indexerd.sources.opencode import BRIEF_TEXT
+from indexerd.sources.opencode import look_at_tree as look
 from indexerd.sources.source import TREE
 from indexerd.sources.tail import Verdict
 

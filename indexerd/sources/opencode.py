@@ -1,0 +1,518 @@
+"""opencode's sessions, in its database or as files, as lines of JSON for its adapter.
+
+    {"type": "session", "schema": 1|2, "id", "parentID", "forkID", "title", "directory",
+     "version", "time": {"created", "updated", "archived"}, "revert": {"messageID", "partID"}}
+    {"type": "message", "id", "role", "at", "time", "finish", "error", "parentID", "summary", …,
+     "parts": [{"type", "text", "synthetic", "ignored", "tool", "state": {…}, …}]}
+
+A session is read whole at each change: records are rewritten in place, deleted, hidden by a revert.
+The brief form of a message is for a scan: texts are cut, and of a tool's call only its status is
+kept.
+
+Version 1 of the database keeps a session in session, message and part; version 2 in session_v2 and
+session_message, under the same id: the older copy is then ignored. Columns vary by release. A
+line's offset is its message's rowid. Older releases have a tree of small files:
+
+    session/<project>/<session>.json    message/<session>/<message>.json
+    part/<message>/<part>.json
+
+A line's offset is then the inode of its message's file; ids are those of the names, not those
+within.
+
+What surprised us: time_updated of a session says nothing of its messages and parts, and no index
+has theirs; a deletion leaves no trace but a missing row. So only a scan reads the times of all
+rows, and hints those of the sessions that were last asked something. The output of an aborted call
+is in its metadata alone, and an output that was pruned stays where it was, with a time next to it.
+A file is truncated and written again, so half a record is common: it is skipped, and its
+completion is a change.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+import msgspec
+
+from indexerd.agents.json_lines import as_dict, as_list, parse_object, string, time_ms
+from indexerd.errors import SessionUnreadableError
+from indexerd.paths import is_session_id
+from indexerd.sources import tail
+from indexerd.sources.foreign_db import Files, files_of, opened, reading
+from indexerd.sources.line_buffer import Block
+from indexerd.sources.tail import Look
+
+BRIEF_TEXT = 2_000  # characters of a part's text that a scan sees
+OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes, and a note
+ERROR = 4_000  # characters of an error
+ROWS_MAX = 500_000  # messages of a session, or parts of a message
+RECENT = 16  # sessions that are looked at when the database changed
+RECORD_MAX = 64 * 1024 * 1024  # bytes of a record's file
+NEWEST = 3  # messages whose parts' files are looked at for a change
+
+Record = dict[str, Any]
+
+_MS_MAX = 9_000_000_000_000  # the year 2255; in nanoseconds it still is 63 bits
+_TABLES = {1: ("session", "message", "part"), 2: ("session_v2", "session_message")}
+_Listed = dict[str, tuple[Record, Look]]  # by id: a session's own record, and its signature
+_FIELDS = {  # of a session, and their columns
+    "id": "id",
+    "parentID": "parent_id",
+    "forkID": "fork_session_id",
+    "title": "title",
+    "directory": "directory",
+    "version": "version",
+    "created": "time_created",
+    "updated": "time_updated",
+    "archived": "time_archived",
+    "revert": "revert",
+}
+
+_OF_SESSION = ("parentID", "forkID", "title", "directory", "version")
+_OF_MESSAGE = (
+    *("role", "time", "finish", "parentID", "modelID", "providerID", "cost", "tokens"),
+    *("status", "outcome", "command"),  # of version 2
+)
+_OF_PART = {  # what is kept of a part, by its type; of one that we do not know, its type
+    "text": ("synthetic", "ignored"),
+    "compaction": ("overflow", "tail_start_id"),
+}
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Message(NamedTuple):
+    """One message's record, and its offset."""
+
+    place: int
+    id: str
+    at: int
+    held: Record
+
+
+class Records(ABC):
+    """The records of one session."""
+
+    session: Record  # as `_session_of` makes it
+
+    @abstractmethod
+    def messages(self, place: int = 0) -> Iterator[Message]:
+        """All messages, or the one at a place."""
+
+    @abstractmethod
+    def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
+        """The parts of a message: ids and contents."""
+
+    def brief_lines(self) -> list[Block]:
+        """A session's lines for a scan.
+
+        The parts of an answer matter only while its turn may still be open: those of older ones,
+        most of what is stored, are not read.
+        """
+        rows = [(one.place, _fields(one, full=False)) for one in self.messages()]
+        if self.session["schema"] == 1:  # ids wrap around: time first
+            rows.sort(key=lambda row: (row[1]["at"], row[1]["id"]))
+        asked = [n for n, (_, line) in enumerate(rows) if line.get("role") == "user"]
+        newest = max(asked, default=0)
+        found = [Block(_line(self.session), 0)]
+        for n, (place, line) in enumerate(rows):
+            if n >= newest or line.get("role") == "user":
+                line["parts"] += self._visible(line["id"], full=False)
+            else:
+                line["parts"] = []
+            found.append(Block(_line(line), place))
+        return found
+
+    def full_line(self, offset: int, _length: int) -> bytes:
+        """A message with all its text.
+
+        An answer whose meaning depends on the message that it answers, as a summary's does, has the
+        parts of that message as `parent`.
+        """
+        if not offset:
+            return _line(self.session)
+        message = next(self.messages(offset), None)
+        if message is None:
+            raise SessionUnreadableError("the message is gone")
+        line = _fields(message, full=True)
+        line["parts"] += self._visible(message.id, full=True)
+        if self.session["parentID"]:
+            line["child"] = True
+        parent = string(line.get("parentID"))
+        if parent and (line.get("summary") or not (line.get("finish") or line.get("error"))):
+            before = list(self._visible(parent, full=False))
+            line |= {"parent": before} if before else {}
+        return _line(line)
+
+    def _visible(self, message_id: str, *, full: bool) -> Iterator[Record]:
+        """A message's parts, without those that were reverted."""
+        for part_id, held in self.parts(message_id):
+            if {"messageID": message_id, "partID": part_id} == self.session["revert"]:
+                return
+            yield _part(held, full=full)
+
+
+def _digest(text: str) -> int:
+    """A hash of a text in 63 bits."""
+    found = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(found, "big") >> 1
+
+
+def _decoded(data: bytes) -> Record | None:
+    """A record's JSON object; None for anything else."""
+    try:
+        return parse_object(data)
+    except ValueError:
+        return None
+
+
+def _session_of(session_id: str, held: Record, schema: int = 1) -> Record:
+    """The first line of a session, from its own record. Times in ms; 0: none."""
+    time, revert = as_dict(held.get("time")), as_dict(held.get("revert"))
+    return {
+        "type": "session",
+        "schema": schema,
+        "id": session_id,
+        **{key: string(held.get(key)) for key in _OF_SESSION},
+        "time": {key: time_ms(time.get(key)) for key in ("created", "updated", "archived")},
+        "revert": {key: string(revert.get(key)) for key in ("messageID", "partID")},
+    }
+
+
+def _line(held: Record) -> bytes:
+    try:
+        return _encode(held) + b"\n"
+    except (ValueError, OverflowError):  # a number beyond 64 bits
+        return json.dumps(held).encode() + b"\n"
+
+
+def _fields(message: Message, *, full: bool) -> Record:
+    """A message without the parts that have records of their own."""
+    held = message.held
+    model = as_dict(held.get("model"))  # some releases keep it in an object of its own
+    named = {
+        "modelID": model.get("modelID") or model.get("id"),
+        "providerID": model.get("providerID"),
+    }
+    held = {key: one for key, one in named.items() if one and not held.get(key)} | held
+    line = {key: held[key] for key in _OF_MESSAGE if held.get(key) is not None}
+    line |= {"type": "message", "id": message.id, "at": message.at}
+    if held.get("summary") is True:
+        line["summary"] = True
+    if full:
+        for key, most in (("output", OUTPUT), ("recent", None)):
+            if isinstance(held.get(key), str):
+                line[key] = held[key][:most]
+    if held.get("error"):
+        error = as_dict(held["error"])
+        why = string(as_dict(error.get("data")).get("message"))[:ERROR]
+        line["error"] = {"name": error.get("name") or "error", "message": why or None}
+    line["parts"] = [_part(one, full=full) for one in _inline(held)]
+    return line
+
+
+def _inline(held: Record) -> Iterator[Record]:
+    """The parts that version 2 keeps within a message."""
+    role = held.get("role")
+    if isinstance(held.get("text"), str):
+        text = {"type": "text", "text": held["text"]}
+        yield text | {"synthetic": True} if role == "synthetic" else text
+    if role == "compaction" and isinstance(held.get("summary"), str):
+        yield {"type": "text", "text": held["summary"]}
+    for key, kind in (("files", "file"), ("agents", "agent")):
+        yield from (as_dict(one) | {"type": kind} for one in as_list(held.get(key)))
+    yield from map(as_dict, as_list(held.get("content")))
+
+
+def _part(part: Record, *, full: bool) -> Record:
+    """The fields of a part that adapters use; never a file's data."""
+    kind = part.get("type")
+    if kind == "tool":
+        return _tool(part, full=full)
+    found: Record = {"type": kind}
+    if kind == "text" or (kind == "reasoning" and full):
+        found["text"] = string(part.get("text"))[: None if full else BRIEF_TEXT]
+    if kind == "file":
+        found = _file(part)
+    keys = _OF_PART.get(kind, ()) if isinstance(kind, str) else ()
+    return found | {key: part[key] for key in keys if part.get(key) is not None}
+
+
+def _tool(part: Record, *, full: bool) -> Record:
+    """A call and its result; fields that it does not have are left out."""
+    state = as_dict(part.get("state"))
+    kept = {"status": state.get("status")}
+    call: Record = {"type": "tool", "tool": part.get("tool", part.get("name")), "state": kept}
+    if not full:
+        return call
+    call["callID"] = part.get("callID", part.get("id"))
+    call["time"] = {"pruned": as_dict(part.get("time")).get("pruned")}
+    kept["input"] = state.get("input")
+    kept["time"] = {"compacted": as_dict(state.get("time")).get("compacted")}
+    error, more = state.get("error"), as_dict(state.get("metadata"))
+    error = error.get("message") if isinstance(error, dict) else error  # version 2: an object
+    if isinstance(state.get("output"), str):
+        kept["output"] = state["output"][:OUTPUT]
+    if isinstance(error, str):
+        kept["error"] = error[:ERROR]
+    if more.get("interrupted") is True and isinstance(more.get("output"), str):
+        kept["metadata"] = {"interrupted": True, "output": more["output"][:OUTPUT]}
+    if isinstance(state.get("content"), list):
+        kept["content"] = list(_contents(state["content"]))
+    if isinstance(state.get("attachments"), list):
+        kept["attachments"] = [_file(as_dict(one)) for one in state["attachments"]]
+    return call
+
+
+def _contents(content: list[Any]) -> Iterator[Record]:
+    """A tool's result in version 2: its texts, together no longer than an output, and its files."""
+    left = OUTPUT
+    for one in map(as_dict, content):
+        if not isinstance(one.get("text"), str):
+            yield _file(one)
+        elif text := one["text"][:left]:
+            left -= len(text)
+            yield {"type": "text", "text": text}
+
+
+def _file(file: Record) -> Record:
+    mime = file.get("mime")
+    return {"type": "file"} | ({"mime": mime[:100]} if isinstance(mime, str) else {})
+
+
+class Database:
+    """All sessions of one database. For one thread."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._found: dict[str, Look] = {}
+        self._files: Files | None = None  # at the last listing
+
+    def sessions(self) -> dict[str, Look]:
+        """Every session by path. FileNotFoundError, or SessionUnreadableError."""
+        files = files_of(self._path)
+        if files != self._files:
+            self._found = self._ask(_Tables.listed, files)
+            self._files = files
+        return self._found.copy()
+
+    def touched(self) -> list[str]:
+        """The sessions that changed since the last call, among the recent ones."""
+        files = files_of(self._path)
+        if self._files is None or self._files.main[:2] != files.main[:2]:  # another file
+            return [*self.sessions()]
+        found = self._ask(_Tables.recent, files)
+        changed = [path for path, now in found.items() if self._found.get(path) != now]
+        self._found |= found
+        return changed
+
+    def _ask(self, ask: Callable[[_Tables], _Listed], files: Files) -> dict[str, Look]:
+        listed = reading(self._path, lambda db: ask(_Tables(db, files)))
+        return {f"{self._path}/{key}": now for key, (_, now) in listed.items()}
+
+
+class _Tables:
+    """The tables of a database as its release made them, within one transaction."""
+
+    def __init__(self, db: sqlite3.Connection, files: Files) -> None:
+        self._db, self._main = db, files.main
+        db.execute("BEGIN")
+        columns = db.execute(
+            "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
+            " WHERE m.type = 'table'"
+        )
+        self._columns: dict[str, set[str]] = {}
+        for table, column in columns:
+            self._columns.setdefault(table, set()).add(column)
+        there = self._columns.keys()
+        self._versions = [key for key, names in _TABLES.items() if there >= set(names)]
+        if there and not self._versions:  # with none at all, the client is just creating it
+            raise SessionUnreadableError("not a schema of opencode that we know")
+
+    def listed(self, ids: Iterable[str] | None = None) -> _Listed:
+        """These sessions, or all; the newer copy of one that is in both versions."""
+        found: _Listed = {}
+        given = list(ids or ())
+        among = " NOT NULL" if ids is None else f" IN ({','.join('?' * len(given))})"
+        for version in self._versions:
+            table, *others = _TABLES[version]
+            sums = [self._sums(one, f"session_id{among}", given) for one in others]
+            for row in self._db.execute(f"{self._select(table)} WHERE s.id{among}", given):
+                held = dict(zip(_FIELDS, row, strict=True))
+                key = string(held["id"])
+                if is_session_id(key):
+                    hidden = _decoded(string(held["revert"]).encode())
+                    session = _session_of(key, held | {"time": held, "revert": hidden}, version)
+                    found[key] = session, self._stamp(session, [one.get(key) for one in sums])
+        return found
+
+    def recent(self) -> _Listed:
+        ids = set[str]()
+        for version in self._versions:
+            newest = f"{self._select(_TABLES[version][0])} ORDER BY 8 DESC LIMIT {RECENT}"
+            ids |= {string(row[0]) for row in self._db.execute(newest)}  # 8: time_updated
+        return self.listed(ids)
+
+    def one(self, session_id: str) -> tuple[Record, Look]:
+        """One session; FileNotFoundError when it is gone."""
+        found = self.listed([session_id]).get(session_id)
+        if found is None:
+            raise FileNotFoundError(session_id)
+        return found
+
+    def _select(self, table: str) -> str:
+        """A SELECT of sessions' fields; NULL for those that this release does not have."""
+        held = self._columns[table]
+        fields = [f"s.{one}" if one in held else "NULL" for one in _FIELDS.values()]
+        join = ""
+        if "project_id" in held and {"id", "worktree"} <= self._columns.get("project", set()):
+            join = " LEFT JOIN project p ON p.id = s.project_id"
+            fields[4] = f"coalesce(nullif({fields[4]}, ''), nullif(p.worktree, '/'))"
+        return f"SELECT {', '.join(fields)} FROM {table} s{join}"  # noqa: S608 - our names
+
+    def _sums(self, table: str, where: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
+        """By session: the newest time_updated of its rows, their number, and the sum of times."""
+        rows = self._db.execute(
+            "SELECT session_id, max(time_updated), count(*), sum(time_updated)"  # noqa: S608 - ours
+            f" FROM {table} WHERE {where} GROUP BY 1",
+            ids,
+        )
+        return {key: tuple(held) for key, *held in rows}
+
+    def _stamp(self, session: Record, sums: list[tuple[Any, ...] | None]) -> Look:
+        """A session's signature, in fields of 63 bits like those of a file's stat."""
+        written = max(session["time"]["updated"], *(time_ms(one[0]) for one in sums if one), 0)
+        ino, size = _digest(f"{self._main.ino}/{session['id']}"), _digest(repr((session, sums)))
+        return Look(self._main.dev, ino, size, min(written, _MS_MAX) * 1_000_000)
+
+
+class DatabaseRecords(Records):
+    """The records of one session in a database."""
+
+    def __init__(self, db: sqlite3.Connection, session: Record) -> None:
+        self._db, self.session = db, session
+
+    def messages(self, place: int = 0) -> Iterator[Message]:
+        """All messages in their order, or the one at a place."""
+        table, kind, order = "message", "''", "id"
+        if self.session["schema"] > 1:
+            table, kind, order = "session_message", "type", "seq"
+        rows = self._db.execute(
+            f"SELECT rowid, id, time_created, CAST(data AS BLOB), {kind} FROM {table}"  # noqa: S608 - our names
+            f" WHERE rowid {'=' if place else '>'} ? AND session_id = ? ORDER BY {order}"
+            f" LIMIT {ROWS_MAX}",
+            (place, self.session["id"]),
+        )
+        for rowid, message_id, at, data, role in rows:
+            held = _decoded(data or b"") or {}
+            if role:
+                held["role"] = role
+            yield Message(rowid, str(message_id), at if isinstance(at, int) else 0, held)
+
+    def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
+        """The parts of a message; version 2 keeps them within it."""
+        if self.session["schema"] > 1:
+            return
+        rows = self._db.execute(
+            "SELECT id, CAST(data AS BLOB) FROM part WHERE message_id = ? AND session_id = ?"
+            " ORDER BY id LIMIT ?",
+            (message_id, self.session["id"], ROWS_MAX),
+        )
+        for part_id, data in rows:
+            if (held := _decoded(data or b"")) is not None:
+                yield part_id, held
+
+
+def look_in_database(path: str) -> Look | None:
+    """A session's signature; None where there is none. SessionUnreadableError when that fails."""
+    place, _, session_id = path.rpartition("/")
+    try:
+        files = files_of(place)
+        return reading(place, lambda db: _Tables(db, files).one(session_id)[1])
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def in_database(path: str) -> Iterator[DatabaseRecords]:
+    """Open a session; FileNotFoundError or SessionUnreadableError when that fails."""
+    place, _, session_id = path.rpartition("/")
+    with opened(place) as db:
+        session, _ = _Tables(db, files_of(place)).one(session_id)
+        db.execute("COMMIT")  # each message is read by itself: no long transaction
+        yield DatabaseRecords(db, session)
+
+
+def _files(directory: str) -> list[tuple[str, str, int]]:
+    """Id, path and inode of a directory's records; none where it cannot be listed."""
+    with suppress(OSError), os.scandir(directory) as entries:
+        return sorted(
+            (own, one.path, one.inode())
+            for one in entries
+            if one.name.endswith(".json") and is_session_id(own := one.name.removesuffix(".json"))
+        )
+    return []
+
+
+def _record(path: str) -> Record | None:
+    """The content of a record; None where it is not whole."""
+    try:
+        with tail.opened(path) as fd, open(fd, "rb", closefd=False) as file:
+            return _decoded(file.read(RECORD_MAX))
+    except (OSError, SessionUnreadableError):
+        return None
+
+
+def _places(path: str) -> tuple[str, str, str]:
+    """A session's id, the directory of its messages, and that of all parts."""
+    project, _, name = path.rpartition("/")
+    storage, own = project.rpartition("/")[0].rpartition("/")[0], name.removesuffix(".json")
+    return own, f"{storage}/message/{own}", f"{storage}/part"
+
+
+class TreeRecords(Records):
+    """The records of one session in files; SessionUnreadableError where the session's own is not whole."""
+
+    def __init__(self, path: str) -> None:
+        own, self._messages, self._parts = _places(path)
+        held = _record(path)
+        if held is None:
+            raise SessionUnreadableError("the session is gone, or being written")
+        self.session = _session_of(own, held)
+
+    def messages(self, place: int = 0) -> Iterator[Message]:
+        """The messages whose records are whole, or the one at a place."""
+        for own, path, inode in _files(self._messages):
+            if place in (0, inode) and (held := _record(path)) is not None:
+                yield Message(inode, own, time_ms(as_dict(held.get("time")).get("created")), held)
+
+    def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
+        """The parts of a message; none where a record has an invalid id."""
+        directory = f"{self._parts}/{message_id}"
+        for own, path, _ in _files(directory) if is_session_id(message_id) else ():
+            if (held := _record(path)) is not None:
+                yield own, held
+
+
+def look_at_tree(path: str) -> Look | None:
+    """A session's signature: a digest of the stats that change when it does."""
+    own = tail.look(path)
+    if own is None:
+        return None
+    _, directory, parts = _places(path)
+    messages, places = _files(directory), [directory]
+    for message_id, file, _ in {*messages[:1], *messages[-NEWEST:]}:  # ids wrap around
+        of_parts = f"{parts}/{message_id}"
+        places += [file, of_parts, *(one for _, one, _ in _files(of_parts))]
+    seen = [(own.mtime_ns, own.size, own.ino)]
+    for one in sorted(places):
+        with suppress(OSError):
+            found = os.stat(one)  # noqa: PTH116 - paths here are text
+            seen.append((found.st_mtime_ns, found.st_size, found.st_ino))
+    return Look(own.dev, own.ino, _digest(repr(seen)), max(seen)[0])
