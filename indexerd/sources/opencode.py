@@ -477,7 +477,7 @@ def _places(path: str) -> tuple[str, str, str]:
 
 
 class TreeRecords(Records):
-    """The records of one session in files; SessionUnreadableError where the session's own is not whole."""
+    """The records of one session in files; SessionUnreadableError if its own is not whole."""
 
     def __init__(self, path: str) -> None:
         own, self._messages, self._parts = _places(path)
