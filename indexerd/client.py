@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from indexerd.errors import IndexerdError
 
 TIMEOUT = 10.0
-_REQUEST_MAX = 1024 * 1024
 
 
 def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
@@ -85,7 +84,7 @@ class Client:
 
     DaemonDownError: no daemon answers, or it hung up. AccessError: the system denies access.
     DeadlineError: no answer in time; the connection is closed, since half a request may be sent.
-    UsageError: a path or params that cannot be sent.
+    UsageError: a path that the system refuses.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = TIMEOUT) -> None:
@@ -113,7 +112,8 @@ class Client:
     def call(self, method: str, params: Mapping[str, Any] | None = None) -> Any:
         """Send a request and return its result; the daemon's error is raised."""
         self._id += 1
-        line = _request(self._id, method, dict(params or {}))
+        request = {"jsonrpc": "2.0", "id": self._id, "method": method, "params": dict(params or {})}
+        line = dumps(request).encode() + b"\n"
         deadline = time.monotonic() + self._timeout
         try:
             self._wait_until(deadline)
@@ -185,20 +185,6 @@ class Client:
             hint = "set INDEXERD_SOCKET to a shorter path"
             return errors.UsageError(f"{self._path}: {why}", hint=hint)
         return errors.DaemonDownError(f"no daemon answers on {self._path}: {why}")
-
-
-def _request(number: int, method: str, params: dict[str, Any]) -> bytes:
-    wrong = f"a request is at most {_REQUEST_MAX} bytes"
-    try:
-        request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-        line = dumps(request).encode("ascii") + b"\n"
-        if len(line) <= _REQUEST_MAX + 1:
-            return line
-    except (TypeError, ValueError, RecursionError):
-        wrong = "the params are not JSON"
-    from indexerd.errors import UsageError  # noqa: PLC0415 - see the head
-
-    raise UsageError(wrong)
 
 
 def _error(answer: Mapping[str, Any]) -> IndexerdError:

@@ -18,8 +18,6 @@ from indexerd.errors import UsageError
 SESSION_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 META_SUFFIX = ".meta.json"
 USER_SUFFIX = ".user.json"
-# sun_path holds 108 bytes on Linux and 104 on macOS, its closing NUL included.
-SOCKET_PATH_MAX = 103 if sys.platform == "darwin" else 107
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,6 @@ _FREE_KEYS = ("providers.openai.prices",)  # tables whose keys are model names
 ModelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]+/\S+$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Glob = Annotated[str, Field(min_length=1, max_length=1000)]
-PORT_MAX = 65_535
 
 
 class Section(BaseModel):
@@ -176,13 +175,10 @@ class Log(Section):
 
 def listen_address(text: str) -> tuple[str, int]:
     """Split `HOST:PORT`; ValueError for a host that other machines can reach."""
-    host, colon, port = text.strip().rpartition(":")
-    host = host.strip("[]")
-    if not colon or not _loopback(host):
+    parts = urlsplit(f"//{text.strip()}")
+    if parts.port is None or not _loopback(parts.hostname):
         raise ValueError("must be HOST:PORT with a host on loopback, for example 127.0.0.1:7117")
-    if not port.isascii() or not port.isdigit() or int(port[:6]) > PORT_MAX:
-        raise ValueError("the port must be a number from 0 to 65535")
-    return host, int(port)
+    return parts.hostname or "", parts.port
 
 
 class Web(Section):

@@ -188,15 +188,16 @@ def test_time_runs_out(directory: Path) -> None:
 
 
 def test_what_cannot_be_sent_is_said_here(directory: Path) -> None:
-    """S5, and params that are not JSON: nothing is sent, the connection is usable."""
+    """S5: a path that the system refuses, and what is longer than a request may be."""
     with pytest.raises(errors.UsageError) as raised:
         Client(directory / ("x" * 200))
     assert "INDEXERD_SOCKET" in raised.value.hint
-    with process(directory) as server, Client(server.path, SECONDS) as daemon:
-        for odd in (object(), float("nan"), {1, 2}, "x" * (1024 * 1024)):
-            with pytest.raises(errors.UsageError):
-                daemon.call("echo", {"odd": odd})
-        assert daemon.call("echo", {"still": "here"}) == {"still": "here"}
+    with (
+        process(directory) as server,
+        Client(server.path, SECONDS) as daemon,
+        pytest.raises(errors.UsageError),
+    ):
+        daemon.call("echo", {"odd": "x" * (1024 * 1024)})
 
 
 def test_events_are_yielded_in_order_and_none_is_lost(directory: Path) -> None:

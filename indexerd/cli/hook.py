@@ -36,12 +36,9 @@ _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
 _WHY = {"over_limit": ": one reference too many", "invalid_meta": ": its meta file is invalid"}
 _WHY |= {"ambiguous": " is ambiguous: "}
 
-_REQUEST_MAX = 1024 * 1024 - 200  # bytes of params in one line, as JSON in ASCII
 _BYTES_MAX = 9000  # of context
 _SECONDS = 2.0
 _LINES_MAX = 5  # for the user
-_REST = "(cut here; get_relevant_context has the rest)\n---\n\n"
-_TOO_LONG = "indexerd: this prompt is too long for references; it is sent without them"
 
 
 def attempt(argv: list[str]) -> int | None:
@@ -85,19 +82,16 @@ def expand(app: App, word: str, params: dict[str, Any], *, inline: bool) -> int:
         put([json_text(app.call("expand", params, backend.QUICK))])
         return 0
     found: dict[str, Any] = {}
-    problem = None
     try:
         found = app.call("expand", params, backend.QUICK) if b"@@" in prompt else {}
     except IndexerdError as bad:
-        problem = bad
+        complain(bad, as_json=False)
     block = _block(found).encode("utf-8", "replace")
     if inline:
         block = block + b"\n\n---\n\n" + prompt if block else prompt
     sys.stdout.buffer.write(block + b"\n" if block and not (inline and word == "-") else block)
     for line in failures(found):
         aside(f"indexerd: {line}")
-    if problem is not None:
-        complain(problem, as_json=False)
     return 0
 
 
@@ -170,26 +164,19 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
     for ours, theirs in (("sessionId", "session_id"), ("cwd", "cwd"), ("turnId", "turn_id")):
         if isinstance(event.get(theirs), str) and event[theirs]:
             params[ours] = event[theirs]
-    if len(dumps(params)) > _REQUEST_MAX:
-        return "", [_TOO_LONG]
     seconds = backend.question_seconds(text, _SECONDS)
     found = call_once(socket_path(os.environ), "expand", params, seconds)
     return _block(found), failures(found)[:_LINES_MAX]
 
 
 def _resumed(event: dict[str, Any]) -> str:
-    """Return the context of a resumed session, cut to what an agent shows."""
+    """Return the context of a resumed session."""
     import time
 
     # Each resume has its own id, so that each gets the block once.
     params = {"session": event["session_id"], "resumeId": f"{os.getpid()}-{time.time_ns()}"}
     found = call_once(socket_path(os.environ), "resume_context", params, _SECONDS)
-    text: str = found.get("text") or ""
-    if len(data := text.encode("utf-8", "replace")) <= _BYTES_MAX:
-        return text
-    head = data[: _BYTES_MAX - len(_REST) - 1].decode("utf-8", "ignore")
-    end = max(head.rfind("\n"), head.rfind(", "))  # of a line or an item, if one is near
-    return f"{head[:end] if end > len(head) // 2 else head}\n{_REST}"
+    return found.get("text") or ""
 
 
 def _text(found: str) -> str:

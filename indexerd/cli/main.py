@@ -21,22 +21,18 @@ from indexerd.errors import AccessError, IndexerdError, UsageError
 Work = Callable[..., Any]
 Declare = Callable[[Work], Work]
 
-# The modules with commands, each with its heading in `--help` and its commands.
+# Each heading of `--help`: the module of its commands, and their names.
 CAPABILITIES = {
-    "sessions": "Sessions: list show search resolve complete family status index rename purge"
-    " resume continue-recent",
-    "tree": "A session's tree: tree branches path context label branch export",
-    "references": "References, context: expand ask context-set context-get resume-context footer",
-    "digest": "Long sessions: history digest compact branch-summary stats",
-    "serve": "Servers: run web mcp",
-    "setup": "Set-up: config service integrate completion",
-    "doctor": "Troubleshooting: doctor logs",
+    "Sessions": "sessions list show search resolve complete family status index rename purge resume"
+    " continue-recent",
+    "A session's tree": "tree tree branches path context label branch export",
+    "References, context": "references expand ask context-set context-get resume-context footer",
+    "Long sessions": "tree history digest compact branch-summary stats",
+    "Servers": "serve run web mcp",
+    "Set-up": "setup config service integrate completion",
+    "Troubleshooting": "doctor doctor logs",
 }
-COMMANDS = {
-    name: module
-    for module, words in CAPABILITIES.items()
-    for name in words.partition(": ")[2].split()
-}
+COMMANDS = {name: words.split()[0] for words in CAPABILITIES.values() for name in words.split()[1:]}
 argument = click.argument
 
 
@@ -118,9 +114,9 @@ class Lazy(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for module, words in CAPABILITIES.items():
-            found = [self.get_command(ctx, name) for name in COMMANDS if COMMANDS[name] == module]
-            with formatter.section(words.partition(": ")[0]):
+        for heading, words in CAPABILITIES.items():
+            found = [self.get_command(ctx, name) for name in words.split()[1:]]
+            with formatter.section(heading):
                 rows = [(f"{one.name:15}", one.get_short_help_str(80)) for one in found if one]
                 formatter.write_dl(rows)
 

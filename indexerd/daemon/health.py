@@ -34,16 +34,10 @@ class Status:
     def state(self) -> str:
         if self._pipeline.indexing_off or not self._pipeline.models.available():
             return "indexing-off"
-        return "degraded" if self._budget.troubles() or any(self._problems()) else "ok"
+        return "degraded" if any(self._problems()) else "ok"
 
     def report(self) -> dict[str, Any]:
-        pipeline, problems = self._pipeline, [*self._problems()]
-        for code, (cause, cure) in self._budget.troubles().items():
-            retries = [known.retry for known in pipeline.known.values()]
-            waiting = sum(one.why == code and one.refused_at is None for one in retries)
-            who = f"{waiting} sessions wait" if waiting > 1 else "1 session waits"
-            more = f"; {who} for it" if waiting else ""
-            problems.append(self._problem(code, cause + more, cure))
+        pipeline = self._pipeline
         health = pipeline.watch.health()
         ours = {store.meta for store in pipeline.library.files.stores}  # made when first written to
         return {
@@ -65,12 +59,14 @@ class Status:
                 "missing": [quotable(path) for path in health.missing if path not in ours],
                 "overflows": health.overflows,
             },
-            "problems": problems,
+            "problems": [*self._problems()],
         }
 
     def _problems(self) -> Iterator[dict[str, Any]]:
         pipeline = self._pipeline
-        for one in (*_own(pipeline), *_roots(pipeline), *pipeline.watch.health().problems):
+        budget = ((code, *why) for code, why in self._budget.troubles().items())
+        watch = pipeline.watch.health().problems
+        for one in (*_own(pipeline), *_roots(pipeline), *watch, *budget):
             yield self._problem(*one)
         if pipeline.library.changed != self._seen:  # this looks at every session
             self._of_sessions = [self._problem(*one) for one in _sessions(pipeline)]

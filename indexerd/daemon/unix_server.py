@@ -27,15 +27,13 @@ from indexerd.errors import (
     AlreadyRunningError,
     DaemonDownError,
     IndexerdError,
-    UsageError,
 )
-from indexerd.paths import SOCKET_PATH_MAX
 from indexerd.protocol import wire
 
 _METHOD_SHOWN = 64  # characters of a method's name that go into reports
 _BACKLOG = 1024  # the system may cut this
 _CHUNK = 65_536
-_ELSEWHERE = "set INDEXERD_SOCKET to a path in a directory of your own"
+_ELSEWHERE = "set INDEXERD_SOCKET to a short path in a directory of your own"
 
 
 @dataclass(eq=False)
@@ -200,15 +198,9 @@ class Peer:
 def _bind(path: Path) -> tuple[socket.socket, os.stat_result]:
     """Return a bound socket and the status of its file.
 
-    UsageError: the path is too long. AccessError: the directory is not private, the path is in
-    use, or the system refuses. AlreadyRunningError: another daemon answers there.
+    AccessError: the directory is not private, the path is in use, or the system refuses.
+    AlreadyRunningError: another daemon answers there.
     """
-    size = len(os.fsencode(path))
-    if size > SOCKET_PATH_MAX:
-        raise UsageError(
-            f"the socket's path has {size} bytes, the system takes {SOCKET_PATH_MAX}: {path}",
-            hint="set INDEXERD_SOCKET to a shorter path",
-        )
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         make_private(path.parent)
@@ -222,7 +214,7 @@ def _bind(path: Path) -> tuple[socket.socket, os.stat_result]:
         sock.close()
         if isinstance(bad, IndexerdError):
             raise
-        why = f"cannot make the socket {path}: {bad.strerror}"
+        why = f"cannot make the socket {path}: {bad.strerror or bad}"  # too long a path: no errno
         raise AccessError(why, hint=_ELSEWHERE) from bad
 
 

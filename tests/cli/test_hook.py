@@ -130,40 +130,6 @@ def test_a_resumed_session_gets_its_context(fake: FakeDaemon) -> None:
     assert run(fake.path, start("resume")) == ""
 
 
-def test_a_long_context_is_cut_where_it_says_so(fake: FakeDaemon) -> None:
-    """S4.18: an agent shows only a preview of more than it takes; the cut names the rest."""
-    lines = "".join(f"- src/é{n}.py\n" for n in range(2000))
-    one_line = "notes: " + ", ".join(f"é{n}" for n in range(4000)) + "\n"
-    for text in (lines, one_line, "é" * 9000):
-        says(fake, "resume_context", {"text": f"[SESSION RESUMED]\n{text}---\n\n"})
-        said = json.loads(run(fake.path, start("resume")))
-        told = said["hookSpecificOutput"]["additionalContext"]
-        assert 8900 < len(told.encode()) <= 9000
-        head, _, rest = told.partition("\n(cut here; ")
-        assert rest == "get_relevant_context has the rest)\n---\n\n"
-        assert f"[SESSION RESUMED]\n{text}".startswith(head)
-        assert f"[SESSION RESUMED]\n{text}"[len(head)] in "\n,é"
-    short = "[SESSION RESUMED]\n" + "x" * 8900 + "\n---\n\n"
-    says(fake, "resume_context", {"text": short})
-    said = json.loads(run(fake.path, start("resume")))
-    assert said["hookSpecificOutput"]["additionalContext"] == short
-
-
-LONG = {
-    "text": "@@cache " + "x" * 3_000_000,
-    "escapes": "@@cache " + "\u00e9" * 300_000,
-}
-
-
-@pytest.mark.parametrize("what", LONG)
-def test_a_prompt_that_is_too_long_is_told_so(fake: FakeDaemon, what: str) -> None:
-    said = json.loads(run(fake.path, prompt(LONG[what])))
-    assert said.keys() == {"systemMessage"}
-    assert "too long" in said["systemMessage"]
-    assert "\n" not in said["systemMessage"]
-    assert fake.asked == []
-
-
 @pytest.mark.parametrize(
     "words", [["pi"], ["nonsense"], [""], ["claude", "--json"], ["claude", "x"], ["--help"]]
 )
