@@ -129,8 +129,10 @@ class WriteError(StateError, kind="write_failed"):
     """A file could not be written; the old one is intact."""
 
 
-class DamagedError(StateError):
+class DamagedError(StateError, hint="the daemon makes it anew; ask again in a moment"):
     """A cache's file is damaged, or was changed by something else."""
+
+    retryable = True
 
 
 class ModelError(IndexerdError):

@@ -11,6 +11,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 import traceback
 from functools import partial
 from pathlib import Path
@@ -22,13 +23,16 @@ import click
 from indexerd.cli import printing as render
 from indexerd.cli.backend import App, aside, project, put
 from indexerd.cli.main import argument, as_json, command, current, flag, option
-from indexerd.errors import ConfigError, IndexerdError, WriteError
+from indexerd.errors import ConfigError, DamagedError, IndexerdError, WriteError
 from indexerd.mcp.hosts import HOSTS, snippet
 
 if TYPE_CHECKING:
     from indexerd.daemon.daemon import Daemon
     from indexerd.settings import Settings
     from indexerd.web.server import Running
+
+RESTART_GAP = 60.0  # seconds in which a daemon restarts itself once
+_RESTARTED = "_INDEXERD_RESTARTED"  # when it last did, in the environment
 
 
 def program() -> tuple[str, ...]:
@@ -75,14 +79,17 @@ def run(*, once: bool) -> int:
     """Run the daemon in the foreground; --once for one pass."""
     app = current()
     daemon = _daemon(app, once=once)
-    if not once:
-        from indexerd.daemon.daemon import RESTART
-
-        code = asyncio.run(daemon.serve())
-        if code == RESTART:  # a cache was damaged, or the state directory removed
-            code = asyncio.run(_daemon(app, once=False).serve())
-        return 1 if code == RESTART else code
-    found, models, code = asyncio.run(daemon.once())
+    try:
+        if not once:
+            asyncio.run(daemon.serve())
+            return 0
+        found, models, code = asyncio.run(daemon.once())
+    except DamagedError:  # begin again, with nothing left in memory; what is damaged was set aside
+        now, last = time.time(), os.environ.get(_RESTARTED, "0")
+        if now - float(last) < RESTART_GAP:
+            raise
+        again = [sys.executable, *sys.orig_argv[1:]]
+        os.execve(sys.executable, again, os.environ | {_RESTARTED: str(now)})  # noqa: S606 - ourselves
     if problems := app.loaded.problems:
         raise ConfigError(problems)
     failed = found["failed"]

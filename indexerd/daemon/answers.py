@@ -6,7 +6,6 @@ or writes.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -95,8 +94,8 @@ class Answers:
         return {"items": self.names.complete(asked, time.time())}
 
     def list(self, asked: params.List) -> Row:
-        texts, cursor = self._store.page(**msgspec.structs.asdict(asked))
-        rows = [row for row in map(json.loads, texts) if not self._hidden(row)]
+        found, cursor = self._store.page(**msgspec.structs.asdict(asked))
+        rows = [row for row in found if not self._hidden(row)]
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
 
     def search(self, asked: params.Search) -> Row:

@@ -4,8 +4,9 @@ The order matters. The lock comes first, so that no file of a running daemon is 
 answers before systemd gets READY; the event loop pings the watchdog, but only while the reader
 thread makes progress.
 
-A damaged cache, or a removed state directory, ends a daemon with RESTART: the next daemon in the
-same process makes a new cache.
+A daemon that cannot go on, because a cache is damaged, the state directory was removed, or a part
+of it failed, ends with DamagedError. The process then starts itself again: that checks the caches,
+and makes those anew that are damaged.
 """
 
 from __future__ import annotations
@@ -57,7 +58,6 @@ from indexerd.sources.stores import Store, stores
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
 
-RESTART = -1  # result of `serve`: start again in this process, once
 TICK_SECONDS = 4.0  # between two checks of the socket file and the reader
 SWITCH_SECONDS = 0.0005  # after which a busy reader thread yields to the event loop
 _FORMER = ("ledger.sqlite", "catalog.sqlite")  # caches of earlier versions
@@ -260,8 +260,8 @@ class Daemon:
                 return {key: why for key, (_, why) in waiting.items()}
             await asyncio.sleep(max(0.01, min(min(until) - now, 1.0)))
 
-    async def serve(self) -> int:
-        """Run until a signal; return the exit code, or RESTART."""
+    async def serve(self) -> None:
+        """Run until a signal. Raises DamagedError, see the head."""
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
@@ -283,7 +283,7 @@ class Daemon:
             await server.start()
             notifier.send("READY=1")
             bus.log(Event.DAEMON_READY, {"path": str(path)})
-            return await self._run(self._tend(server, notifier), stopping, notifier)
+            await self._run(self._tend(server, notifier), stopping, notifier)
         finally:
             await server.close()
             await self._end()
@@ -291,26 +291,22 @@ class Daemon:
 
     async def _run(
         self, tend: Coroutine[Any, Any, None], stopping: asyncio.Event, notifier: Notifier
-    ) -> int:
-        """Run all parts until one of them ends; return 1 if it should not have."""
+    ) -> None:
+        """Run all parts until one of them ends."""
         pipeline, digests = self.pipeline, self.auto_digests
         parts = (pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run(), tend)
         tasks = [asyncio.ensure_future(one) for one in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        code = 0 if stopping.is_set() else 1
-        if code and (self.library.damaged or not self._lock.is_valid()):
-            code = RESTART
-        else:
+        if stopping.is_set():
             notifier.send("STOPPING=1")
             self.bus.log(Event.DAEMON_STOPPING, {})
         for task in tasks:
             task.cancel()
         for end in await asyncio.gather(*tasks, return_exceptions=True):
-            damage = code == RESTART and isinstance(end, DamagedError)
-            if isinstance(end, Exception) and not damage:
+            if end and not isinstance(end, bool | DamagedError | asyncio.CancelledError):
                 self.bus.defect(Event.DAEMON_STOPPING, "", end)
-                code = 1
-        return code
+        if not stopping.is_set():
+            raise DamagedError("the daemon cannot go on", hint="see `indexerd logs`")
 
     async def _end(self) -> None:
         await self.pipeline.stop()

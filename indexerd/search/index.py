@@ -29,7 +29,7 @@ import msgspec
 import tantivy
 from tantivy import Document, Query, Searcher
 
-from indexerd.errors import DamagedError, IndexerdError, StateError, WriteError
+from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.search.query import indexable, storable, without_references
@@ -128,6 +128,8 @@ class TextIndex:
                     have = self.signs("about")
             if self._index is None or self.damaged:
                 name, self.damaged = kind + os.urandom(4).hex(), False
+                if self._directory.is_file():
+                    self._directory.unlink()
                 with self._guard():
                     self._index = self._make(name)
                 self.store.note("index", "name", name.encode())
@@ -170,7 +172,7 @@ class TextIndex:
             if not self.damaged:
                 self.damaged = True
                 self._report(self._directory, type(bad).__name__)
-            raise DamagedError("the index is damaged", hint="the daemon rebuilds it") from bad
+            raise DamagedError("the index is damaged") from bad
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], str, tuple[str, ...]]]) -> None:
         """Store rows, and index them with their summaries and all their names."""
@@ -216,7 +218,8 @@ class TextIndex:
         """Give the last mark of a session, committed or not."""
         if (mark := self.uncommitted.get(session_id, b"")) != b"":
             return mark
-        return next(map(_held, self._stored(_of(session_id, "mark"), 1)), None)
+        with self._guard():
+            return next(map(_held, self._stored(_of(session_id, "mark"), 1)), None)
 
     def signs(self, kind: str) -> dict[int, int]:
         """Give the sign of every session's document of a kind, by the session's `number`."""
@@ -255,7 +258,7 @@ class TextIndex:
 
     def _opened(self) -> tantivy.Index:
         if self._index is None or (self.damaged and not self._readonly):
-            raise StateError("the index is being rebuilt", hint="ask again in a moment")
+            raise DamagedError("the index is being rebuilt")
         return self._index
 
     def _ready(self) -> tantivy.IndexWriter:
@@ -348,7 +351,8 @@ class TextIndex:
         """Give a session's first messages, or its `last` ones from the end."""
         order = tantivy.Order.Desc if last else tantivy.Order.Asc
         query = _of(session_id, "message")
-        return [*map(message_in, self._stored(query, most, order_by_field="row", order=order))]
+        with self._guard():
+            return [*map(message_in, self._stored(query, most, order_by_field="row", order=order))]
 
     def carries_on(self, parent: str, child: str) -> bool | None:
         """Say whether a child goes on where its parent ended; None if messages cannot tell."""
@@ -369,7 +373,8 @@ class TextIndex:
         copies = self._stored(both(own, term("copy", copy_of(session_id, message))), 1)
         there = map(message_in, self._stored(both(own, term("row", row)), 1))
         same = ((one.role, one.text) == (message.role, message.text) for one in there)
-        return any(True for _ in copies) or any(same)
+        with self._guard():
+            return any(True for _ in copies) or any(same)
 
 
 def _verify(directory: Path) -> None:

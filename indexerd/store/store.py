@@ -5,12 +5,13 @@ thread writes; any thread reads what was last committed. A command that runs wit
 it `readonly`, and gets an empty store and a `problem` where the file cannot be read.
 
 A full disk, a lock or a missing permission raises an error and loses nothing. Damage means that
-SQLite reports corruption, that a value does not decode, or that the file does not match its
-checksum: it is then set aside when it is closed or opened, and a new one is made.
+SQLite reports corruption, that a value does not decode, or that something else changed the file:
+it is then set aside when it is closed or opened, and a new one is made.
 
-SQLite does not notice a byte that flips within a value. So only this class checkpoints the log,
-and each time writes a checksum of the whole file to `<name>.sum`. It holds after a crash, too:
-until the next checkpoint only the log changes, and each of its frames has its own checksum.
+SQLite does not notice a byte that flips within a value. So only this class checkpoints the log, and
+writes a checksum of the whole file to `<name>.sum`. Until the next checkpoint only the log changes,
+whose frames have their own checksums: the sum holds after a crash, too, and every access compares
+the file's size and time.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shutil
 import sqlite3
 import sys
 import threading
@@ -38,8 +40,8 @@ from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
 VERSION = 5
+_ASIDE = "damaged"  # the directory of a store that was set aside
 _BUSY_MS = 5000
-# Bytes of the log, beyond which it is checkpointed: that syncs the disk, and appends wait for it.
 _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
@@ -116,6 +118,7 @@ class StateStore:
         # For the checksum. Closing any descriptor of a file ends all locks that this process has
         # on it, so it is opened before SQLite's and closed after them.
         self._fd = -1
+        self._stamped: tuple[int, ...] | None = None  # the file's stamp, if nothing may change it
         self._writer: sqlite3.Connection | None = None
         self._owner = 0  # the thread that has a transaction open
         self._idle: list[sqlite3.Connection] = []  # readers
@@ -129,11 +132,15 @@ class StateStore:
             _set_aside(path)
             self._writer = self._open()
             report(str(bad))
+        if not self._stamped:  # a new one
+            self._checkpoint()
 
     # -- opening and closing
 
     def _open(self) -> sqlite3.Connection:
         db: sqlite3.Connection | None = None
+        if any(one.is_dir() for one in self._path.parent.glob(f"{self._path.name}*")):
+            raise DamagedError("the store is damaged: a directory is in its place")
         try:
             # SQLite gives the files beside it the same mode
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -147,6 +154,7 @@ class StateStore:
             if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
                 db.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
             _check(db)
+            self._stamped = self._stamp() if self._sum.exists() else None
         except (sqlite3.Error, OSError, DamagedError) as bad:
             if db is not None:
                 db.close()
@@ -160,8 +168,18 @@ class StateStore:
             self._fd = -1
 
     def _verify(self) -> None:
-        if self._sum.exists() and self._sum.read_bytes() != self._checksum():
+        known = self._sum.read_bytes() if self._sum.exists() else b"00000000"  # of an empty file
+        if known != self._checksum():
             raise DamagedError("the store is damaged: it does not match its checksum")
+
+    def _look(self) -> None:
+        known = self._stamped  # the same after the look, or a checkpoint began meanwhile
+        if known and known != self._stamp() and known is self._stamped:
+            raise DamagedError("the store is damaged: something else changed it")
+
+    def _stamp(self) -> tuple[int, ...]:
+        found = os.fstat(self._fd)
+        return found.st_size, found.st_mtime_ns, found.st_nlink
 
     def _checksum(self) -> bytes:
         total = at = 0
@@ -206,17 +224,21 @@ class StateStore:
 
     def fold(self) -> None:
         """Checkpoint the log and delete the file set aside, so that deleted data is in neither."""
-        _beside(self._path, ".aside").unlink(missing_ok=True)
+        shutil.rmtree(self._path.with_name(_ASIDE), ignore_errors=True)
         self._checkpoint()
 
     def _checkpoint(self) -> None:
         if self._writer is None or self.damaged:
             return
         with self._guarded():
+            if self._stamped:  # else it is new, or an earlier checkpoint failed
+                self._verify()
+            self._stamped = None
             self._sum.unlink(missing_ok=True)
             busy, *_ = self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             if not busy:
                 self._sum.write_bytes(self._checksum())
+                self._stamped = self._stamp()
 
     # -- asking and writing
 
@@ -243,8 +265,9 @@ class StateStore:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
+            self._look()
             yield
-        except (sqlite3.Error, OSError, ValueError) as bad:
+        except (sqlite3.Error, OSError, ValueError, DamagedError) as bad:
             error = _state_error(bad)
             if isinstance(error, DamagedError) and not self.damaged:
                 self.damaged = True
@@ -318,12 +341,12 @@ class StateStore:
 
     def names(self) -> list[Named]:
         columns = "id, name, aliases, cwd, modified, named, NOT (archived OR gone OR subagent)"
-        return [
-            Named(
-                one, name, tuple(json.loads(also or "[]")) or (name,), cwd, at, given > 0, live > 0
-            )
-            for one, name, also, cwd, at, given, live in self._all(columns, "true")
-        ]
+        found = self._all(columns, "true")
+        with self._guarded():
+            return [
+                Named(one, name, tuple(json.loads(also or "[]")) or (name,), cwd, at, *flags)
+                for one, name, also, cwd, at, *flags in found
+            ]
 
     def shown(self) -> list[Sequence[str]]:
         return self._all("id, file, cwd", "NOT gone")
@@ -355,8 +378,8 @@ class StateStore:
         subagents: bool = False,
         limit: int = 50,
         cursor: str | None = None,
-    ) -> tuple[list[str], str | None]:
-        """Rows in JSON, last modified first, then by id, and the cursor of the next page.
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Rows, last modified first, then by id, and the cursor of the next page.
 
         `cwd` stands for that directory and all below; `archived` adds archived and gone
         sessions, `subagents` those of sub-agents. Raises UsageError for a `since` that is no time,
@@ -381,7 +404,8 @@ class StateStore:
         if len(found) > limit:
             place = json.dumps(found[limit - 1][1:]).encode()
             following = base64.urlsafe_b64encode(_seal(place, filters) + place).decode()
-        return [text for text, _, _ in found[:limit]], following
+        with self._guarded():
+            return [json.loads(text) for text, *_ in found[:limit]], following
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
         """Add or change rows.
@@ -423,15 +447,12 @@ class StateStore:
     # -- session files: where reading stopped, and the facts of each
 
     def files(self) -> list[tuple[str, Cursor, SessionInfo | None]]:
-        def ask(db: sqlite3.Connection) -> list[tuple[str, Cursor, SessionInfo | None]]:
-            rows = db.execute("SELECT path, cursor, info FROM file").fetchall()
-            named = ((key.decode("utf-8", "surrogateescape"), at, info) for key, at, info in rows)
+        rows = self._read(lambda db: db.execute("SELECT path, cursor, info FROM file").fetchall())
+        named = ((key.decode("utf-8", "surrogateescape"), at, info) for key, at, info in rows)
+        with self._guarded():
             return [
-                (path, _cursor(at), unpack(info, path) if info else None)
-                for path, at, info in named
+                (one, _cursor(at), unpack(info, one) if info else None) for one, at, info in named
             ]
-
-        return self._read(ask)
 
     def put_files(self, files: Mapping[str, tuple[Cursor, SessionInfo | None] | None]) -> None:
         """Write what is known of files by path; None drops one."""
@@ -487,8 +508,7 @@ def _state_error(bad: Exception) -> StateError:
     undecodable = isinstance(bad, sqlite3.OperationalError) and not hasattr(bad, "sqlite_errorcode")
     if undecodable or code in _DAMAGE or not isinstance(bad, sqlite3.Error):
         what = getattr(bad, "sqlite_errorname", type(bad).__name__)  # no word of a session's
-        hint = "the daemon makes it anew, and reads all sessions again"
-        return DamagedError(f"the store is damaged: {what}", hint=hint)
+        return DamagedError(f"the store is damaged: {what}")
     kind = AccessError if code in _ACCESS else WriteError
     return kind(f"the store cannot be used now: {bad}")
 
@@ -497,7 +517,6 @@ def _check(db: sqlite3.Connection) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
         raise DamagedError(f"the store is of version {version}, not {VERSION}")
-    db.execute("SELECT * FROM session JOIN record USING (id)").fetchone()
 
 
 def _beside(path: Path, suffix: str) -> Path:
@@ -505,10 +524,12 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _set_aside(path: Path) -> None:
-    """Keep a damaged file as `<name>.aside`; its log goes."""
-    path.replace(_beside(path, ".aside"))
-    for suffix in ("-wal", "-shm", ".sum"):
-        _beside(path, suffix).unlink(missing_ok=True)
+    """Move a store's files, or what took their places, into a directory next to them."""
+    aside = path.with_name(_ASIDE)
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(mode=0o700)
+    for one in path.parent.glob(f"{path.name}*"):
+        one.replace(aside / one.name)
 
 
 # -- values

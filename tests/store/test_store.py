@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -32,8 +31,8 @@ def put(store: StateStore, *rows: dict[str, object]) -> list[str]:
 
 def listed(store: StateStore, **filters: Any) -> tuple[list[str], str | None]:
     """Ids of a page, and the cursor of the next one."""
-    texts, cursor = store.page(**filters)
-    return [json.loads(one)["sessionId"] for one in texts], cursor
+    rows, cursor = store.page(**filters)
+    return [one["sessionId"] for one in rows], cursor
 
 
 def ids(store: StateStore, **filters: Any) -> list[str]:

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from indexerd.errors import IndexerdError
-from tests.e2e.world import Session, World, until
+from tests.e2e.world import Session, World, logged, until
 
 PAGE = 4096
 STORE, INDEX = "store.sqlite", "search"
@@ -81,17 +82,24 @@ class Template:
         shutil.copytree(self.left[how], self.world.state)
         return self.world.state
 
-    def comes_to_it(self, why: str) -> None:
+    def comes_to_it(self, why: str, harm: Callable[[], object] | None = None) -> None:
         with self.world.daemon() as process:
-            until(self._tells, f"all that was known, after {why}")
+            until(self.tells, f"all that was known, after {why}")
+            if harm is not None:
+                harm()
+                until(self.said, f"a word about {why}")
+                until(self.tells, f"all that was known, in spite of {why}")
             assert self.world.call("status")["problems"] == [], why
             assert process.poll() is None, why
         assert len(self.world.calls()) == self.calls, why
-        lines = map(json.loads, (self.world.state / "log.jsonl").read_text().splitlines())
-        said = Counter(line["path"] for line in lines if line["event"] == "cache.damaged")
-        assert all(count == 1 for count in said.values()), (why, said)
+        assert all(count == 1 for count in self.said().values()), (why, self.said())
 
-    def _tells(self) -> bool:
+    def said(self) -> Counter[str]:
+        with suppress(IndexerdError):  # looks at every session
+            self.told()
+        return Counter(Path(line["path"]).name for line in logged(self.world, "cache.damaged"))
+
+    def tells(self) -> bool:
         with suppress(IndexerdError):
             return bool(self.told() == self.known)
         return False
@@ -146,6 +154,81 @@ def test_two_hundred_damages(template: Template, first: int) -> None:
     """S3.30: the same, wherever the damage is, and however the daemon ended."""
     for number in range(first, first + 10):
         damaged(template, number)
+
+
+def spoil(path: Path, old: bytes, new: bytes) -> None:
+    data = path.read_bytes()
+    assert old in data
+    with path.open("r+b") as file:
+        file.write(data.replace(old, new))
+
+
+ROWS = [  # what was in them, and what is there instead
+    (b'"agent":"pi"', b'"agent":"px"'),
+    (b'"sessionId":', b'"sessionId"}'),
+    (b'"name":"', b'"na\xff\xfe":"'),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), ROWS)
+def test_rows_that_change_under_a_daemon(template: Template, old: bytes, new: bytes) -> None:
+    """S3.30: it is noticed at the next access, even where the new rows look well."""
+    path = template.fresh("ended") / STORE
+    template.comes_to_it(f"{new!r}", lambda: spoil(path, old, new))
+    assert template.said() == {STORE: 1}
+
+
+def test_rows_that_change_unread_under_a_daemon(template: Template) -> None:
+    """S3.30: no checksum makes a damaged store look well when the daemon ends."""
+    path = template.fresh("ended") / STORE
+    with template.world.daemon():
+        until(template.tells, "all that was known")
+        spoil(path, *ROWS[0])
+    template.comes_to_it("rows that nobody read")
+    assert template.said() == {STORE: 1}
+
+
+def test_an_index_that_changes_under_a_daemon(template: Template) -> None:
+    """S3.30: tantivy panics, which is no Exception; clients are not kept waiting for ever."""
+
+    def harm() -> None:
+        for path in state.glob(f"{INDEX}/*/*.*"):
+            if path.suffix in {".store", ".idx", ".pos", ".fast"}:
+                with path.open("r+b") as file:
+                    file.write(b"\xa5" * (path.stat().st_size // 2))
+
+    state = template.fresh("ended")
+    template.comes_to_it("an index overwritten", harm)
+    assert template.said() == {INDEX: 1}
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_store_without_checksum(template: Template, *, once: bool) -> None:
+    """S3.30: it is not trusted: here with a row that is no JSON."""
+    path = template.fresh("ended") / STORE
+    path.with_name(f"{STORE}.sum").unlink()
+    spoil(path, *ROWS[1])
+    if once:
+        template.world.run("run", "--once")
+    template.comes_to_it("a checksum lost, and a row")
+    assert template.said() == {STORE: 1}
+
+
+@pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}.sum"])
+def test_a_directory_in_place_of_a_file(template: Template, name: str) -> None:
+    """S3.30: it is put aside with the rest."""
+    path = template.fresh("killed") / name
+    path.unlink(missing_ok=True)
+    (path / "in the way").mkdir(parents=True)
+    template.comes_to_it(f"a directory in place of {name}")
+    assert template.said() == {STORE: 1}
+
+
+def test_a_file_in_place_of_the_index(template: Template) -> None:
+    path = template.fresh("ended") / INDEX
+    shutil.rmtree(path)
+    path.write_text("in the way")
+    template.comes_to_it("a file in place of the index")
 
 
 @pytest.mark.parametrize("end", ["idx", "store", "json"])
