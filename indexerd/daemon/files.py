@@ -9,6 +9,7 @@ changes. A file that the user excluded is not followed, and nothing of it is kep
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -35,6 +36,7 @@ from indexerd.times import iso_ms
 
 TREES_MAX = 400_000  # rows of all trees in memory
 TREE_ROWS = 400  # that even an empty tree counts for: a thousand trees at most
+LARGE, LARGE_SECONDS = 50_000, 30.0  # rows of a tree, and how long one of more is kept unused
 FILE_BYTES = 64 * 1024  # that opening a file counts for
 SETTLE_SECONDS = 0.02  # between the two looks after which a missing file counts as gone
 
@@ -151,6 +153,7 @@ class Files:
         self._forks = ForkResolver(self._excluded)
         self._files: dict[str, SessionFile] = {}
         self._trees: dict[str, int] = {}  # rows by path, least recently used first
+        self.rest_at = math.inf  # when to drop large trees, on the monotonic clock
         self._missing: set[str] = set()  # files that were gone when looked at once
         self.stores: list[Store] = []
         self.owners: DuplicateResolver[SessionFile] = DuplicateResolver()
@@ -357,13 +360,23 @@ class Files:
         """Mark a tree as used now, and drop those used least recently."""
         trees = self._trees
         trees.pop(file.path, None)
-        trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)
+        rows = trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)
+        if rows > LARGE:
+            self.rest_at = time.monotonic() + LARGE_SECONDS
         while sum(trees.values()) > TREES_MAX and len(trees) > 1:
-            path = next(iter(trees))
-            del trees[path]
-            old = self._files.get(path)
-            if old is not None and not old.underway:  # else a long line would be read twice
-                old.drop_tree()
+            self._drop_tree(next(iter(trees)))
+
+    def rest(self) -> None:
+        """Drop the large trees, which were not used for a while."""
+        self.rest_at = math.inf
+        for path in [one for one, rows in self._trees.items() if rows > LARGE]:
+            self._drop_tree(path)
+
+    def _drop_tree(self, path: str) -> None:
+        del self._trees[path]
+        file = self._files.get(path)
+        if file is not None and not file.underway:  # else a long line would be read twice
+            file.drop_tree()
 
     # -- what changed
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.files import Update
 from indexerd.daemon.library import Library
+from indexerd.daemon.process import trim
 from indexerd.errors import (
     AlreadyRunningError,
     ConfigError,
@@ -133,7 +134,7 @@ class Pipeline:
         finally:
             if self.library.index.pending:
                 self.unread.set()
-            if self.library.files.busy:
+            if self.library.files.busy or self.library.files.rest_at < math.inf:
                 self.dirty.set()
 
     async def start(self) -> None:
@@ -184,16 +185,19 @@ class Pipeline:
         paths, rescan = self.watch.take()
         if rescan:
             self.rescan()
-        again_at = library.discovery.again_at
+        again_at, rest_at = library.discovery.again_at, library.files.rest_at
         if paths or monotonic() >= again_at:
             self._learn(await self.read(library.hinted, paths))
         elif library.files.busy:
             self._learn(await self.read(library.step))
         elif self._scanning:
             await self._end_scan()
+        elif monotonic() >= rest_at:
+            await self.read(library.files.rest)
+            trim()
         else:
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(self._scan_at, again_at) - monotonic()):
+                async with asyncio.timeout(min(self._scan_at, again_at, rest_at) - monotonic()):
                     await self.dirty.wait()
 
     async def scan(self) -> None:
@@ -236,6 +240,7 @@ class Pipeline:
         more = await self.read(texts.some)
         if texts.ripe:
             await asyncio.to_thread(self.library.index.commit)
+            trim()
         if not more:
             await asyncio.sleep(min(GATHER * (monotonic() - began), GATHER_MAX))
             if not await self.read(lambda: texts.due):

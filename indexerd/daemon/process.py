@@ -18,6 +18,7 @@ FILES_WANTED = 4096
 GROWTH = 8 * 1024 * 1024  # bytes that the process may grow by before it gives any back
 FREED_MIN = 1024 * 1024  # bytes; if less was given back, nothing more is free
 M_ARENA_MAX, ARENAS = -8, 2  # mallopt: heaps of the C library's allocator, for all threads
+M_MMAP_THRESHOLD, MAPPED = -3, 1 << 19  # bytes: blocks of as many are given back when freed
 YOUNG = 10_000  # new objects before the young generation is collected
 
 
@@ -74,6 +75,7 @@ class Footprint:
         """To be made when the modules are loaded."""
         with suppress(OSError, AttributeError):  # else each of tantivy's threads has a heap
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
+            ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED)
         gc.set_threshold(YOUNG)
         gc.freeze()
         self._least = 0  # bytes; 0: the sessions were not known yet
@@ -89,10 +91,15 @@ class Footprint:
             return
         else:
             gc.collect()
-        with suppress(OSError, AttributeError):  # only glibc has this function
-            ctypes.CDLL(None).malloc_trim(0)
+        trim()
         self._least = max(1, resident())
         self._settled = now - self._least < FREED_MIN
+
+
+def trim() -> None:
+    """Give free memory back to the system."""
+    with suppress(OSError, AttributeError):  # only glibc has this function
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def resident() -> int:

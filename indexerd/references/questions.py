@@ -28,7 +28,7 @@ from indexerd.references.services import Services
 from indexerd.settings import Settings
 
 QUESTION_MAX = 4000  # characters
-LOCAL_BYTES = 4_000_000  # of a session, for the built-in model
+LOCAL_BYTES = 2_000_000  # of a session, for the built-in model
 TURNS_MAX = 1000  # whose questions are counted; the oldest are forgotten
 
 

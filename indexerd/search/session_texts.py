@@ -148,7 +148,9 @@ class Texts:
         info, state = self._files.info(session_id), self._files.state(session_id)
         if info is None or state is None:
             return True
-        path = sorted(state.path())
+        path = state.path()
+        if not state.orderly:
+            path = array("i", sorted(path))
         held = self._progress(info, state, path)
         anew, (rows, end, is_last) = not held.words, _next_rows(state, path, held, limit)
         said, facts = list[Message](), None
@@ -179,7 +181,7 @@ class Texts:
             self._publish(session_id, facts)
         return is_last
 
-    def _progress(self, info: SessionInfo, state: SessionState, path: list[int]) -> _Progress:
+    def _progress(self, info: SessionInfo, state: SessionState, path: array[int]) -> _Progress:
         """Give what was read so far, as far as it still holds."""
         came_from = info.parent or info.parent_id or info.first
         own = (0, state.copied) if state.copied else (info.born_ms if came_from else 0, 0)
@@ -196,7 +198,7 @@ class Texts:
 
 
 def _next_rows(
-    state: SessionState, path: list[int], held: _Progress, limit: int
+    state: SessionState, path: array[int], held: _Progress, limit: int
 ) -> tuple[list[_Row], int, bool]:
     """Find the rows that a step reads, the row where it ends, and whether it is the last step.
 
@@ -205,12 +207,13 @@ def _next_rows(
     """
     is_borrowed = state.header is not None and state.header.subagent
     first = max(held.words, state.copied if is_borrowed else 0)
-    on_path = set(path[bisect_left(path, held.rows) :])
-    end = max(held.rows, len(state) - state.unsettled)
+    at, end = bisect_left(path, held.rows), max(held.rows, len(state) - state.unsettled)
     rows, size = list[_Row](), 0
     for row in range(min(first, held.rows), end):
         says = row >= first and (state.kind(row) in _SAYS or bool(state.codes[row] & PAID))
-        does = row in on_path and _does(state, row)
+        on_path = at < len(path) and path[at] == row
+        at += on_path
+        does = on_path and _does(state, row)
         if says or does:
             size += state.lengths[row]
             if len(rows) == limit or (rows and size > STEP_BYTES):
@@ -250,7 +253,7 @@ def _sign(info: SessionInfo) -> int:
     return number(info.session_id, info.leaf_id or "", info.path, str(info.rows), _RULES)
 
 
-def _seal(state: SessionState, path: list[int], end: int) -> int:
+def _seal(state: SessionState, path: array[int], end: int) -> int:
     """Give the same number for the same rows of a path below `end`, with the same last id."""
     rows = path[: bisect_left(path, end)]
-    return number(array("I", rows).tobytes().hex(), state.id(rows[-1]) if rows else "")
+    return number(rows.tobytes().hex(), state.id(rows[-1]) if rows else "")

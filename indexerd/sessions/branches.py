@@ -8,7 +8,6 @@ written just before the summary, if that one is off the path.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import takewhile
 from typing import NamedTuple
@@ -51,13 +50,17 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
 
 def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) -> dict[int, Tip]:
     """Count what these rows have above them; an orderly tree takes one pass over all rows."""
-    children = Counter(state.parent(row) for row in range(len(state)))
-    found: dict[int, Tip] = {}
+    children, found, kept = state.children(), dict[int, Tip](), {*wanted}
+    left = children[:]  # children still to come; a row without any is not needed any more
     ways = [range(len(state))] if state.orderly else map(state.path, wanted)
     for way in ways:
         before = Tip(ROOT)
         for row in way:
-            above = found.get(state.parent(row), Tip(ROOT)) if state.orderly else before
+            parent = state.parent(row)
+            above = found.get(parent, Tip(ROOT)) if state.orderly else before
+            left[parent] -= state.orderly
+            if not left[parent] and parent not in kept:
+                found.pop(parent, None)
             parts = above.row != ROOT and children[above.row] > 1
             kind = state.kind(row)
             before = found[row] = Tip(

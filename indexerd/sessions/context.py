@@ -17,7 +17,7 @@ from indexerd.sessions.state import SessionState
 
 ASKED_MAX = 80_000  # bytes of human messages that an old Codex compaction keeps
 TEXT_MAX = 10_000_000  # characters of all texts together; no model takes as many
-ENTRIES_MAX = 30_000  # of a context, each 2 KB of memory; no model's window has room for more
+ENTRIES_MAX = 15_000  # of a context, each 2 KB of memory; no model's window has room for more
 CLEARED = "[Old tool result content cleared]"  # opencode's words for a result that it took away
 
 ROLES = {
@@ -92,6 +92,7 @@ def entries_of(
     state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
 ) -> list[ContextEntry]:
     """These rows one by one, in their order: a compaction among them replaces nothing."""
+    _count(rows)
     return list(_bounded(_one_by_one(state, read, rows, edits=edits)))
 
 
@@ -112,16 +113,24 @@ def _one_by_one(
         yield ContextEntry(row, entry, tuple(said), place)
 
 
+def _count(rows: Sequence[int]) -> None:
+    if len(rows) > ENTRIES_MAX:
+        raise _too_large(f"{ENTRIES_MAX} entries")
+
+
+def _too_large(limit: str) -> ContextTooLargeError:
+    hint = "name an earlier entry with --leaf, where there is that option"
+    return ContextTooLargeError(f"the context is longer than {limit}", hint=hint)
+
+
 def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
     size = 0
-    for count, entry in enumerate(entries):
+    for entry in entries:
         for one in entry.speeches:
             size += sum(map(len, (*one.texts, *one.thinking)))
             size += sum(about(call.arguments, TEXT_MAX) for call in one.calls)
-        if size > TEXT_MAX or count == ENTRIES_MAX:
-            limit = f"{TEXT_MAX} characters" if size > TEXT_MAX else f"{ENTRIES_MAX} entries"
-            hint = "name an earlier entry with --leaf, where there is that option"
-            raise ContextTooLargeError(f"the context is longer than {limit}", hint=hint)
+        if size > TEXT_MAX:
+            raise _too_large(f"{TEXT_MAX} characters")
         yield entry
 
 
@@ -130,7 +139,8 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
     path = state.path()
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
     at = next(places, None)
-    stays = list(range(len(path))) if at is None else _kept(state, path, at, read)
+    stays = range(len(path)) if at is None else _kept(state, path, at, read)
+    _count(stays)
     rows = [path[place] for place in stays]
     edits = _edits(read(row) for row in rows if state.kind(row) is Kind.OTHER)
     said: list[ContextEntry] = []  # since the newest answer
@@ -146,7 +156,7 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
     yield from _ordered(said)
 
 
-def _kept(state: SessionState, path: list[int], at: int, read: Read) -> list[int]:
+def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequence[int]:
     """Places of the context: the compaction, what stays of the earlier ones, the later ones."""
     held, later = read(path[at]).compaction or Compaction(), range(at + 1, len(path))
     if held.retained is None and held.role == "user":  # old Codex: the newest human messages stay
@@ -170,7 +180,7 @@ def _edits(entries: Iterable[Entry]) -> dict[str, Edit]:
     return {one.edit.target: one.edit for one in entries if one.edit is not None}
 
 
-def _below(state: SessionState, path: list[int]) -> list[int]:
+def _below(state: SessionState, path: Sequence[int]) -> list[int]:
     """Rows below the leaf that may say what goes ahead of it, or of what follows."""
     found, below = list[int](), {*path[-1:]}
     for row in range(path[-1] + 1 if path else len(state), len(state)):

@@ -8,6 +8,7 @@ well as rise.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
 from copy import copy
 from itertools import takewhile
 from typing import Any
@@ -60,9 +61,9 @@ class SessionState(Tree):
     def turn_of(self, row: int) -> Turn:
         return Turn((self.codes[row] & TURN_MASK) >> TURN_SHIFT)
 
-    def path(self, leaf: int | None = None) -> list[int]:
+    def path(self, leaf: int | None = None) -> array[int]:
         """Return the rows from the root to a leaf, by default the current one."""
-        return list(self.up(self.leaf if leaf is None else leaf))[::-1]
+        return array("i", self.up(self.leaf if leaf is None else leaf))[::-1]
 
     def on_path(self, row: int) -> bool:
         return self.leads_to(row, self.leaf)
@@ -83,12 +84,21 @@ class SessionState(Tree):
 
     def tips(self) -> list[int]:
         """Rows without children, in file order: the leaf of every branch."""
-        parents = {self.parent(row) for row in range(len(self.ids))}
-        return [
-            row
-            for row, entry_id in enumerate(self.ids)
-            if row not in parents and self.index.get(entry_id, row) == row
-        ]
+        children = self.children()
+        return [row for row in self.entries() if not children[row]]
+
+    def children(self) -> array[int]:
+        """Count the children of every row; those of ROOT come last."""
+        counts = array("I", bytes(4 * len(self.ids) + 4))
+        for row in range(len(self.ids)):
+            counts[self.parent(row)] += 1
+        return counts
+
+    def entries(self) -> Sequence[int]:
+        """Return one row for each id: the last, where ids repeat."""
+        if not self.repeats:
+            return range(len(self.ids))
+        return sorted({self.index.get(one, row) for row, one in enumerate(self.ids)})
 
     def cycles(self) -> list[str]:
         """Return the ids of entries on a parent cycle; none in an orderly file."""

@@ -12,7 +12,7 @@ stands at the end, opened at its first entry.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from array import array
 from collections.abc import Callable, Iterator, Mapping
 from functools import cmp_to_key
 from sys import intern
@@ -27,7 +27,7 @@ from indexerd.times import iso_ms
 FILTERS = ("default", "no-tools", "user-only", "labeled-only", "all")
 TEXT_MAX = 200  # characters of a node's text
 WORD_MAX = 64  # characters of a type, a role, a time
-NODES_MAX = 50_000  # of one answer
+NODES_MAX = 20_000  # of one answer
 LOOKED_AT = 800  # characters of a text: more never show
 SEARCHED = 65_536  # characters of a text that a search goes through
 
@@ -73,15 +73,15 @@ class Place(NamedTuple):
 def outline(state: SessionState, date: Date) -> Iterator[Place]:
     """Yield every entry's place, depth first. `date` is asked for entries that have siblings."""
     below = _children(state)
-    seen: set[int] = set()
+    seen = bytearray(len(state))
     open_rows: set[int] = set()  # above the place that is shown, where parents may run in a circle
     length, enough = 0, 2 * len(state)  # from this length on, repeats are shown alone
     circles = [row for one in state.cycles() if (row := state.row(one)) is not None]
-    stack = [Place(row, ROOT, 0) for row in reversed(below[ROOT])]
+    stack = [Place(row, ROOT, 0) for row in reversed(below(ROOT))]
     while stack or circles:
         if not stack:
             row = circles.pop(0)
-            stack += [Place(row, ROOT, 0)] if row not in seen else []
+            stack += [] if seen[row] else [Place(row, ROOT, 0)]
             continue
         place = stack.pop()
         row = place.row
@@ -90,8 +90,7 @@ def outline(state: SessionState, date: Date) -> Iterator[Place]:
             continue
         if row in open_rows:
             continue
-        again = row in seen
-        seen.add(row)
+        again, seen[row] = seen[row], True
         length += 1
         yield place
         if again and length > enough:
@@ -99,18 +98,28 @@ def outline(state: SessionState, date: Date) -> Iterator[Place]:
         if not state.orderly:
             stack.append(Place(~row, ROOT, 0))
             open_rows.add(row)
-        children = below.get(row, [])
+        children = below(row)
         if len(children) > 1:
             _sort_by_date(children, date)
         stack.extend(Place(one, row, place.depth + 1) for one in reversed(children))
 
 
-def _children(state: SessionState) -> dict[int, list[int]]:
-    """Rows by the row above them, in the file's order; those of ROOT are the roots."""
-    index, below = state.index if state.repeats else {}, defaultdict[int, list[int]](list)
-    for line, entry_id in enumerate(state.ids):
-        row, above = index.get(entry_id, line), state.parent(line)  # of an id the last line counts
-        below[ROOT if above == row else above].append(row)
+def _children(state: SessionState) -> Callable[[int], list[int]]:
+    """Give the rows below a row, in the file's order; those below ROOT are the roots."""
+    index, ids = state.index if state.repeats else {}, state.ids
+    first, after = array("i", [ROOT]) * (len(ids) + 1), array("i", [ROOT]) * len(ids)
+    for line in reversed(range(len(ids))):
+        above = state.parent(line)
+        above = ROOT if above == index.get(ids[line], line) else above
+        first[above], after[line] = line, first[above]
+
+    def below(row: int) -> list[int]:
+        found, line = list[int](), first[row]
+        while line != ROOT:
+            found.append(index.get(ids[line], line))  # of an id the last line counts
+            line = after[line]
+        return found
+
     return below
 
 
@@ -150,8 +159,10 @@ def nodes(
     `mode` is one of FILTERS; a node must have all words of `search`. `depth` counts the ancestors
     that are shown; `parentId` is the real parent, shown or not.
     """
-    path, tokens = set(state.up(state.leaf)), (search or "").lower().split()
-    depths: list[int] = []  # by real depth: shown ancestors of a node below
+    active, tokens = bytearray(len(state)), (search or "").lower().split()
+    for row in state.up(state.leaf):
+        active[row] = True
+    depths = array("i")  # by real depth: shown ancestors of a node below
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
         entry, label = read(row), labels.get(state.id(row))
         plain = "".join(entry.texts).strip(JS_SPACE)
@@ -175,7 +186,7 @@ def nodes(
             "label": label,
             "text": text,
             "timestamp": shown_word(entry.timestamp),
-            "active": row in path,
+            "active": bool(active[row]),
             "display": None if is_displayed(entry) else False,
         }
         places = {"id": state.id(row), "parentId": None if above == ROOT else state.id(above)}

@@ -1,7 +1,7 @@
 """Reading what was appended to a file, and nothing else.
 
 A file is opened read-only, not if it is a link, never blocking on a FIFO, and closed again at once:
-thousands of sessions cost no descriptors. One reading takes a megabyte at most, so that a huge file
+thousands of sessions cost no descriptors. One reading takes 256 KB at most, so that a huge file
 takes turns with the others.
 
 Size alone lies (a migration rewrites in place and grows), an inode alone lies (ext4 hands out a
@@ -29,7 +29,7 @@ from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.line_buffer import Block, LineBuffer
 
-CHUNK = 1 << 20  # bytes of one reading
+CHUNK = 1 << 18  # bytes of one reading
 HEAD_BYTES, LAST_BYTES = 4096, 1024  # of which fingerprints are taken
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)  # nothing, a link, a socket

@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import read_alone
-from indexerd.daemon.process import make_private
+from indexerd.daemon.process import Footprint, make_private
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.web.assets import asset
@@ -34,6 +34,8 @@ from indexerd.web.responses import answer, problem
 from indexerd.web.session_page import FORMATS, export, session_page
 
 AT_ONCE = 2  # sessions that are read
+SHOWN = 5000  # entries of a session: thrice as many would take 50 MB
+TEND_SECONDS = 10.0  # after which the memory of an answer is given back
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
 _CHANGES = {  # that a page may make: the daemon's methods
     "rename": "update",
@@ -92,6 +94,8 @@ class Sessions:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._slots = asyncio.Semaphore(AT_ONCE)
+        self._footprint = Footprint()
+        self._footprint.tend()
         self._folder = daemon.where.state_dir / "view"
         shutil.rmtree(self._folder, ignore_errors=True)  # what a killed process left
         make_private(self._folder)
@@ -114,7 +118,7 @@ class Sessions:
 
     async def _document(self, stored: Stored) -> Document:
         try:
-            read = partial(read_document, stored=stored, wish=Wish())
+            read = partial(read_document, stored=stored, wish=Wish(newest=SHOWN))
             found: Document = await self._read(stored, read)
         except IndexerdError as bad:
             found = without_entries(stored)
@@ -136,7 +140,10 @@ class Sessions:
                 return work(library)
 
         async with self._slots:
-            return await asyncio.to_thread(read)
+            try:
+                return await asyncio.to_thread(read)
+            finally:
+                asyncio.get_running_loop().call_later(TEND_SECONDS, self._footprint.tend)
 
     async def sent(self, request: Request) -> Response:
         """Answer with what a model would be sent now, and who described the session."""
@@ -160,7 +167,7 @@ class Sessions:
             raise UsageError(f"format is one of {', '.join(FORMATS)}")
         stored = await self._stored(request)
         extra = compile_patterns(self._daemon.settings().redact.extra_patterns)
-        wish = Wish(for_people=form != "json", extra=extra)
+        wish = Wish(for_people=form != "json", extra=extra, newest=SHOWN)
         name, text = await self._read(stored, lambda library: export(library, stored, form, wish))
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}
         data = text.encode("utf-8", "replace")

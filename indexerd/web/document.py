@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,12 +39,13 @@ from indexerd.privacy.sanitize import bare
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sources.session_reader import OpenSession
 from indexerd.times import iso
-from indexerd.web.story import Cut, Story, entry_rows, node_of, story_of
+from indexerd.web.story import Cut, Story, node_of, story_of
 
 TEXT_MAX = 20_000  # characters of an entry
 TOTAL_MAX = 12_000_000  # characters of all, before each gets less room
 ROOMS = (TEXT_MAX, 4000, 1000, 200)
 LABEL_ROOM = 480
+STRIDE = 1000  # entries: between two strides a page that grows keeps what it has
 MARGIN = 8192  # characters past a cut in which the rest of a secret may be
 _PATHS = ("cwd", "sessionFile", "parentSessionFile")  # left out of `meta`: `session` has them
 
@@ -59,6 +61,7 @@ class Wish:
     redact: bool = False
     extra: tuple[re.Pattern[str], ...] = ()
     leaf: str | None = None
+    newest: int = sys.maxsize  # entries; what is shown begins at a multiple of STRIDE
 
 
 def read_document(library: Library, stored: Stored, wish: Wish) -> Document:
@@ -73,7 +76,11 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     """Make the document of an open session."""
     state, cut = session.state, _cutter(wish)
     found = without_entries(stored, wish)
-    rows = entry_rows(state)
+    rows = state.entries()
+    if left_out := max(0, len(rows) - wish.newest) // STRIDE * STRIDE:
+        rows = rows[left_out:]
+        why = f"the oldest {left_out} entries are not shown: `indexerd export` has all"
+        found["warnings"].append(why)
     lengths = [state.lengths[row] for row in rows]
     rooms = (room for room in ROOMS if sum(min(one, room) for one in lengths) <= TOTAL_MAX)
     room = next(rooms, ROOMS[-1])

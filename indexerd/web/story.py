@@ -82,11 +82,6 @@ class Story(NamedTuple):
     places: dict[int, int]  # row -> place
 
 
-def entry_rows(state: SessionState) -> list[int]:
-    """Return one row for each id of a session."""
-    return sorted({state.index.get(one, at) for at, one in enumerate(state.ids)})
-
-
 def node_of(
     state: SessionState, row: int, entry: Entry, room: int, *, cut: Cut, names: dict[str, str]
 ) -> Node:
@@ -145,7 +140,7 @@ def story_of(
     labels: Mapping[str, str],
     gists: Mapping[int, tuple[str, str]],
 ) -> Story:
-    """Build the story of a tree, seen from its leaf; `nodes` has one for each of `entry_rows`.
+    """Build the story of a tree, seen from its leaf; `nodes` has one for each row shown.
 
     `gists` maps the row of a branch's last entry to a summary of the branch, and its source.
     """

@@ -69,6 +69,17 @@ def test_texts_are_bounded_each_and_together(monkeypatch: pytest.MonkeyPatch) ->
     assert [len(text) for text in texts(exported(taken(data), PROGRAM))] == [200, 90]
 
 
+def test_a_page_holds_the_newest_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F8: those before them are named in a warning; the page keeps its beginning for a while."""
+    monkeypatch.setattr(document, "STRIDE", 2)
+    for shown, left_out in ((5, 0), (4, 2), (3, 2)):
+        found = exported(taken(session(*TALK)), Wish(newest=shown))
+        assert [node["id"] for node in found["nodes"]] == list("abcdef"[left_out:])
+        named = any(f"the oldest {left_out} entries" in one for one in found["warnings"])
+        assert named == bool(left_out)
+        assert found["leafId"] == "f"
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_secrets_go_where_that_was_asked_for(form: str) -> None:
     """Not otherwise; and wherever they stand, also across a cut, in names and in metadata."""

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.sessions.state import ROOT, SessionState
-from indexerd.web.story import Beat, Node, Story, entry_rows, node_of, story_of
+from indexerd.web.story import Beat, Node, Story, node_of, story_of
 from tests.sessions.tree_sessions import reader, said, session, state_of
 
 
@@ -19,7 +19,7 @@ def nodes_of(state: SessionState, data: bytes) -> dict[int, Node]:
     """A node for each row that a story keeps."""
     read, names = reader(state, data), dict[str, str]()
     return {
-        row: node_of(state, row, read(row), 500, cut=cut, names=names) for row in entry_rows(state)
+        row: node_of(state, row, read(row), 500, cut=cut, names=names) for row in state.entries()
     }
 
 

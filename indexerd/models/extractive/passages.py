@@ -38,10 +38,10 @@ def answer(question: Question) -> dict[str, Any]:
     """Return the fields of an answer."""
     best: list[_Passage] = []
     for one in _ranked(question):
-        twice = sum(one.entry == other.entry for other in best) > 1
-        if not best or (one.score >= _FAR_BELOW * best[0].score and not twice):
+        if best and (len(best) == PASSAGES_MAX or one.score < _FAR_BELOW * best[0].score):
+            break
+        if sum(one.entry == other.entry for other in best) <= 1:
             best.append(one)
-    best = best[:PASSAGES_MAX]
     covered = max((one.share for one in best), default=0.0)
     if covered < 0.2:  # noqa: PLR2004 - of the question
         return {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
