@@ -115,7 +115,7 @@ def _is_compaction(entry: ContextEntry) -> bool:
 class Prepared(NamedTuple):
     """What a compaction summarizes and keeps."""
 
-    first_kept_id: str  # id of the first entry that stays
+    first_kept_id: str | None  # id of the first entry that stays
     history: tuple[ContextMessage, ...]  # summarized together with the previous summary
     turn_prefix: tuple[ContextMessage, ...]  # of a turn whose end stays: summarized separately
     split: bool

@@ -7,20 +7,21 @@ is kept in the digest sidecar, where `branches` finds it.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from indexerd.digests import compact_codex, compact_opencode, compact_pi, prompts, transcript
+from indexerd.digests import compact_pi, prompts, transcript
+from indexerd.digests.compact_opencode import pruned
+from indexerd.digests.compact_pi import Prepared, prepare
 from indexerd.digests.handoff import document
 from indexerd.digests.segments import store_segment
 from indexerd.digests.stats import context_size
 from indexerd.digests.summarize import Row, Summarizer
-from indexerd.digests.transcript import NO_PARTS, RedactedTranscript, redact_parts
-from indexerd.errors import SessionEmptyError, UsageError
+from indexerd.digests.transcript import RedactedTranscript, redact_parts
+from indexerd.errors import SessionEmptyError
 from indexerd.events import Kind, Stretch
 from indexerd.models.extractive.sentences import decisions
 from indexerd.privacy.redact import Redactor, redactor, shown_path
@@ -34,9 +35,8 @@ from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.positions import message_rows
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import Check, OpenSession, row_of
-from indexerd.times import iso
 
-STRATEGIES = ("pi", "codex", "opencode")
+USERS_TOKENS = 20_000  # of the user's messages that stay by Codex's rules
 WINDOW = 128_000  # tokens, where the model's window is not known
 TURN_HEADING = "\n\n---\n\n**Turn Context (split turn):**\n\n"  # pi's, as the next two
 NO_HISTORY = "No prior history."
@@ -45,17 +45,16 @@ NOTHING = "No content to summarize"
 
 @dataclass(slots=True)
 class Compaction:
-    """The parts of a context to summarize, and facts about them."""
+    """What a strategy summarizes and keeps of a context; its texts are redacted."""
 
     strategy: str
+    cut: Prepared
     history: RedactedTranscript
+    prefix: RedactedTranscript  # the beginning of a turn whose end is kept
+    messages: int  # in both
+    previous: str  # the earlier summary, to be merged
     files: FileLists
-    prefix: RedactedTranscript = NO_PARTS  # the beginning of a turn whose end is kept
-    previous: str = ""  # the earlier summary, to be merged
-    users: Sequence[ContextMessage] = ()  # people's words that Codex keeps
-    answer: dict[str, Any] = field(default_factory=dict)  # fields of the result
-    home: Path | None = None
-    facts: dict[str, Any] = field(default_factory=dict)  # of a branch's segment
+    users: list[ContextMessage]  # people's words that Codex keeps
 
 
 def plan_compaction(
@@ -66,55 +65,46 @@ def plan_compaction(
     A hand-off summarizes everything; so does the strategy of the session's own agent, if its rule
     would wait for more.
     """
-    if asked.strategy not in (None, *STRATEGIES):
-        raise UsageError(f"strategy is one of {', '.join(STRATEGIES)}")
     state, agent, clean = session.state, session.info.agent, redactor(settings)
-    keep = asked.keep_recent_tokens
-    name = asked.strategy or (agent if agent in STRATEGIES else "pi")
-    said = partial(transcript.summarizable_messages, state=state, agent=agent)
+    name = asked.strategy or (agent if agent in ("codex", "opencode") else "pi")
+    by_pi, keep = name == "pi" and not asked.handoff, asked.keep_recent_tokens
     with session.reading(check, SUMMED) as read:
         entries = context.context_entries(state, read)
-        cut = compact_pi.prepare(entries, keep) if name == "pi" and not asked.handoff else None
-        if cut is None and asked.strategy == "pi" and not asked.handoff:
-            why = f"there is nothing to compact before the newest {keep} tokens"
-            raise SessionEmptyError(why, hint="without a strategy everything is summarized")
-    if cut is None:  # everything, and the summary at its beginning to be merged
-        summary, messages = _with_previous(entries)
-        history = list(said(compact_opencode.pruned(messages) if name == "opencode" else messages))
-    else:
-        summary, history = cut.previous_summary or "", list(said(cut.history))
-    prefix = list(said(cut.turn_prefix)) if cut else []
+    cut = prepare(entries, keep) if by_pi else None
+    if cut is None and by_pi and asked.strategy:
+        why = f"there is nothing to compact before the newest {keep} tokens"
+        raise SessionEmptyError(why, hint="without a strategy everything is summarized")
+    cut = cut or _everything(entries, context_size(state, entries)[0])
+    said = partial(transcript.summarizable_messages, state=state, agent=agent)
+    history = list(said(pruned(cut.history) if name == "opencode" else cut.history))
+    prefix = list(said(cut.turn_prefix))
     users = said(m for one in entries for m in one.speeches) if name == "codex" else ()
     found = Compaction(
         name,
+        cut,
         redact_parts(history, clean),
-        _without_secrets(cut.files if cut else file_lists(e.entry for e in entries), clean),
         redact_parts(prefix, clean),
-        previous=clean(summary)[0],
-        users=compact_codex.users_of(replace(m, texts=(clean(m.text)[0],)) for m in users),
-        answer={
-            "sessionId": session.info.session_id,
-            "strategy": name,
-            "firstKeptEntryId": cut.first_kept_id if cut else None,
-            "tokensBefore": cut.tokens_before if cut else context_size(state, entries)[0],
-            "isSplitTurn": cut is not None and cut.split,
-            "messagesSummarized": len(history) + len(prefix),
-        },
+        len(history) + len(prefix),
+        clean(cut.previous_summary or "")[0],
+        _without_secrets(cut.files, clean),
+        users_of(replace(m, texts=(clean(m.text)[0],)) for m in users),
     )
     if not (found.history.parts or found.prefix.parts or found.previous):
         raise SessionEmptyError("there is no text to summarize")
     return found
 
 
-def _with_previous(entries: Sequence[ContextEntry]) -> tuple[str, list[ContextMessage]]:
-    """Return the newest compaction's summary, if the model sees it, and all other messages."""
+def _everything(entries: Sequence[ContextEntry], tokens: int) -> Prepared:
+    """Keep nothing; merge the newest compaction's summary, if the model sees it."""
     summaries = [one for one in entries if one.entry.kind is Kind.COMPACTION and one.speeches]
     newest = max(summaries, key=lambda one: one.place, default=None)
     newest = newest if newest and any(newest.entry.texts) else None
     messages = list[ContextMessage]()
     for one in entries:
         messages += compact_pi.beside_summary(one) if one is newest else one.speeches
-    return "".join(newest.entry.texts) if newest else "", messages
+    summary = "".join(newest.entry.texts) if newest else None
+    files = file_lists(one.entry for one in entries)
+    return Prepared(None, tuple(messages), (), False, tokens, summary, files)  # noqa: FBT003
 
 
 def _with_older(files: FileLists, row: Row) -> FileLists:
@@ -125,17 +115,20 @@ def _with_older(files: FileLists, row: Row) -> FileLists:
 
 
 def _without_secrets(files: FileLists, clean: Redactor) -> FileLists:
-    read, modified = ([clean(path)[0] for path in each] for each in (files.read, files.modified))
-    return FileLists(tuple(read), tuple(modified))
+    read, modified = (tuple(clean(path)[0] for path in one) for one in (files.read, files.modified))
+    return FileLists(read, modified)
+
+
+Branch = tuple[RedactedTranscript, FileLists, Path | None, dict[str, Any]]
 
 
 def plan_branch(
     session: OpenSession, check: Check, settings: Settings, *, leaf: str
-) -> Compaction | None:
-    """Plan the summary of a branch by pi's rules; None where nothing was said there.
+) -> Branch | None:
+    """Return a branch's text and files, the sidecar's directory, and the facts of its segment.
 
     The branch reaches from an old leaf back to where its path meets the current one, across
-    compactions.
+    compactions. None where nothing was said there.
     """
     state, clean, tip = session.state, redactor(settings), row_of(session.state, leaf)
     shared = set(state.path(state.leaf)) if state.leaf >= 0 else set()
@@ -157,7 +150,7 @@ def plan_branch(
         "files_modified": files.modified,
         "key_decisions": decisions(words for _, words in transcript.words_in(text.parts)),
     }
-    return Compaction("pi", text, files, home=session.home, facts=facts)
+    return text, files, session.home, facts
 
 
 def fit_branch(
@@ -189,12 +182,36 @@ def fit_branch(
     return messages[::-1], compact_pi.files_of(seen, summaries)
 
 
+def users_of(said: Iterable[ContextMessage]) -> list[ContextMessage]:
+    """Return the user's newest messages within USERS_TOKENS; a message too long keeps its ends."""
+    found, left = list[ContextMessage](), USERS_TOKENS
+    for one in reversed([one for one in said if transcript.speaker(one) == "user"]):
+        data, size = one.text.encode("utf-8", "replace"), 4 * left
+        if left <= 0:
+            break
+        if len(data) > size:
+            head = data[: size // 2].decode("utf-8", "ignore")
+            tail = data[len(data) - size + size // 2 :].decode("utf-8", "ignore")
+            gone = -(-(len(data) - size) // 4)
+            one = replace(one, texts=(f"{head}…{gone} tokens truncated…{tail}",))  # noqa: PLW2901 - the shortened one
+        found.append(one)
+        left -= -(-len(data) // 4)
+    return found[::-1]
+
+
+def replacement_history(users: Iterable[ContextMessage], summary: str) -> list[dict[str, Any]]:
+    """Return the messages that replace the history, the summary last."""
+    kept = [{"role": one.role, "text": one.text, "entryId": one.entry.id} for one in users]
+    return [*kept, {"role": "user", "text": summary, "entryId": None}]
+
+
 async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
     row = services.rows.row(asked.ref, cwd=asked.cwd)
     work = partial(plan_compaction, settings=services.settings(), asked=asked)
-    plan = await services.pool.read(row["sessionId"], asked.leaf, work)
-    if row["agent"] != "pi" and asked.leaf is None:  # pi's compactions remember files
-        plan.files = _with_older(plan.files, row)
+    plan: Compaction = await services.pool.read(row["sessionId"], asked.leaf, work)
+    older = _with_older(plan.files, row)
+    # pi's compactions remember files
+    files = older if row["agent"] != "pi" and asked.leaf is None else plan.files
     writer = Summarizer(services, row, "compaction", strategy=plan.strategy)
     text, where = plan.previous or NO_HISTORY, shown_path(row["cwd"])
     if plan.history.parts:
@@ -204,21 +221,23 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
         base = Stretch("turn", (), where, max_tokens=prompts.TURN_TOKENS)
         text += TURN_HEADING + await writer.write(plan.prefix, base)
     if writer.model and plan.strategy == "pi" and not asked.handoff:  # a hand-off lists the files
-        text += compact_pi.file_blocks(plan.files)
-    found = {**plan.answer, "summary": text, "alreadyCompacted": not writer.model}
-    found |= _made(plan.files, writer)
+        text += compact_pi.file_blocks(files)
+    found = {
+        "sessionId": row["sessionId"],
+        "strategy": plan.strategy,
+        "firstKeptEntryId": plan.cut.first_kept_id,
+        "tokensBefore": plan.cut.tokens_before,
+        "isSplitTurn": plan.cut.split,
+        "messagesSummarized": plan.messages,
+        "summary": text,
+        "alreadyCompacted": not writer.model,
+        **_made(files, writer),
+    }
     if plan.strategy == "codex":
-        found["replacementHistory"] = compact_codex.replacement_history(plan.users, text)
+        found["replacementHistory"] = replacement_history(plan.users, text)
     if asked.handoff:
-        found["handoff"] = await asyncio.to_thread(
-            document,
-            row,
-            summary=text,
-            summary_by=writer.model or row["agent"],
-            written=iso(time.time()),
-            files=_with_older(plan.files, row),
-            messages=transcript.words_in(plan.history.parts),
-        )
+        author, words = writer.model or row["agent"], transcript.words_in(plan.history.parts)
+        found["handoff"] = await asyncio.to_thread(document, row, text, author, older, words)
     return found
 
 
@@ -226,17 +245,17 @@ async def branch_summary(services: Services, asked: params.BranchSummary) -> dic
     row = services.rows.row(asked.ref, cwd=asked.cwd)
     session_id, focus = row["sessionId"], asked.instructions or ""
     work = partial(plan_branch, settings=services.settings(), leaf=asked.leaf)
-    plan = await services.pool.read(session_id, None, work)
+    plan: Branch | None = await services.pool.read(session_id, None, work)
     writer = Summarizer(services, row, "branch", strategy="pi")
     text, files = NOTHING, FileLists((), ())
     if plan is not None:
-        files, where = plan.files, shown_path(row["cwd"])
-        base = Stretch("branch", (), where, max_tokens=prompts.BRANCH_TOKENS)
+        said, files, home, facts = plan
+        base = Stretch("branch", (), shown_path(row["cwd"]), max_tokens=prompts.BRANCH_TOKENS)
         wish = prompts.Wish("", focus) if asked.replace_instructions else prompts.Wish(focus)
-        summary = await writer.write(plan.history, base, wish)
+        summary = await writer.write(said, base, wish)
         text = BRANCH_PREAMBLE + summary + compact_pi.file_blocks(files)
-        facts = plan.facts | {"model": writer.model}
-        await store_segment(services, plan.home, session_id, summary, **facts)
+        facts |= {"model": writer.model}
+        await store_segment(services, home, session_id, summary, **facts)
     answer = {"sessionId": session_id, "leafId": asked.leaf, "summary": text}
     return answer | _made(files, writer)
 

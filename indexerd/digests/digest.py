@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,18 +20,18 @@ from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compaction import branch_summary, compact
 from indexerd.digests.history import history
 from indexerd.digests.prompts import SEGMENT_TOKENS
-from indexerd.digests.segments import Segment, ToolUse, chain_at, covered, encode, store_segment
+from indexerd.digests.segments import Segment, chain_at, covered, encode, store_segment
 from indexerd.digests.stats import outgrown, stats
 from indexerd.digests.summarize import Row, Summarizer
 from indexerd.errors import IndexerdError
-from indexerd.events import Entry, Kind, Stretch
+from indexerd.events import Entry, Stretch
 from indexerd.indexing.indexer import Failure
 from indexerd.indexing.policy import SessionRuntime, settled_at
 from indexerd.logs import Event
 from indexerd.models.extractive.sentences import decisions, key_words
 from indexerd.privacy.exclusions import matches
-from indexerd.privacy.redact import Redactor, redactor
-from indexerd.privacy.sanitize import clean_line, clean_text, escape_path
+from indexerd.privacy.redact import redactor
+from indexerd.privacy.sanitize import clean_text, escape_path
 from indexerd.protocol import params
 from indexerd.references.services import Services
 from indexerd.sessions.clipped import SUMMED
@@ -119,31 +119,21 @@ def _fill(plan: Plan, entries: dict[int, Entry], session: OpenSession, settings:
     plan.text = transcript.redact_parts(said, clean, RESULT_MAX)
     words = transcript.words_in(plan.text.parts)
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
-    commands = _commands(entries.values(), clean)
-    plan.report = {"topics": list(key_words(topics, 6)), "commands": commands}
     activity = ActivityStats()
     for entry in entries.values():
         activity.add(entry, session.info.cwd)
     done = activity.facts()
+    uses = {tool: [clean(one)[0] for one in used] for tool, used in done.tool_uses.items()}
+    commands = [one for tool, used in uses.items() if tool.lower() in _SHELLS for one in used]
+    plan.report = {"topics": key_words(topics, 6), "commands": commands}
     plan.facts = {
         "key_decisions": decisions(text for _, text in words),
         "files_modified": tuple(escape_path(clean(one)[0]) for one in done.files_modified),
         "tools_used": tuple(
-            ToolUse(tool, count, tuple(clean(one)[0] for one in done.tool_uses.get(tool, ())))
+            {"tool": tool, "count": count, "notable_uses": uses.get(tool, [])}
             for tool, count in done.tools_used.items()
         ),
     }
-
-
-def _commands(entries: Iterable[Entry], clean: Redactor) -> list[str]:
-    """Return the newest different command lines that the agent or its user ran."""
-    lines = list[str]()
-    for entry in entries:
-        lines += (call.detail for call in entry.tools if call.name.lower() in _SHELLS)
-        if entry.kind is Kind.BASH:
-            lines.append(entry.text.partition("\n")[0].removeprefix("$ "))
-    shown = (clean_line(clean(line[:2000])[0], 200) for line in lines)
-    return list(dict.fromkeys(filter(None, shown)))[-10:]
 
 
 class Digests:

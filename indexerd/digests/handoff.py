@@ -7,6 +7,7 @@ Its texts come from a transcript that anybody may have poisoned. Each of their l
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,12 @@ from indexerd.privacy.sanitize import clean_text, inline, quoted
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.sessions.clipped import clip
 from indexerd.sessions.facts import FileLists
+from indexerd.times import iso
 
-# Characters; a text that is too long loses its middle.
-SUMMARY_MAX = 24_000
-SECTION_MAX = 6_000
-MESSAGES_MAX = 24_000  # of the newest messages together
-MESSAGE_MAX = 6_000
-ITEM_MAX = 600  # of a fact, a decision, a path or a resume command
+SECTION_MAX = 24_000  # characters; a text that is too long loses its middle
+MESSAGE_MAX = 4_000
+MESSAGES_MAX = 8  # newest ones
+ITEM_MAX = 600  # characters of a fact, a decision or a path
 
 GUIDE = (
     "This document hands the work of an earlier session over to you. Lines that begin with `>`"
@@ -39,52 +39,44 @@ QUESTIONS = "## Questions to the old session\n\nWhat is not said here can be ask
 
 def document(
     row: dict[str, Any],
-    *,
     summary: str,
-    summary_by: str,
-    written: str,
+    summary_by: str,  # a model or agent
     files: FileLists,
-    messages: Sequence[tuple[str, str]],
+    messages: Sequence[tuple[str, str]],  # roles and texts
 ) -> str:
-    """Write the document for the session of a row; looks for files.
-
-    `summary_by` is a model or agent, `written` the time now; `messages` are roles and texts.
-    """
+    """Write the document for the session of a row; looks for files."""
     decided = decisions(text for _, text in messages)
     parts = [
         f"# Hand-off: {inline(row['name'], NAME_MAX) or '-'}",
         *(GUIDE, GO_ON),
-        _origin(row, written),
+        _origin(row),
     ]
-    for heading, text, most in (
-        ("Instruction files to read first", _listed(instruction_files(row["cwd"])), SECTION_MAX),
-        (f"Summary (by {inline(summary_by, ITEM_MAX)})", summary, SUMMARY_MAX),
-        ("Key decisions", _listed(decided), SECTION_MAX),
-        ("Files modified", _listed(files.modified), SECTION_MAX),
-        ("Files read", _listed(files.read), SECTION_MAX),
+    for heading, text in (
+        ("Instruction files to read first", _listed(instruction_files(row["cwd"]))),
+        (f"Summary (by {inline(summary_by, ITEM_MAX)})", summary),
+        ("Key decisions", _listed(decided)),
+        ("Files modified", _listed(files.modified)),
+        ("Files read", _listed(files.read)),
     ):
-        if quotation := _quotation(text, most):
+        if quotation := _quotation(text, SECTION_MAX):
             parts.append(f"## {heading}\n\n{quotation}")
-    kept, room = list[str](), MESSAGES_MAX
-    for role, said in reversed(messages[-20:]):
-        room -= min(len(said), MESSAGE_MAX)
-        if room < 0:
-            break
-        kept.append(f"From {role}:\n\n{_quotation(said, MESSAGE_MAX)}")
     if messages:
         parts.append("## Last messages")
-    if len(kept) < len(messages):
-        parts.append(f"({len(messages) - len(kept)} earlier ones did not fit.)")
+    for role, said in messages[-MESSAGES_MAX:]:
+        parts.append(f"From {role}:\n\n{_quotation(said, MESSAGE_MAX)}")
     ask = f'`indexerd ask {row["sessionId"]} "QUESTION"`'
-    parts += [*reversed(kept), f"{QUESTIONS}: {ask}"]
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, f"{QUESTIONS}: {ask}"]) + "\n"
 
 
-def _origin(row: dict[str, Any], written: str) -> str:
+def _origin(row: dict[str, Any]) -> str:
     """Write the section about the session itself."""
     facts = {"agent": row["agent"], "session": row["sessionId"], "name": row["name"]}
     facts |= {"directory": for_people(row)["cwd"], "git branch": row.get("gitBranch", "")}
-    facts |= {"began": row["createdAt"], "last active": row["modifiedAt"], "handed over": written}
+    facts |= {
+        "began": row["createdAt"],
+        "last active": row["modifiedAt"],
+        "handed over": iso(time.time()),
+    }
     labelled = ((label, inline(value, ITEM_MAX)) for label, value in facts.items())
     lines = [f"- {label}: {value}" for label, value in labelled if value]
     resume = f"- to open it again: `indexerd resume {row['sessionId']}`"

@@ -24,7 +24,6 @@ CHECKPOINT_TOKENS = 13_107  # 0.8 of what pi keeps free of a window
 TURN_TOKENS = 8192  # half of it
 BRANCH_TOKENS = 2048
 PREVIOUS_MAX = 60_000  # characters of an earlier summary that are shown
-FOCUS_MAX = 4000  # characters of the user's own instructions
 HOOK_TEXT_MAX = 64 * 1024  # characters of one text of the hook's
 
 SYSTEM = (
@@ -139,7 +138,7 @@ def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Promp
     ]
     parts += [f"Known besides: {one}" for one in wish.context]
     parts.append(wish.instead or instructions(stretch))
-    if focus := wish.focus.strip()[:FOCUS_MAX]:
+    if focus := wish.focus.strip():
         parts.append(f"Dwell on this: {focus}")
     most = max(stretch.max_tokens, SEGMENT_TOKENS)  # the instructions ask for less, if need be
     return Prompt(system=SYSTEM, user="\n\n".join(parts), max_output_tokens=most, stretch=stretch)

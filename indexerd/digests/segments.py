@@ -32,14 +32,6 @@ CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most
 _storing = Lock()
 
 
-class ToolUse(msgspec.Struct, frozen=True):
-    """How often a tool was used, and at most three of its uses."""
-
-    tool: str
-    count: int = 0
-    notable_uses: tuple[str, ...] = ()
-
-
 class Segment(msgspec.Struct, frozen=True, kw_only=True):
     """The summary of a range of messages."""
 
@@ -48,7 +40,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     content: str
     key_decisions: tuple[str, ...] = ()
     files_modified: tuple[str, ...] = ()
-    tools_used: tuple[ToolUse, ...] = ()
+    tools_used: tuple[dict[str, Any], ...] = ()  # tool, count, at most three notable_uses
     generated_at: str = ""
     token_count: int = 0  # of the content
     model: str = ""

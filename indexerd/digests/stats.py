@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from indexerd.digests import compact_codex, compact_opencode, compact_pi
+from indexerd.digests import compact_opencode, compact_pi
 from indexerd.digests.segments import chain_at, covered
 from indexerd.digests.transcript import tokens_of
 from indexerd.events import Kind
@@ -47,13 +47,11 @@ def stats(
     found |= {"window": window, "windowSource": source}
     found["shouldCompact"] = {  # by itself
         "pi": compact_pi.should_compact(tokens, window, reserve),
-        "codex": compact_codex.should_compact(tokens, window, recorded=source == "agent"),
+        # From 9/10 of the whole window on, of which Codex records 95/100: hence 18/19.
+        "codex": tokens >= (window if source == "agent" else window * 95 // 100) * 18 // 19 > 0,
         "opencode": compact_opencode.should_compact(tokens, window),
     }
-    usable = window - reserve
-    if usable <= 0:
-        warnings.append(f"the reserve of {reserve:,} tokens leaves nothing of the window")
-        return found
+    usable = window - reserve if window > reserve else window
     percent, level = 100 * tokens / usable, "ok"
     if percent >= WARN_PERCENT:
         level = "fold" if percent >= FOLD_PERCENT else "warning"

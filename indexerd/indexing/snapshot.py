@@ -109,7 +109,7 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
         raise NotFoundError("the session's file is gone")
     directory = Path(library.meta_dir(info))
     seen = stamp(directory / meta_name(session_id))
-    meta = _old_meta(library, session_id, directory)
+    meta = _old_meta(directory, session_id)
     old = meta if settings.index.merge_previous_summary else None
     described, redact = border(info.agent, state, old), redactor(settings)
     with library.files.lines(session_id) as lines:
@@ -146,19 +146,16 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
     )
 
 
-def _old_meta(library: Library, session_id: str, directory: Path) -> MetaFile | None:
-    """Read the meta file, here or where it was written before the session moved.
+def _old_meta(directory: Path, session_id: str) -> MetaFile | None:
+    """Read the meta file; an invalid one counts as none.
 
-    An invalid one counts as none. AccessError where it cannot be read, or the directory is a file:
-    no model is paid for an answer that could not be stored.
+    AccessError where it cannot be read, or the directory is a file: no model is paid for an answer
+    that could not be stored.
     """
     if directory.exists() and not directory.is_dir():
         raise AccessError(f"{directory} is not a directory", hint="move it out of the way")
-    stat = library.metas.get(session_id)
-    for home in dict.fromkeys([directory, *([Path(stat.directory)] if stat else [])]):
-        with suppress(InvalidMetaError):
-            if meta := read_meta(home / meta_name(session_id)):
-                return meta
+    with suppress(InvalidMetaError):
+        return read_meta(directory / meta_name(session_id))
     return None
 
 

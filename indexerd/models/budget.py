@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,7 +30,7 @@ from indexerd.errors import (
     ProviderError,
 )
 from indexerd.events import Prompt
-from indexerd.logs import Event, Throttle
+from indexerd.logs import Event
 from indexerd.models.base import Model, Reply
 from indexerd.models.prices import cost_usd, upper_bound_usd
 from indexerd.settings import Settings
@@ -44,21 +44,14 @@ OVERHEAD_TOKENS = 500  # schema and framing
 LONG = 20_000  # rows of a journal that is worth shortening
 
 
-class Reserved(msgspec.Struct, tag_field="op", tag="reserve"):
-    """A call and its highest cost, or, once settled, its real one; None: no price is known."""
+class Row(msgspec.Struct):
+    """A line of the journal: a call's highest cost, or its real one; None: no price is known."""
 
+    op: Literal["reserve", "settle"]
     id: str
     t: float
     usd: float | None = None
     model: str = ""
-
-
-class Settled(msgspec.Struct, tag_field="op", tag="settle"):
-    """The cost of the reserved call of that id."""
-
-    id: str
-    t: float
-    usd: float | None = None
 
 
 def _provider(key: str) -> str:
@@ -116,14 +109,12 @@ class Budget:
     record: Callable[[Mapping[str, Any]], object] = lambda _: None
     breakers: dict[str, Breaker] = field(default_factory=dict)
     denied: dict[str, str] = field(default_factory=dict)  # provider or model -> why it refuses us
-    _calls: dict[str, Reserved] = field(default_factory=dict)  # of the last two days
+    _calls: dict[str, Row] = field(default_factory=dict)  # of the last two days
     _booking: asyncio.Lock = field(default_factory=asyncio.Lock)
-    # So that not each waiting session logs a line.
-    _exhausted: Throttle = field(default_factory=lambda: Throttle(3600.0))
 
     def load(self) -> None:
         """Read the calls of the last two days from the journal, but for rows torn by a crash."""
-        decode, kept = msgspec.json.Decoder(Reserved | Settled).decode, list[bytes]()
+        decode, kept = msgspec.json.Decoder(Row).decode, list[bytes]()
         lines = self.path.read_bytes().split(b"\n") if self.path.is_file() else []
         for line in lines:
             with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -134,13 +125,13 @@ class Budget:
             with suppress(OSError):  # a full disk: the file stays long
                 write_atomically(self.path, b"".join(kept))
 
-    async def _append(self, row: Reserved | Settled) -> None:
+    async def _append(self, row: Row) -> None:
         """Write a row durably: several milliseconds on a real disk."""
         data = msgspec.json.encode(row)
         await asyncio.to_thread(append_line, self.path, data, durable=True)
 
-    def _book(self, row: Reserved | Settled) -> None:
-        if isinstance(row, Reserved):
+    def _book(self, row: Row) -> None:
+        if row.op == "reserve":
             self._calls[row.id] = row
         elif row.id in self._calls and row.usd is not None:
             self._calls[row.id].usd = row.usd
@@ -156,7 +147,7 @@ class Budget:
         own = self.settings().providers.openai
         return upper_bound_usd(key, tokens_of(prompt), prompt.max_output_tokens, own)
 
-    async def reserve(self, model: Model, prompt: Prompt) -> Reserved | None:
+    async def reserve(self, model: Model, prompt: Prompt) -> Row | None:
         """Reserve a call's cost, on disk; None for a local model.
 
         Raises ProviderError (the provider pauses), ModelUnavailableError (it refuses us) or
@@ -171,7 +162,7 @@ class Budget:
             await asyncio.sleep(MINUTE - (now - recent[-most]) if len(recent) >= most else 0.0)
             self._check(model.key, usd or 0.0)
             now = self.clock()
-            call = Reserved(uuid.uuid4().hex, now, usd, model.key)
+            call = Row("reserve", uuid.uuid4().hex, now, usd, model.key)
             try:
                 await self._append(call)
             except OSError as bad:
@@ -188,14 +179,13 @@ class Budget:
         if why := self.denied.get(key) or self.denied.get(provider):
             raise ModelUnavailableError(f"the provider refuses us: {why}")
         if why := self._spent(usd):
-            if self._exhausted.admit(key, now):
-                self.notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
+            self.notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
             raise BudgetError(why, retry_after=max(60.0, DAY - now % DAY))
         pause = self.breakers.setdefault(provider, Breaker()).until - now
         if pause > 0:
             raise ProviderError("the provider is paused", retry_after=pause)
 
-    def _today(self) -> list[Reserved]:
+    def _today(self) -> list[Row]:
         day = self.clock() // DAY
         return [one for one in self._calls.values() if one.t // DAY == day]
 
@@ -210,7 +200,7 @@ class Budget:
             return f"{words}, and the call may cost ${usd:.4f}"
         return ""
 
-    async def settle(self, call: Reserved | None, reply: Reply) -> float | None:
+    async def settle(self, call: Row | None, reply: Reply) -> float | None:
         """Book the cost of an answered call; returns it in USD (None: not known)."""
         if call is None:
             return 0.0
@@ -219,10 +209,10 @@ class Budget:
             self.notify(Event.MODEL_BREAKER_CLOSED, {"model": call.model})
         own = self.settings().providers.openai
         usd = await asyncio.to_thread(cost_usd, provider, reply.model, reply.tokens, own)
-        await self._write(Settled(call.id, self.clock(), usd))
+        await self._write(Row("settle", call.id, self.clock(), usd))
         return usd
 
-    async def failed(self, call: Reserved | None, error: BaseException) -> None:
+    async def failed(self, call: Row | None, error: BaseException) -> None:
         """Record a failed call; release the reservation if it certainly cost nothing."""
         if call is None or not isinstance(error, ModelError):  # cancelled: no fault of the provider
             return
@@ -241,9 +231,9 @@ class Budget:
         if opened:
             self.notify(Event.MODEL_BREAKER_OPEN, {"model": call.model, "reason": str(error)})
         if free:
-            await self._write(Settled(call.id, self.clock(), 0.0))
+            await self._write(Row("settle", call.id, self.clock(), 0.0))
 
-    async def _write(self, row: Settled) -> None:
+    async def _write(self, row: Row) -> None:
         self._book(row)
         try:
             await self._append(row)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from decimal import Decimal
 from functools import lru_cache
 
 from indexerd.models.base import LOCAL, Tokens
@@ -68,8 +67,7 @@ def format_usd(cost: float | None) -> str:
     """Write a cost: 4 decimals from one cent, 6 below, and words where it is unknown."""
     if cost is None:
         return "unknown cost"
-    exact = Decimal(str(cost))
-    return f"${exact:.4f}" if exact >= Decimal("0.01") else f"${exact:.6f}"
+    return f"${cost:.4f}" if cost >= 0.01 else f"${cost:.6f}"  # noqa: PLR2004 - a cent
 
 
 @lru_cache(256)

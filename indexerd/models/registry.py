@@ -1,4 +1,4 @@
-"""The usable ones of the configured models, and the sources of API keys.
+"""The configured models that can be used, and where their API keys come from.
 
 Models are built, and their modules imported, when first asked for. A `GEMINI_API_KEY` that happens
 to be in the environment is never used: sending transcripts out is the user's choice.

@@ -107,25 +107,19 @@ def made_up(prompt: Prompt, key: str) -> Reply:
     seed = _sha256(prompt.user)[:12]
     text = f"Scripted answer {seed}."
     if prompt.schema is not None:
-        text = json.dumps(_sample(prompt.schema, prompt.schema, "answer", seed))
+        text = json.dumps(_sample(prompt.schema, "answer", seed))
     sizes = len(prompt.system) + len(prompt.user), len(text)
     return Reply(text, key.partition("/")[2], tokens=Tokens(*(size // 4 + 1 for size in sizes)))
 
 
-def _sample(schema: dict[str, Any], root: dict[str, Any], word: str, seed: str) -> Any:
-    """Make a value of a JSON schema, as plain as those that models are given."""
-    if "$ref" in schema:
-        schema = root["$defs"][schema["$ref"].rpartition("/")[2]]
-    if "enum" in schema:
-        return schema["enum"][0]
+def _sample(schema: dict[str, Any], name: str, seed: str) -> Any:
+    """Make a value for a part of a schema, as plain as those that models are given."""
     if schema.get("type") == "object":
-        inner = schema.get("properties", {})
-        return {name: _sample(one, root, name, seed) for name, one in inner.items()}
+        return {key: _sample(one, key, seed) for key, one in schema["properties"].items()}
     if schema.get("type") == "array":
-        items = range(max(schema.get("minItems", 1), 1))
-        return [_sample(schema["items"], root, f"{word}-{n + 1}", seed) for n in items]
-    text = f"Scripted {word} {seed}"
-    return text.ljust(schema.get("minLength", 0), ".")[: schema.get("maxLength")]
+        count = schema.get("minItems", 0)
+        return [_sample(schema["items"], f"{name}-{n + 1}", seed) for n in range(count)]
+    return schema["enum"][0] if "enum" in schema else f"Scripted {name} {seed}"
 
 
 def _sha256(text: str) -> str:

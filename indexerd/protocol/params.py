@@ -129,7 +129,7 @@ class History(LeafParams, frozen=True, kw_only=True):
 
 
 class Compact(LeafParams, frozen=True, kw_only=True):
-    strategy: str | None = None
+    strategy: Literal["pi", "codex", "opencode"] | None = None
     instructions: Instructions | None = None
     handoff: bool = False
     keep_recent_tokens: Annotated[int, Meta(ge=0, le=KEEP_TOKENS_MAX)] = KEEP_TOKENS

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.agents.base import ContextUse
-from indexerd.digests.compact_codex import USERS_TOKENS, users_of
 from indexerd.digests.compact_pi import estimate_tokens
+from indexerd.digests.compaction import USERS_TOKENS, users_of
 from indexerd.digests.stats import context_size
 from indexerd.digests.transcript import summarizable_messages
 from indexerd.events import Compaction, Kind, Retained

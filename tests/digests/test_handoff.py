@@ -27,7 +27,6 @@ TOLD: dict[str, Any] = {
     "row": ROW,
     "summary": "## Goal\nAlerts go to a file.\n\n## Next Steps\n1. Rotate it.",
     "summary_by": "local/extractive",
-    "written": "2026-01-02T00:00:00.000Z",
     "files": FileLists(("/proj/README.md",), ("/proj/alerts.py",)),
     "messages": (("user", "Rotate it daily."), ("assistant", "We decided to use a file.")),
 }
@@ -78,7 +77,6 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 40,
         ),
         summary=LONG,
         summary_by=LONG,
-        written=TEXT,
         files=st.builds(FileLists, st.lists(LONG, max_size=30), st.lists(LONG, max_size=30)),
         messages=st.lists(st.tuples(st.sampled_from(["user", "assistant"]), LONG), max_size=8),
     )
