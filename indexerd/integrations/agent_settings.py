@@ -1,20 +1,22 @@
 """Our hooks and MCP server in agents' settings: JSON of Claude Code and Codex, TOML of Codex.
 
-Text in, text out. A hook is ours if its command calls our program and nothing else; a server is
-ours if it starts our program. Of existing entries only the program's path and arguments are
-updated: limits, matchers and other keys belong to the user.
+A hook is ours if its command calls our program and nothing else; a server is ours if it starts our
+program. Of existing entries only the program's path and arguments are updated: limits, matchers and
+other keys belong to the user.
 
-ValueError: a text cannot be parsed, has another shape, or would not survive rewriting (JSON with
-comments). UsageError: there is a server of our name that is not ours.
+Before a settings file is first changed, it is copied. Removing restores that copy if nothing else
+has changed since, and otherwise removes only our entries.
 """
 
 from __future__ import annotations
 
 import copy
 import json
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import tomlkit
@@ -22,25 +24,53 @@ from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import InlineTable
 
 from indexerd.errors import UsageError
+from indexerd.integrations.changes import BACKUP, NAME, Edit, Text, read
 
-NAME = "indexerd"
 EVENTS = ("UserPromptSubmit", "SessionStart")  # of our hooks
-_PYTHON = re.compile(r"(?:python|pypy|graalpy)[\w.-]*")
 _INDENT = re.compile(r"\n([ \t]+)\S")
 
 Value = MutableMapping[str, Any]
+Change = Callable[[Value], None]
 
 
-def change_json(change: Callable[[Value], None], text: str | None) -> str:
+def settings_edits(path: str, put: Change, take: Change, *, remove: bool) -> list[Edit]:
+    """Have `put` add our entries to a settings file after copying it, or `take` remove them."""
+    target, toml = Path(os.path.realpath(path)), path.endswith(".toml")
+    backup = target.with_name(target.name + BACKUP)
+
+    def changed(change: Change, text: Text) -> str:
+        try:
+            return _change_toml(change, text) if toml else _change_json(change, text)
+        except ValueError as bad:
+            put(entry := dict[str, Any]())
+            todo = "remove what calls indexerd" if remove else f"add {json.dumps(entry)}"
+            by_hand = "" if toml else f", or, if it has comments, by hand {todo}"
+            raise ValueError(f"{bad}; nothing was changed; fix the file{by_hand}") from None
+
+    def taken(before: Text) -> Text:
+        if before is None or (after := changed(take, before)) == before:
+            return before
+        old = read(backup)
+        if old is not None and changed(put, old) == before:
+            return old
+        return None if old is None and after.strip() in ("", "{}") else after
+
+    def copied(before: Text) -> Text:
+        text = read(target)
+        return text if text is not None and changed(take, text) == text else before
+
+    if remove:
+        return [Edit(path, taken, removing=True), Edit(str(backup), lambda _: None, removing=True)]
+    return [Edit(str(backup), copied), Edit(path, lambda before: changed(put, before))]
+
+
+def _change_json(change: Change, text: Text) -> str:
     """Apply `change` to a JSON object; if that changes nothing, return the text as it is."""
     body = text if text and text.strip() else "{\n  }\n"  # two spaces
     try:
         before = json.loads(body)
-        json.dumps(before, allow_nan=False)  # a number that is too large would not come back
     except json.JSONDecodeError as bad:
         raise ValueError(f"not JSON in line {bad.lineno}") from None
-    except (ValueError, RecursionError):
-        raise ValueError("it cannot be rewritten without a loss") from None
     if not isinstance(before, dict):
         raise ValueError("it holds no object")
     after = copy.deepcopy(before)
@@ -52,7 +82,7 @@ def change_json(change: Callable[[Value], None], text: str | None) -> str:
     return json.dumps(after, indent=found and found[1], ensure_ascii=False) + end
 
 
-def change_toml(change: Callable[[Value], None], text: str | None) -> str:
+def _change_toml(change: Change, text: Text) -> str:
     """Do the same to TOML, keeping comments and layout."""
     try:
         document = tomlkit.parse(text or "")
@@ -67,7 +97,6 @@ def change_toml(change: Callable[[Value], None], text: str | None) -> str:
 
 
 def _member(value: Value, key: str, kind: type) -> Any:
-    """Return a member, created if missing; ValueError for another type."""
     entry = value.setdefault(key, kind())
     if not isinstance(entry, kind):
         raise ValueError(f"{key} is no {'list' if kind is list else 'table'}")
@@ -124,10 +153,8 @@ def is_hook_command(agent: str, command: str) -> bool:
 
 def _is_program(words: Sequence[str]) -> bool:
     """Whether these words start our program, from any path."""
-    name = words[0].rpartition("/")[2] if words else ""
-    return (name == NAME and len(words) == 1) or (
-        _PYTHON.fullmatch(name) is not None and [*words[1:]] in (["-m", NAME], ["-P", "-m", NAME])
-    )
+    by_python = [*words[1:]] in (["-m", NAME], ["-P", "-m", NAME])
+    return by_python or (len(words) == 1 and words[0].rpartition("/")[2] == NAME)
 
 
 def put_server(key: str, wanted: Mapping[str, Any], value: Value) -> None:

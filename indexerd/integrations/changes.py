@@ -2,13 +2,10 @@
 
 All new texts are computed before the first file is written, so a file that cannot be changed leaves
 all as they were. A file is read again right before it is replaced, because its agent may write it
-at any time. Mode and owner stay, and of a symbolic link the target is replaced.
+at any time. Its mode stays, and of a symbolic link the target is replaced.
 
 A file of ours says so in its first line (below the `---` of a skill), with a hash of the rest. A
 file without that line is never overwritten or removed; an edited one only with `force`.
-
-Before an agent's settings file is first changed, it is copied. Removing restores that copy if
-nothing else has changed since, and otherwise removes only our entries.
 """
 
 from __future__ import annotations
@@ -23,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from indexerd.disk import write_atomically
-from indexerd.errors import AccessError, ConfigError, UsageError, WriteError
-from indexerd.integrations.agent_settings import NAME
+from indexerd.errors import AccessError, StateError, UsageError, WriteError
 
+NAME = "indexerd"
 BACKUP = f".before-{NAME}"
 NOT_OURS = "kept: not ours"
 
@@ -53,12 +50,12 @@ class _ForeignError(UsageError):
     hint = "move it out of the way"
 
 
-def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
-    """Do all edits, and return `{"path", "did"}` of each.
+class _BrokenError(StateError, kind="config_invalid"):
+    """An agent's settings cannot be changed."""
 
-    ConfigError: a file cannot be parsed. UsageError: a file that is not ours is in the way.
-    AccessError, WriteError: the system refuses. Each names the file.
-    """
+
+def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
+    """Do all edits, and return `{"path", "did"}` of each; every error names its file."""
     for edit in edits:
         _apply(edit, write=False)
     done = [(edit, _apply(edit, write=True)) for edit in edits]
@@ -84,9 +81,7 @@ def _apply(edit: Edit, *, write: bool) -> str:
         raise kind(f"{target}: {bad.strerror}", hint=hint) from None
     except ValueError as bad:
         message, _, hint = str(bad).partition("; ")
-        broken = ConfigError([{"file": edit.path, "key": "", "message": message, "hint": hint}])
-        broken.args, broken.hint = (f"{edit.path}: {message}",), hint  # not our configuration
-        raise broken from None
+        raise _BrokenError(f"{edit.path}: {message}", hint=hint) from None
     return "removed" if edit.removing else "created" if before is None else "updated"
 
 
@@ -101,10 +96,7 @@ def _put(target: Path, text: Text, mode: int) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
 
     def ready(new: Path) -> bool:
-        if old := target.stat() if target.exists() else None:
-            with suppress(PermissionError):  # an owner that only root could give
-                os.chown(new, old.st_uid, old.st_gid)
-        new.chmod(stat.S_IMODE(old.st_mode) if old else mode)
+        new.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else mode)
         return True
 
     write_atomically(target, text.encode(errors="surrogateescape"), ready=ready)
@@ -117,30 +109,6 @@ def read(path: Path) -> Text:
     if path.exists():
         raise _ForeignError("it is no file")
     return None
-
-
-def settings_edits(
-    path: str, put: Callable[[Text], str], take: Callable[[Text], str], *, remove: bool
-) -> list[Edit]:
-    """Have `put` add our entries to a settings file after copying it, or `take` remove them."""
-    target = Path(os.path.realpath(path))
-    backup = target.with_name(target.name + BACKUP)
-
-    def taken(before: Text) -> Text:
-        if before is None or (after := take(before)) == before:
-            return before
-        old = read(backup)
-        if old is not None and put(old) == before:
-            return old
-        return None if old is None and after.strip() in ("", "{}") else after
-
-    def copied(before: Text) -> Text:
-        text = read(target)
-        return text if text is not None and take(text) == text else before
-
-    if remove:
-        return [Edit(path, taken, removing=True), Edit(str(backup), lambda _: None, removing=True)]
-    return [Edit(str(backup), copied), Edit(path, put)]
 
 
 def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool = False) -> Edit:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
@@ -24,8 +24,8 @@ from indexerd.agents import pi
 from indexerd.client import absolute
 from indexerd.errors import NotFoundError
 from indexerd.integrations import agent_settings, changes
-from indexerd.integrations.agent_settings import NAME
-from indexerd.integrations.changes import Edit
+from indexerd.integrations.changes import NAME, Edit
+from indexerd.mcp.hosts import PLACES
 from indexerd.settings import Settings
 
 MORE_SECONDS = 10  # for a hook or a tool, in addition to a question's time
@@ -39,12 +39,6 @@ description: >-
 ---
 
 """
-# Codex passes only named variables to an MCP server.
-PASSED_ON = (
-    *("INDEXERD_SOCKET", "INDEXERD_CONFIG", "INDEXERD_STATE_DIR", "INDEXERD_DATA_DIR"),
-    *("XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"),
-)
-Change = Callable[[MutableMapping[str, Any]], None]
 _NEW_SESSIONS = "sessions that start from now on have it"
 
 
@@ -124,12 +118,7 @@ def _opencode(host: Host) -> tuple[list[Edit], list[str]]:
     host.present("opencode", (config, host.base("XDG_DATA_HOME", ".local/share") + "/opencode"))
     bodies = _packaged("opencode", host.command if host.serves_mcp else ())
     edits = [host.own_file(f"{config}/plugins/{name}", body) for name, body in bodies.items()]
-    waits = (
-        "once it has any plugin, opencode installs a package of its own from the network; while"
-        " there is no network, it waits for that at every start, for more than a minute"
-        " (74 s in 1.18)"
-    )
-    return [*edits, host.skill(config)], [_NEW_SESSIONS, waits]
+    return [*edits, host.skill(config)], [_NEW_SESSIONS]
 
 
 def _claude(host: Host) -> tuple[list[Edit], list[str]]:
@@ -149,9 +138,6 @@ def _claude(host: Host) -> tuple[list[Edit], list[str]]:
 
 def _claude_state(host: Host, root: str, usual: tuple[str, ...]) -> str:
     """Find the file in which Claude Code keeps a user's servers."""
-    old = Path(root, ".config.json")
-    if old.is_file() and old.stat().st_size:
-        return str(old)
     at_home = root in usual and not host.env.get("CLAUDE_CONFIG_DIR")
     return f"{host.home}/.claude.json" if at_home else f"{root}/.claude.json"
 
@@ -162,7 +148,7 @@ def _codex(host: Host) -> tuple[list[Edit], list[str]]:
     server = {
         "command": program,
         "args": [*words, "mcp"],
-        "env_vars": list(PASSED_ON),
+        "env_vars": [*PLACES],  # Codex passes on only named variables
         "tool_timeout_sec": max(60, int(host.settings.query.timeout_seconds + MORE_SECONDS)),
     }
     edits: list[Edit] = []
@@ -194,30 +180,13 @@ def _hooks(host: Host, agent: str, path: str) -> list[Edit]:
         "SessionStart": {"matcher": "resume", "hooks": [hook | {"timeout": 10}]},
     }
     put = partial(agent_settings.put_hooks, agent, groups)
-    return _settings(host, path, put, partial(agent_settings.take_hooks, agent))
+    take = partial(agent_settings.take_hooks, agent)
+    return agent_settings.settings_edits(path, put, take, remove=host.remove)
 
 
 def _server(host: Host, path: str, key: str, server: dict[str, Any]) -> list[Edit]:
     if not host.serves_mcp and not host.remove:
         return []
     put = partial(agent_settings.put_server, key, server)
-    return _settings(host, path, put, partial(agent_settings.take_server, key))
-
-
-def _settings(host: Host, path: str, put: Change, take: Change) -> list[Edit]:
-    """Edit a settings file; JSON with comments is left to the user."""
-    toml = path.endswith(".toml")
-    rewrite = agent_settings.change_toml if toml else agent_settings.change_json
-
-    def changed(change: Change, text: str | None) -> str:
-        try:
-            return rewrite(change, text)
-        except ValueError as bad:
-            put(entry := dict[str, Any]())
-            todo = "remove what calls indexerd" if host.remove else f"add {json.dumps(entry)}"
-            by_hand = "" if toml else f", or, if it has comments, by hand {todo}"
-            raise ValueError(f"{bad}; nothing was changed; fix the file{by_hand}") from None
-
-    return changes.settings_edits(
-        path, partial(changed, put), partial(changed, take), remove=host.remove
-    )
+    take = partial(agent_settings.take_server, key)
+    return agent_settings.settings_edits(path, put, take, remove=host.remove)

@@ -6,25 +6,27 @@ be repeated.
 
 What surprised us: a refused user namespace shows only as exit status 217, 218 or 226 of a unit that
 systemd did try to start; `launchctl bootout` returns before the service is gone, and `bootstrap`
-then fails with an input/output error.
+then fails with an input/output error; systemd refuses a program whose path has quotes or
+backslashes, even escaped.
 """
 
 from __future__ import annotations
 
 import os
+import plistlib
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
 from indexerd.client import absolute
 from indexerd.errors import UsageError
-from indexerd.integrations import changes, service_files
-from indexerd.integrations.service_files import MARKER, is_plain
+from indexerd.integrations import changes
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
 from indexerd.sources.stores import Kind, stores
@@ -32,7 +34,10 @@ from indexerd.sources.stores import Kind, stores
 UNIT = "indexerd.service"
 LABEL = "io.indexerd"
 LAUNCHD_TRIES = 20  # every quarter of a second
+MARKER = "Installed by `indexerd service install`"  # in both templates: the file is ours
 
+_BLOCK = ("# begin: user namespace\n", "# end: user namespace\n")
+_HOME_LINE = "ReadOnlyPaths=-%h/"
 _REFUSED = {"217", "218", "226"}  # systemd's EXIT_USER, EXIT_CAPABILITIES, EXIT_NAMESPACE
 _PATHS = {  # made absolute: a service has another working directory
     *("PI_CODING_AGENT_DIR", "PI_CODING_AGENT_SESSION_DIR", "CLAUDE_CONFIG_DIR", "CODEX_HOME"),
@@ -56,8 +61,7 @@ class Ran(NamedTuple):
     @property
     def said(self) -> str:
         """The first line of output: later ones say where to read more."""
-        lines = (self.err or self.out).split("\n")
-        return lines[0].strip() or f"exit status {self.code}"
+        return (self.err or self.out).partition("\n")[0].strip() or f"exit status {self.code}"
 
 
 def run_command(words: Sequence[str]) -> Ran:
@@ -117,22 +121,24 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
     Raises UsageError for a file that is not ours, or a program that no service file can name;
     AccessError or WriteError if the file cannot be written.
     """
-    env, notes = _environment(host, places)
-    if host.platform == "darwin":
-        text = service_files.plist_text(str(program), str(host.home), env)
+    (env, notes), path = _environment(host, places), host.service_file
+    before, mac = _installed(path), host.platform == "darwin"
+    if mac:
+        text = plist_text(str(program), str(host.home), env)
     elif host.platform.startswith("linux"):
-        text = _unit_text(host, program, places, settings, env)
+        agents = stores(settings, host.env, host.home)
+        writes = [*(one.meta for one in agents), str(places.state_dir), str(places.data_dir)]
+        if not within(str(places.socket), host.env.get("XDG_RUNTIME_DIR") or "/run/user"):
+            writes.append(str(places.socket.parent))
+        reads = [one.sessions for one in agents if one.kind is Kind.FILES]
+        opened = [os.path.realpath(one) for one in writes]
+        text = unit_text(str(program), str(host.home.resolve()), env, opened, reads)
     else:
         raise UsageError("no service manager is known on this system", hint="use `indexerd run`")
-    path = host.service_file
-    before = _installed(path)
     _put(path, text)
-    if host.platform == "darwin":
-        found = _start_launchd(host, notes)
-    else:
-        running = _start_systemd(host, text, notes, changed=before != text)
-        found = Outcome(path, installed=True, running=running)
-    return replace(found, changed=before != changes.read(path), notes=(*notes, *found.notes))
+    notes += _start_launchd(host) if mac else _start_systemd(host, text, changed=before != text)
+    changed = before != changes.read(path)
+    return replace(status(host), changed=changed, notes=tuple(notes))
 
 
 def uninstall(host: Host) -> Outcome:
@@ -185,7 +191,7 @@ def _environment(host: Host, places: Places) -> tuple[dict[str, str], list[str]]
         if not value or not needed or (name in _XDG and not value.startswith("/")):
             continue
         password = "@" in value.partition("://")[2].partition("/")[0]  # in a URL
-        if name.endswith(_KEYS) or password or not is_plain(value):
+        if name.endswith(_KEYS) or password or not _is_plain(value):
             left.append(name)
         else:
             values[name] = absolute(value, host.env, str(host.home)) if name in _PATHS else value
@@ -197,38 +203,14 @@ def _environment(host: Host, places: Places) -> tuple[dict[str, str], list[str]]
     return values, notes
 
 
-def _unit_text(
-    host: Host, program: Path, places: Places, settings: Settings, env: Mapping[str, str]
-) -> str:
-    home, agents = str(host.home.resolve()), stores(settings, host.env, host.home)
-    writes = [*(one.meta for one in agents), str(places.state_dir), str(places.data_dir)]
-    if not within(str(places.socket), host.env.get("XDG_RUNTIME_DIR") or "/run/user"):
-        writes.append(str(places.socket.parent))
-    reads = [one.sessions for one in agents if one.kind is Kind.FILES]
-    opened = [_opened(one, home) for one in writes]
-    return service_files.unit_text(str(program), home, env, opened, reads)
-
-
-def _opened(path: str, home: str) -> str:
-    """Return the nearest existing directory outside the home: a unit can open nothing else.
-
-    If only the root exists, the path itself, because the whole system must not be opened for it.
-    """
-    real = Path(path).resolve()
-    outside = (one for one in (real, *real.parents) if not within(str(real), home))
-    found = next((one for one in outside if os.access(one, os.F_OK)), Path("/"))
-    return str(real if found == Path("/") else found)
-
-
-def _start_systemd(host: Host, unit: str, notes: list[str], *, changed: bool) -> bool:
-    """Enable and start the unit, add notes, and return whether it runs."""
+def _start_systemd(host: Host, unit: str, *, changed: bool) -> list[str]:
+    """Enable and start the unit, and return notes."""
     reloaded = host.systemctl("daemon-reload")
     if reloaded.code != 0:
-        notes.append(
-            f"the unit is written, but no user manager answers ({reloaded.said}); where one does:"
-            f" systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
-        )
-        return False
+        by_hand = f"systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
+        why = f"no user manager answers ({reloaded.said})"
+        return [f"the unit is written, but {why}; where one does: {by_hand}"]
+    notes: list[str] = []
 
     def start(verb: str) -> Ran:
         host.systemctl("reset-failed", UNIT)  # an earlier start limit must not stop this start
@@ -243,7 +225,7 @@ def _start_systemd(host: Host, unit: str, notes: list[str], *, changed: bool) ->
                 "this system refuses user namespaces: the unit was written without the protections"
                 " that need one, see docs/OPERATIONS.md"
             )
-            _put(host.service_file, service_files.without_namespace(unit))
+            _put(host.service_file, without_namespace(unit))
             host.systemctl("daemon-reload")
             started = start("restart")
     if started.code != 0:
@@ -251,10 +233,10 @@ def _start_systemd(host: Host, unit: str, notes: list[str], *, changed: bool) ->
     linger = host.run(["loginctl", "show-user", str(host.uid), "--property=Linger", "--value"])
     if linger.out.strip() != "yes":
         notes.append("it ends when you log out; to keep it: loginctl enable-linger")
-    return host.systemctl("is-active", "--quiet", UNIT).code == 0
+    return notes
 
 
-def _start_launchd(host: Host, notes: list[str]) -> Outcome:
+def _start_launchd(host: Host) -> list[str]:
     domain, path = f"gui/{host.uid}", host.service_file
     (host.home / "Library/Logs").mkdir(parents=True, exist_ok=True)
     host.launchctl("bootout", f"{domain}/{LABEL}")  # fails if it is not loaded
@@ -264,24 +246,89 @@ def _start_launchd(host: Host, notes: list[str]) -> Outcome:
         if started.code not in {5, 37}:  # input/output error, operation in progress
             break
         time.sleep(0.25)
-    if started.code != 0:
-        notes.append(
-            f"the plist is written, but launchd says: {started.said}; in a login session of the"
-            f" desktop: launchctl bootstrap {domain} {path}"
-        )
-    return status(host)
+    by_hand = f"in a login session of the desktop: launchctl bootstrap {domain} {path}"
+    note = f"the plist is written, but launchd says: {started.said}; {by_hand}"
+    return [note] if started.code else []
 
 
 def _installed(path: Path) -> str | None:
     """Read our service file; UsageError for another one."""
     text = changes.read(path)
     if text is not None and MARKER not in text:
-        raise UsageError(
-            f"{path} was not written by indexerd", hint="move it away, and run this again"
-        )
+        hint = "move it away, and run this again"
+        raise UsageError(f"{path} was not written by indexerd", hint=hint)
     return text
 
 
 def _put(path: Path, text: str | None) -> None:
     edit = changes.Edit(str(path), lambda _: text, removing=text is None, mode=0o644)
     changes.apply([edit])
+
+
+def read_text(name: str) -> str:
+    """Read a file that comes with the program: in a checkout it is next to the package."""
+    package = Path(str(files("indexerd")))
+    shipped = package / "_data" / name
+    return (shipped if shipped.is_file() else package.parent / name).read_text(encoding="utf-8")
+
+
+def unit_text(
+    program: str, home: str, env: Mapping[str, str], writes: Iterable[str], sessions: Iterable[str]
+) -> str:
+    """Fill the systemd template; UsageError for a program that systemd cannot start.
+
+    `writes` are the directories that the daemon writes to, `sessions` those of the agents, which it
+    only reads. All paths are resolved.
+    """
+    if not program.startswith("/") or not _is_plain(program) or set(program) & set("'\"\\"):
+        raise UsageError(
+            f"systemd cannot start a program of this path: {program!r}",
+            hint="install it where the path holds no quotes, backslashes or control characters",
+        )
+    writes = [one for one in dict.fromkeys(writes) if _is_plain(one)]
+
+    def shut(path: str) -> bool:
+        return not any(within(one, path) for one in writes)
+
+    opened = [one for one in writes if not within(one, home) and one != "/"]
+    closed = [one for one in dict.fromkeys(sessions) if within(one, home) and _is_plain(one)]
+    lines: list[str] = []
+    for line in read_text("systemd/indexerd.service").splitlines():
+        if line == "# here: environment":
+            lines += [f"Environment={_quoted(f'{name}={env[name]}')}" for name in env]
+        elif line == "# here: paths":
+            lines += [f"ReadWritePaths={_quoted(f'-{one}')}" for one in opened]
+            lines += [f"ReadOnlyPaths={_quoted(f'-{one}')}" for one in closed if shut(one)]
+        elif not line.startswith(_HOME_LINE) or shut(f"{home}/{line.removeprefix(_HOME_LINE)}"):
+            lines.append(line.replace("ExecStart=@PROGRAM@", f"ExecStart={_quoted(program)}"))
+    return "\n".join(lines) + "\n"
+
+
+def without_namespace(unit: str) -> str:
+    """Remove from a unit what a system that refuses user namespaces cannot do."""
+    before, rest = unit.split(_BLOCK[0], 1)
+    note = "# This system refuses user namespaces: the lines that need one are left out.\n"
+    return before + note + rest.split(_BLOCK[1], 1)[1]
+
+
+def plist_text(program: str, home: str, env: Mapping[str, str]) -> str:
+    """Fill the launchd template; UsageError for a program that a plist cannot name."""
+    if not program.startswith("/") or not _is_plain(program):
+        raise UsageError(f"launchd cannot start a program of this path: {program!r}")
+    plist = plistlib.loads(read_text("systemd/io.indexerd.plist").encode())
+    for key in ("WorkingDirectory", "StandardErrorPath"):
+        plist[key] = plist[key].replace("@HOME@", home)
+    plist["ProgramArguments"][0] = program
+    plist["EnvironmentVariables"].update(env)
+    head, doctype, *body = plistlib.dumps(plist, sort_keys=False).decode().splitlines(keepends=True)
+    return "".join([head, doctype, f"<!-- {MARKER}, which rewrites it each time. -->\n", *body])
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text has neither control characters nor undecodable bytes."""
+    return all(c >= " " and c != "\x7f" and not "\ud800" <= c <= "\udfff" for c in text)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

@@ -92,16 +92,14 @@ class Conversation:
             raise NotFoundError("no session of this project is known to be in use", hint=_HINT)
         return dict(live[0])
 
-    def about(self, found: Answer, by: str = "") -> Answer:
+    def about(
+        self, found: Answer, by: str = "", *, row: Answer | None = None, model: str | None = None
+    ) -> Answer:
         """Render an answer about one session, after a line that says who wrote it."""
-        row = self.ask("get", ref=found["sessionId"])["session"]
-        model = (found.get("usage") or {}).get("model")
-        head = {"sessionId": row["sessionId"], "name": row["name"]}
-        return self.attributed(row, head | found, f"{by} by {model}" if by and model else "")
-
-    def attributed(self, row: Mapping[str, Any], answer: Answer, by: str) -> Answer:
-        """The same for a session whose row is known."""
-        by = f"; {by}" if by else ""
+        row = row or self.ask("get", ref=found["sessionId"])["session"]
+        model = model or (found.get("usage") or {}).get("model")
+        by = f"; {by} by {model}" if by and model else ""
         whose = f"From session {row['sessionId']}, written by agent {row['agent']}{by}: {DATA}."
-        rendered: Answer = self.renderer.render(answer)
+        head = {"sessionId": row["sessionId"], "name": row["name"]}
+        rendered: Answer = self.renderer.render(head | found)
         return {"provenance": self.renderer.line(whose)} | rendered

@@ -18,7 +18,7 @@ HOSTS = {
     "cursor": ".cursor/mcp.json of a project, or ~/.cursor/mcp.json",
     "vscode": ".vscode/mcp.json of a project",
 }
-_PLACES = (
+PLACES = (
     *("INDEXERD_CONFIG", "INDEXERD_DATA_DIR", "INDEXERD_SOCKET", "INDEXERD_STATE_DIR"),
     *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"),
 )
@@ -27,7 +27,7 @@ _PLACES = (
 def snippet(host: str, command: Sequence[str], env: Mapping[str, str]) -> str:
     """The text to paste for one of HOSTS; `command` is the whole command line."""
     usual = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
-    places = {key: env[key] for key in _PLACES if env.get(key) and env[key] != usual.get(key)}
+    places = {key: env[key] for key in PLACES if env.get(key) and env[key] != usual.get(key)}
     entry: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
     entry |= {"env": places} if places else {}
     if host == "codex":

@@ -72,16 +72,15 @@ async def _call_tool(
     work = partial(_answer, daemon, asked.name, asked.arguments or {}, name)
     found = None
     try:  # in a thread, which a cancelled call leaves behind
-        found, text = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        found = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        text = compact(found)
     except IndexerdError as bad:
         text = compact(failure(bad))
     content = types.TextContent(type="text", text=text)
     return types.CallToolResult(content=[content], structured_content=found, is_error=found is None)
 
 
-def _answer(
-    daemon: DaemonAccess, name: str, arguments: dict[str, Any], host: str
-) -> tuple[Answer, str]:
+def _answer(daemon: DaemonAccess, name: str, arguments: dict[str, Any], host: str) -> Answer:
     """Call a tool; whatever goes wrong is an IndexerdError without the arguments."""
     tool = TOOLS.get(name)
     if tool is None:
@@ -90,14 +89,13 @@ def _answer(
         try:
             # Not strict: some hosts write whole numbers as 10.0.
             asked = asdict(decode(tool.params, arguments, strict=False))
-            found = tool.answer(Conversation(daemon, asked.pop("cwd"), host), **asked)
+            return tool.answer(Conversation(daemon, asked.pop("cwd"), host), **asked)
         except IndexerdError as bad:
             if bad.hint == UsageError.hint:
                 bad.hint = "see the tool's input schema"
             raise
         except Exception as bad:
             raise IndexerdError(f"{name} failed", hint="this is a bug in indexerd") from bad
-    return found if isinstance(found, tuple) else (found, compact(found))
 
 
 async def _list_prompts(*_: Any) -> types.ListPromptsResult:

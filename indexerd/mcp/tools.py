@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from indexerd.mcp.daemon_client import Conversation
 from indexerd.mcp.rendering import BYTES_MAX, DATA, Answer, bounded, fitting, size
-from indexerd.meta.context_sets import NAME_MAX, NOTHING
+from indexerd.meta.context_sets import NAME_MAX
 from indexerd.privacy.sanitize import escape_path
 
 LOOK = ToolAnnotations(
@@ -78,7 +78,7 @@ PARAMETERS: dict[str, tuple[Any, int, str]] = {
 class Tool(NamedTuple):
     """A tool. `params` has its arguments, and `cwd`, which every tool takes."""
 
-    answer: Callable[..., Answer | tuple[Answer, str]]
+    answer: Callable[..., Answer]
     params: type[msgspec.Struct]
     described: Described
 
@@ -159,17 +159,15 @@ def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked
 def get_session(talk: Conversation, *, session: str) -> Answer:
     """Get everything known of one past session without reading its transcript.
 
-    Summary, decisions, files, tools, noted context, the sessions it was forked from. Call it when
+    Summary, decisions, files, tools, noted context, the session it was forked from. Call it when
     you know which session is meant. Next: query_session for what the summary leaves out.
     """
     found = talk.ask("get", ref=talk.id_of(session))
     row, meta = found["session"], found.get("meta") or {}
     answer = _only(row, _SESSION) | _only(found, "context labels warnings")
     answer |= {"summary": "", "keyDecisions": []} | _only(meta, "summary keyDecisions")
-    if row.get("parentSessionId"):
-        answer["forkedFrom"] = _ancestors(talk, row)
-    by = f"summarised by {meta['model']}" if meta.get("model") else ""
-    return bounded(talk.attributed(row, answer, by)) | {"resume": _command(talk, row)[0]}
+    shown = talk.about(answer, "summarised", row=row, model=meta.get("model"))
+    return bounded(shown) | {"resume": _command(talk, row)[0]}
 
 
 @tool("Ask a past session", "session! question! leaf turnId", ASK)
@@ -241,7 +239,7 @@ def list_branches(talk: Conversation, *, session: str) -> Answer:
 
 
 @tool("Note what this session works with", "setName! items! mode session", NOTE)
-def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> tuple[Answer, str]:
+def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Note what this session is working with, so that a resumed session has it again.
 
     Call it when you have read or edited a file that the work turns on (or use endpoints, ports),
@@ -249,12 +247,11 @@ def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> t
     """
     session_id = talk.id_of(session, certain=True)
     found = talk.ask("set_relevant_context", session=session_id, **asked)
-    answer = talk.renderer.render({"sessionId": session_id} | found)
-    return answer, "\n".join([answer["text"], *(f"note: {one}" for one in answer["warnings"])])
+    return dict(talk.renderer.render({"sessionId": session_id} | found))
 
 
 @tool("What a session works with", "setName session")
-def get_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> Any:
+def get_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Get what was noted with set_relevant_context: files, endpoints, ports.
 
     Call it at the beginning of a resumed session, or to learn what files a past session was about.
@@ -262,9 +259,8 @@ def get_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> A
     """
     session_id = talk.id_of(session)
     found = talk.ask("get_relevant_context", session=session_id, **asked)
-    noted = {"sessionId": session_id, "context": found["context"]}
-    answer = _of_several(talk, f"Noted in session {session_id}", noted)
-    return answer if found["context"] else (answer, NOTHING)
+    noted = {"sessionId": session_id} | _only(found, "context" if found["context"] else "text")
+    return _of_several(talk, f"Noted in session {session_id}", noted)
 
 
 @tool("How to resume a session", "session!")
@@ -318,7 +314,7 @@ def session_stats(talk: Conversation, *, session: str) -> Answer:
 
 
 @tool("Sum up a session, or hand it over", "session strategy instructions handoff leaf", ASK)
-def compact_session(talk: Conversation, *, session: str, strategy: str, **asked: Any) -> Any:
+def compact_session(talk: Conversation, *, session: str, strategy: str, **asked: Any) -> Answer:
     """Summarise a session of any agent, as an agent's own compaction would; it is not changed.
 
     Call it once, and when asked to: it uses the user's model, which may take minutes and cost
@@ -327,10 +323,7 @@ def compact_session(talk: Conversation, *, session: str, strategy: str, **asked:
     """
     rules = "" if strategy == "own" else strategy
     found = talk.ask("compact", ref=talk.id_of(session), strategy=rules, **asked)
-    answer = bounded(talk.about(found, "summarised"))
-    if "handoff" in answer:
-        return answer, f"{answer['provenance']}\n\n{answer['handoff']}"
-    return answer
+    return bounded(talk.about(found, "summarised"))
 
 
 @tool("Sum up an abandoned branch", "session! leaf! instructions", MAKE)
@@ -363,16 +356,6 @@ def _only(value: Mapping[str, Any], fields: str) -> Answer:
 
 def _of_several(talk: Conversation, whose: str, fields: Answer) -> Answer:
     return bounded({"provenance": f"{whose}: {DATA}."} | talk.renderer.render(fields))
-
-
-def _ancestors(talk: Conversation, row: Mapping[str, Any]) -> list[Answer]:
-    """The sessions that this one was forked from, its parent first; no name: not known here."""
-    members = {one["sessionId"]: one for one in talk.ask("family", ref=row["sessionId"])["members"]}
-    found: list[Answer] = []
-    while (parent := row.get("parentSessionId")) and len(found) <= len(members):
-        row = members.get(parent, {})
-        found.append({"sessionId": parent, "name": row.get("name", "")})
-    return found
 
 
 def _command(talk: Conversation, row: Mapping[str, Any]) -> tuple[str | None, str]:

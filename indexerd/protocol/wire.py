@@ -86,7 +86,7 @@ def parse(line: bytes | bytearray) -> Request | Failure:
 
 def result(id: Id, value: Any) -> bytes:  # noqa: A002 - the protocol's own word
     """Answer a request. What is not JSON raises TypeError, endless nesting RecursionError."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (_dump(id), _dump(value))
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (dump(id), dump(value))
 
 
 def failure(id: Id, error: IndexerdError | Fault) -> bytes:  # noqa: A002 - as above
@@ -103,7 +103,7 @@ def failure(id: Id, error: IndexerdError | Fault) -> bytes:  # noqa: A002 - as a
 
 def event(params: Mapping[str, Any]) -> bytes:
     """Write a notification for a subscriber. Raises as `result` does."""
-    return b'{"jsonrpc":"2.0","method":"event","params":%b}\n' % _dump(dict(params))
+    return b'{"jsonrpc":"2.0","method":"event","params":%b}\n' % dump(dict(params))
 
 
 def unknown_method(request: Request) -> Failure:
@@ -117,7 +117,7 @@ def too_long() -> Failure:
 
 def _error(id: Id, code: int, message: str, data: Mapping[str, Any]) -> bytes:  # noqa: A002 - as above
     error = {"code": int(code), "message": message, "data": data}
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (_dump(id), _dump(error))
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (dump(id), dump(error))
 
 
 _decode = msgspec.json.Decoder().decode
@@ -139,9 +139,10 @@ def _finite(text: str) -> float:
     return number
 
 
-def _dump(value: Any) -> bytes:
+def dump(value: Any) -> bytes:
+    """Encode as JSON; NaN and infinity become null."""
     try:
-        return _encode(value)  # writes NaN and infinity as null
+        return _encode(value)
     except UnicodeEncodeError:
         return _encode(without_surrogates(value))
 

@@ -79,38 +79,32 @@ def open_page(state_dir: Path, address: str) -> Path:
 
 
 class Auth:
-    """The checks of one server, and its cookie.
+    """The checks of one server in front of its app, and its cookie.
 
     With `keep` the cookie outlives the browser. That is wrong for a port that each start chooses:
     browsers would collect such cookies, and send all of them to every server of this machine.
     """
 
-    def __init__(self, url: str, state_dir: Path, *, keep: bool = False) -> None:
+    def __init__(self, app: ASGIApp, url: str, state_dir: Path, *, keep: bool = False) -> None:
         parts = urlsplit(url)
-        self._url, self._state_dir = url, state_dir
+        self._app, self._url, self._state_dir = app, url, state_dir
         self._hosts = {parts.netloc, f"localhost:{parts.port}"}
         self._name, self._cookie = f"indexerd-{parts.port}", secrets.token_urlsafe(32)
         self._max_age = COOKIE_SECONDS if keep else None
 
-    def protect(self, app: ASGIApp) -> ASGIApp:
-        """Put these checks in front of an app."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
 
-        async def protected(scope: Scope, receive: Receive, send: Send) -> None:
-            async def with_headers(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    headers = MutableHeaders(scope=message)
-                    headers.update(_HEADERS)
-                    headers.setdefault("Cache-Control", "no-store")
-                await send(message)
-
-            if scope["type"] != "http":
-                await app(scope, receive, send)
-                return
+        answer = self._app
+        if scope["type"] == "http":
             request = Request(scope)
-            answer = self._refusal(request) or self._identify(request) or app
-            await answer(scope, receive, with_headers)
-
-        return protected
+            answer = self._refusal(request) or self._identify(request) or answer
+        await answer(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
         """Refuse requests that neither our own page made nor a person who followed a link."""

@@ -17,7 +17,6 @@ shown, because half a secret would not be recognised.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import sys
 import time
@@ -36,6 +35,7 @@ from indexerd.events import Entry
 from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare
+from indexerd.protocol.wire import dump
 from indexerd.sessions.positions import message_rows, rows_between
 from indexerd.sources.session_reader import OpenSession
 from indexerd.times import iso
@@ -210,13 +210,4 @@ def changed(document: Document, after: str) -> Document:
 
 
 def _digest(value: Any) -> str:
-    return hashlib.blake2b(to_json(value).encode(), digest_size=12).hexdigest()
-
-
-def to_json(value: Any) -> str:
-    """Write a value as JSON, in one line of ASCII; NaN and infinity become null."""
-    try:
-        return json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
-        return json.dumps(finite, separators=(",", ":"))
+    return hashlib.blake2b(dump(value), digest_size=12).hexdigest()

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from indexerd.errors import IndexerdError
+from indexerd.protocol.wire import dump
 from indexerd.web.assets import fill
-from indexerd.web.document import to_json
 
 _STATUS = {"not_found": 404, "ambiguous_reference": 404, "permission": 403, "usage": 400}
 
@@ -23,7 +23,7 @@ def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
 
 def answer(value: Mapping[str, Any], status: int = 200) -> Response:
     """Answer a script in JSON."""
-    return Response(to_json(value), status, media_type="application/json")
+    return Response(dump(value), status, media_type="application/json")
 
 
 def problem(request: Request, error: Exception) -> Response:

@@ -53,9 +53,9 @@ def serve(
         host, port = sock.getsockname()[:2]
         named = f"[{host}]" if sock.family == socket.AF_INET6 else host
         running = Running(f"http://{named}:{port}", os.getpid())
-        auth = Auth(running.url, state_dir, keep=listen_address(listen)[1] != 0)
+        app, keep = make_app(daemon, on_error), listen_address(listen)[1] != 0
         config = uvicorn.Config(
-            auth.protect(make_app(daemon, on_error)),
+            Auth(app, running.url, state_dir, keep=keep),
             ws="none",
             log_config=None,
             log_level="critical",

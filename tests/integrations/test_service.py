@@ -14,7 +14,6 @@ import pytest
 
 from indexerd.errors import UsageError
 from indexerd.integrations import service as units
-from indexerd.integrations import service_files
 from indexerd.paths import places
 from indexerd.settings import Settings
 
@@ -61,9 +60,9 @@ def test_the_unit_is_verified_without_a_word(tmp_path: Path, namespaces: bool) -
     program.chmod(0o755)
     env = {"CODEX_HOME": '/x "y" 5% \\', "INDEXERD_LOG__LEVEL": "debug"}
     read = [f"{tmp_path}/odd 'sessions'"]
-    unit = service_files.unit_text(str(program), str(tmp_path), env, ["/srv/pi 100%"], read)
+    unit = units.unit_text(str(program), str(tmp_path), env, ["/srv/pi 100%"], read)
     if not namespaces:
-        unit = service_files.without_namespace(unit)
+        unit = units.without_namespace(unit)
 
     assert verify(tmp_path, unit) == ""
     assert "Bogus" in verify(tmp_path, unit.replace("UMask=", "Bogus=1\nUMask="))
@@ -80,10 +79,10 @@ def verify(tmp_path: Path, unit: str) -> str:
 
 def test_install_writes_enables_and_starts(tmp_path: Path) -> None:
     """The unit is in its place, whole, and the manager is told, in order."""
-    run = Recorder()
+    run = Recorder(show=units.Ran(0, "ActiveState=active\n"))
     done = install(where := host(tmp_path, run))
 
-    assert (done.installed, done.changed, done.running) == (True, True, True)
+    assert (done.installed, done.running) == (True, True)
     assert done.path == tmp_path / ".config/systemd/user/indexerd.service"
     assert r'ExecStart="/opt/my programs/100%%/indexerd" run' in unit_of(where)
     assert not any("@" in line.split("#")[0].replace("@system", "") for line in unit_of(where))
@@ -121,7 +120,8 @@ def test_without_a_user_manager(tmp_path: Path, answer: units.Ran) -> None:
     link = where.service_file.parent / "default.target.wants/indexerd.service"
     link.parent.mkdir()
     link.symlink_to(where.service_file)
-    assert units.uninstall(where).changed
+    units.uninstall(where)
+    assert not where.service_file.exists()
     assert not link.is_symlink()
 
 
@@ -206,5 +206,5 @@ def test_launchd_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     done = install(host(tmp_path, busy, "darwin", CODEX_HOME="/x"))
     assert busy.said.count(f"launchctl bootstrap gui/1000 {path}") == units.LAUNCHD_TRIES
     assert done.details == {"state": "running", "pid": "42"}
-    assert units.uninstall(host(tmp_path, Recorder(), "darwin")).changed
+    units.uninstall(host(tmp_path, Recorder(), "darwin"))
     assert not path.exists()

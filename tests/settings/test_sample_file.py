@@ -9,10 +9,10 @@ import pytest
 from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 
-from indexerd.integrations import service_files
+from indexerd.integrations import service
 from indexerd.settings import Settings, load
 
-TEXT = service_files.read_text("config/indexerd.toml")
+TEXT = service.read_text("config/indexerd.toml")
 
 
 def keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]:
