@@ -34,7 +34,7 @@ MAY_WRITE = {
 }
 WRITING = {"write_text", "write_bytes", "touch", "truncate", "ftruncate", "utime"}
 WRITING |= {"write_atomically", "create_file"}  # of disk.py
-READERS = ("agents/", "sessions/", "sources/tail.py", "sources/scan.py", "meta/reader.py")
+READERS = ("agents/", "sessions/", "sources/tail.py", "sources/scan.py", "meta/model.py")
 
 
 def calls(tree: ast.AST) -> Iterator[tuple[str, ast.Call]]:

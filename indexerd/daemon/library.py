@@ -55,7 +55,7 @@ class Library:
         files = self.files = Files(
             since=self.metas.since, title=self.discovery.title, exclude=exclude, defect=defect
         )
-        self._rows = Rows(files.info, files.hides, self.metas, store, lambda: files.stores)
+        self._rows = Rows(files, self.metas, store)
         self._secrets = OwnSecrets(patterns)
         publish = self._publish_facts
         self.texts = Texts(files, index, publish, self.reread, secrets=self._secrets)

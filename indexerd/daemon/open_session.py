@@ -26,7 +26,7 @@ from indexerd.errors import (
     UsageError,
 )
 from indexerd.events import Kind
-from indexerd.meta.reader import read_user
+from indexerd.meta.model import read_user
 from indexerd.paths import user_name
 from indexerd.privacy.exclusions import at_home
 from indexerd.protocol import params

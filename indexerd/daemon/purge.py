@@ -21,7 +21,7 @@ from indexerd.daemon.pipeline import Pipeline
 from indexerd.disk import sync_names
 from indexerd.errors import NotFoundError, StateError, UsageError
 from indexerd.logs import Event
-from indexerd.meta.reader import digest_name
+from indexerd.meta.model import digest_name
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import meta_name, user_name
 from indexerd.protocol import params
@@ -93,8 +93,7 @@ class Purge:
         await self.forget(session_id)
         await pipeline.read(library.index.owe_rebuild)
         try:
-            while await pipeline.read(library.index.rebuild):
-                pass
+            await pipeline.read(library.index.rebuild)
             await pipeline.read(library.store.fold)
         except StateError:
             pipeline.unread.set()  # tries again

@@ -18,8 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from indexerd.errors import NotFoundError
-from indexerd.meta.model import parse_digest
-from indexerd.meta.reader import digest_bytes, digest_name, read_digest
+from indexerd.meta.model import digest_bytes, digest_name, parse_digest, read_digest
 from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.services import Services

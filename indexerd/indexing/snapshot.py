@@ -27,8 +27,7 @@ from indexerd.errors import (
 from indexerd.events import Facts, Kind, Prompt
 from indexerd.indexing.prompt import index_prompt
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, Section, Transcript, assemble, size_of
-from indexerd.meta.model import Metadata, MetaFile
-from indexerd.meta.reader import Stamp, read_meta, stamp
+from indexerd.meta.model import Metadata, MetaFile, Stamp, read_meta, stamp
 from indexerd.models.base import LOCAL, Model
 from indexerd.paths import meta_name
 from indexerd.privacy.redact import Redactor, redactor, shown_path

@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 
 from indexerd.errors import AccessError, InvalidMetaError
-from indexerd.meta.model import MetaFile
-from indexerd.meta.reader import Stamps, read_meta, read_user, scan, session_of, stamp
+from indexerd.meta.model import MetaFile, Stamps, read_meta, read_user, scan, session_of, stamp
 from indexerd.paths import META_SUFFIX, USER_SUFFIX
 from indexerd.store.store import StateStore
 

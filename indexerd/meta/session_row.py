@@ -9,7 +9,7 @@ row unbounded.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any
@@ -23,7 +23,6 @@ from indexerd.protocol import limits
 from indexerd.sessions.facts import TOKEN_KEYS, Facts, absolute, fact_fields, facts_of
 from indexerd.sessions.family import Parent, ParentIndex
 from indexerd.sessions.info import SessionInfo, state_of
-from indexerd.sources.stores import Store
 from indexerd.store.store import StateStore
 from indexerd.times import iso_ms, iso_of_ms
 
@@ -33,25 +32,16 @@ Row = dict[str, Any]
 class Rows:
     """Makes rows. One thread uses this."""
 
-    def __init__(
-        self,
-        info: Callable[[str], SessionInfo | None],
-        hides: Callable[..., bool],
-        metas: MetaCache,
-        store: StateStore,
-        stores: Callable[[], list[Store]],
-    ) -> None:
-        """`hides(session_id, file="", cwd="")`: whether the user excluded a session."""
-        self._info = info
-        self._hides = hides
+    def __init__(self, files: Any, metas: MetaCache, store: StateStore) -> None:
+        """`files` are the daemon's."""
+        self._files = files
         self._metas = metas
         self._store = store
-        self._stores = stores
         self.parents = ParentIndex()
 
     def of(self, session_id: str, old: Row | None, facts: Facts | None = None) -> StoredRow | None:
         """Make a session's row from its `old` row, with the old facts if none are given."""
-        info, stat = self._info(session_id), self._metas.get(session_id)
+        info, stat = self._files.info(session_id), self._metas.get(session_id)
         meta = self._metas.meta(session_id)
         title = stat.title if stat else None
         if info is not None:
@@ -61,16 +51,15 @@ class Rows:
         places = [("", "")]
         places += [(old["sessionFile"], old["cwd"])] if old else []
         places += [(meta.session_file, meta.cwd)] if meta else []
-        if any(self._hides(session_id, *one) for one in places):
+        if any(self._files.hides(session_id, *one) for one in places):
             return None
         return gone_row(old, meta, title)
 
     def _resume(self, info: SessionInfo) -> str:
         """Give the command that reopens a session; only an absolute directory is used."""
-        store = next((one for one in self._stores() if one.takes(info.path)), None)
+        store, cwd = self._files.store_of(info.path), info.cwd if info.cwd.startswith("/") else ""
         if store is None:
             return ""
-        cwd = info.cwd if info.cwd.startswith("/") else ""
         return resume_command(store.agent, info.session_id, cwd, info.path, store.variables)
 
     def _parent(self, info: SessionInfo, old: Row | None) -> Parent:
@@ -81,7 +70,7 @@ class Rows:
             return Parent(str(rows[0]["sessionId"]), info.parent) if rows else parent
         before = old.get("parentSessionId") if old else None
         named = (before if before != info.parent_id else None) or parent.session_id
-        if named and self._info(named) is None and not self._hides(named):
+        if named and self._files.info(named) is None and not self._files.hides(named):
             left = self._store.get(named)
             return Parent(named, str(left["sessionFile"])) if left else parent
         return parent

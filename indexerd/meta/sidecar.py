@@ -16,8 +16,7 @@ from msgspec import UNSET
 from indexerd.errors import AccessError, IndexerdError, InvalidMetaError
 from indexerd.meta import context_sets as sets
 from indexerd.meta.context_sets import Context
-from indexerd.meta.model import UserFile
-from indexerd.meta.reader import digest_name, read_digest, read_meta, read_user
+from indexerd.meta.model import UserFile, digest_name, read_digest, read_meta, read_user
 from indexerd.paths import meta_name
 from indexerd.privacy.redact import secret_warnings
 from indexerd.privacy.sanitize import clean_line
@@ -51,19 +50,13 @@ def read_sidecar(paths: Sequence[Path]) -> Held:
     except InvalidMetaError as bad:
         hint = f"mend {paths[0]}, or move it away: it holds what no model can write again"
         raise InvalidMetaError(str(bad), hint=hint) from None
-    if has_own_sets(user):
-        return Held(user, user.context)
+    found = user
     for path in paths[1:]:
+        if found.context or found.context_cleared:
+            break
         with suppress(InvalidMetaError, AccessError):
-            found = read_user(path)
-            if found is not None and has_own_sets(found):
-                return Held(user, found.context)
-    return Held(user, {})
-
-
-def has_own_sets(user: UserFile) -> bool:
-    """Whether a file's sets count, even if they are none, and not the parent's."""
-    return bool(user.context or user.context_cleared)
+            found = read_user(path) or found
+    return Held(user, found.context)
 
 
 def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:

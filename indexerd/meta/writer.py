@@ -27,8 +27,7 @@ from types import EllipsisType
 
 from indexerd.disk import hold_directory, lives, make_directory, sync_names, write_atomically
 from indexerd.errors import AccessError, NotFoundError, WriteError
-from indexerd.meta.model import META_BYTES_MAX, MetaFile, UserFile
-from indexerd.meta.reader import Stamp, digest_name, read, stamp
+from indexerd.meta.model import META_BYTES_MAX, MetaFile, Stamp, UserFile, digest_name, read, stamp
 from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 
 LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; whoever holds the directory longer is stuck

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import UNSET
 
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError
-from indexerd.meta.reader import read_meta
+from indexerd.meta.model import read_meta
 from indexerd.models.telemetry import INJECT
 from indexerd.paths import meta_name
 from indexerd.privacy.redact import redactor

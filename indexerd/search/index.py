@@ -3,11 +3,10 @@
 A document is a session's own texts ("about": names, tags, summary, files …), one message, or a
 mark of how far the messages of a session were read. All three come with the same commit, so a
 crash leaves the index as of its last commit, and its marks say what it lacks. The original text is
-stored, its folded form (`query.indexable`) is indexed.
+stored (`held`), its folded form (`query.indexable`) is indexed.
 
-Deleting from tantivy leaves the words in its files. If they must go, `rebuild` copies what stays
-into a new directory; the store says which directory counts. One thread writes, any thread may
-commit, and any thread searches what was last committed.
+Deleting from tantivy leaves the words in its files: `rebuild` copies what stays into a new
+directory. One thread writes, any thread may commit, and any thread searches what was committed.
 """
 
 from __future__ import annotations
@@ -21,9 +20,10 @@ import shutil
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import tantivy
@@ -43,8 +43,7 @@ _WORD_MAX = 100  # bytes
 _DAMAGE = {errno.ENOENT, errno.ENODEV, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
 # What tantivy raises for a full disk and the like; a writer is killed by what its thread met.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was killed")
-
-_T = TypeVar("_T")
+_KINDS = ("about", "mark", "message")
 
 
 class Message(NamedTuple):
@@ -100,7 +99,6 @@ class TextIndex:
         self._writer: tantivy.IndexWriter | None = None
         self._abouts: dict[str, About] = {}  # for the next commit
         self.uncommitted: dict[str, bytes | None] = {}  # marks of sessions
-        self._copying: Iterator[bool] | None = None
         self.behind: set[str] = set()  # sessions whose own texts it lacks, or has older ones of
         self.lost: set[str] = set()  # sessions whose messages a failed commit lost
 
@@ -121,21 +119,25 @@ class TextIndex:
             if self._writer is not None:
                 self._writer.wait_merging_threads()  # which write into its directory
             self.close()
+            self.patterns = patterns
             with suppress(DamagedError), self._guard():
                 if found:
                     _verify(self._directory / name)
                     self._index = self._make(name)
                     have = self.signs("about")
             if self._index is None or self.damaged:
-                name, self.damaged = kind + os.urandom(4).hex(), False
+                name, self.damaged = self._new_name(), False
                 if self._directory.is_file():
                     self._directory.unlink()
                 with self._guard():
                     self._index = self._make(name)
                 self.store.note("index", "name", name.encode())
             self._sweep(name)
-            self.patterns, hashes = patterns, self.store.text_hashes()
+            hashes = self.store.text_hashes()
             self.behind = {one for one, sign in hashes.items() if have.get(number(one)) != sign}
+
+    def _new_name(self) -> str:
+        return f"{VERSION}.{self.patterns}.{os.urandom(4).hex()}"
 
     def _make(self, name: str) -> tantivy.Index:
         path = self._directory / name
@@ -200,14 +202,15 @@ class TextIndex:
             self._ready().delete_documents_by_query(_of(session_id, "mark"))
             if anew:
                 self._ready().delete_documents_by_query(_of(session_id, "message"))
-            for one in items:
-                if one.text.strip():
-                    self._ready().add_document(_message_document(session_id, one))
-            self._ready().add_document(_mark_document(session_id, mark, sign))
+            for row, *words, text in items:
+                if text.strip():
+                    held = (row, *map(replace_surrogates, words), storable(text[:TEXT_MAX]))
+                    self._ready().add_document(_document(session_id, "message", _encode(held)))
+            self._ready().add_document(_document(session_id, "mark", mark, sign))
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session; `wholly`: its words must be wiped, too, which `rebuild` does."""
-        if self.store.forget(session_id) and (wholly or self.rebuilding):
+        if self.store.forget(session_id) and wholly:
             self.owe_rebuild()
         with self._lock, self._guard():
             self._abouts.pop(session_id, None)
@@ -223,15 +226,12 @@ class TextIndex:
 
     def signs(self, kind: str) -> dict[int, int]:
         """Give the sign of every session's document of a kind, by the session's `number`."""
-
-        def ask(searcher: Searcher) -> dict[int, int]:
+        with self.searcher() as searcher:
             query = Query.const_score_query(term("kind", kind), 0.0)
             hits = searcher.search(query, max(1, searcher.num_docs), count=False).hits
             places = [at for _, at in hits]
             owners, signs = (searcher.fast_field_values(one, places) for one in ("owner", "sign"))
             return dict(zip(owners, signs, strict=True))  # type: ignore[arg-type]  # integers
-
-        return self.ask(ask)
 
     @property
     def pending(self) -> bool:
@@ -239,16 +239,17 @@ class TextIndex:
         return bool(self._abouts or self.uncommitted)
 
     def commit(self) -> None:
-        """Make all that was added searchable, in about 20 ms; during a rebuild, after it."""
+        """Make all that was added searchable, in about 20 ms."""
         with self._lock, self._guard():
-            if not self.pending or self.rebuilding:
+            if not self.pending:
                 return
             taken: dict[str, About] = {}
             try:
                 while self._abouts:  # `put` adds to them meanwhile, and does not wait for the lock
                     session_id, taken[session_id] = self._abouts.popitem()
                     self._ready().delete_documents_by_query(_of(session_id, "about"))
-                    self._ready().add_document(_about_document(session_id, taken[session_id]))
+                    held = _encode(taken[session_id])
+                    self._ready().add_document(_document(session_id, "about", held))
                 self._ready().commit()
             except BaseException:
                 self._abouts = taken | self._abouts
@@ -275,75 +276,47 @@ class TextIndex:
         """Note that the index must be rebuilt, in case this process ends before."""
         self.store.note("index", "rebuild", b"")
 
-    @property
-    def rebuilding(self) -> bool:  # then no messages may be added
-        return self._copying is not None
+    def rebuild(self) -> None:
+        """Copy what stays into a new index, if that is owed.
 
-    def rebuild(self) -> bool:
-        """Copy what stays into a new index, a session a step, if that is owed.
-
-        Returns whether there is more to do. In one step it would keep appends waiting: 30,000
-        sessions take 20 s.
+        Appends wait meanwhile: for 20 s if there are 30,000 sessions.
         """
-        if self._copying is None:
-            if not self.owes_rebuild:
-                return False
-            self.commit()
-            self._copying = self._copied()
-        more = False
-        try:
-            more = next(self._copying, False)
-        finally:
-            if not more:
-                self._copying = None
-        return more or self.owes_rebuild
-
-    def _copied(self) -> Iterator[bool]:
-        self.store.note("index", "rebuild", b"begun")
-        kind = self.store.noted("index", "name", bytes.decode).rpartition(".")[0]
-        name = f"{kind}.{os.urandom(4).hex()}"
-        with self._guard():
+        if not self.owes_rebuild:
+            return
+        self.commit()
+        name, old = self._new_name(), self._writer
+        with self._lock, self._guard():
             new = self._make(name)
             writer = new.writer(_HEAP, 1)
-        for session_id in self.store.ids():
-            with self._guard():
-                for one in self._stored(_of(session_id, "about")):
-                    writer.add_document(_about_document(session_id, about_in(one)))
-                for one in self._stored(_of(session_id, "mark")):
-                    sign = int(one.get_first("sign") or 0)
-                    writer.add_document(_mark_document(session_id, _held(one), sign))
-                for one in self._stored(_of(session_id, "message")):
-                    writer.add_document(_message_document(session_id, message_in(one)))
-            yield True
-            if self.store.noted("index", "rebuild") != b"begun":  # another session was purged
-                return
-        with self._guard():
+            for session_id, kind in product(self.store.ids(), _KINDS):
+                for one in self._stored(_of(session_id, kind)):
+                    sign = one.get_first("sign") or 0
+                    writer.add_document(_document(session_id, kind, _held(one), sign))
             writer.commit()
             new.reload()
-        with self.store.batch():
-            self.store.note("index", "name", name.encode())
-            self.store.note("index", "rebuild", None)
-        with self._lock:
-            old, self._index, self._writer = self._writer, new, writer
+            with self.store.batch():
+                self.store.note("index", "name", name.encode())
+                self.store.note("index", "rebuild", None)
+            self._index, self._writer = new, writer
         if old is not None:
             old.wait_merging_threads()  # which write into the old directory
         self._sweep(name)
         self.store.fold()
 
-    def ask(self, ask: Callable[[Searcher], _T]) -> _T:
+    @contextmanager
+    def searcher(self) -> Iterator[Searcher]:
         with self._guard():
-            return ask(self._opened().searcher())
+            yield self._opened().searcher()
 
     @property
     def is_there(self) -> bool:
         return self._index is not None
 
     def _stored(self, query: Query, most: int | None = None, **order: Any) -> Iterator[Document]:
-        with self._guard():
-            searcher = self._opened().searcher()
-            limit = most or max(1, searcher.num_docs)
-            for _, at in searcher.search(query, limit, count=False, **order).hits:
-                yield searcher.doc(at)
+        searcher = self._opened().searcher()
+        limit = most or max(1, searcher.num_docs)
+        for _, at in searcher.search(query, limit, count=False, **order).hits:
+            yield searcher.doc(at)
 
     def messages(
         self, session_id: str, most: int | None = None, *, last: bool = False
@@ -421,31 +394,21 @@ def _schema() -> tantivy.Schema:
 SCHEMA = _schema()
 
 
-def _document(
-    session_id: str, kind: str, held: bytes, texts: Mapping[str, str], **numbers: int
-) -> Document:
-    own = replace_surrogates(session_id)
-    fields: dict[str, Any] = {name: indexable(text) for name, text in texts.items()}
-    fields |= {"session": own, "kind": kind, "owner": number(own), "held": held, **numbers}
-    return Document.from_dict(fields, SCHEMA)
-
-
-def _mark_document(session_id: str, mark: bytes, sign: int) -> Document:
-    return _document(session_id, "mark", mark, {}, sign=sign)
-
-
-def _about_document(session_id: str, about: About) -> Document:
-    texts = {"id": session_id} | msgspec.structs.asdict(about)
-    texts["name"] = without_references(about.name)
-    return _document(session_id, "about", _encode(about), texts, sign=_sign(about))
-
-
-def _message_document(session_id: str, message: Message) -> Document:
-    entry, role, at = map(replace_surrogates, (message.entry, message.role, message.at))
-    text = storable(message.text[:TEXT_MAX])
-    held = _encode(Message(message.row, entry, role, at, text))
-    numbers = {"row": message.row, "copy": copy_of(session_id, message)}
-    return _document(session_id, "message", held, {"message": text}, **numbers)
+def _document(session_id: str, kind: str, held: bytes, sign: Any = 0) -> Document:
+    """Make a document from what is stored in it, which says what is indexed."""
+    own, texts = replace_surrogates(session_id), dict[str, str]()
+    fields: dict[str, Any] = {"session": own, "kind": kind, "owner": number(own), "held": held}
+    if kind == "message":
+        message = _message(held)
+        texts["message"] = message.text
+        fields |= {"row": message.row, "copy": copy_of(session_id, message)}
+    elif kind == "about":
+        about = _about(held)
+        texts = {"id": own} | msgspec.structs.asdict(about)
+        texts["name"] = without_references(about.name)
+        sign = _sign(about)
+    fields |= {name: indexable(text) for name, text in texts.items()}
+    return Document.from_dict(fields | {"sign": sign}, SCHEMA)
 
 
 def _held(document: Document) -> bytes:

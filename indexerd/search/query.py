@@ -5,14 +5,13 @@ only hold a question together ("where did we fix …") are left out if others re
 Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces that a tokenizer could cut at:
 `indexable` puts a space around each such character, and a run of them in a query is a phrase. A
 query without a letter or digit (`=>`) is searched for literally, like a pattern (`re:`, RE2's).
-Other forms of words (cache, caches, caching) are asked for only after the words as typed.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
@@ -99,11 +98,9 @@ def _folded(char: str) -> str:
     lower = char.lower()
     if char < "\u2000":  # Latin, Greek, Cyrillic; in other scripts marks are part of letters
         whole = unicodedata.normalize("NFD", lower)
-        if all(unicodedata.combining(one) for one in whole[1:]):
+        if all(map(unicodedata.combining, whole[1:])):
             lower = whole[:1]
-    if len(lower) != 1 or lower == char:
-        return char
-    return _folded(lower)  # "Å", a unit, is "å", is "a"
+    return char if len(lower) != 1 or lower == char else _folded(lower)  # Å, a unit, is å, is a
 
 
 class Term:
@@ -162,14 +159,9 @@ class Finder:
 
     def terms_in(self, text: str) -> set[int]:
         """Say which of the terms `text` has; of a phrase all words."""
-        found, there, folded = set[tuple[int, str]](), set[int](), fold(text)
-        for lo, hi, n in self._found(folded):
-            found.add((n, folded[lo:hi]))
-            if all((n, one) in found for one in self._terms[n].words[1:]):
-                there.add(n)
-                if len(there) == len(self._terms):
-                    break
-        return there
+        folded, terms = fold(text), self._terms
+        found = {(n, folded[lo:hi]) for lo, hi, n in self._found(folded)}
+        return {n for n, _ in found if all((n, word) in found for word in terms[n].words[1:])}
 
     def snippet(self, text: str) -> str:
         """Cut at most SNIPPET_MAX characters around the best place, found words in « »."""
@@ -216,7 +208,7 @@ class Asked:
     open_end: bool = False  # the last term may be the beginning of a word
     quoted: bool = False  # some of it is meant to the letter
     typed: int = 0  # words, those left out included
-    pattern: Pattern | None = None
+    find: Callable[[str], tuple[int, int] | None] | None = None  # gives a pattern's first match
     problem: str | None = None
 
     def as_terms(self, *, widen: bool = False) -> list[Term]:
@@ -234,7 +226,7 @@ def parse(query: str) -> Asked:
     cut = "the query is too long: only its beginning counts" if len(query) > QUERY_MAX else None
     if text.startswith("re:"):
         try:
-            return Asked(pattern=Pattern(text[3:].strip()))
+            return Asked(find=_pattern(text[3:].strip()))
         except ValueError as refused:
             return Asked(problem=f"re: {refused}")
     if not text:
@@ -244,8 +236,8 @@ def parse(query: str) -> Asked:
     parts = [(quoted or bare, bool(bare)) for quoted, bare in _PARTS.findall(text)]
     typed = [(part, bare) for part, bare in parts if _WORD.search(part)]
     if not typed:
-        return Asked(pattern=Pattern(re.escape(text[: PATTERN_MAX // 2])), problem=cut)
-    kept = [one for one in typed if not (one[1] and is_filler(one[0].strip("?!.,;:")))] or typed
+        return Asked(find=_pattern(re.escape(text[: PATTERN_MAX // 2])), problem=cut)
+    kept = [(part, bare) for part, bare in typed if not (bare and is_filler(part))] or typed
     if len(kept) > TERMS_MAX:
         kept, cut = kept[:TERMS_MAX], "too many words: only the first of them count"
     last, bare = kept[-1]
@@ -259,22 +251,20 @@ def parse(query: str) -> Asked:
     )
 
 
-class Pattern:
-    """A pattern that takes linear time and ignores case."""
+def _pattern(text: str) -> Callable[[str], tuple[int, int] | None]:
+    """Compile a pattern that ignores case; a ValueError says why it is refused."""
+    if not text or len(text) > PATTERN_MAX:
+        raise ValueError(f"a pattern has 1 to {PATTERN_MAX} characters")
+    try:
+        regex = compile_re2(text, "i")
+    except ValueError as bad:
+        raise ValueError(f"not a regular expression: {bad}") from None
 
-    def __init__(self, text: str) -> None:
-        """A ValueError says why a pattern is refused."""
-        if not text or len(text) > PATTERN_MAX:
-            raise ValueError(f"a pattern has 1 to {PATTERN_MAX} characters")
-        try:
-            self._regex = compile_re2(text, "i")
-        except ValueError as bad:
-            raise ValueError(f"not a regular expression: {bad}") from None
-
-    def find(self, text: str) -> tuple[int, int] | None:
-        """Find the first match that is not empty."""
-        spans = (one.span() for one in self._regex.finditer(text))
+    def find(text: str) -> tuple[int, int] | None:
+        spans = (one.span() for one in regex.finditer(text))
         return next(((lo, hi) for lo, hi in spans if hi > lo), None)
+
+    return find
 
 
 def is_filler(word: str) -> bool:

@@ -13,7 +13,7 @@ has it; an unnamed fork takes its name from such a message, so that name is no h
 that is only a message counts half, and references to other sessions in it do not count.
 
 Patterns look at what describes sessions first, then at messages, from sessions last used to old
-ones, until there are enough hits or the caller's patience ends, which a warning says.
+ones, until there are enough hits or a second is over, which a warning says.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import product
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,7 +32,6 @@ from rapidfuzz import process
 from rapidfuzz.distance import OSA
 from tantivy import Document, Query, Searcher
 
-from indexerd.errors import UsageError
 from indexerd.search.index import (
     SCHEMA,
     Message,
@@ -40,13 +41,11 @@ from indexerd.search.index import (
     copy_of,
     either,
     message_in,
-    number,
     term,
 )
 from indexerd.search.query import (
     Asked,
     Finder,
-    Pattern,
     Term,
     excerpt,
     fold,
@@ -65,7 +64,7 @@ WEIGHTS = {
     "message": 1.5,
     "cwd": 0.5,
 }
-_MESSAGE, _TEXTS = ("message",), ("name", "tags", "description", "summary")
+_TEXTS = ("name", "tags", "description", "summary")
 _PLACES = ("id", "files", "cwd")  # how often words occur there says nothing
 _PLAIN = 0.75  # factor for a place where a pattern matches, or one of _PLACES
 _BEGUN = 0.6  # factor for words with another ending, or of which only the beginning was typed
@@ -75,11 +74,10 @@ _QUESTION = 3  # words typed that make a question, of which some may be missing
 _HALF_LIFE_MS = 30 * 86_400_000
 _MORE = 10  # sessions that are looked at besides as many as are wanted
 _GATHERED = 100  # documents that are looked at for some of the words
-_MOST_HITS = 20_000  # of the index, of which those of the sessions in scope are taken
+_MOST_HITS = 20_000  # of the index, to find enough sessions
 _COMMON = 50_000  # messages that have a very common word
 _FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that may be meant by a typed one
 _SLIP_MIN = 4  # letters of a word that may be mistyped; a word of twice as many may have two slips
-_SCOPE_MAX = 2000  # sessions that a query is limited to; beyond, hits are filtered afterwards
 _COPIES_MAX = 100  # of one message
 _SESSIONS_AT_ONCE = 50  # that a pattern looks through
 _K1, _B, _AVERAGE = 1.2, 0.75, 200.0  # of BM25; characters of a field
@@ -88,8 +86,8 @@ _K1, _B, _AVERAGE = 1.2, 0.75, 200.0  # of BM25; characters of a field
 class SearchResult(NamedTuple):
     """Hits `{sessionId, name, field, snippet, score}`, of messages `entryId`, `role`, `at` too."""
 
-    hits: tuple[dict[str, Any], ...] = ()
-    warnings: tuple[str, ...] = ()
+    hits: tuple[dict[str, Any], ...]
+    warnings: tuple[str, ...]
 
 
 class _Session(NamedTuple):
@@ -117,30 +115,23 @@ def search(
     cwd: str | None = None,
     since: str | None = None,
     limit: int = 20,
-    patience: float = 1.0,
 ) -> SearchResult:
     """Find sessions by names, tags, descriptions, summaries, messages, files, ids, directories.
 
-    Archived, gone and sub-agents' sessions are included. `since` limits the session's last change;
-    `patience`, in seconds, bounds `re:` patterns. A query that cannot be used gives no hits and a
-    warning.
+    Archived, gone and sub-agents' sessions are included. `since` limits the session's last change.
+    A query that cannot be used gives no hits and a warning.
     """
-    if limit < 1:
-        raise UsageError("a limit is 1 or more")
-    asked, scope = parse(query), index.store.matching(agent, cwd, since)
-
-    def ask(searcher: Searcher) -> SearchResult:
-        found = _Search(index, searcher, scope, min(limit, LIMIT_MAX))
-        if asked.pattern is not None:
-            found.by_pattern(asked.pattern, time.monotonic() + patience)
-        elif asked.terms:
-            found.by_words(asked)
-        warnings = (asked.problem, found.warning)
-        return SearchResult(tuple(found.hits()), tuple(filter(None, warnings)))
-
-    if not index.is_there:
-        return SearchResult(warnings=tuple(filter(None, [asked.problem])))
-    return index.ask(ask)
+    asked, hits, warning = parse(query), tuple[dict[str, Any], ...](), None
+    if index.is_there:
+        scope = index.store.matching(agent, cwd, since)
+        with index.searcher() as searcher:
+            found = _Search(index, searcher, scope, min(limit, LIMIT_MAX))
+            if asked.find is not None:
+                found.by_pattern(asked.find)
+            elif asked.terms:
+                found.by_words(asked)
+            hits, warning = tuple(found.hits()), found.warning
+    return SearchResult(hits, tuple(filter(None, (asked.problem, warning))))
 
 
 class _Search:
@@ -151,7 +142,6 @@ class _Search:
         self._index = index
         self._searcher = searcher
         self._scope = scope
-        self._owners = None if scope is None else set(map(number, scope))
         self._limit = limit
         self._found: dict[tuple[str, bool], _Place] = {}  # by session, is message
         self._sessions: dict[str, _Session] = {}
@@ -175,12 +165,10 @@ class _Search:
 
     def _all_words(self, asked: Asked) -> None:
         self._places(asked.as_terms(), 1.0)
-        if self._enough():
-            return
         wide = asked.as_terms(widen=True)
-        if any(len(self._forms(name, one)) > 1 for one in wide if one.begins for name in WEIGHTS):
+        if not self._enough() and any(one.begins for one in wide):
             self._places(wide, _BEGUN)
-        if len(wide) > 1 and not self._enough():
+        if not self._enough() and len(wide) > 1:
             self._any_words(wide, all_of_them=True)
 
     def _enough(self) -> bool:
@@ -190,14 +178,14 @@ class _Search:
     def _places(self, terms: Sequence[Term], worth: float) -> None:
         """Find places that have all words; ids, files and directories if others are too few."""
         finder, total = Finder(terms), sum(map(self._rarity, terms))
-        fits = [
-            (min(1.0, score / (_K1 + 1) / total), place)
+        found = [
+            (worth * (1 + min(1.0, score / (_K1 + 1) / total)) / 2, place)
             for score, place in self._messages(terms, finder)
         ]
         for place in self._abouts(_TEXTS, terms, finder):
             length = _K1 * (1 - _B + _B * len(place.text) / _AVERAGE)
-            fits.append((1 / (1 + length), place))
-        self._keep([(worth * (1 + fit) / 2, place) for fit, place in fits], finder.snippet)
+            found.append((worth * (1 + 1 / (1 + length)) / 2, place))
+        self._keep(found, finder.snippet)
         if not self._enough():
             places = self._abouts(_PLACES, terms, finder)
             self._keep([(worth * _PLAIN, place) for place in places], finder.snippet)
@@ -206,9 +194,9 @@ class _Search:
         """Find each session's best message that has all words, the best with their scores.
 
         The best messages for any of some very common words nearly always have all of them, and
-        tantivy finds those in half the time.
+        tantivy finds those a tenth faster.
         """
-        most, queries = self._limit + _MORE, [self._in(_MESSAGE, one) for one in terms]
+        most, queries = self._limit + _MORE, [self._in(("message",), one) for one in terms]
         if len(terms) > 1 and self._scope is None and min(map(self._many, terms)) > _COMMON:
             best: dict[str, tuple[float, _Place]] = {}
             for score, document in self._best(most + _MORE, either(queries), one_a_session=False):
@@ -233,7 +221,6 @@ class _Search:
     def _any_words(self, terms: Sequence[Term], *, all_of_them: bool) -> None:
         """Find sessions that have any of the words, or all, each in any place."""
         finder, rarity = Finder(terms), [*map(self._rarity, terms)]
-        total = sum(rarity)
         best: dict[str, tuple[float, float, _Place]] = {}
         terms_of: dict[str, set[int]] = {}
         query = either(self._in(tuple(WEIGHTS), one) for one in terms)
@@ -241,31 +228,29 @@ class _Search:
             for place in _places_in(document):
                 session_id, there = place.session_id, finder.terms_in(_read(place))
                 terms_of.setdefault(session_id, set()).update(there)
-                held = (sum(rarity[n] for n in there) / total, WEIGHTS[place.field], place)
+                here = sum(rarity[n] for n in there) / sum(rarity)
+                held = (here, WEIGHTS[place.field], place)
                 best[session_id] = max(best.get(session_id, held), held, key=lambda one: one[:2])
         known, found = {session_id for session_id, _ in self._found}, list[tuple[float, _Place]]()
         for session_id, (here, weight, place) in best.items():
-            share = sum(rarity[n] for n in terms_of[session_id]) / total
             if session_id in known or (all_of_them and len(terms_of[session_id]) < len(terms)):
                 continue
-            worth = share * (share + here) / 2 * (1 / weight + 0.5 / WEIGHTS["name"])
-            found.append((_SPREAD * here if all_of_them else worth, place))
+            share = sum(rarity[n] for n in terms_of[session_id]) / sum(rarity)
+            found.append((here * (_SPREAD if all_of_them else share / weight), place))
         self._keep(found, finder.snippet)
 
     def _nearest(self, text: str) -> str:
         """Give the word that was probably meant: the term, or a word a slip or two away."""
-        word, known = fold(text), dict[str, int]()
+        word, known = fold(text), Counter[str]()
         if len(word) < _SLIP_MIN or not word.isalpha():
             return text
         if any(self._searcher.doc_freq(name, word) for name in WEIGHTS):
             return text
-        for name in (*_MESSAGE, *_TEXTS):
-            for one, many in self._searcher.terms_with_prefix(name, word[:2], limit=_SIMILAR_MAX):
-                known[one] = known.get(one, 0) + many
+        for name in ("message", *_TEXTS):
+            begun = self._searcher.terms_with_prefix(name, word[:2], limit=_SIMILAR_MAX)
+            known.update(dict(begun))
         most = min(2, len(word) // _SLIP_MIN)
-        near = process.extract(
-            word, list(known), scorer=OSA.distance, score_cutoff=most, limit=None
-        )
+        near = process.extract(word, [*known], scorer=OSA.distance, score_cutoff=most, limit=None)
         return min(near, key=lambda one: (one[1], -known[one[0]]))[0] if near else text
 
     def _many(self, one: Term) -> int:
@@ -297,19 +282,17 @@ class _Search:
         self, most: int, query: Query, *, one_a_session: bool = True
     ) -> Iterator[tuple[float, Document]]:
         """Give the best documents of sessions in the scope, with their scores."""
-        if self._scope is not None and len(self._scope) <= _SCOPE_MAX:
-            own = Query.term_set_query(SCHEMA, "session", sorted(self._scope))
+        if self._scope is not None:
+            own = Query.term_set_query(SCHEMA, "session", [*self._scope])
             query = both(query, Query.const_score_query(own, 0.0))
-        seen, size, begun, given = set[Any](), 2 * most, 0, 0
-        while given < most:
+        seen, size, begun = set[Any](), most + 10, 0
+        while len(seen) < most:
             hits = self._searcher.search(query, limit=size, count=False).hits
             owners = self._searcher.fast_field_values("owner", [at for _, at in hits])
             for (score, at), owner in zip(hits[begun:], owners[begun:], strict=True):
-                if given == most or (self._owners is not None and owner not in self._owners):
-                    continue
-                if not one_a_session or owner not in seen:
-                    seen.add(owner)
-                    given += 1
+                key = owner if one_a_session else len(seen)
+                if key not in seen and len(seen) < most:
+                    seen.add(key)
                     yield float(score), self._searcher.doc(at)
             if len(hits) < size or size > _MOST_HITS:
                 break
@@ -325,25 +308,23 @@ class _Search:
             worth = 0.85 + 0.15 * 0.5 ** (((newest or 0) - (modified or 0)) / _HALF_LIFE_MS)
             self._sessions[one] = _Session(name, bool(named), created or 0, worth)
 
-    def by_pattern(self, pattern: Pattern, deadline: float) -> None:
-        """Find texts that a pattern fits, until the deadline on the monotonic clock."""
-        ids, messages = self._index.store.by_age(self._scope), 0
-        for kind in ("about", "message"):
-            for at in range(0, len(ids), _SESSIONS_AT_ONCE):
-                own = Query.term_set_query(SCHEMA, "session", ids[at : at + _SESSIONS_AT_ONCE])
-                most = max(1, self._searcher.num_docs)
-                hits = self._searcher.search(both(own, term("kind", kind)), most, count=False).hits
-                for place in (one for _, at in hits for one in _places_in(self._searcher.doc(at))):
-                    if time.monotonic() > deadline:
-                        self.warning = "re: not all texts were looked at; narrow the search"
-                        return
-                    if (place.session_id, kind == "message") in self._found:
-                        continue
-                    if span := pattern.find(place.text):
-                        messages += kind == "message"
-                        self._keep([(_PLAIN, place)], partial(excerpt, spans=[(*span, 0)]))
-                if messages >= self._limit:
+    def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
+        """Find texts that a pattern fits, for a second at most."""
+        ids, messages, deadline = self._index.store.by_age(self._scope), 0, time.monotonic() + 1
+        most = max(1, self._searcher.num_docs)
+        for kind, at in product(("about", "message"), range(0, len(ids), _SESSIONS_AT_ONCE)):
+            if messages >= self._limit:
+                return
+            own = Query.term_set_query(SCHEMA, "session", ids[at : at + _SESSIONS_AT_ONCE])
+            hits = self._searcher.search(both(own, term("kind", kind)), most, count=False).hits
+            for place in (one for _, at in hits for one in _places_in(self._searcher.doc(at))):
+                if time.monotonic() > deadline:
+                    self.warning = "re: not all texts were looked at; narrow the search"
                     return
+                is_new = (place.session_id, kind == "message") not in self._found
+                if is_new and (span := find(place.text)):
+                    messages += kind == "message"
+                    self._keep([(_PLAIN, place)], partial(excerpt, spans=[(*span, 0)]))
 
     def _keep(self, places: Sequence[tuple[float, _Place]], snippet: Callable[[str], str]) -> None:
         """Keep the best place of each kind in a session; each comes with its share of a weight."""
@@ -368,38 +349,31 @@ class _Search:
         known = owners & self._sessions.keys() & (owners if self._scope is None else self._scope)
         return min(known, key=lambda one: (self._sessions[one].created, one))
 
-    def _goes_by_copy(self, session_id: str) -> bool:
-        """Say whether nobody named a session, and its first message was another's before."""
-        first = [] if self._sessions[session_id].named else self._index.messages(session_id, 1)
-        return any(self._oldest(session_id, one) != session_id for one in first)
-
     def hits(self) -> Iterator[dict[str, Any]]:
-        places = sorted(
-            self._found.values(), key=lambda one: (-one.score, one.session_id, one.field)
-        )
-        left, shown = self._limit, set[str]()
-        for place in places:
-            own, more = place.session_id, dict[str, Any]()
+        best = sorted(self._found.values(), key=lambda one: (-one.score, one.session_id, one.field))
+        shown = set[tuple[str, bool]]()
+        for place in best:
+            if len(shown) == self._limit:
+                return
+            own, session, more = place.session_id, self._sessions[place.session_id], {}
             if place.message:
                 own = self._oldest(own, place.message)
                 _, entry, role, at, _ = place.message
                 more = {"entryId": entry, "role": role, "at": at}
-                if own in shown:
+            elif place.field == "name" and not session.named:  # a first message, perhaps a copy
+                first = self._index.messages(own, 1)
+                if any(self._oldest(own, one) != own for one in first):
                     continue
-                shown.add(own)
-            elif place.field == "name" and self._goes_by_copy(own):
+            if (own, bool(more)) in shown:
                 continue
-            worth = self._sessions[own].worth / self._sessions[place.session_id].worth
+            shown.add((own, bool(more)))
             yield {
                 "sessionId": own,
                 "name": self._sessions[own].name,
                 "field": place.field,
                 "snippet": _snippet(place),
-                "score": round(place.score * worth, 4),
+                "score": round(place.score * self._sessions[own].worth / session.worth, 4),
             } | more
-            left -= 1
-            if not left:
-                return
 
 
 def _places_in(document: Document) -> list[_Place]:

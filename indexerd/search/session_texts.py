@@ -4,15 +4,14 @@ Both come from the same lines, so each is parsed once. Words are those of every 
 what was paid (tokens, cost); files and tools are those of the current path: if its rows are not
 those that were summed up, with more at the end, they are summed up again. How far both got is the
 session's mark in the index. Each step is bounded, in lines and in bytes: redacting is slow, and
-all reading is done by one thread.
-
-Secrets, the user's own kinds too, are taken out before anything is kept.
+all reading is done by one thread. Secrets are taken out before anything is kept.
 """
 
 from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from time import monotonic
@@ -118,33 +117,29 @@ class Texts:
         """
         while self._index.lost:
             self._unread[self._index.lost.pop()] = None
-        self.ripe = False
         self._pass = self._pass or len(self._unread)
         if not self._pass:
-            self.ripe = self._index.pending and not self._index.rebuilding
+            self.ripe = self._index.pending
             if not self.ripe:
                 self._index.rebuild()
             return self.due
-        done, now = [], monotonic()
+        done, now = 0, monotonic()
         with self._index.store.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, _SHARED))):
                 if not self.index(session_id):
                     break  # its row may change in this transaction, and nobody sees that yet
-                done.append(session_id)
+                done += 1
                 if monotonic() > now + SHARED_SECONDS:
                     break
-        for session_id in done:
+        for session_id in tuple(islice(self._unread, done)):
             del self._unread[session_id]
-        self._pass -= len(done)
+        self._pass -= done
         self.ripe = not self._pass or now > self._ripened + _COMMIT_SECONDS
         self._ripened = now if self.ripe else self._ripened
         return self._pass > 0
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; say whether all is read."""
-        if self._index.rebuilding:
-            self._index.rebuild()
-            return False
         info, state = self._files.info(session_id), self._files.state(session_id)
         if info is None or state is None:
             return True
@@ -165,8 +160,7 @@ class Texts:
                     now = _decode(_encode(held))
                     rest = [row for row in path[bisect_left(path, end) :] if _does(state, row)]
                     again = [(row, True, True) for row in rest[-limit:]]
-                    for _ in _sum_up(info, state, lines, now, again):
-                        pass
+                    deque(_sum_up(info, state, lines, now, again), maxlen=0)
                     facts = now.done.facts()
         except SessionUnreadableError:
             return True

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.meta.reader import DIGEST_SUFFIX
+from indexerd.meta.model import DIGEST_SUFFIX
 from indexerd.paths import within
 from indexerd.sources.codex_names import INDEX, Names
 from indexerd.sources.opencode import Database, look_at_tree

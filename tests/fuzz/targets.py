@@ -20,7 +20,7 @@ from typing import Any
 from indexerd import settings
 from indexerd.errors import InvalidMetaError, SessionUnreadableError
 from indexerd.indexing.check import validate
-from indexerd.meta import reader as metas
+from indexerd.meta import model as metas
 from indexerd.meta.model import META_BYTES_MAX, parse_meta, parse_user
 from indexerd.models.attempts import Rejected
 from indexerd.privacy import sanitize as cleaning
@@ -92,12 +92,12 @@ def query(data: bytes) -> None:
     """A query is a problem, a pattern, or terms; snippets are short."""
     typed, text = two_of(data)
     asked = asking.parse(typed)
-    assert not (asked.terms and asked.pattern)
-    assert asked.terms or asked.pattern or asked.problem
+    assert not (asked.terms and asked.find)
+    assert asked.terms or asked.find or asked.problem
     assert len(asked.terms) <= asking.TERMS_MAX
     stored = asking.storable(text)
-    if asked.pattern is not None:
-        span = asked.pattern.find(stored)
+    if asked.find is not None:
+        span = asked.find(stored)
         assert span is None or 0 <= span[0] < span[1] <= len(stored)
     for widen in (False, True) if asked.terms else ():
         shown = asking.Finder(asked.as_terms(widen=widen)).snippet(stored)

@@ -1,4 +1,4 @@
-"""meta/reader: whatever lies in a meta directory, reading it gives a value or an error of ours."""
+"""meta/model: whatever lies in a meta directory, reading it gives a value or an error of ours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.errors import AccessError
-from indexerd.meta import reader as metas
+from indexerd.meta import model as metas
 from tests.meta.writer_driver import meta
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.errors import UsageError
-from indexerd.meta import reader as metas
+from indexerd.meta import model as metas
 from indexerd.meta.model import UserFile
 from indexerd.meta.writer import MetaWriter
 from tests.meta.writer_driver import SESSION, assert_intact, files, meta, path_in

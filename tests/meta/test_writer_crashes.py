@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from indexerd.meta import reader as metas
+from indexerd.meta import model as metas
 from indexerd.meta.writer import MetaWriter
 from tests.meta.writer_driver import (
     SESSION,

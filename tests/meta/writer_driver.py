@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.errors import WriteError
-from indexerd.meta import reader as metas
+from indexerd.meta import model as metas
 from indexerd.meta.model import MetaFile
 from indexerd.meta.writer import MetaWriter
 
