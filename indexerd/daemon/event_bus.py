@@ -7,7 +7,7 @@ after `notification_auto_clear_ms`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import SessionRuntime
 from indexerd.logs import LOG, Event, Throttle
 from indexerd.models.prices import format_usd
-from indexerd.sessions.info import SessionInfo, state_of
+from indexerd.sessions.info import state_of
 from indexerd.sources.tail import Verdict
 from indexerd.sources.watch import Health
 from indexerd.times import iso
@@ -79,17 +79,33 @@ class EventBus:
             removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
             self.publish("session.removed", session_id, {"state": "deleted", **removed})
             return
-        if update.verdict is not Verdict.SAME:
+        if changed := update.verdict is not Verdict.SAME:
             event = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
             event = Event.SESSION_RESET if update.verdict is Verdict.RESTART else event
             self.log(event, {"session": session_id, "path": info.path})
             new = info.bad_lines - (was.bad_lines if was else 0)
             if new > 0 and self._bad_lines.admit(info.path, time.time()):
-                fields = {"session": session_id, "path": info.path, "count": info.bad_lines}
-                self.log(Event.SESSION_BAD_LINE, fields)
-        if self._listeners:
-            for name, fields in _session_events(update, info, was_known=was_known):
-                self.publish(name, session_id, {"sessionFile": info.file, **fields})
+                bad = {"session": session_id, "path": info.path, "count": info.bad_lines}
+                self.log(Event.SESSION_BAD_LINE, bad)
+
+        def send(name: str, /, **fields: Any) -> None:
+            self.publish(name, session_id, {"sessionFile": info.file, **fields})
+
+        state = state_of(info)
+        if not was_known:
+            if changed:
+                send("session.created", state=state)
+            return
+        fields: dict[str, Any] = {"messages": info.messages} if changed else {}
+        if was and state_of(was) != state:
+            fields["previousState"] = state_of(was)
+        send("session.updated", **fields, state=state)
+        if was and changed and update.branched:
+            send("session.branched", leafId=info.leaf_id, previous=was.leaf_id)
+        if was and changed and info.compactions > was.compactions:
+            send("session.compacted", leafId=info.leaf_id)
+        if was and was.agent_title != info.agent_title:
+            send("session.renamed", name=info.agent_title, previous=was.agent_title)
 
     def watching(self, health: Health) -> None:
         """Log what changed about the watcher since the last call."""
@@ -106,9 +122,6 @@ class EventBus:
         self._status(known, "indexing", "⏳ indexing...")
         self.log(Event.INDEX_STARTED, {"session": known.info.session_id, "reason": why})
         self.publish("index.started", known.info.session_id, {"reason": why})
-
-    def attempted(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
-        self.log(Event.INDEX_ATTEMPT, {"session": known.info.session_id, **fields})
 
     def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
         session_id = known.info.session_id
@@ -145,26 +158,3 @@ class EventBus:
 
     def _status(self, known: SessionRuntime, state: str, text: str) -> None:
         known.status = {"state": state, "text": text, "at": iso(time.time())}
-
-
-def _session_events(
-    update: Update, info: SessionInfo, *, was_known: bool
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    was, state, changed = update.was, state_of(info), update.verdict is not Verdict.SAME
-    if not was_known:
-        if changed:
-            yield "session.created", {"state": state}
-        return
-    fields: dict[str, Any] = {"messages": info.messages} if changed else {}
-    if was is None:
-        yield "session.updated", {**fields, "state": state}
-        return
-    if state_of(was) != state:
-        fields["previousState"] = state_of(was)
-    yield "session.updated", {**fields, "state": state}
-    if changed and update.branched:
-        yield "session.branched", {"leafId": info.leaf_id, "previous": was.leaf_id}
-    if changed and info.compactions > was.compactions:
-        yield "session.compacted", {"leafId": info.leaf_id}
-    if was.agent_title != info.agent_title:
-        yield "session.renamed", {"name": info.agent_title, "previous": was.agent_title}

@@ -169,8 +169,7 @@ class Files:
 
     def problems(self) -> dict[str, str]:
         files = list(self._files.values())  # another thread may ask while this one reads
-        problems = ((one.path, one.problem or self._forks.missing(one.info)) for one in files)
-        return {path: problem for path, problem in problems if problem}
+        return {one.path: one.problem for one in files if one.problem}
 
     def state(self, session_id: str) -> SessionState | None:
         """The tree of a session; its file is read again if it is not in memory."""

@@ -107,8 +107,6 @@ def _sessions(pipeline: Pipeline) -> Found:
         cure = _MODE
         if why.startswith("set aside"):  # for a defect of ours
             cure = "it is read again once it changes, or by a newer indexerd; please report this"
-        if why.startswith("the history"):  # of a fork whose base is gone
-            cure = "restore that file, or ignore this: the session's own part is kept"
         yield "unreadable", f"{escape_path(path)}: {why}", cure
     for why in islice(pipeline.library.metas.problems().values(), SHOWN):
         yield "invalid_meta", why, "`indexerd index REF --force` rewrites it"

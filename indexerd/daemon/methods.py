@@ -84,7 +84,7 @@ class ReadMethods:
             "get_relevant_context": partial(self._of_row, answers.context),
             "query_session": self._questions.query,
             "expand": partial(expand, self._services, self._questions.answer),
-            "branch": lambda asked: self._of_file(partial(make_branch, time.time()), asked),
+            "branch": partial(self._of_file, make_branch),
             **{one: partial(self._of_file, partial(show, one)) for one in VIEWS},
             **{one: getattr(self.digests, one) for one in _DIGESTS},
         }

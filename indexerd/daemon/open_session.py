@@ -7,6 +7,7 @@ file: nothing else makes a session file.
 from __future__ import annotations
 
 import secrets
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -90,7 +91,7 @@ def show(
 
 
 def make_branch(
-    now: float, asked: params.Branch, session: OpenSession, _check: object = None
+    asked: params.Branch, session: OpenSession, _check: object = None
 ) -> dict[str, Any]:
     """Make a session file of one path. UsageError for sessions of agents other than pi."""
     file, info, state, header = asked.file, session.info, session.state, session.state.header
@@ -104,8 +105,8 @@ def make_branch(
     if all(state.kind(row) is Kind.LABEL for row in rows):
         raise SessionEmptyError("there is nothing but labels on this path")
     origin = Origin(
-        session_id=new_id(now),
-        timestamp=iso(now),
+        session_id=str(uuid.uuid4()),
+        timestamp=iso(time.time()),
         cwd=header.cwd if header else "",
         source=info.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
         version=header.version if header else VERSION,
@@ -125,26 +126,16 @@ def make_branch(
     return {"sessionId": origin.session_id, "sessionFile": str(target), "entries": count - 1}
 
 
-def new_id(now: float) -> str:
-    """A UUID of version 7, as pi makes them: `now` in seconds, then chance."""
-    high = (int(now * 1000) & (1 << 48) - 1) << 80 | 7 << 76 | secrets.randbits(12) << 64
-    return str(uuid.UUID(int=high | 2 << 62 | secrets.randbits(62)))
-
-
 @contextmanager
 def read_alone(
-    row: Mapping[str, Any],
-    settings: Settings,
-    env: Mapping[str, str],
-    home: Path,
-    within: Path | None = None,
+    row: Mapping[str, Any], settings: Settings, env: Mapping[str, str], home: Path
 ) -> Iterator[Library]:
-    """A library with one session, read now; its caches are in a temporary directory `within`."""
+    """A library with one session, read now; its caches are in a temporary directory."""
 
     def refuse(_path: str, bug: Exception) -> None:
         raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")
 
-    with TemporaryDirectory(prefix="indexerd-", dir=within) as folder:
+    with TemporaryDirectory(prefix="indexerd-") as folder:
         store = StateStore(Path(folder) / "store.sqlite")
         index = TextIndex(Path(folder) / "search", store)
         index.open()

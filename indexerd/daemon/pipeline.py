@@ -80,6 +80,7 @@ class Pipeline:
         self.jobs: dict[str, str] = {}  # sessions to index, and why; computed, never stored
         self.running: dict[str, asyncio.Task[None]] = {}
         self.scanned = asyncio.Event()
+        self.trouble = ""  # why our own disk cannot be written; empty if it can
         self.last_scan_at = 0.0  # end of the last scan, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
@@ -90,7 +91,6 @@ class Pipeline:
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
         self._timers: dict[str, asyncio.TimerHandle] = {}  # of decisions, by session
-        self._troubles: dict[Callable[[], Awaitable[None]], str] = {}
 
     @property
     def settings(self) -> Settings:
@@ -104,11 +104,6 @@ class Pipeline:
     def stalled(self) -> bool:
         """Whether the reader's thread hangs, as on a mount that does not answer."""
         return monotonic() > self._stalled_at
-
-    @property
-    def trouble(self) -> str:
-        """Why our own disk cannot be written; empty if it can."""
-        return next(iter(self._troubles.values()), "")
 
     @property
     def missing_models(self) -> str:
@@ -161,14 +156,16 @@ class Pipeline:
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do work again and again; retry while our own disk is full or locked."""
+        failed = False
         while not self.library.damaged:
             try:
                 await work()
-                self._troubles.pop(work, None)
+                if failed:
+                    failed, self.trouble = False, ""
             except StateError as bad:
-                if work not in self._troubles:
+                if not failed:
                     self.bus.log(Event.WATCH_DEGRADED, {"reason": str(bad)})
-                self._troubles[work] = str(bad)
+                failed, self.trouble = True, str(bad)
                 await asyncio.sleep(RETRY_SECONDS)
 
     def rescan(self) -> None:
@@ -202,10 +199,8 @@ class Pipeline:
 
     async def scan(self) -> None:
         """Compare everything once, and read what differs."""
-        await self._begin_scan()
-        while self.library.files.busy:
-            self._learn(await self.read(self.library.step))
-        await self._end_scan()
+        while not self.scanned.is_set():
+            await self._look()
 
     async def _begin_scan(self) -> None:
         """Watch first, list second."""
@@ -224,6 +219,7 @@ class Pipeline:
         if is_first:
             self._learn(await self.read(self.library.end_first_scan))
         self._scanning = False
+        self.trouble = ""  # why our own disk cannot be written; empty if it can
         self.last_scan_at = self.now()
         self.unread.set()
         self.bus.log(Event.WATCH_RESCAN, {"count": len(self.known)})

@@ -149,7 +149,7 @@ class Indexer:
         return done, await self.read(self.library.written, session_id, directory)
 
     def _publish(self, session: SessionRuntime, fields: dict[str, Any], error: str) -> None:
-        self.events.attempted(session, fields)
+        self.events.log(Event.INDEX_ATTEMPT, {"session": session.info.session_id, **fields})
         if error and fields["attempt"] < ATTEMPTS:
             which = {"model": fields["model"], "attempt": fields["attempt"]}
             self.events.retry(session, which | {"of": ATTEMPTS - 1, "reason": error})

@@ -18,13 +18,13 @@ from indexerd.agents.codex.parse_tree import ordinal_of
 from indexerd.agents.json_lines import scan_oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Base
-from indexerd.privacy.sanitize import clean_line
-from indexerd.sessions.info import SessionInfo, base_name
+from indexerd.sessions.info import base_name
 from indexerd.sessions.state import SessionState
 from indexerd.sources.line_buffer import LINE_MAX, Block, LineBuffer
 from indexerd.sources.source import Lines, source_of
 from indexerd.times import iso_ms
 
+AGENT = "codex"  # no other forks without copying
 CHUNK = 4 * 1024 * 1024
 LAST = 1024 * 1024  # bytes in which the last line before an end is looked for
 GENERATIONS = 32  # files that one history may be spread over
@@ -52,10 +52,10 @@ class ForkResolver:
     def met(self, agent: str, path: str, *, anew: bool = False) -> list[str]:
         """Note that a file exists, or was rewritten (`anew`); return the forks to read again."""
         forks = list[str]()
-        for thread in _threads(path) if agent == "codex" else ():
+        for thread in _threads(path) if agent == AGENT else ():
             self._files.setdefault(thread, {})[path] = None
             for fork, lacks in self._forks.get(thread, {}).items():
-                if fork != path and (anew or (lacks and _fitting(agent, lacks, path))):
+                if fork != path and (anew or (lacks and _fitting(lacks, path))):
                     forks.append(fork)
         return forks
 
@@ -67,19 +67,10 @@ class ForkResolver:
 
     def where(self, path: str) -> str:
         """Where a file is now, which may have been archived or compressed."""
-        return self._place(base_name(path)) or path
-
-    def _place(self, name: str) -> str:
-        """Where the file of a name is now; the plain one before its compressed copy."""
-        files = [path for one in _threads(name)[:1] for path in list(self._files.get(one, ()))]
-        return min((one for one in files if base_name(one) == name), key=len, default="")
-
-    def missing(self, info: SessionInfo | None) -> str:
-        """What is wrong with a session's history; empty where it is complete."""
-        if info is None or not (info.bases or info.wants):
-            return ""
-        gone = info.wants or next((one for one in info.bases if not self._place(one)), "")
-        return f"the history it begins with is gone: {clean_line(gone, 200)}" if gone else ""
+        name = base_name(path)
+        files = [file for one in _threads(name)[:1] for file in list(self._files.get(one, ()))]
+        named = (one for one in files if base_name(one) == name)
+        return min(named, key=len, default=path)  # a plain file before its compressed copy
 
     def begin(self, agent: str, path: str, first: bytes) -> SessionState:
         """A new state, with the history that its first line names."""
@@ -88,15 +79,13 @@ class ForkResolver:
         for forks in self._forks.values():
             forks.pop(path, None)
         if base is not None:
-            self._take_base(state, agent, base, [_described(agent, path, first)])
+            self._take_base(state, base, [_described(path, first)])
         return state
 
-    def _take_base(
-        self, state: SessionState, agent: str, base: Base | None, younger: list[_File]
-    ) -> None:
+    def _take_base(self, state: SessionState, base: Base | None, younger: list[_File]) -> None:
         if base is None or len(younger) > GENERATIONS:
             return
-        found = self._find(agent, base, younger)
+        found = self._find(base, younger)
         lacks, fork = self._forks.setdefault(base.session_id, {}), younger[0].path
         lacks[fork] = base if found is None else None
         if found is None:
@@ -104,19 +93,19 @@ class ForkResolver:
         elif self._excluded(found.path, found.cwd):
             state.barred = True
         else:
-            self._take_base(state, agent, ADAPTERS[agent].base(found.head), [*younger, found])
+            self._take_base(state, ADAPTERS[AGENT].base(found.head), [*younger, found])
             try:
-                with source_of(agent, found.path).lines(found.path) as lines:
-                    take_in(agent, state, _pieces(lines, base.end))
+                with source_of(AGENT, found.path).lines(found.path) as lines:
+                    take_in(AGENT, state, _pieces(lines, base.end))
             except SessionUnreadableError:
                 state.wants, lacks[fork] = base.session_id, base
             state.borrowed(found.path)
 
-    def _find(self, agent: str, base: Base, younger: list[_File]) -> _File | None:
+    def _find(self, base: Base, younger: list[_File]) -> _File | None:
         """The newest file that fits; for one time, as of a compressed copy, the greatest name."""
         born, met = younger[-1].born_ms, {base_name(one.path) for one in younger}
         paths = [one for one in self._files.get(base.session_id, {}) if base_name(one) not in met]
-        fitting = filter(None, (_fitting(agent, base, path) for path in paths))
+        fitting = filter(None, (_fitting(base, path) for path in paths))
         old_enough = (one for one in fitting if not born or one.born_ms <= born)
         return max(old_enough, key=lambda one: (one.born_ms, base_name(one.path)), default=None)
 
@@ -130,19 +119,19 @@ def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize])
             adapter.scan(state, piece.data, piece.offset)
 
 
-def _described(agent: str, path: str, first: bytes) -> _File:
+def _described(path: str, first: bytes) -> _File:
     """Describe a file by its first line."""
     state = SessionState(path)
-    ADAPTERS[agent].scan(state, first + b"\n", 0)
+    ADAPTERS[AGENT].scan(state, first + b"\n", 0)
     header = state.header
     cwd, born = (header.cwd, iso_ms(header.created_at)) if header else ("", 0)
     return _File(path, first, cwd, born)
 
 
-def _fitting(agent: str, base: Base, path: str) -> _File | None:
+def _fitting(base: Base, path: str) -> _File | None:
     """Describe a file if the last line of the base ends in it where the base does."""
     try:
-        with source_of(agent, path).lines(path) as lines:
+        with source_of(AGENT, path).lines(path) as lines:
             start = max(0, base.end - LAST)
             data = lines(start, base.end - start)
             if start + len(data) < base.end or not data.endswith(b"\n"):
@@ -150,7 +139,7 @@ def _fitting(agent: str, base: Base, path: str) -> _File | None:
             last = ordinal_of(data[data.rfind(b"\n", 0, -1) + 1 :]) if base.end_ordinal else None
             if last is not None and last + 1 != base.end_ordinal:
                 return None
-            return _described(agent, path, lines(0, min(base.end, LINE_MAX)).partition(b"\n")[0])
+            return _described(path, lines(0, min(base.end, LINE_MAX)).partition(b"\n")[0])
     except SessionUnreadableError:
         return None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,7 +22,7 @@ from starlette.routing import Route
 
 from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import read_alone
-from indexerd.daemon.process import Footprint, make_private
+from indexerd.daemon.process import Footprint
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
 from indexerd.privacy.patterns import compile_patterns
 from indexerd.web.assets import asset
@@ -96,9 +95,6 @@ class Sessions:
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._footprint = Footprint()
         self._footprint.tend()
-        self._folder = daemon.where.state_dir / "view"
-        shutil.rmtree(self._folder, ignore_errors=True)  # what a killed process left
-        make_private(self._folder)
 
     async def page(self, request: Request) -> Response:
         """Show a session, or redirect to it from another of its names."""
@@ -136,7 +132,7 @@ class Sessions:
         def read() -> Any:
             settings, env = self._daemon.settings(), self._daemon.env
             row = stored["session"]
-            with read_alone(row, settings, env, self._daemon.home, self._folder) as library:
+            with read_alone(row, settings, env, self._daemon.home) as library:
                 return work(library)
 
         async with self._slots:

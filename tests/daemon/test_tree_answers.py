@@ -62,7 +62,7 @@ def test_the_texts_of_a_path_are_cut_only_where_they_must_be(
 
 def branch(held: OpenSession, file: Path | None = None) -> dict[str, Any]:
     asked = Branch(ref="s1", leaf="c", file=str(file) if file else None)
-    return make_branch(1_770_000_000.0, asked, held)
+    return make_branch(asked, held)
 
 
 def test_a_branch_that_cannot_be_whole_is_not_made(tmp_path: Path) -> None:
