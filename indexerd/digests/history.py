@@ -20,7 +20,7 @@ from indexerd.sessions.tree_answers import TEXT_MAX, text_limit
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import Check, OpenSession
 
-MESSAGES_MAX = 40_000  # newest ones in an answer
+MESSAGES_MAX = 15_000  # newest ones in an answer
 LINE_MAX, LINE_READ = 200, 4000  # characters of a message, unless everything is asked for
 FULL_MAX = 4_000_000  # bytes of all texts, before each is cut shorter
 RESULT_MAX = 2000  # characters of a tool's result, and of each end of a call's arguments
@@ -42,7 +42,7 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
             context += _system(state, rows, read)
         if folded:
             context.append({"role": "user", "text": earlier(folded), "entryId": None})
-        numbers = {row: n for n, row in enumerate(rows)}
+        numbers = {row: n for n, row in enumerate(rows[start:], start)}
         starts = [at for at, row in enumerate(path) if row in numbers]
         for at, end in zip(starts, [*starts[1:], len(path)], strict=False):
             own, n = path[at:end], numbers[path[at]]

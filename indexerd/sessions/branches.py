@@ -76,9 +76,7 @@ def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) ->
 
 def summary_rows(state: SessionState) -> Iterator[int]:
     """Yield the rows of branch summaries, which `tips` needs."""
-    for row, entry_id in enumerate(state.ids):
-        if state.kind(row) is Kind.BRANCH_SUMMARY and state.index.get(entry_id, row) == row:
-            yield row
+    return (row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY)
 
 
 def asks(state: SessionState, tip: Tip) -> list[int]:

@@ -92,7 +92,7 @@ def entries_of(
     state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
 ) -> list[ContextEntry]:
     """These rows one by one, in their order: a compaction among them replaces nothing."""
-    _count(rows)
+    _limit(len(rows), ENTRIES_MAX, "entries")
     return list(_bounded(_one_by_one(state, read, rows, edits=edits)))
 
 
@@ -113,14 +113,10 @@ def _one_by_one(
         yield ContextEntry(row, entry, tuple(said), place)
 
 
-def _count(rows: Sequence[int]) -> None:
-    if len(rows) > ENTRIES_MAX:
-        raise _too_large(f"{ENTRIES_MAX} entries")
-
-
-def _too_large(limit: str) -> ContextTooLargeError:
-    hint = "name an earlier entry with --leaf, where there is that option"
-    return ContextTooLargeError(f"the context is longer than {limit}", hint=hint)
+def _limit(size: int, most: int, what: str) -> None:
+    if size > most:
+        hint = "name an earlier entry with --leaf, where there is that option"
+        raise ContextTooLargeError(f"the context is longer than {most} {what}", hint=hint)
 
 
 def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
@@ -129,8 +125,7 @@ def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
         for one in entry.speeches:
             size += sum(map(len, (*one.texts, *one.thinking)))
             size += sum(about(call.arguments, TEXT_MAX) for call in one.calls)
-        if size > TEXT_MAX:
-            raise _too_large(f"{TEXT_MAX} characters")
+        _limit(size, TEXT_MAX, "characters")
         yield entry
 
 
@@ -140,7 +135,7 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
     at = next(places, None)
     stays = range(len(path)) if at is None else _kept(state, path, at, read)
-    _count(stays)
+    _limit(len(stays), ENTRIES_MAX, "entries")
     rows = [path[place] for place in stays]
     edits = _edits(read(row) for row in rows if state.kind(row) is Kind.OTHER)
     said: list[ContextEntry] = []  # since the newest answer
