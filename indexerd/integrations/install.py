@@ -1,10 +1,5 @@
 """What `indexerd integrate` installs into each agent and removes again.
 
-* pi: an extension in a directory of our own. opencode: a plugin that registers the MCP server.
-* Claude Code: two hooks in its settings, and an MCP server where `claude mcp add` puts one.
-* Codex: the same two hooks, which its user must trust, and an MCP server in its configuration.
-* Each: a skill that says when to note context, and when to ask past sessions.
-
 A hook's command ends in `|| true`, because the shell's 127 or 2 for a missing or older program
 would show at every prompt, or block it.
 """

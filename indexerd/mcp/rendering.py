@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indexerd.errors import IndexerdError
@@ -88,18 +88,6 @@ def compact(value: Any) -> str:
 def size(value: Any) -> int:
     """The bytes of a value as JSON."""
     return len(compact(value).encode("utf-8", "replace"))
-
-
-def fitting(items: Sequence[Any], room: int, made: Callable[[Any], Any]) -> list[Any]:
-    """Make as many of the first items as fit `room` bytes, but at least one."""
-    kept: list[Any] = []
-    for item in items:
-        one = made(item)
-        room -= size(one) + 1
-        if kept and room < 0:
-            break
-        kept.append(one)
-    return kept
 
 
 def bounded(answer: Answer) -> Answer:

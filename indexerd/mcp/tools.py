@@ -17,7 +17,7 @@ from mcp_types import ToolAnnotations
 from msgspec import Meta
 
 from indexerd.mcp.daemon_client import Conversation
-from indexerd.mcp.rendering import BYTES_MAX, DATA, Answer, bounded, fitting, size
+from indexerd.mcp.rendering import DATA, Answer, bounded
 from indexerd.meta.context_sets import NAME_MAX
 from indexerd.privacy.sanitize import escape_path
 
@@ -29,7 +29,6 @@ NOTE = LOOK.model_copy(update={"read_only_hint": False})  # writes what it is gi
 MAKE = ASK.model_copy(update={"read_only_hint": False})  # writes what a model makes
 
 INJECTED_MAX = 12_000  # bytes of expanded references: the daemon cuts at whole sessions
-_REST = 400  # bytes of an answer for the fields that are known last
 _BRIEF = """sessionId name agent description tags cwd modifiedAt userMessageCount state
 parentSessionId gone subagent"""
 _SESSION = f"""{_BRIEF} createdAt messageCount firstUserMessage models filesModified filesRead
@@ -148,11 +147,12 @@ def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked
     while True:
         found = talk.ask("list", **asked, cwd=cwd, limit=limit)
         rows = [_only(one, _BRIEF) for one in found["sessions"]]
-        limit = len(fitting(rows, BYTES_MAX - 3 * _REST, talk.renderer.render))
+        fields = {"scope": "project" if cwd else "all", "sessions": rows}
+        fields |= _only(found, "nextCursor")
+        answer = _of_several(talk, "Names and descriptions are from the sessions", fields)
+        limit = len(answer["sessions"])
         if limit == len(rows):
-            break  # otherwise once more, so that the next page begins where this one ends
-    answer = {"scope": "project" if cwd else "all", "sessions": rows} | _only(found, "nextCursor")
-    return _of_several(talk, "Names and descriptions are from the sessions", answer)
+            return answer  # otherwise once more, so that the next page begins where this one ends
 
 
 @tool("Look at a past session", "session!")
@@ -217,13 +217,11 @@ def get_tree(
     the current path. Next: `nextOffset` as `offset`, or query_session.
     """
     found = talk.ask("tree", ref=talk.id_of(session), filter=show, search=search)
-    nodes = found.pop("nodes")
-    answer = talk.about(found) | {"total": len(nodes), "offset": offset}
-    wanted = nodes[offset : offset + limit]
-    page = fitting(wanted, BYTES_MAX - size(answer) - _REST, talk.renderer.render)
-    end = offset + len(page)
-    answer |= {"nodes": page} | ({"nextOffset": end} if end < len(nodes) else {})
-    return answer | ({"truncated": ["nodes"]} if len(page) < len(wanted) else {})
+    nodes = found["nodes"]
+    page = {"total": len(nodes), "offset": offset, "nodes": nodes[offset : offset + limit]}
+    answer = bounded(talk.about(found | page))
+    end = offset + len(answer["nodes"])
+    return answer | ({"nextOffset": end} if end < len(nodes) else {})
 
 
 @tool("List a session's branches", "session!")
@@ -285,22 +283,21 @@ def session_history(
     for what came earlier; query_session for a detail.
     """
     found = talk.ask("history", ref=talk.id_of(session), full=full, leaf=leaf)
-    answer = talk.about(_only(found, "sessionId leafId fullMessageCount foldedMessages"))
     first, before = not before, before or found["fullMessageCount"] + 1
     parts = [one for one in found["segments"] if one["covering_messages"][0] < before]
     messages = [one for one in found["recent"] if one["n"] < before]
     if full:  # with its lines
         messages = [one | {"text": "", "content": one["text"]} for one in messages]
-    room, render = BYTES_MAX - size(answer) - _REST, talk.renderer.render
-    recent = fitting(messages[::-1][:limit], room * 2 // 3, render)[::-1]
-    whole = len(recent) == len(messages)
-    folded = fitting(parts[::-1] if first or whole else (), room - size(recent), render)[::-1]
-    answer |= {"segments": folded, "recent": recent}
-    if not whole:
-        answer["nextBefore"] = recent[0]["n"]
-    elif len(folded) < len(parts):
-        answer["nextBefore"] = folded[0]["covering_messages"][0]
-    return bounded(answer)
+    fields = _only(found, "sessionId leafId fullMessageCount foldedMessages")
+    fields["recent"] = messages[::-1][:limit]  # newest first: the end is what is cut
+    fields["segments"] = parts[::-1] if first or len(messages) <= limit else []
+    answer = bounded(talk.about(fields))
+    recent, segments = answer["recent"], answer["segments"]
+    if len(recent) < len(messages):
+        answer["nextBefore"] = (recent or messages)[-1]["n"]
+    elif len(segments) < len(parts):
+        answer["nextBefore"] = (segments or parts)[-1]["covering_messages"][0]
+    return answer | {"recent": recent[::-1], "segments": segments[::-1]}
 
 
 @tool("How full a session is", "session")

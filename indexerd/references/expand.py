@@ -71,12 +71,11 @@ class _Prompt:
         self._sections: dict[str, str] = {}  # by session id, in order
 
     async def resolve(self, asked: Reference) -> None:
-        outcome: Row = {"raw": asked.raw, "status": "resolved", "notes": [], "questions": []}
-        if len(self.outcomes) >= self._limits.max_refs_per_prompt:
-            outcome["status"] = "over_limit"
+        outcome: Row = {"raw": asked.raw, "status": "over_limit", "notes": [], "questions": []}
         self.outcomes[_key(asked)] = outcome
-        if outcome["status"] == "over_limit":
+        if len(self.outcomes) > self._limits.max_refs_per_prompt:
             return
+        outcome["status"] = "resolved"
         try:
             row = self._find(asked)
             outcome |= {"sessionId": row["sessionId"], "name": self._redact(row["name"])[0]}
@@ -128,20 +127,15 @@ class _Prompt:
         seen = [row["sessionId"]]
         for _ in range(up):
             parent = self._known(row.get("parentSessionId"))
-            if parent is None:
+            if parent is None or parent["sessionId"] in seen:
                 named = row.get("parentSessionFile") or row.get("parentSessionId")
                 why = "whose parent is not known any more" if named else "which has no parent"
+                why = "whose parent is one of its forks" if parent else why
                 notes.append(f"ancestors end at {seen[-1]}, {why}")
                 return
             row = parent
-            if row["sessionId"] in seen:
-                notes.append("ancestors run in a circle")
-                return
             seen.append(row["sessionId"])
-            try:
-                await self._add_section(row)
-            except IndexerdError:
-                notes.append(f"the meta file of its ancestor {seen[-1]} is invalid")
+            await self._add_section(row)
 
     async def answers(self, found: Sequence[Reference], ask: Ask) -> list[tuple[Row, str, Row]]:
         """Ask each question once; return row, question and answer of the answered."""

@@ -1,15 +1,10 @@
 r"""Find the `@@…` references of a prompt, in order.
 
-    @@0199c3f2-…            an id, or the beginning of one
-    @@confirm-button        a name, its words joined by signs
-    @@"Confirm button"      a name with spaces; also in typographic quotes
-    @@ref~2                 two ancestors as well
-    @@ref: what was left?   a question to that session: one sentence, on the same line
-
-Nothing is a reference in code (CommonMark's spans and fences), after a backslash, or in a word like
-an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). Signs at the end belong to the sentence,
-not to the name. A question ends with its question mark and is a single sentence, so that a request
-that only mentions a session asks nothing by accident.
+They are `@@id`, `@@name-of-it` and `@@"name of it"`, each with `~2` (two ancestors as well) or with
+`: a question?` behind it. Nothing is a reference in code (CommonMark's spans and fences), after a
+backslash, or in a word like an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). A question
+is a single sentence that ends with its mark, so that a request that only mentions a session asks
+nothing by accident.
 """
 
 from __future__ import annotations

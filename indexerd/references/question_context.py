@@ -1,10 +1,8 @@
 """The text of one session that a model reads for a question, and the check of its answer.
 
-The text has sections like `[entryId] User: …` within a number of bytes, read newest first and only
-as far as needed; redaction comes before the cut, over the joined text. The agent's own summaries
-stand in for what is cut, up to a quarter of the space. Citations refer to the beginnings of
-sections, so lines of a text that look like one are quoted, and an entry with an odd id gets another
-name.
+The text has sections like `[entryId] User: …`, read newest first and only as far as needed, and
+redacted as one before it is cut. The agent's own summaries stand in for what is cut. Citations
+refer to the beginnings of sections, so lines of a text that look like one are quoted.
 
 A citation of an entry that was not in that text is dropped. An excerpt that is not in its entry is
 replaced by the entry's nearest words, or dropped if they have no word in common.

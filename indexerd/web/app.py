@@ -1,8 +1,8 @@
 """The web view's routes: pages, their data, the daemon's events, and changes made from a page.
 
-Reading works without a daemon; changes are the daemon's work, and its answer is passed on. Any name
-of a session leads to its page. All other addresses name it by its whole id, so that a late change
-never reaches another session. A session that cannot be read still has a page, with the error.
+Reading works without a daemon; changes are the daemon's work. Addresses name a session by its whole
+id, so that a late change never reaches another session. A session that cannot be read still has a
+page, with the error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from indexerd.daemon.library import Library
@@ -28,7 +28,7 @@ from indexerd.privacy.patterns import compile_patterns
 from indexerd.web.assets import asset
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.document import Document, Stored, Wish, changed, read_document, without_entries
-from indexerd.web.home import home_page, session_address
+from indexerd.web.home import home_page
 from indexerd.web.responses import answer, problem
 from indexerd.web.session_page import FORMATS, export, session_page
 
@@ -82,9 +82,7 @@ async def _static(request: Request) -> Response:
         found = asset(request.path_params["name"])
     except KeyError:
         raise NotFoundError("there is no such file", hint="") from None
-    fresh = request.query_params.get("v") == found.version
-    headers = {"Cache-Control": "public, max-age=31536000, immutable" if fresh else "no-cache"}
-    return Response(found.body, media_type=found.media_type, headers=headers)
+    return Response(found.body, media_type=found.media_type)
 
 
 class Sessions:
@@ -97,14 +95,8 @@ class Sessions:
         self._footprint.tend()
 
     async def page(self, request: Request) -> Response:
-        """Show a session, or redirect to it from another of its names."""
-        ref = request.path_params["id"]
-        stored = await self._daemon.read("get", {"ref": ref})
-        session_id = stored["session"]["sessionId"]
-        if session_id != ref:
-            query = f"?{request.url.query}" if request.url.query else ""
-            return RedirectResponse(session_address(session_id) + query, 303)
-        page = session_page(changed(await self._document(stored), ""), live=True)
+        document = await self._document(await self._stored(request))
+        page = session_page(changed(document, ""), live=True)
         return HTMLResponse(page.encode("utf-8", "replace"))
 
     async def document(self, request: Request) -> Response:

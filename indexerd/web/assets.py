@@ -1,8 +1,7 @@
 """The files of `static/`: scripts, styles, and the templates of pages and exports.
 
-Only files of a fixed list are served, so no name in an address becomes a path. An address contains
-a hash, so that a browser may cache the file, and pages state the hash of each file (`integrity`),
-because another program may have served the same address before.
+Only files of a fixed list are served, so no name in an address becomes a path. Pages state the hash
+of each file (`integrity`), because another program may have served the same address before.
 """
 
 from __future__ import annotations
@@ -39,12 +38,10 @@ def content_hash(text: str) -> str:
 
 
 class Asset(NamedTuple):
-    """A file that is served; `url` contains the hash `version`."""
+    """A file that is served."""
 
     body: str
     media_type: str
-    version: str
-    url: str
     integrity: str
 
 
@@ -54,9 +51,7 @@ def asset(name: str) -> Asset:
     if name not in FILES:
         raise KeyError(name)
     body = read_static(name)
-    version = hashlib.sha256(body.encode()).hexdigest()[:16]
-    media_type = _MEDIA_TYPES[name.rpartition(".")[2]]
-    return Asset(body, media_type, version, f"/static/{name}?v={version}", content_hash(body))
+    return Asset(body, _MEDIA_TYPES[name.rpartition(".")[2]], content_hash(body))
 
 
 _templates = Environment(

@@ -1,17 +1,10 @@
-r"""A session as one JSON document, from which every export and the live page are made.
+"""A session as one JSON document, from which every export and the live page are made.
 
-    format "indexerd-export", schema 1, exportedAt, generator
-    session, meta, context, footer
-    leafId, leaf    the leaf, or the entry that was asked for, and its place
-    nodes, beats    all entries and the story over them, see `web/story.py`; places are indices of
-                    `nodes`, because ids may repeat or be empty
-    tips            the branches, as `branches` answers, each with its `place`
-    digests         the segments that are valid on the path to the leaf, with places `from` and `to`
-    textMax         characters that an entry had room for; redacted, warnings
-
-An empty field is absent. Texts are the session's own, cut at `textMax`, which depends on the length
-of all. Secrets are removed only on request: before a text is cut, and from a little more than is
-shown, because half a secret would not be recognised.
+It has what `get` and `branches` answer, all entries (`nodes`), the story over them (`beats`, see
+`web/story.py`) and the digests; places are indices of `nodes`, because ids may repeat or be empty.
+Texts are cut at `textMax`, which depends on the length of all. Secrets are removed only on request:
+before a text is cut, and from a little more than is shown, because half a secret would not be
+recognised.
 """
 
 from __future__ import annotations

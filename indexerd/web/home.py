@@ -1,11 +1,8 @@
 """The home page: sessions by day and project, or the results of a search.
 
 The address contains all state of the page and may come from anyone: every value is bounded, and one
-that its filter does not know is ignored. The page is complete without its script, which fetches the
-same page again while its user types and after events.
-
-Days are those of this machine's calendar. `since` begins at a local midnight, because a cursor of
-`list` is only valid for the `since` it was made with.
+that its filter does not know is ignored. Days are those of this machine's calendar. `since` begins
+at a local midnight, because a cursor of `list` is only valid for the `since` it was made with.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 r"""The page of a session, live or as a file, and a session exported as HTML, Markdown or JSON.
 
-Exports are not a method of the socket: a document has megabytes, and the process that wants a file
-can read the session itself.
-
 A page's data is JSON in a script element of a type that no browser runs, with `<`, `>` and `&` as
 `\uXXXX`, so nothing in it can end the element, open a comment or be an entity. Scripts insert texts
-as text only, and the policy (trusted types) prevents anything else, as well as loading, sending and
-framing. In an exported file, script and style are allowed by their hashes alone.
+as text only, and the policy prevents anything else, as well as loading, sending and framing.
 """
 
 from __future__ import annotations
