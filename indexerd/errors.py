@@ -129,7 +129,7 @@ class WriteError(StateError, kind="write_failed"):
     """A file could not be written; the old one is intact."""
 
 
-class DamagedError(StateError, hint="the daemon makes it anew; ask again in a moment"):
+class DamagedError(StateError, hint="the daemon rebuilds it; ask again in a moment"):
     """A cache's file is damaged, or was changed by something else."""
 
     retryable = True

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from indexerd.web.server import Running
 
 RESTART_GAP = 60.0  # seconds in which a daemon restarts itself once
-_RESTARTED = "_INDEXERD_RESTARTED"  # when it last did, in the environment
+_RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: when it last did
 
 
 def program() -> tuple[str, ...]:
@@ -84,7 +84,7 @@ def run(*, once: bool) -> int:
             asyncio.run(daemon.serve())
             return 0
         found, models, code = asyncio.run(daemon.once())
-    except DamagedError:  # begin again, with nothing left in memory; what is damaged was set aside
+    except DamagedError:  # a new process keeps no memory, threads or connections of this one
         now, last = time.time(), os.environ.get(_RESTARTED, "0")
         if now - float(last) < RESTART_GAP:
             raise

@@ -5,8 +5,8 @@ answers before systemd gets READY; the event loop pings the watchdog, but only w
 thread makes progress.
 
 A daemon that cannot go on, because a cache is damaged, the state directory was removed, or a part
-of it failed, ends with DamagedError. The process then starts itself again: that checks the caches,
-and makes those anew that are damaged.
+of it failed, ends with DamagedError. The process then replaces itself by a new one, whose start
+checks the caches and rebuilds damaged ones.
 """
 
 from __future__ import annotations

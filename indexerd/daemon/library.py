@@ -73,8 +73,6 @@ class Library:
             self._rows.parents.put(info.session_id, info)
         self.files.mark([*self.files.hidden, *self._excluded()])
         self._open_index()
-        if not self.store.ids():
-            self.files.mark([*(info.session_id for info in infos), *self.metas.ids()])
         with suppress(StateError):  # the first step tries again
             self.flush()
         self.changed += 1

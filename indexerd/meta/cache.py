@@ -59,9 +59,6 @@ class MetaCache:
         """Give the sessions whose meta file is invalid or unreadable, and why."""
         return {key: one.problem for key, one in list(self._stats.items()) if one.problem}
 
-    def ids(self) -> Iterable[str]:
-        return self._stats.keys()
-
     def sweep(self, directories: Iterable[str], belongs: Callable[[str], str | None]) -> list[str]:
         """Compare every directory with what is remembered; return the sessions that differ.
 

@@ -333,20 +333,18 @@ class NameIndex:
 
     def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
         self._store, self._hides = store, hides
-        self._names = Names()
-        self._version = -1  # `renamed` of the store when they were read
+        self._names: Names | None = None
 
     def now(self) -> Names:
-        if self._version != self._store.renamed:
-            self._version = self._store.renamed
+        if self._names is None:
             rows = self._store.names()
             self._names = Names(one for one in rows if not self._hides(one.session_id))
         return self._names
 
     def changed(self, session_id: str, row: dict[str, Any] | None) -> None:
         """Apply a new row; None: the session is no longer there."""
-        if row is None:
+        if self._names is not None and row is None:
             self._names.forget(session_id)
-        elif self._version >= 0:
+        elif self._names is not None and row is not None:
             other = row.get("metaName")
             self._names.put(named(row, (other,) if other else ()))

@@ -111,14 +111,13 @@ class StateStore:
         """
         self.damaged = False
         self.problem: str | None = None  # why a store opened `readonly` is empty
-        self.renamed = 0  # grows when rows were stored without telling the names index
         self._path, self._report = path, report
         self._sum, self._log = _beside(path, ".sum"), _beside(path, "-wal")
         self._log_max = _LOG_MAX
         # For the checksum. Closing any descriptor of a file ends all locks that this process has
         # on it, so it is opened before SQLite's and closed after them.
         self._fd = -1
-        self._stamped: tuple[int, ...] | None = None  # the file's stamp, if nothing may change it
+        self._stamped: tuple[int, ...] | None = None  # stamp of the file; None while it may change
         self._writer: sqlite3.Connection | None = None
         self._owner = 0  # the thread that has a transaction open
         self._idle: list[sqlite3.Connection] = []  # readers
@@ -172,8 +171,8 @@ class StateStore:
         if known != self._checksum():
             raise DamagedError("the store is damaged: it does not match its checksum")
 
-    def _look(self) -> None:
-        known = self._stamped  # the same after the look, or a checkpoint began meanwhile
+    def _check_stamp(self) -> None:
+        known = self._stamped  # is replaced before and after a checkpoint, which changes the file
         if known and known != self._stamp() and known is self._stamped:
             raise DamagedError("the store is damaged: something else changed it")
 
@@ -265,7 +264,7 @@ class StateStore:
     @contextmanager
     def _guarded(self) -> Iterator[None]:
         try:
-            self._look()
+            self._check_stamp()
             yield
         except (sqlite3.Error, OSError, ValueError, DamagedError) as bad:
             error = _state_error(bad)

@@ -214,6 +214,7 @@ def test_a_store_without_checksum(template: Template, *, once: bool) -> None:
     assert template.said() == {STORE: 1}
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", f"{STORE}-shm", f"{STORE}.sum"])
 def test_a_directory_in_place_of_a_file(template: Template, name: str) -> None:
     """S3.30: it is put aside with the rest."""
@@ -224,6 +225,7 @@ def test_a_directory_in_place_of_a_file(template: Template, name: str) -> None:
     assert template.said() == {STORE: 1}
 
 
+@pytest.mark.faults
 def test_a_file_in_place_of_the_index(template: Template) -> None:
     path = template.fresh("ended") / INDEX
     shutil.rmtree(path)
