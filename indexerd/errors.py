@@ -63,15 +63,11 @@ class IndexerdError(Exception):
         return data | {key: vars(self)[key] for key in more if key in vars(self)}
 
 
-class AskError(IndexerdError):
-    """The request cannot be answered."""
-
-
-class UsageError(AskError, kind="usage"):
+class UsageError(IndexerdError, kind="usage"):
     """Invalid arguments."""
 
 
-class NotFoundError(AskError, kind="not_found"):
+class NotFoundError(IndexerdError, kind="not_found"):
     """No session matches."""
 
 
@@ -79,7 +75,7 @@ class FileGoneError(NotFoundError, hint="`indexerd show REF` shows what is store
     """The session is known, but its file is gone."""
 
 
-class AmbiguousError(AskError, kind="ambiguous_reference"):
+class AmbiguousError(IndexerdError, kind="ambiguous_reference"):
     """Several sessions match: `candidates`."""
 
     candidates: list[dict[str, Any]]
@@ -88,11 +84,11 @@ class AmbiguousError(AskError, kind="ambiguous_reference"):
         super().__init__(message, candidates=[dict(one) for one in candidates])
 
 
-class SessionEmptyError(AskError, kind="session_empty"):
+class SessionEmptyError(IndexerdError, kind="session_empty"):
     """A session without conversation."""
 
 
-class SessionUnreadableError(AskError, kind="session_unreadable"):
+class SessionUnreadableError(IndexerdError, kind="session_unreadable"):
     """The session file is gone, or cannot be read."""
 
 

@@ -34,7 +34,6 @@ KEPT_FILES = 2
 TEXT_MAX = 500  # characters of one value
 LINE_MAX = 4000  # bytes; a pipe accepts this much whole, or not at all
 _READ_MAX = 2000  # characters of one value that are redacted, before it is cut
-_FIELDS_MAX = 20
 _TRACE_MAX = 40  # lines
 _THROTTLED_MAX = 1024  # keys
 _QUIET = logging.NullHandler()
@@ -145,7 +144,7 @@ class Logger:
         name = logging.getLevelName(level).lower()
         with self._turn:  # so that lines of several threads are in the order of their times
             entry: dict[str, Any] = {"ts": iso(time.time()), "level": name, "event": str(event)}
-            entry |= {key: _bounded(fields[key]) for key in list(fields)[:_FIELDS_MAX]}
+            entry |= {key: _bounded(value) for key, value in fields.items()}
             if exc_info is not None:
                 entry |= {"error": _describe(exc_info), "trace": _trace(exc_info)}
             self._write(entry)

@@ -32,7 +32,6 @@ from indexerd.paths import Places
 from indexerd.privacy.patterns import compile_pattern
 from indexerd.privacy.sanitize import clean_line
 
-SIZE_MAX = 256 * 1024  # bytes of a configuration
 SHOWN_MAX = 200  # characters of a key or a message
 PATTERN_SHOWN = 60
 LAST_GOOD = "settings.last-good.json"
@@ -240,15 +239,13 @@ def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
     """Read the configuration file; a missing file is a problem only if it was named."""
     path = places.config_file
     try:
-        with path.open("rb") as file:
-            loaded = load(file.read(SIZE_MAX + 1), str(path), env)
+        loaded = load(path.read_bytes(), str(path), env)
     except OSError as bad:
         loaded = load(None, str(path), env)
         missing = isinstance(bad, FileNotFoundError)
         if places.config_explicit or not missing:
             why = "no such file" if missing else str(bad.strerror)
-            problem = {"file": str(path), "key": "", "message": why, "hint": "check --config"}
-            loaded = replace(loaded, problems=(problem,))
+            loaded = replace(loaded, problems=(_problem(str(path), "", why, "check --config"),))
     if loaded.problems and (good := _last_good(places.state_dir)):
         return replace(loaded, settings=good)
     return loaded
@@ -273,31 +270,22 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
     try:
         tree = _parse(data, path) if data is not None else {}
     except (ValueError, RecursionError) as bad:
-        problem = {
-            "file": path,
-            "key": "",
-            "message": clean_line(str(bad), SHOWN_MAX),
-            "hint": "mend the syntax",
-        }
-        return Loaded(Settings(), {}, (problem,))
+        return Loaded(Settings(), {}, (_problem(path, "", str(bad), "mend the syntax"),))
     sources = dict.fromkeys((key for key, _ in leaves(tree)), path)
     for variable, value in env.items():
         words = variable.removeprefix("INDEXERD_").lower().split("__")
         # INDEXERD_SOCKET and others are not settings; a misspelt section is a problem.
-        if variable.startswith("INDEXERD_") and (
-            len(words) > 1 or words[0] in Settings.model_fields
-        ):
+        known = len(words) > 1 or words[0] in Settings.model_fields
+        if known and variable.startswith("INDEXERD_"):
             _put(tree, words, value)
             sources[".".join(words)] = variable
     try:
         return Loaded(Settings.model_validate(tree), sources)
     except ValidationError as bad:
-        return Loaded(Settings(), {}, tuple(_problem(one, path, sources) for one in bad.errors()))
+        return Loaded(Settings(), {}, tuple(_explain(one, path, sources) for one in bad.errors()))
 
 
 def _parse(data: bytes, path: str) -> dict[str, Any]:
-    if len(data) > SIZE_MAX:
-        raise ValueError(f"the file is larger than {SIZE_MAX >> 10} KiB")
     text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     tree = _snake(json.loads(text) if path.endswith(".json") else tomllib.loads(text), "")
     if not isinstance(tree, dict):
@@ -341,7 +329,7 @@ def _put(tree: dict[str, Any], words: list[str], text: str) -> None:
     tree[words[-1]] = value
 
 
-def _problem(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str]:
+def _explain(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str]:
     key = ".".join(str(part) for part in error["loc"])
     message, hint = str(error["msg"]).removeprefix("Value error, "), "see config/indexerd.toml"
     if error["type"] == "extra_forbidden":
@@ -356,6 +344,9 @@ def _problem(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str
     # Its source is that of the key, of a table around it, or of a part of it.
     set_by = [one for one in sources if f"{key}.".startswith(f"{one}.")]
     set_by = set_by or [one for one in sources if one.startswith(f"{key}.")]
-    file = sources[max(set_by, key=len)] if set_by else path
+    return _problem(sources[max(set_by, key=len)] if set_by else path, key, message, hint)
+
+
+def _problem(file: str, key: str, message: str, hint: str) -> dict[str, str]:
     shown = {"key": clean_line(key, SHOWN_MAX), "message": clean_line(message, SHOWN_MAX)}
     return {"file": file, **shown, "hint": hint}

@@ -15,6 +15,11 @@ from indexerd.cli.main import current
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _LEAST = 4  # columns of any cell
 _SHOWN = 20  # values of a list
+_TIMES = ("modifiedAt", "lastActivity", "timestamp")
+_HEADERS = {"sessionId": "session", "cwd": "directory", "leafId": "leaf", "active": "current"}
+_HEADERS |= {"modifiedAt": "active", "lastActivity": "active", "timestamp": "age", "id": "entry"}
+_HEADERS |= {"userMessageCount": "asks", "userMessages": "asks", "branchPointId": "parts at"}
+_HEADERS |= {"current": "", "text": ""}
 DEEPEST = 12  # levels that a tree is indented by
 
 
@@ -49,16 +54,20 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield from ("  ".join(map(fitted, row, widths)).rstrip() for row in cells)
 
 
-def records(columns: Mapping[str, str], found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Make a table of objects; `columns` maps headers to fields."""
+def records(columns: str, found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Make a table of these fields of objects."""
 
     def cell(one: Mapping[str, Any], key: str) -> str:
         value = one.get(key)
         if isinstance(value, bool) or value is None:
             return "*" if value else ""
-        return age(value) if key in ("modifiedAt", "lastActivity", "timestamp") else str(value)
+        return age(value) if key in _TIMES else str(value)
 
-    return table((*columns,), ([cell(one, key) for key in columns.values()] for one in found))
+    keys = columns.split()
+    return table(
+        [_HEADERS.get(key, key) for key in keys],
+        ([cell(one, key) for key in keys] for one in found),
+    )
 
 
 def fields(found: Mapping[str, Any], names: str = "") -> Iterator[str]:

@@ -64,9 +64,8 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
             break
     if cli.as_json({**found, "sessions": rows}):
         return
-    named = {"session": "sessionId", "active": "modifiedAt", "agent": "agent"}
-    named |= {"asks": "userMessageCount", "name": "name", "directory": "cwd"}
-    yield from render.records(named, map(_marked, rows))
+    columns = "sessionId modifiedAt agent userMessageCount name cwd"
+    yield from render.records(columns, map(_marked, rows))
     if not rows:
         aside("no sessions" if everywhere else "no sessions here; --all lists every project's")
     if params["cursor"]:
@@ -134,9 +133,8 @@ def family(found: Any) -> Iterator[str]:
         indent = "  " * min(one["depth"], render.DEEPEST)
         one["name"] = indent + _ORIGINS[one["relation"]] + safe(one["name"]) + gone
         one["current"] = one["sessionId"] == found["sessionId"]
-    named = {"session": "sessionId", "agent": "agent", "active": "modifiedAt"}
-    named |= {"asks": "userMessageCount", "": "current", "name": "name"}
-    yield from render.records(named, found["members"])
+    columns = "sessionId agent modifiedAt userMessageCount current name"
+    yield from render.records(columns, found["members"])
     if "missingParent" in found:
         aside("the session that the first one came from is not known")
     if found["more"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,26 +48,19 @@ def tree(found: Any) -> Iterator[str]:
 
     `>` marks the leaf and `*` the path to it. Entries move to the right where the session branches.
     """
-    nodes = found["nodes"]
-    for node, indent in zip(nodes, _indents([one["depth"] for one in nodes]), strict=True):
-        mark = ">" if node["id"] == found["leafId"] else "*" if node["active"] else " "
-        node["mark"] = f"{indent}{mark} "
-    yield from _entries(nodes)
-    for warning in found.get("warnings", ()):
-        aside(f"indexerd: {safe(warning)}")
-
-
-def _indents(depths: Sequence[int]) -> Iterator[str]:
-    """Indent the entries of a depth-first tree; an only child stays in its parent's column."""
-    parents, path = [], list[int]()
-    for at, depth in enumerate(depths):
-        del path[depth:]
+    nodes, parents, path = found["nodes"], list[int](), list[int]()
+    for at, node in enumerate(nodes):  # depth first
+        del path[node["depth"] :]
         parents.append(path[-1] if path else -1)
         path.append(at)
     children, levels = Counter(parents), {-1: 0}
-    for at, parent in enumerate(parents):
+    for at, (node, parent) in enumerate(zip(nodes, parents, strict=True)):
         levels[at] = levels[parent] + (parent >= 0 and children[parent] > 1)
-        yield "  " * min(levels[at], render.DEEPEST)
+        mark = ">" if node["id"] == found["leafId"] else "*" if node["active"] else " "
+        node["mark"] = "  " * min(levels[at], render.DEEPEST) + f"{mark} "
+    yield from _entries(nodes)
+    for warning in found.get("warnings", ()):
+        aside(f"indexerd: {safe(warning)}")
 
 
 @cli.method("path", cli.REF, cli.LEAF)
@@ -82,7 +75,7 @@ def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
         label = f"[{safe(one['label'])}] " if one.get("label") else ""
         who = f"{safe(one['role'])}:" if one.get("role") else f"[{safe(one['type'])}]"
         one["text"] = f"{one.get('mark', '')}{label}{who} {safe(one['text'], 200)}".rstrip()
-    return render.records({"entry": "id", "age": "timestamp", "": "text"}, shown)
+    return render.records("id timestamp text", shown)
 
 
 @cli.method("branches", cli.REF)
@@ -91,9 +84,8 @@ def branches(found: Any) -> Iterator[str]:
     for tip in found["tips"]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
         tip["gist"] = " ".join(filter(None, why))
-    named = {"leaf": "leafId", "current": "active", "entries": "entries", "asks": "userMessages"}
-    named |= {"active": "lastActivity", "parts at": "branchPointId", "gist": "gist"}
-    return render.records(named, found["tips"])
+    columns = "leafId active entries userMessages lastActivity branchPointId gist"
+    return render.records(columns, found["tips"])
 
 
 @cli.method("context", cli.REF, cli.LEAF)

@@ -73,7 +73,7 @@ class Answers:
         scope: params.Scope = "project" if cwd else "all"
         return self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope, fuzzy=fuzzy)[0])
 
-    def named(self, asked: RefParams | SessionParams) -> Row:
+    def row_of(self, asked: RefParams | SessionParams) -> Row:
         ref = asked.ref if isinstance(asked, RefParams) else asked.session
         return self.row(ref, cwd=asked.cwd)
 
@@ -117,20 +117,20 @@ class Answers:
         found["digest"] = {"segments": []}
         if self.home(row["sessionId"]) is None:
             return found
-        return found | read_all(row["sessionId"], self.sidecars(row))
+        return found | read_all(row["sessionId"], self.sidecar_paths(row))
 
-    def noted(self, row: Row) -> Held:
+    def sidecar(self, row: Row) -> Held:
         """Return the user's file of a session, and its context sets; for any thread."""
-        return read_sidecar(self.sidecars(row))
+        return read_sidecar(self.sidecar_paths(row))
 
     def context(self, row: Row, asked: params.GetContext) -> Row:
-        text, context = sets.listed(self.noted(row).context, asked.set_name)
+        text, context = sets.listed(self.sidecar(row).context, asked.set_name)
         return {"text": text, "context": context, "sessionId": row["sessionId"], "cwd": row["cwd"]}
 
     def footer(self, row: Row, _asked: RefParams) -> Row:
-        return {"sessionId": row["sessionId"], **sets.footer(self.noted(row).context, row["cwd"])}
+        return {"sessionId": row["sessionId"], **sets.footer(self.sidecar(row).context, row["cwd"])}
 
-    def sidecars(self, row: Row) -> Sequence[Path]:
+    def sidecar_paths(self, row: Row) -> Sequence[Path]:
         """Return the path of a session's sidecar, then those of its origins, nearest first.
 
         NotFoundError where the session has no meta directory.

@@ -91,12 +91,12 @@ class ReadMethods:
 
     async def _of_row(self, answer: Callable[[Row, Any], Row], asked: Any) -> Row:
         return await asyncio.to_thread(
-            answer, self.answers.named(asked), asked
+            answer, self.answers.row_of(asked), asked
         )  # names belong to the loop
 
     async def _of_file(self, answer: Callable[..., Row], asked: Any) -> Row:
         return await self._pool.read(
-            self.answers.named(asked)["sessionId"], asked.leaf, partial(answer, asked)
+            self.answers.row_of(asked)["sessionId"], asked.leaf, partial(answer, asked)
         )
 
 
@@ -212,7 +212,7 @@ class Api(ReadMethods):
 
     async def _as_sent(self, asked: RefParams) -> Row:
         """Return the exact prompt that an index run would send now; nothing is sent."""
-        session_id, pipeline = self.answers.named(asked)["sessionId"], self.pipeline
+        session_id, pipeline = self.answers.row_of(asked)["sessionId"], self.pipeline
         library, settings = pipeline.library, pipeline.settings
         snapshot = await take_snapshot(library, pipeline.read, session_id, settings)
         return snapshot.as_sent(pipeline.models.available())
@@ -279,7 +279,7 @@ class LocalBackend:
         with ExitStack() as stack:
             library: Library | None = None
             if method in _READ_FILE and isinstance(asked, RefParams | SessionParams):
-                row = self.answers.named(asked)
+                row = self.answers.row_of(asked)
                 alone = read_alone(row, self.settings, self._env, self._user_home)
                 library = stack.enter_context(alone)
             if library is not None and method == "as_sent":

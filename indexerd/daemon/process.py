@@ -1,4 +1,4 @@
-"""The daemon's own process: private directories, memory, open files, and what systemd is told."""
+"""The daemon's own process: private directories, memory, open files, messages to systemd."""
 
 from __future__ import annotations
 

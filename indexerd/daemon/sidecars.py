@@ -75,11 +75,11 @@ class Sidecars:
     async def _change(self, row: Row, asked: params.Update) -> Edited:
         session_id, bus = row["sessionId"], self.pipeline.bus
         async with self.lock:
-            noted = await asyncio.to_thread(self.answers.noted, row)
-            edited = await asyncio.to_thread(partial(edit, noted, asked, fork=is_fork(row)))
+            old = await asyncio.to_thread(self.answers.sidecar, row)
+            edited = await asyncio.to_thread(partial(edit, old, asked, fork=is_fork(row)))
             if edited.user is None:
                 return edited
-            path = self.answers.sidecars(row)[0]
+            path = self.answers.sidecar_paths(row)[0]
             await asyncio.to_thread(self.writer.write_user, path.parent, session_id, edited.user)
             await self.pipeline.rewritten(session_id, str(path.parent))
         for one in edited.names:
@@ -112,7 +112,7 @@ class Sidecars:
         """Return the block for the first message after a resume, once."""
         row = self.answers.row(asked.session, cwd=asked.cwd, fuzzy=False)
         session_id, cwd = row["sessionId"], row["cwd"]
-        user, context = await asyncio.to_thread(self.answers.noted, row)
+        user, context = await asyncio.to_thread(self.answers.sidecar, row)
         if (session_id, asked.resume_id) in self.resumed:
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
         self.resumed.add((session_id, asked.resume_id))
@@ -125,7 +125,7 @@ class Sidecars:
     def opened(self, session_id: str) -> None:
         """Publish the sets of a session whose history was opened."""
         with suppress(IndexerdError):  # `get` reports an invalid file
-            if context := self.answers.noted(self.answers.by_id(session_id)).context:
+            if context := self.answers.sidecar(self.answers.by_id(session_id)).context:
                 self.pipeline.bus.context("load", session_id, context)
 
 

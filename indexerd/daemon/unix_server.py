@@ -71,7 +71,7 @@ class UnixServer:
         for task, peer in tasks.items():
             if not peer.busy:
                 task.cancel()
-        for _ in ("until the requests are answered", "until they are told that they were cut"):
+        for _ in range(2):  # requests end by themselves, then answer that they were cut short
             if tasks:
                 await asyncio.wait(tasks, timeout=self.limits.grace_seconds)
             for task in tasks:

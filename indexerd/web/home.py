@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from indexerd.agents import ADAPTERS
-from indexerd.errors import AskError
+from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import for_people, shown_path
 from indexerd.privacy.sanitize import clean_line, escape_path, replace_surrogates
 from indexerd.times import age, iso, iso_ms
@@ -100,7 +100,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     shown: Shown = {"stretches": {}, "hits": [], "following": "", "warnings": [], "problem": None}
     try:
         shown |= await (_hits if filters.q else _sessions)(daemon, filters, home)
-    except AskError as bad:  # such as an expired cursor; shown in place of the results
+    except IndexerdError as bad:  # such as an expired cursor; shown in place of the results
         shown["problem"] = {"message": str(bad), "hint": bad.hint}
     return render(
         "home.html",

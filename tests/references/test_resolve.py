@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.errors import AmbiguousError, AskError, NotFoundError, UsageError
+from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError, UsageError
 from indexerd.references.resolve import Names, Scope
 from indexerd.store.store import Named
 from indexerd.times import iso_of_ms
@@ -152,7 +152,7 @@ def test_of_sessions_of_one_name_the_only_live_one_is_meant() -> None:
 def test_hostile_references_give_typed_errors(ref: str) -> None:
     """S10: whatever a reference is made of, the answer is one of our own errors."""
     for names in (index(), index(*FEW)):
-        with pytest.raises(AskError) as raised:
+        with pytest.raises(IndexerdError) as raised:
             names.resolve(ref, cwd=HERE)
         no_reference = not ref.strip() or len(ref) > 512
         assert isinstance(raised.value, UsageError) is no_reference
