@@ -15,7 +15,7 @@ import time
 import traceback
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
@@ -28,7 +28,6 @@ from indexerd.mcp.hosts import HOSTS, snippet
 
 if TYPE_CHECKING:
     from indexerd.daemon.daemon import Daemon
-    from indexerd.settings import Settings
     from indexerd.web.server import Running
 
 RESTART_GAP = 60.0  # seconds in which a daemon restarts itself once
@@ -55,21 +54,12 @@ def _called(app: App, *words: str) -> list[str]:
 
 def _daemon(app: App, *, once: bool) -> Daemon:
     """A daemon that is ready to start, or to make one pass."""
-    from indexerd import logs
     from indexerd.daemon.daemon import Daemon
 
     os.umask(0o077)
-    places, loaded = app.places, app.loaded
-
-    def set_logging(settings: Settings) -> None:
-        level = "warning" if once and settings.log.level == "info" else settings.log.level
-        logs.LOG.configure(level, settings.log.format, log_file=places.log, stderr=sys.stderr)
-
-    set_logging(loaded.settings)
     view = _called(app, "web", "--beside-daemon", "--listen")
-    given: dict[str, Any] = {"set_logging": set_logging, "view": view, "watching": not once}
     try:
-        return Daemon(places, loaded, os.environ, Path.home(), **given)
+        return Daemon(app.places, app.loaded, os.environ, Path.home(), view=view, watching=not once)
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd start us again
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
 

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from indexerd.disk import hold, hold_directory
 from indexerd.errors import AlreadyRunningError, DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Done, Failure, Indexer
 from indexerd.indexing.policy import decide
-from indexerd.logs import Event
+from indexerd.logs import LOG, Event
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
@@ -73,13 +73,13 @@ class Daemon:
         env: Mapping[str, str],
         home: Path,
         *,
-        set_logging: Callable[[Settings], None],
         view: Sequence[str] = (),
         watching: bool = True,
     ) -> None:
         """`view`: the web view's command, to which its address is appended."""
         self._places, self._loaded, self._env, self._home = places, loaded, env, home
-        self._set_logging = set_logging
+        self._watching = watching
+        self._set_logging()
         make_private(places.state_dir)
         remember(loaded, places.state_dir)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -95,7 +95,7 @@ class Daemon:
         self._writer = MetaWriter(self._forgotten.agents)
         self.library = library = self._library()
         self._claims = _claim(library.find_stores())
-        self.pipeline = self._pipeline(watching=watching)
+        self.pipeline = self._pipeline()
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
         self.pipeline.on_row = self.answers.index.changed
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
@@ -122,7 +122,7 @@ class Daemon:
         library.files.exclusions.forgotten = self._forgotten.agents
         return library
 
-    def _pipeline(self, *, watching: bool) -> Pipeline:
+    def _pipeline(self) -> Pipeline:
         indexer = Indexer(
             self.library,
             read=lambda work, *args: self.pipeline.read(work, *args),  # noqa: PLW0108 - made later
@@ -133,7 +133,7 @@ class Daemon:
         return Pipeline(
             library=self.library,
             indexer=indexer,
-            watch=Watch(self._settings().watch.mode if watching else "poll", self._hint),
+            watch=Watch(self._settings().watch.mode if self._watching else "poll", self._hint),
             bus=self.bus,
             loaded=self._loaded,
             models=Models(self._settings(), self._env),
@@ -182,6 +182,11 @@ class Daemon:
 
     def _settings(self) -> Settings:
         return self._loaded.settings
+
+    def _set_logging(self) -> None:
+        log, places = self._settings().log, self._places
+        level = log.level if self._watching or log.level != "info" else "warning"
+        LOG.configure(level, log.format, log_file=places.log, stderr=sys.stderr)
 
     def _hint(self) -> None:
         """Wake the loop; called in any thread."""
@@ -365,7 +370,7 @@ class Daemon:
         self._loaded = loaded
         remember(loaded, self._places.state_dir)
         self.budget.reset_denials()
-        self._set_logging(loaded.settings)
+        self._set_logging()
         await self.pipeline.reload(loaded, Models(loaded.settings, self._env))
         self.web.reloaded.set()
         self.bus.log(Event.DAEMON_CONFIG_RELOADED, {})
@@ -378,12 +383,14 @@ class Daemon:
 
 def _claim(found: Sequence[Store]) -> ExitStack:
     """Lock the directories of sessions: two daemons would pay for the same sessions twice."""
-    claims = ExitStack()
-    roots = {}
+    claims, roots = ExitStack(), dict[str, str]()
+    metas = {os.path.realpath(one.meta) for one in found}  # which the writer locks
     for store in found:
         if (path := Path(store.sessions)).exists():
             roots[os.path.realpath(path if path.is_dir() else path.parent)] = store.meta
     for root, meta in roots.items():
+        if root in metas:
+            continue
         try:
             with suppress(OSError):  # it cannot be read at all
                 claims.enter_context(hold_directory(Path(root), 0))
