@@ -39,7 +39,7 @@ from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
 from indexerd.disk import hold, hold_directory
 from indexerd.errors import AlreadyRunningError, DamagedError, IndexerdError, WriteError
-from indexerd.indexing.indexer import Done, Failure, Indexer
+from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import decide
 from indexerd.logs import LOG, Event
 from indexerd.meta.writer import MetaWriter
@@ -230,8 +230,8 @@ class Daemon:
         finally:
             await self._end()
         late = [key for key, why in waiting.items() if why == "back_off"]
-        failed = {key: one for key, one in outcomes.items() if isinstance(one, Failure)}
-        failed |= {key: Failure(pipeline.known[key].retry.why, retryable=True) for key in late}
+        failed = {key: one for key, one in outcomes.items() if not isinstance(one, Done)}
+        failed |= {key: (pipeline.known[key].retry.why, True) for key in late}
         failed |= digests.failed
         done = [one for one in outcomes.values() if isinstance(one, Done) and not one.adopted]
         models = {one.session_id: one.model for one in done}
@@ -240,9 +240,9 @@ class Daemon:
             "indexed": [*models],
             "skipped": len(pipeline.known) - len({*models, *failed, *digests.made}),
             "digested": digests.made,
-            "failed": [{"sessionId": key, "kind": one.kind} for key, one in failed.items()],
+            "failed": [{"sessionId": key, "kind": kind} for key, (kind, _) in failed.items()],
         }
-        codes = {75 if one.retryable else 1 for one in failed.values()}
+        codes = {75 if retryable else 1 for _, retryable in failed.values()}
         return report, models, min(codes, default=0)
 
     async def _run_due(self) -> dict[str, str]:

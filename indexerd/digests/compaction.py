@@ -37,7 +37,7 @@ from indexerd.settings import Settings
 from indexerd.sources.session_reader import Check, OpenSession, row_of
 
 USERS_TOKENS = 20_000  # of the user's messages that stay by Codex's rules
-WINDOW = 128_000  # tokens, where the model's window is not known
+WINDOW = 128_000  # tokens, if the model's window is unknown
 TURN_HEADING = "\n\n---\n\n**Turn Context (split turn):**\n\n"  # pi's, as the next two
 NO_HISTORY = "No prior history."
 NOTHING = "No content to summarize"
@@ -54,7 +54,7 @@ class Compaction:
     messages: int  # in both
     previous: str  # the earlier summary, to be merged
     files: FileLists
-    users: list[ContextMessage]  # people's words that Codex keeps
+    users: list[ContextMessage]  # the user's messages that Codex keeps
 
 
 def plan_compaction(

@@ -258,7 +258,7 @@ class AutoDigests:
         try:
             found = await self._digests.make(session_id, manual=False)
         except IndexerdError as bad:
-            self.failed[session_id] = Failure(bad.kind, bad.retryable)
+            self.failed[session_id] = bad.kind, bad.retryable
             fields = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
             self._events.publish("digest.failed", session_id, fields)
             logged = {"session": session_id, "reason": str(bad), "kind": bad.kind}

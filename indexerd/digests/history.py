@@ -55,7 +55,7 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
                 one["at"] = first.timestamp
                 tools = [call.name for entry in entries for call in entry.tools if call.name]
                 recent.append(one | ({"tools": tools[:20]} if tools and not text else {}))
-            if full:  # calls and results stand for a message without words
+            if full:  # a message without words shows its calls and results
                 text = text or serialize(context_messages(state, read, own))[:most]
                 context += [{"role": role, "text": text, "entryId": first.id}] if text else []
     found = {

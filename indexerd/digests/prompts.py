@@ -140,7 +140,7 @@ def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Promp
     parts.append(wish.instead or instructions(stretch))
     if focus := wish.focus.strip():
         parts.append(f"Dwell on this: {focus}")
-    most = max(stretch.max_tokens, SEGMENT_TOKENS)  # the instructions ask for less, if need be
+    most = max(stretch.max_tokens, SEGMENT_TOKENS)  # the instructions may ask for less
     return Prompt(system=SYSTEM, user="\n\n".join(parts), max_output_tokens=most, stretch=stretch)
 
 

@@ -48,12 +48,8 @@ class Done:
     adopted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """How a run failed; the error itself is not kept, as its traceback holds the prompt."""
-
-    kind: str
-    retryable: bool
+# The kind of an error, and whether a retry may help; its traceback would hold the prompt.
+Failure = tuple[str, bool]
 
 
 @dataclass
@@ -102,7 +98,7 @@ class Indexer:
         return updates
 
     async def _failed(self, session: SessionRuntime, error: IndexerdError) -> None:
-        self.outcomes[session.info.session_id] = Failure(error.kind, error.retryable)
+        self.outcomes[session.info.session_id] = error.kind, error.retryable
         state = after_failure(session.retry, error, session.info.new_users, self.budget.clock())
         await self._keep(session, state)
         self.events.failed(session, error, state.retry_at)

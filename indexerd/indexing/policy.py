@@ -77,7 +77,7 @@ class SessionRuntime(msgspec.Struct):
 def decide(session: SessionRuntime, settings: Settings, now: float) -> tuple[float, str]:
     """Return when to index a session (infinity: after it changes), and why then."""
     info, retry, forced = session.info, session.retry, session.forced is not None
-    if not info.answered:  # before that no agent writes a session for good
+    if not info.answered:  # until then the agent may discard the session
         return math.inf, "no_answer"
     if not forced:
         if info.new_users < settings.min_new_user_messages:

@@ -65,7 +65,7 @@ class Snapshot:
     bytes: int  # of the transcript and of the earlier run's answer
     redactions: dict[str, int]  # in both
     truncated: bool
-    since_id: str | None  # the entry up to which the earlier answer stands for the text
+    since_id: str | None  # the last entry that only the earlier answer describes
 
     def as_sent(self, models: Sequence[Model]) -> dict[str, Any]:
         """Return the socket's `as_sent`: what would be sent now, and to which model."""
@@ -92,14 +92,11 @@ async def take_snapshot(
     while not await read(library.texts.index, session_id):
         pass
     while True:
-        try:
+        with suppress(ValueError):  # a line was not what it looked like: parse them all
             taken: Snapshot = await read(_take, library, session_id, settings)
-        except ValueError:  # a line was not what it looked like: parse them all
-            if not await read(library.reread, session_id):
-                why = "the session file changed while it was read"
-                raise SessionUnreadableError(why) from None
-        else:
             return taken
+        if not await read(library.reread, session_id):
+            raise SessionUnreadableError("the session file changed while it was read")
 
 
 def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:

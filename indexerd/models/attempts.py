@@ -46,8 +46,8 @@ async def first_usable(
 ) -> tuple[_T, Model]:
     """Ask the first model that can be used; raise the last one's error if none can.
 
-    If a provider does not serve a model, any other is asked; if the content is declined or too
-    large, or the day's budget is spent, only local ones are. Other failures are waited out.
+    A model that its provider does not serve is skipped. After a refusal, a text that is too large
+    or a spent budget, only local models are asked. Any other failure ends the search.
     """
     rest = list(models)
     error: ModelError = ModelUnavailableError("no configured model can be used")

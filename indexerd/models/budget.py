@@ -1,7 +1,7 @@
 """The budget: the costs of calls, reserved and settled, and whether one more call is allowed.
 
 Before a request leaves, `reserve` books the most that it may cost, on disk; `settle` replaces that
-by its real cost. A call that was never settled (a crash, a deadline, a reply without usage) stays
+by its actual cost. A call that was never settled (a crash, a deadline, a reply without usage) stays
 booked in full, so a day (UTC) is never under-counted. Calls wait while the minute is full. Local
 models are free. Breakers and denials end with the process.
 """
@@ -41,11 +41,11 @@ FIRST_PAUSE = 60.0  # seconds
 LONGEST_PAUSE = 2 * 3600.0
 BYTES_PER_TOKEN = 3.0  # 3.6 is usual for English and code: this errs upwards
 OVERHEAD_TOKENS = 500  # schema and framing
-LONG = 20_000  # rows of a journal that is worth shortening
+LONG = 20_000  # rows above which the journal is shortened
 
 
 class Row(msgspec.Struct):
-    """A line of the journal: a call's highest cost, or its real one; None: no price is known."""
+    """A line of the journal: the most a call may cost, or its actual cost; None: no price known."""
 
     op: Literal["reserve", "settle"]
     id: str
@@ -59,7 +59,7 @@ def _provider(key: str) -> str:
 
 
 def tokens_of(prompt: Prompt) -> int:
-    """Estimate the input tokens of a prompt, upwards."""
+    """Estimate the input tokens of a prompt, rather too high than too low."""
     size = len((prompt.system + prompt.user).encode("utf-8", "replace"))
     return int(size / BYTES_PER_TOKEN) + OVERHEAD_TOKENS
 

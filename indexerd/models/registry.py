@@ -30,7 +30,7 @@ class Models:
 
     @property
     def missing(self) -> dict[str, str]:
-        """Say why each unusable key of `model_keys` is unusable."""
+        """Say why models of `model_keys` cannot be used, by key."""
         found = {key: self._find(key) for key in self._settings.model_keys}
         return {key: why for key, why in found.items() if isinstance(why, str)}
 

@@ -116,10 +116,9 @@ class Session(RuleBasedStateMachine):
 
     @invariant()
     def every_row_belongs_to_one_message(self) -> None:
-        path, rows = self.state.path(), message_rows(self.state)
-        assert [
-            row for n in range(len(rows)) for row in rows_between(path, rows, n, n)
-        ] == path * bool(rows)
+        path, rows = list(self.state.path()), message_rows(self.state)
+        found = [row for n in range(len(rows)) for row in rows_between(path, rows, n, n)]
+        assert found == path * bool(rows)
 
     @rule(packed=st.sampled_from([USER, ANSWER, ANSWER, TOOL, SETTING, COMPACTION, LABEL]))
     def append(self, packed: int) -> None:

@@ -1,4 +1,4 @@
-"""The passages of a session that fit a question best: what `local/extractive` answers with.
+"""Pick the passages of a session that fit a question best: the answers of `local/extractive`.
 
 A passage is a paragraph, or a part of a long one, ranked by how rare the question's terms in it
 are. A reply has half of the terms of what it replies to, as it rarely repeats them; a user's own

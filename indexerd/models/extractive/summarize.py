@@ -230,7 +230,7 @@ _TYPE = re.compile(r"^\w{2,12}(?:\([^)]{0,40}\))?!?: ")  # feat(parser): …
 
 
 def describe(facts: Facts) -> Metadata:
-    """Describe a session from its facts alone: valid for any, always the same for the same."""
+    """Describe a session from its facts alone; the result is valid for any facts."""
     new = _sort(facts.messages)
     old = _earlier(facts.previous_summary or "", new)
     base = facts.cwd.rstrip("/") + "/"
