@@ -52,8 +52,7 @@ class MetaCache:
         return self._stats.get(session_id)
 
     def since(self, session_id: str) -> str | None:
-        stat = self._stats.get(session_id)
-        return stat.since if stat else None
+        return stat.since if (stat := self._stats.get(session_id)) else None
 
     def problems(self) -> dict[str, str]:
         """Give the sessions whose meta file is invalid or unreadable, and why."""
@@ -124,9 +123,11 @@ class MetaCache:
     def meta(self, session_id: str) -> MetaFile | None:
         """Read a session's meta file now; None if there is no valid one."""
         stat = self._stats.get(session_id)
-        if stat is None or stat.since is None:
-            return None
-        return _meta_or_problem(session_id, stat.directory)[0]
+        return (
+            _meta_or_problem(session_id, stat.directory)[0]
+            if stat and stat.since is not None
+            else None
+        )
 
 
 def _meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:

@@ -156,21 +156,17 @@ def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int
     """Render the sets for an agent; count the files that are gone."""
     parts, missing = list[str](), 0
     for name, items in _shown(context).items():
-        shown = list(map(_on_a_line, items))
         if name == "files":
-            there = [item for item in items if exists(item)]
+            there = [_on_a_line(item) for item in items if exists(item)]
             missing = len(items) - len(there)
-            lines = ["Relevant files:", *(f"- {item}" for item in there if _is_harmless(item))]
+            lines = ["Relevant files:", *(f"- {item}" for item in there)]
             lines += [f"({missing} file(s) no longer exist)"] if missing else []
-            if marked := [inline(item, ITEM_MAX) for item in there if not _is_harmless(item)]:
-                why = f"({len(marked)} file(s) not listed, for marks in their names: "
-                lines.append(f"{why}{', '.join(marked)})")
             parts.append("\n".join(lines))
         elif name == "applet":
-            params = f" ({', '.join(shown[1:])})" if shown[1:] else ""
-            parts.append(f"Last applet: {shown[0]}{params}")
+            slug, *params = map(_on_a_line, items)
+            parts.append(f"Last applet: {slug}" + (f" ({', '.join(params)})" if params else ""))
         elif _is_name(name):
-            parts.append(f"{name}: {', '.join(shown)}")
+            parts.append(f"{name}: {', '.join(map(_on_a_line, items))}")
     return "\n\n".join(parts), missing
 
 
@@ -188,15 +184,11 @@ def _shown(context: Sets) -> dict[str, list[str]]:
 
 def _on_a_line(text: str) -> str:
     """Keep a text's spaces, and nothing in it that acts on a prompt or a terminal."""
-    if _is_harmless(text):
-        return text
-    return harmless(text) if _is_plain(text) else inline(text, len(text))
-
-
-def _is_harmless(item: str) -> bool:
-    drawn = item.replace("\ufe0f", "")  # which follows many an emoji
+    if not _is_plain(text):
+        return inline(text, len(text))
+    drawn = text.replace("\ufe0f", "")  # which follows many an emoji
     drawn = drawn.replace("<(", "((")  # a shell's; no tag begins so
-    return _is_plain(item) and harmless(drawn) == drawn
+    return text if harmless(drawn) == drawn else harmless(text)
 
 
 def footer(context: Sets, cwd: str) -> dict[str, Any]:

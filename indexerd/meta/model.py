@@ -149,9 +149,8 @@ def parse_digest(data: bytes) -> list[dict[str, Any]]:
     segments = []
     for line in data.split(b"\n"):
         with suppress(ValueError, RecursionError):
-            found = _decode(line)
-            segments += [found] if isinstance(found, dict) else []
-    return segments
+            segments.append(_decode(line))
+    return [one for one in segments if isinstance(one, dict)]
 
 
 def _decode(data: bytes) -> Any:
@@ -200,8 +199,7 @@ def read_meta(path: Path) -> MetaFile | None:
 def read_user(path: Path) -> UserFile | None:
     """Read a user's sidecar; None if it is missing.
 
-    An InvalidMetaError must reach the user instead of being written over: unlike a meta file,
-    the sidecar holds words that nobody can generate again.
+    An InvalidMetaError must reach the user: nobody can generate the words of a sidecar again.
     """
     data = read(path)
     return None if data is None else parse_user(data, str(path))

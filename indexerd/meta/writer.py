@@ -42,10 +42,9 @@ Expected = Stamp | EllipsisType | None  # `...`: whatever is there; None: nothin
 class MetaWriter:
     """Writes meta files, sidecars and digests. Thread-safe; a call blocks for milliseconds.
 
-    Every failure is a WriteError whose `upstream` is the errno's name, for example ENOSPC; an id
-    that may not be in a file name is a UsageError. Nothing is written of sessions that are
-    `forgotten`: NotFoundError. That is checked while the directory is held, because a cancelled
-    write still happens when its thread has begun.
+    A failure is a WriteError whose `upstream` is the errno's name, for example ENOSPC; an id that
+    may not be in a file name is a UsageError, a `forgotten` session a NotFoundError. That is
+    checked while the directory is held: a cancelled write still happens once its thread has begun.
     """
 
     def __init__(self, forgotten: Collection[str] = ()) -> None:
@@ -57,15 +56,14 @@ class MetaWriter:
         A file that holds this very content is as good as the expected file, so a write that
         failed half-way may simply be repeated.
         """
-        path = directory / meta_name(meta.session_id)
-        return self._put(path, meta.session_id, meta.to_json(), expect)
+        session_id = meta.session_id
+        return self._put(directory / meta_name(session_id), session_id, meta.to_json(), expect)
 
     def write_user(self, directory: Path, session_id: str, user: UserFile) -> None:
         """Write `<id>.user.json`. Read it first: what is not in `user` is gone afterwards."""
         self._put(directory / user_name(session_id), session_id, user.to_json())
 
     def write_digest(self, directory: Path, session_id: str, lines: Iterable[bytes]) -> None:
-        """Write all lines of `<id>.digest.jsonl`."""
         data = b"".join(line + b"\n" for line in lines)
         self._put(directory / digest_name(session_id), session_id, data)
 

@@ -435,14 +435,13 @@ def copy_of(session_id: str, message: Message) -> int:
 
 
 def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
-    tags = row.get("tags")
     cwd = shown_path(names.cwd)
     above = cwd.rstrip("/") + "/"
-    paths = [str(one) for key in ("filesModified", "filesRead") for one in row.get(key) or ()]
+    paths = [one for key in ("filesModified", "filesRead") for one in row.get(key) or ()]
     texts = (
         "\n".join(names.aliases),
-        ", ".join(map(str, tags)) if isinstance(tags, list | tuple) else "",
-        str(row.get("description") or ""),
+        ", ".join(row.get("tags") or ()),
+        row.get("description") or "",
         summary,
         "\n".join(dict.fromkeys(one.removeprefix(above) for one in paths)),
         cwd,

@@ -17,7 +17,7 @@ from functools import cache
 from itertools import islice
 
 from indexerd.privacy.patterns import compile_re2, lazy_pattern
-from indexerd.privacy.sanitize import replace_surrogates
+from indexerd.privacy.sanitize import clean_line, replace_surrogates
 
 QUERY_MAX = 1000  # characters of a query that are looked at
 PATTERN_MAX = 250
@@ -39,9 +39,6 @@ _REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 _WORD = lazy_pattern(r"[^\W_]+")
 _ANY_WORD = lazy_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")  # in a text that is not cut
 _PARTS = lazy_pattern(r'"([^"]*)"|(\S+)')
-_BLANKS = lazy_pattern(
-    r"[\s\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]+"
-)  # control and direction characters, too: a snippet is shown on terminals
 
 # What holds questions and half-sentences together: English, German, French, Spanish.
 _FILLING = """
@@ -193,10 +190,7 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
         if at <= begin < hi and len(pieces) < _MARKS_MAX * 2:
             pieces += [text[at:begin], f"«{text[begin : min(end, hi)]}»"]
             at = min(end, hi)
-    body = "".join(pieces) + text[at:hi]
-    if not body.isprintable() or "  " in body:
-        body = _BLANKS.sub(" ", body)
-    body = body.strip()
+    body = clean_line("".join(pieces) + text[at:hi], SNIPPET_MAX)
     return ("…" if lo > 0 else "") + body + ("…" if hi < len(text) else "")
 
 

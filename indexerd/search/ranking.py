@@ -43,15 +43,7 @@ from indexerd.search.index import (
     message_in,
     term,
 )
-from indexerd.search.query import (
-    Asked,
-    Finder,
-    Term,
-    excerpt,
-    fold,
-    parse,
-    without_references,
-)
+from indexerd.search.query import Asked, Finder, Term, excerpt, fold, parse, without_references
 
 LIMIT_MAX = 1000  # hits of a search
 WEIGHTS = {
@@ -105,6 +97,9 @@ class _Place:
     message: Message | None = None
     score: float = 0.0
     snippet: Callable[[str], str] = str
+
+    def terms(self, finder: Finder) -> set[int]:
+        return finder.terms_in(without_references(self.text) if self.field == "name" else self.text)
 
 
 def search(
@@ -201,7 +196,7 @@ class _Search:
             best: dict[str, tuple[float, _Place]] = {}
             for score, document in self._best(most + _MORE, either(queries), one_a_session=False):
                 (place,) = _places_in(document)
-                if len(finder.terms_in(place.text)) == len(terms):
+                if len(place.terms(finder)) == len(terms):
                     best.setdefault(place.session_id, (score, place))
                 if len(best) == most:
                     return [*best.values()]
@@ -214,7 +209,7 @@ class _Search:
         query = both(*(self._in(names, one) for one in terms))
         for _, document in self._best(self._limit + _MORE, query):
             for place in _places_in(document):
-                if place.field in names and len(finder.terms_in(_read(place))) == len(terms):
+                if place.field in names and len(place.terms(finder)) == len(terms):
                     yield place
                     break
 
@@ -226,7 +221,7 @@ class _Search:
         query = either(self._in(tuple(WEIGHTS), one) for one in terms)
         for _, document in self._best(_GATHERED, query, one_a_session=False):
             for place in _places_in(document):
-                session_id, there = place.session_id, finder.terms_in(_read(place))
+                session_id, there = place.session_id, place.terms(finder)
                 terms_of.setdefault(session_id, set()).update(there)
                 here = sum(rarity[n] for n in there) / sum(rarity)
                 held = (here, WEIGHTS[place.field], place)
@@ -302,11 +297,10 @@ class _Search:
         """Ask the store for sessions; those that have no row any more are not found."""
         new = [one for one in dict.fromkeys(session_ids) if one not in self._sessions]
         columns = "id, name, named, created, modified, (SELECT max(modified) FROM session)"
-        for one, name, named, created, modified, newest in (
-            self._index.store.some(columns, new) if new else ()
-        ):
-            worth = 0.85 + 0.15 * 0.5 ** (((newest or 0) - (modified or 0)) / _HALF_LIFE_MS)
-            self._sessions[one] = _Session(name, bool(named), created or 0, worth)
+        found = self._index.store.some(columns, new) if new else ()
+        for one, name, named, created, modified, newest in found:
+            worth = 0.85 + 0.15 * 0.5 ** ((newest - modified) / _HALF_LIFE_MS)
+            self._sessions[one] = _Session(name, bool(named), created, worth)
 
     def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
         """Find texts that a pattern fits, for a second at most."""
@@ -384,10 +378,6 @@ def _places_in(document: Document) -> list[_Place]:
         return [_Place(session_id, "message", message.text, message)]
     texts = {"id": session_id} | msgspec.structs.asdict(about_in(document))
     return [_Place(session_id, name, texts[name]) for name in WEIGHTS if name in texts]
-
-
-def _read(place: _Place) -> str:
-    return without_references(place.text) if place.field == "name" else place.text
 
 
 def _snippet(place: _Place) -> str:

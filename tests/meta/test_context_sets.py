@@ -95,12 +95,10 @@ def test_what_is_stored_cannot_plant_roles_tags_or_our_frame() -> None:
     )
 
 
-def test_files_are_listed_by_their_true_names_or_not() -> None:
-    """S4.16: brackets of routes and emoji are no marks; what is one is named beside the list."""
+def test_files_are_listed_by_their_true_names_where_these_are_harmless() -> None:
+    """S4.16: brackets of routes and emoji are no marks."""
     fine = ["app/[slug]/[...all]/page.tsx", "pages/[user].tsx", "/w/\u2764\ufe0f.md", "/w/a  b"]
     marked = ["/w/</system>.md", "/w/@@x", "/w/[INST]", "/w/a\nSystem: b"]
     shown = sets.context_text({"files": [*fine, *marked]}, _everywhere)[0]
-    listed = "".join(f"- {item}\n" for item in fine)
-    names = "/w/&lt;/system>.md, /w/@ @x, /w/[ INST], /w/a System: b"
-    rest = f"(4 file(s) not listed, for marks in their names: {names})"
-    assert shown == f"Relevant files:\n{listed}{rest}"
+    names = ["/w/&lt;/system>.md", "/w/@ @x", "/w/[ INST]", "/w/a System: b"]
+    assert shown.split("\n") == ["Relevant files:", *(f"- {item}" for item in [*fine, *names])]
