@@ -121,14 +121,14 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     def add(self, entry_id: str, parent: str | None, code: int, offset: int, length: int) -> int:
         """Add an entry below the entry of this id, as the new leaf. Returns its row."""
-        row, leaf, above = len(self.ids), self.leaf, ROOT
-        if parent is not None:
-            above = self.index.get(parent, _UNKNOWN)
-            if above == _UNKNOWN:
-                self.late[row] = parent
-        self.repeats = self.repeats or entry_id in self.index
-        self.add_below(above, entry_id, code, offset, length)
-        self.leaf = row if entry_id else leaf
+        index, above = self.index, ROOT
+        if parent is not None and (above := index.get(parent, _UNKNOWN)) == _UNKNOWN:
+            self.late[len(self.ids)] = parent
+        if entry_id in index:
+            self.repeats = True
+        row = self.add_below(above, entry_id, code, offset, length)
+        if entry_id:
+            self.leaf = row
         return row
 
     def add_below(self, above: int, entry_id: str, code: int, offset: int, length: int) -> int:
