@@ -27,11 +27,10 @@ from indexerd.sessions.duplicates import DuplicateResolver
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sources.forks import ForkResolver, take_in
-from indexerd.sources.line_buffer import Block
 from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.source import source_of
 from indexerd.sources.stores import Kind, Store
-from indexerd.sources.tail import Cursor, Look, Read, Tail, Verdict
+from indexerd.sources.tail import Block, Cursor, Look, Read, Tail, Verdict
 from indexerd.times import iso_ms
 
 TREES_MAX = 400_000  # rows of all trees in memory

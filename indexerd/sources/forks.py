@@ -20,8 +20,8 @@ from indexerd.errors import SessionUnreadableError
 from indexerd.events import Base
 from indexerd.sessions.info import base_name
 from indexerd.sessions.state import SessionState
-from indexerd.sources.line_buffer import LINE_MAX, Block, LineBuffer
 from indexerd.sources.source import Lines, source_of
+from indexerd.sources.tail import LINE_MAX, Block, LineBuffer
 from indexerd.times import iso_ms
 
 AGENT = "codex"  # no other forks without copying

@@ -45,8 +45,7 @@ from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources import tail
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
-from indexerd.sources.line_buffer import Block
-from indexerd.sources.tail import Look
+from indexerd.sources.tail import Block, Look
 
 BRIEF_TEXT = 2_000  # characters of a part's text that a scan sees
 OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes, and a note

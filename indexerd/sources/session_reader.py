@@ -27,8 +27,8 @@ from indexerd.sessions.clipped import Keep, clipped
 from indexerd.sessions.context import Read
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
-from indexerd.sources.line_buffer import LINE_MAX
 from indexerd.sources.source import Lines, source_of
+from indexerd.sources.tail import LINE_MAX
 
 AT_ONCE = 4  # sessions that are read at the same time
 ID_SHOWN = 128  # characters of an entry's id in an error

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources import tail
-from indexerd.sources.line_buffer import Block, LineBuffer
 from indexerd.sources.opencode import (
     Records,
     TreeRecords,
@@ -24,7 +23,17 @@ from indexerd.sources.opencode import (
     look_at_tree,
     look_in_database,
 )
-from indexerd.sources.tail import CHUNK, Cursor, Look, Read, Tail, Verdict, opened
+from indexerd.sources.tail import (
+    CHUNK,
+    Block,
+    Cursor,
+    LineBuffer,
+    Look,
+    Read,
+    Tail,
+    Verdict,
+    opened,
+)
 
 TOTAL_MAX = 1 << 28  # decompressed bytes of one session: a few bytes can stand for endless ones
 WINDOW_MAX = 1 << 26  # what the decoder may have to keep; codex's own files need 2 MiB

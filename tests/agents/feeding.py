@@ -9,7 +9,7 @@ from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
 from indexerd.agents.json_lines import scan_oversize
 from indexerd.sessions.state import SessionState
-from indexerd.sources.line_buffer import LineBuffer
+from indexerd.sources.tail import LineBuffer
 
 
 def fed(

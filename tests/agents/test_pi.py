@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from indexerd.agents import base as base_module
 from indexerd.events import Turn
-from indexerd.sources import line_buffer as lines_module
+from indexerd.sources import tail as lines_module
 from tests.agents.feeding import fed
 
 

@@ -9,7 +9,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from indexerd.sources.codex_names import Names
+from indexerd.sources.scan import Names
 
 EARLY, LATE = 1_772_355_600_000, 1_772_442_000_000  # 2026-03-01 and -02, 09:00
 

@@ -16,11 +16,10 @@ import pytest
 from indexerd.agents.opencode import read
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Entry, ToolResult
-from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode import BRIEF_TEXT, ERROR, OUTPUT, Database
 from indexerd.sources.opencode import look_in_database as look
 from indexerd.sources.source import DATABASE
-from indexerd.sources.tail import Look, Verdict
+from indexerd.sources.tail import Block, Look, Verdict
 from tests.sessions.opencode_rows import SCHEMA, SCHEMA_2, Rows
 
 PICTURE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," + "Z" * 9000}

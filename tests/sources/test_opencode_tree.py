@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from indexerd.errors import SessionUnreadableError
-from indexerd.sources.line_buffer import Block
 from indexerd.sources.opencode import BRIEF_TEXT
 from indexerd.sources.opencode import look_at_tree as look
 from indexerd.sources.source import TREE
-from indexerd.sources.tail import Verdict
+from indexerd.sources.tail import Block, Verdict
 
 START = 1_730_000_000_000
 
