@@ -465,25 +465,24 @@ class Files:
 
     def _hide(self, file: SessionFile) -> None:
         """Forget all that is known of a file that the user excluded."""
-        was, header = file.info, file.state.header if file.state else None
-        file.excluded, file.info = True, None
-        file.rewind()
-        self._trees.pop(file.path, None)
-        self.unstored[file.path] = None
-        self.hidden |= {one.session_id for one in (header, was) if one}
-        if was:
-            self._disown(file, was)
+        header = file.state.header if file.state else None
+        self.hidden |= {one.session_id for one in (header, file.info) if one}
+        file.excluded = True
+        self._forget(file)
 
     def vanish(self, path: str) -> None:
         """Forget a file that is gone."""
-        file = self._files.pop(path, None)
-        if file is None:
-            return
-        self._trees.pop(path, None)
-        self.unstored[path] = None
-        self._forks.drop(path)
-        if file.info:
-            self._disown(file, file.info)
+        if file := self._files.pop(path, None):
+            self._forks.drop(path)
+            self._forget(file)
+
+    def _forget(self, file: SessionFile) -> None:
+        was, file.info = file.info, None
+        file.rewind()
+        self._trees.pop(file.path, None)
+        self.unstored[file.path] = None
+        if was:
+            self._disown(file, was)
 
     def _disown(self, file: SessionFile, was: SessionInfo) -> None:
         """Take a session from a file, and note it if the file represented it."""

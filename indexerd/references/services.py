@@ -13,14 +13,16 @@ from indexerd.models.budget import Budget
 from indexerd.references.inject import InjectionCache
 from indexerd.references.resolve import Names
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import SessionReaderPool, SessionRows
+from indexerd.sources.session_reader import SessionReaderPool
 
 
-class NamedRows(SessionRows, Protocol):
+class NamedRows(Protocol):
     """Rows, and the names that sessions are found by."""
 
     @property
     def names(self) -> Names: ...
+    def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]: ...
+    def by_id(self, session_id: str) -> dict[str, Any]: ...
     def home(self, session_id: str) -> str | None:
         """Return the directory of a session's meta file."""
 

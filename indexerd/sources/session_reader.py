@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -131,16 +131,6 @@ def _read(
         unseen = found.unseen or kind is Kind.OTHER
         found = replace(found, kind=kind, sent_as=sent_as, unseen=unseen)
     return found if keep is None else clipped(found, keep)
-
-
-class SessionRows(Protocol):
-    """Finds rows, as `get` has them."""
-
-    def row(self, ref: str, *, cwd: str | None = None) -> dict[str, Any]:
-        """The row that a reference means."""
-
-    def by_id(self, session_id: str) -> dict[str, Any]:
-        """The row of a session; NotFoundError where there is none."""
 
 
 def row_of(state: SessionState, entry_id: str) -> int:

@@ -38,7 +38,7 @@ def test_real_files_read_as_pi_reads_them(answer: Path) -> None:
     assert said["header"]["id"] == state.header.session_id
     assert said["header"]["cwd"] == state.header.cwd
     assert (-1 if said["leafOrdinal"] is None else said["leafOrdinal"]) == state.leaf
-    assert said["branchOrdinals"] == state.path()
+    assert said["branchOrdinals"] == list(state.path())
     assert said["entryCount"] == len(state)
     assert said["userMessagesOnBranch"] == state.user_messages()
     kinds = [state.kind(row) for row in range(len(state))]
