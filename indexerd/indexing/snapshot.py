@@ -105,7 +105,7 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
         raise NotFoundError("the session's file is gone")
     directory = Path(library.meta_dir(info))
     seen = stamp(directory / meta_name(session_id))
-    meta = _old_meta(directory, session_id)
+    meta = _old_meta(directory, session_id) or library.metas.meta(session_id)  # of another root
     old = meta if settings.index.merge_previous_summary else None
     described, redact = border(info.agent, state, old), redactor(settings)
     with library.files.lines(session_id) as lines:
