@@ -73,9 +73,6 @@ class Base:
 
     session_id: str
     end: int  # bytes of that file that belong to the history
-    # Line numbers continue through all files of a history; 0: unknown. They distinguish files of
-    # one session that have a line end at the same byte.
-    end_ordinal: int = field(default=0, compare=False)
 
 
 class ToolCall(msgspec.Struct, frozen=True):

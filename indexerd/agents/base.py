@@ -145,10 +145,6 @@ class Tree(msgspec.Struct, eq=False, dict=True):
             self.index[entry_id] = row
         return row
 
-    def move_leaf(self, entry_id: str | None) -> None:
-        """Move the leaf to a known entry, or (None) before the first."""
-        self.leaf = NOWHERE if entry_id is None else self.index.get(entry_id, self.leaf)
-
     @cached_property
     def index(self) -> dict[str, int]:
         """Rows by id: the last one, where ids repeat."""
@@ -168,7 +164,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     @property
     def orderly(self) -> bool:
-        """Whether every parent stands before its child, so that no walk can loop."""
+        """Return whether every parent comes before its child, so that no walk can loop."""
         return not self.repeats and not self.late
 
     def up(self, row: int) -> Iterator[int]:

@@ -30,7 +30,7 @@ Fields = dict[str, Any]  # of a JSON object
 
 _TOKENS_MAX, _USD_MAX = 1 << 53, 1_000_000
 _TIME_MAX = 253_402_300_800_000  # ms since the epoch: the year 10000
-# Fields of Claude Code and pi that may stand behind a picture, a result or a file.
+# Fields of Claude Code and pi that may follow a picture, a result or a file.
 _BEHIND = (
     *("uuid", "timestamp", "cwd", "sessionId", "gitBranch", "requestSessionId", "isMeta"),
     *("isCompactSummary", "isApiErrorMessage", "stop_reason", "stopReason", "id", "parentId"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -23,7 +23,6 @@ from indexerd.errors import IndexerdError, SessionUnreadableError
 from indexerd.meta.cache import MetaStat
 from indexerd.paths import is_session_id
 from indexerd.privacy.exclusions import Exclusions
-from indexerd.sessions.duplicates import DuplicateResolver
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sources.forks import ForkResolver, take_in
@@ -131,6 +130,44 @@ def _rank(path: str, info: SessionInfo, store: Store) -> tuple[object, ...]:
     return (store.kind is Kind.DATABASE,) if store.agent == "opencode" else ()
 
 
+def _worth(file: SessionFile) -> tuple[tuple[object, ...], int]:
+    return file.rank, file.info.activity_ms if file.info else 0
+
+
+class DuplicateResolver:
+    """The files that claim each session id, first the one that represents it.
+
+    That is the one of the highest rank; then of the newest message; then of the smallest path.
+    Another thread may look while this one changes it: a list is replaced, never changed.
+    """
+
+    def __init__(self) -> None:
+        self._claims: dict[str, list[SessionFile]] = {}
+
+    def files(self, session_id: str) -> list[SessionFile]:
+        return self._claims.get(session_id, [])
+
+    def get(self, session_id: str) -> SessionFile | None:
+        return next(iter(self.files(session_id)), None)
+
+    def infos(self) -> Iterator[SessionInfo]:
+        owners = map(self.get, list(self._claims))
+        return (file.info for file in owners if file is not None and file.info)
+
+    def claim(self, file: SessionFile) -> None:
+        """Add a file to those of its session, or sort them again after it changed."""
+        if file.info is not None:
+            files = [one for one in self.files(file.info.session_id) if one is not file]
+            files = sorted([*files, file], key=lambda one: one.path)
+            files.sort(key=_worth, reverse=True)
+            self._claims[file.info.session_id] = files
+
+    def disown(self, file: SessionFile, session_id: str) -> None:
+        files = [one for one in self._claims.pop(session_id, ()) if one is not file]
+        if files:
+            self._claims[session_id] = files
+
+
 class Files:
     """All session files of all stores."""
 
@@ -155,7 +192,7 @@ class Files:
         self.rest_at = math.inf  # when to drop large trees, on the monotonic clock
         self._missing: set[str] = set()  # files that were gone when looked at once
         self.stores: list[Store] = []
-        self.owners: DuplicateResolver[SessionFile] = DuplicateResolver()
+        self.owners = DuplicateResolver()
         self.exclusions = Exclusions(exclude)
         self.hidden: set[str] = set()  # sessions that the user excluded
         self.queue: dict[str, None] = {}  # paths to look at

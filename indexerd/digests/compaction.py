@@ -28,11 +28,11 @@ from indexerd.privacy.redact import Redactor, redactor, shown_path
 from indexerd.protocol import params
 from indexerd.references.services import Services
 from indexerd.sessions import context
-from indexerd.sessions.branches import BRANCH_PREAMBLE
 from indexerd.sessions.clipped import SUMMED
 from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.positions import message_rows
+from indexerd.sessions.tree_answers import BRANCH_PREAMBLE
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import Check, OpenSession, row_of
 

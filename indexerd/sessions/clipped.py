@@ -38,7 +38,7 @@ class Clipped(str):
 
 
 def units(text: str) -> int:
-    """A text's length in UTF-16 units, as JavaScript counts, with what is left out of it."""
+    """Return a text's length in UTF-16 units, as JavaScript counts, before it was cut."""
     size = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
     return size + (text.lost if isinstance(text, Clipped) else 0)
 
@@ -84,7 +84,7 @@ def about(value: object, most: int) -> int:
 
 
 def arguments(call: ToolCall) -> Any:
-    """The arguments of a call; an object that is stored as text is parsed."""
+    """Return the arguments of a call; an object that is stored as text is parsed."""
     held = call.arguments
     if isinstance(held, str) and held.lstrip()[:1] == "{":
         try:
@@ -137,7 +137,7 @@ def clipped(entry: Entry, keep: Keep) -> Entry:
 
 
 def beside_results(entry: Entry, texts: Sequence[str]) -> str | None:
-    """What a line of results says before them; None where its texts are not theirs."""
+    """Return the text before a line's results; None where its texts are not theirs."""
     whole, held = "".join(texts), "".join(one.text for one in entry.results)
     return whole[: len(whole) - len(held)] if entry.results and whole.endswith(held) else None
 
@@ -152,7 +152,7 @@ def _call(call: ToolCall, ends: int) -> ToolCall:
 
 
 def _value(value: Any, ends: int) -> Any:
-    """A long value as the ends of its JSON."""
+    """Replace a long value by both ends of its JSON."""
     if about(value, 2 * ends) <= 2 * ends:
         return value
     try:

@@ -65,7 +65,7 @@ class ContextEntry:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a model would get, a message for each entry. `model`: {provider, modelId}."""
+    """The messages a model would get, one for each entry. `model`: {provider, modelId}."""
 
     messages: list[ContextMessage]
     model: dict[str, str | None] | None
@@ -84,14 +84,14 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
 
 
 def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
-    """The same entry by entry: the newest compaction, what it keeps, what came later."""
+    """Build the same by entry: the newest compaction, the entries it keeps, and later ones."""
     return list(_bounded(_parts(state, read, _speeches)))
 
 
 def entries_of(
     state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
 ) -> list[ContextEntry]:
-    """These rows one by one, in their order: a compaction among them replaces nothing."""
+    """Build the context of these rows in order: a compaction among them replaces nothing."""
     _limit(len(rows), ENTRIES_MAX, "entries")
     return list(_bounded(_one_by_one(state, read, rows, edits=edits)))
 
@@ -99,7 +99,7 @@ def entries_of(
 def context_messages(
     state: SessionState, read: Read, rows: Sequence[int]
 ) -> Iterator[ContextMessage]:
-    """The messages of these rows, without a bound, for callers that do not keep them all."""
+    """Yield the messages of these rows, without a limit, for callers that do not keep them."""
     return (speech for entry in _one_by_one(state, read, rows) for speech in entry.speeches)
 
 
@@ -130,7 +130,7 @@ def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
 
 
 def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntry]:
-    """The entries of the context, in the order in which a model gets them."""
+    """Yield the entries of the context in the order in which a model gets them."""
     path = state.path()
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
     at = next(places, None)
@@ -152,7 +152,7 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
 
 
 def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequence[int]:
-    """Places of the context: the compaction, what stays of the earlier ones, the later ones."""
+    """List the places on the path: the compaction, earlier entries that it keeps, later ones."""
     held, later = read(path[at]).compaction or Compaction(), range(at + 1, len(path))
     if held.retained is None and held.role == "user":  # old Codex: the newest human messages stay
         asked, room = [], ASKED_MAX
@@ -171,12 +171,12 @@ def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequ
 
 
 def _edits(entries: Iterable[Entry]) -> dict[str, Edit]:
-    """The newest edit of each entry, by its id."""
+    """Map entry ids to their newest edits."""
     return {one.edit.target: one.edit for one in entries if one.edit is not None}
 
 
 def _below(state: SessionState, path: Sequence[int]) -> list[int]:
-    """Rows below the leaf that may say what goes ahead of it, or of what follows."""
+    """List rows below the leaf whose text may go before the leaf, or before later messages."""
     found, below = list[int](), {*path[-1:]}
     for row in range(path[-1] + 1 if path else len(state), len(state)):
         if state.parent(row) in below:
@@ -199,7 +199,7 @@ def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
 
 
 def role_of(entry: Entry) -> str | None:
-    """The role in which a model sees an entry; None where it does not."""
+    """Return the role in which a model sees an entry; None where it does not."""
     if entry.unseen:
         return None
     if entry.kind is Kind.COMPACTION:
@@ -209,13 +209,13 @@ def role_of(entry: Entry) -> str | None:
         return entry.sent_as
     if entry.kind is Kind.SYSTEM:
         return entry.role if entry.role in ("system", "developer") else None
-    if entry.kind is Kind.OTHER:  # of whatever role: typed by nobody, and sent all the same
+    if entry.kind is Kind.OTHER:  # of any role: sent, though no human typed it
         return entry.role if entry.type == "message" else None
     return ROLES.get(entry.kind)
 
 
 def _messages(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[ContextMessage]:
-    """An entry's message, and the messages that the newest compaction retains."""
+    """Yield an entry's message, and the messages that the newest compaction retains."""
     role = role_of(entry)
     if edit is not None and edit.removed:
         return
@@ -233,9 +233,9 @@ def _messages(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[Cont
 
 
 def _speeches(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[ContextMessage]:
-    """The same, with the results of tools one by one, and calls on lines of their own."""
+    """Yield the same, with each tool result apart, and calls that have their own lines."""
     if entry.kind is Kind.CALL or (entry.kind is Kind.OTHER and role_of(entry) is None):
-        # A part of an answer that stands on a line of its own: its calls, or what it thought.
+        # A part of an answer that has its own line: calls, or thoughts.
         calls = tuple(call for call in entry.tools if call.name and entry.kind is Kind.CALL)
         thinking = entry.thinking if entry.role == "assistant" else ()
         if (calls or thinking) and not entry.unseen:

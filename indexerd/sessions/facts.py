@@ -106,7 +106,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
             self.spent.add(entry.tokens)
 
     def facts(self) -> Facts:
-        """Return what is shown; a file that was written is not listed as read, too."""
+        """Return the facts of a row; a written file is not listed as read."""
         cost = self.spent.cost_usd
         return Facts(
             files_read=sorted(self.reads.keys() - self.writes.keys()),

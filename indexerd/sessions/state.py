@@ -83,7 +83,7 @@ class SessionState(Tree):
         return row is not None and not self.on_path(row)
 
     def tips(self) -> list[int]:
-        """Rows without children, in file order: the leaf of every branch."""
+        """List the rows without children, in file order: the leaf of every branch."""
         children = self.children()
         return [row for row in self.entries() if not children[row]]
 
@@ -130,7 +130,7 @@ class SessionState(Tree):
 
     @property
     def turn(self) -> Turn:
-        """How the agent's turn stands after the path's last message."""
+        """Return the state of the agent's turn after the path's last message."""
         for row in self.up(self.leaf):
             kind = self.codes[row] & KIND_MASK
             if kind in (Kind.USER, Kind.ASSISTANT, Kind.TOOL):

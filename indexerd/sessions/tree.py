@@ -39,7 +39,7 @@ Date = Callable[[int], int]  # of a row: ms since the epoch, 0 where it has none
 
 
 def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
-    """Return whether an entry only calls tools, or nobody said it; `plain` is its text."""
+    """Return whether an entry only calls tools, or no one said it; `plain` is its text."""
     if entry.kind is Kind.OTHER:
         return entry.role in ("user", "assistant")
     if entry.kind is not Kind.CALL and (plain or entry.kind is not Kind.ASSISTANT):
@@ -63,7 +63,7 @@ def _without_words(entry: Entry) -> str:
 
 
 class Place(NamedTuple):
-    """Where a row stands in the list."""
+    """A row's position in the list."""
 
     row: int
     above: int  # the row above it, or ROOT

@@ -1,26 +1,33 @@
 """Answer the socket's questions about one session: its tree, its branches, a path, its context.
 
 Texts are the session's own, in full and not redacted: they go to the user who asks, nowhere else.
+
+What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
+leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
+where it is off the summary's own path; else the branch that was left is that of the entry
+written just before the summary, if that one is off the path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
-from typing import Any, Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, takewhile
+from typing import Any, NamedTuple, Protocol
 
 from indexerd.agents.json_lines import own_words
+from indexerd.errors import UsageError
 from indexerd.events import Compaction, Entry, Kind
-from indexerd.privacy.sanitize import clean_line, clean_text
+from indexerd.privacy.sanitize import clean_line, clean_text, replace_surrogates
 from indexerd.protocol import params
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX, READ_MAX
-from indexerd.sessions.branches import BRANCH_PREAMBLE, Tip, asks, names, summary_rows, tips
+from indexerd.protocol.params import Prune, Rule, Summary, Truncate
 from indexerd.sessions.clipped import SUMMED, clipped
-from indexerd.sessions.context import Read, context_entries, context_of
+from indexerd.sessions.context import CLEARED, ContextMessage, Read, context_entries, context_of
 from indexerd.sessions.info import SessionInfo
+from indexerd.sessions.positions import name_at
 from indexerd.sessions.serialize import serialize
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.sessions.transforms import transformed
 from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes
 from indexerd.times import iso_ms, iso_of_ms
 
@@ -29,6 +36,13 @@ TEXT_MAX = 65_536  # characters of one text of a path, where the answer has spac
 _LIMITS = (TEXT_MAX, 2000, 200)
 ASKS_READ = 8  # messages of a branch that are read for one that says something
 TEXTS_MAX = 10_000_000  # characters of all texts of a path, before they are cut shorter
+
+BRANCH_PREAMBLE = (  # what pi puts before the summary of a branch, for its model
+    "The user explored a different conversation branch before returning here.\n"
+    "Summary of that exploration:\n\n"
+)
+_TOKEN = 4  # characters
+_NOTE = "\n[{} characters left out]\n"
 
 # Thinking levels where none was set: pi's own word for it; of the others we know none.
 LEVELS = {"pi": "off"}
@@ -103,6 +117,93 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
     return _head(session) | {"tips": listed}
 
 
+class Tip(NamedTuple):
+    """A branch's last entry. Rows, or ROOT for none; counts are from the root on."""
+
+    row: int
+    entries: int = 0
+    users: int = 0
+    parting: int = ROOT  # the nearest row above that has several children
+    last: int = ROOT  # the newest user or assistant message
+    summary: int = ROOT  # the branch summary of this branch
+
+
+def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
+    """List every branch's tip in the file's order; `summaries`: those of branches, by row.
+
+    Where only bookkeeping follows the leaf, the leaf is the tip.
+    """
+    rows, told = state.tips(), dict(_told(state, summaries))
+    found = _tips_at(state, [*rows, state.leaf], told)
+    tips = [found[row] for row in rows]
+    if state.leaf in (NOWHERE, *rows):
+        return tips
+    leaf = found[state.leaf]
+    others = [tip for tip in tips if tip.last != leaf.last or not state.leads_to(leaf.row, tip.row)]
+    return [*others, leaf]
+
+
+def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) -> dict[int, Tip]:
+    """Count what these rows have above them; an orderly tree takes one pass over all rows."""
+    children, found, kept = state.children(), dict[int, Tip](), {*wanted}
+    left = children[:]  # children still to come; a row without any is not needed any more
+    ways = [range(len(state))] if state.orderly else map(state.path, wanted)
+    for way in ways:
+        before = Tip(ROOT)
+        for row in way:
+            parent = state.parent(row)
+            above = found.get(parent, Tip(ROOT)) if state.orderly else before
+            left[parent] -= state.orderly
+            if not left[parent] and parent not in kept:
+                found.pop(parent, None)
+            parts = above.row != ROOT and children[above.row] > 1
+            kind = state.kind(row)
+            before = found[row] = Tip(
+                row=row,
+                entries=above.entries + 1,
+                users=above.users + (kind is Kind.USER),
+                parting=above.row if parts else above.parting,
+                last=row if kind in (Kind.USER, Kind.ASSISTANT) else above.last,
+                summary=told.get(row, above.summary),
+            )
+    return found
+
+
+def summary_rows(state: SessionState) -> Iterator[int]:
+    """Yield the rows of branch summaries, which `tips` needs."""
+    return (row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY)
+
+
+def _asks(state: SessionState, tip: Tip) -> list[int]:
+    """List the rows of human messages on this branch alone, oldest first."""
+    own = takewhile(lambda row: row != tip.parting, state.up(tip.row))
+    return [row for row in own if state.kind(row) is Kind.USER][::-1]
+
+
+def _names(state: SessionState, tip: Tip) -> set[str]:
+    """Collect the ids by which a summary may name this branch's end."""
+    found = set[str]()
+    for row in state.up(tip.row):
+        found.add(state.id(row))
+        if row == tip.last or state.parent(row) == tip.parting:
+            break
+    durable = name_at(state, tip.row)
+    named = state.row(durable)
+    if named is None or named not in set(state.up(tip.parting)):  # else other branches share it
+        found.add(durable)
+    return found
+
+
+def _told(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple[int, int]]:
+    """Pair the rows that were left with the summaries written then; later ones count."""
+    for row, entry in summaries.items():
+        left = state.row(entry.from_id) if entry.from_id is not None else None
+        for one in (left, row - 1 if row else None) if any(entry.texts) else ():
+            if one is not None and not state.leads_to(one, row):
+                yield one, row
+                break
+
+
 def _gist(
     state: SessionState,
     tip: Tip,
@@ -111,14 +212,14 @@ def _gist(
     read: Read,
 ) -> tuple[str, str]:
     """Say what a branch was about, and the source: digest, agent, or a question asked there."""
-    named = names(state, tip) if stored else ()
+    named = _names(state, tip) if stored else ()
     ours = next((text for leaf, text in stored.items() if leaf in named), "")
     if ours:  # the user asked for it
         return clean_text(ours[: 2 * GIST_MAX], GIST_MAX), "digest"
     if tip.summary != ROOT:
         told = "".join(summaries[tip.summary].texts).removeprefix(BRANCH_PREAMBLE)
         return clean_text(told[: 2 * GIST_MAX], GIST_MAX), "agent"
-    for row in asks(state, tip)[:ASKS_READ] if tip.row != state.leaf else ():
+    for row in _asks(state, tip)[:ASKS_READ] if tip.row != state.leaf else ():
         said = clean_line(own_words(read(row).text)[:READ_MAX], FIRST_MESSAGE_MAX)
         if said:
             return said, "ask"
@@ -176,6 +277,58 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
         speeches = [one for step in context_entries(state, brief) for one in step.speeches]
         answer["serialized"] = serialize(transformed(speeches, rules))
     return _head(session) | answer | _unread(state, shown)
+
+
+def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[ContextMessage]:
+    """Apply all rules; UsageError where one names an entry that no message comes from."""
+    found = list(messages)
+    for rule in rules:
+        match rule:
+            case Prune():
+                found = _pruned(found, rule)
+            case Summary():
+                found = _summed_up(found, rule)
+            case Truncate():
+                found = [_shortened(one, rule) for one in found]
+    return found
+
+
+def _pruned(messages: list[ContextMessage], rule: Prune) -> list[ContextMessage]:
+    tokens, found = 0, []
+    for one in reversed(messages):
+        result = one.role == "toolResult"
+        tokens += -(-len(one.text) // _TOKEN) if result else 0
+        clears = result and tokens > rule.protect_tokens and len(one.text) > len(CLEARED)
+        found.append(replace(one, texts=(CLEARED,)) if clears else one)
+    return found[::-1]
+
+
+def _summed_up(messages: list[ContextMessage], rule: Summary) -> list[ContextMessage]:
+    ids = [one.entry.id for one in messages]
+    for named in (rule.first, rule.last):
+        if named is not None and named not in ids:
+            raise UsageError(
+                f"no message of this context comes from entry {clean_line(named, 200)}"
+            )
+    start = 0 if rule.first is None else ids.index(rule.first)
+    end = len(ids) if rule.last is None else len(ids) - ids[::-1].index(rule.last)
+    if not ids:
+        return messages
+    if end <= start:
+        raise UsageError("a summary rule's `to` comes before its `from`")
+    text = replace_surrogates(rule.text)
+    summary = ContextMessage("compactionSummary", messages[start].entry, (text,))
+    return [*messages[:start], summary, *messages[end:]]
+
+
+def _shortened(one: ContextMessage, rule: Truncate) -> ContextMessage:
+    text = one.text
+    if len(text) <= rule.chars or (rule.roles and one.role not in rule.roles):
+        return one
+    room = rule.chars - len(_NOTE.format(len(text)))
+    note = _NOTE.format(len(text) - room)
+    cut = text[:room] + note if rule.keep == "head" else note + text[len(text) - room :]
+    return replace(one, texts=(cut,))
 
 
 def _head(session: Session) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Histories that begin in another file: where that file is, and which forks begin in it.
 
 Codex forks without copying: a new file names the thread and the bytes of it that come first. The
-files of a thread carry its id in their names. A reverted thread has several, which their bytes
-alone do not tell apart: the base is the newest that is no younger than its fork and has a line
-with the right ordinal ending there. An excluded history is not read.
+files of a thread carry its id in their names. A reverted thread has several: the base is the
+newest that is no younger than its fork and has a line ending there. An excluded history is not
+read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
-from indexerd.agents.codex.parse_tree import ordinal_of
 from indexerd.agents.json_lines import scan_oversize
 from indexerd.errors import SessionUnreadableError
 from indexerd.events import Base
@@ -26,7 +25,6 @@ from indexerd.times import iso_ms
 
 AGENT = "codex"  # no other forks without copying
 CHUNK = 4 * 1024 * 1024
-LAST = 1024 * 1024  # bytes in which the last line before an end is looked for
 GENERATIONS = 32  # files that one history may be spread over
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -132,12 +130,7 @@ def _fitting(base: Base, path: str) -> _File | None:
     """Describe a file if the last line of the base ends in it where the base does."""
     try:
         with source_of(AGENT, path).lines(path) as lines:
-            start = max(0, base.end - LAST)
-            data = lines(start, base.end - start)
-            if start + len(data) < base.end or not data.endswith(b"\n"):
-                return None
-            last = ordinal_of(data[data.rfind(b"\n", 0, -1) + 1 :]) if base.end_ordinal else None
-            if last is not None and last + 1 != base.end_ordinal:
+            if lines(base.end - 1, 1) != b"\n":
                 return None
             return _described(path, lines(0, min(base.end, LINE_MAX)).partition(b"\n")[0])
     except SessionUnreadableError:

@@ -12,7 +12,7 @@ from indexerd.errors import UsageError
 from indexerd.events import Entry, Kind
 from indexerd.protocol import params
 from indexerd.sessions.context import ContextMessage
-from indexerd.sessions.transforms import transformed
+from indexerd.sessions.tree_answers import transformed
 
 
 def said(role: str, text: str, name: str) -> ContextMessage:

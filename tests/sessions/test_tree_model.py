@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.events import Kind, code
-from indexerd.sessions.branches import tips
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree import outline
+from indexerd.sessions.tree_answers import tips
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 WORDS = st.sampled_from("abcdefgh")

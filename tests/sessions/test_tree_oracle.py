@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from indexerd.events import Kind
-from indexerd.sessions.branches import summary_rows, tips
 from indexerd.sessions.context import Context, context_of
 from indexerd.sessions.facts import file_lists
 from indexerd.sessions.state import ROOT, SessionState
+from indexerd.sessions.tree_answers import summary_rows, tips
 from tests.sessions.tree_sessions import PUBLIC, all_nodes, answers, reader, state_of
 
 CASES = [pytest.param(file, said, id=file.name[-44:]) for file, said in answers()]

@@ -27,7 +27,6 @@ from indexerd.agents.json_lines import (
 )
 from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 
-HOOKS = ("hook_additional_context", "hook_success", "hook_blocking_error")
 _COUNTS = (
     *("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
 )

@@ -22,8 +22,7 @@ fall off. Only a human makes a real branch. So:
   a prompt was taken back before: what it names may then be on the branch that was left;
 - an id that comes again in the same place is the same line; one that comes again elsewhere (kept
   messages are logged again) gets a name of its own, and counts only where the first is not on its
-  path, as does a prompt that was recorded twice;
-- what hooks told the model is on the path below the call or the answer that it came after.
+  path, as does a prompt that was recorded twice.
 
 Every parent stands before its child and every id once, so that a walk cannot loop. Walks are
 bounded: a row too far up counts as on the path.
@@ -57,7 +56,6 @@ from indexerd.agents.claude.human import (
     said,
     words,
 )
-from indexerd.agents.claude.parse_entry import HOOKS
 from indexerd.agents.json_lines import (
     Fields,
     as_blocks,
@@ -73,7 +71,6 @@ from indexerd.times import iso_ms
 
 _ID_MAX = 512
 _TITLE_MAX = 1024  # characters of a title that are looked at
-_SUMMARIES_KEPT = 200  # of messages that have not come yet
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
@@ -92,7 +89,6 @@ class Prompt(msgspec.Struct, array_like=True):
     timestamp: str
     queued: bool  # recorded as typed while the agent worked
     waited: bool  # so, or sent later, after it had waited
-    source: str  # the id that it has where it is sent
     row: int
     turn: int
 
@@ -108,14 +104,12 @@ class Memory(msgspec.Struct):
     tail: int = -1  # the newest row of the main conversation, whatever its kind
     opener: int = -1  # the row that opened the current turn
     rewound: bool = False  # a prompt was taken back since the newest compact_boundary
-    hook: int = -1  # the newest row in which a hook told the model something
     boundary: int = -1  # the newest compact_boundary's row
     again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest row's
     lost: dict[str, int] = msgspec.field(default_factory=dict)  # unknown parent -> its stand-in
     prompts: list[Prompt] = msgspec.field(default_factory=list)  # the newest
     turns: int = 0  # that have ended
     titles: dict[str, str] = msgspec.field(default_factory=dict)  # kind -> the newest
-    summaries: dict[str, str] = msgspec.field(default_factory=dict)  # of messages to come, by id
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
@@ -176,8 +170,6 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         tree.activity_ms = max(tree.activity_ms, at)
     if what.code == PROMPT == tree.codes[row]:
         tree.opened_by(row, lambda: preview(what.text))
-    if own in memory.summaries:
-        _entitle(tree, memory, "summary", memory.summaries.pop(own))
     if what.code == PROMPTED and not child and not tree.first_user:
         _planned(tree, memory, line)
     ends = line.get("subtype") == "turn_duration"  # old versions do not write why an answer ends
@@ -197,7 +189,7 @@ def _header_of(tree: Tree, memory: Memory, writer: str) -> Header:
     above = (parent or writer)[:_ID_MAX] if child else own
     # The lines name the program's version, not their format's.
     header = Header(own, cwd="", created_at=memory.begun, version=1, subagent=child)
-    return replace(header, parent_id=above if above != own else None)
+    return replace(header, parent_id=above if above not in ("", own) else None)
 
 
 def _whose(tree: Tree, memory: Memory, header: Header, line: Fields) -> None:
@@ -216,18 +208,12 @@ def _whose(tree: Tree, memory: Memory, header: Header, line: Fields) -> None:
 
 
 def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
-    """Read a title line; a summary is a title if the message that it names is in this file."""
+    """Read a title line; a summary is a title if it names a message before it."""
     kind = string(line.get("type"))
-    if kind in _TITLE_LINES:
-        text = line.get(_TITLE_LINES[kind])
-        if isinstance(text, str):
-            _entitle(tree, memory, kind, text)
-    elif kind == "summary":
-        summary, leaf = string(line.get("summary")), string(line.get("leafUuid"))
-        if summary and leaf in tree.index:
-            _entitle(tree, memory, kind, summary)
-        elif summary and leaf and len(memory.summaries) < _SUMMARIES_KEPT:
-            memory.summaries[leaf] = summary[:_TITLE_MAX]
+    text, leaf = line.get(_TITLE_LINES.get(kind, kind)), string(line.get("leafUuid"))
+    titles = kind in _TITLE_LINES or (kind == "summary" and text and leaf in tree.index)
+    if titles and isinstance(text, str):
+        _entitle(tree, memory, kind, text)
 
 
 def _renamed(tree: Tree, memory: Memory, line: Fields, what: Said) -> None:
@@ -275,8 +261,6 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> 
         if start + tree.lengths[before] + 1 == offset:
             place = start, offset + length - start  # it is read with its boundary's line
     memory.tail = row = tree.add_below(above, key, what.code, *place)
-    if "attachment" in line and as_dict(line["attachment"]).get("type") in HOOKS:
-        memory.hook = row
     if boundary:
         memory.boundary = row
     _lead(tree, memory, row, what)
@@ -284,7 +268,7 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> 
 
 
 def _put_aside(tree: Tree, line: Fields, place: Place) -> None:
-    """Add a line of a sub-agent that stands in its parent's file: never on the path."""
+    """Add a sub-agent's line in its parent's file: never on the path."""
     key = string(line.get("uuid")) or _free(tree, f"L{tree.seen}")
     if key in tree.index:
         tree.seen += 1
@@ -334,8 +318,7 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: Said) -> int:
             return found  # the human went back
         if not _reaches(tree, leaf, place):
             return found
-    hook = memory.hook  # at the path's end: below what hooks said after the leaf
-    return hook if follows and hook > leaf and _anchor(tree, memory, hook) == leaf else leaf
+    return leaf
 
 
 def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
@@ -393,12 +376,10 @@ def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: Said, above
     """Return whether a prompt is on the path already: queued and sent, or replayed."""
     digest, held = crc32(what.text.encode("utf-8", "replace")), as_dict(line.get("attachment"))
     stamp = string(held.get("timestamp") or line.get("timestamp"))
-    source = string(held.get("source_uuid") if what.queued else line.get("uuid"))
     late = what.queued or line.get("promptSource") == "queued"  # its turn may have ended meanwhile
-    new = Prompt(digest, stamp, what.queued, late, source, len(tree), memory.turns)
+    new = Prompt(digest, stamp, what.queued, late, len(tree), memory.turns)
     for at, one in enumerate(memory.prompts):
         near = one.waited and new.turn - one.turn <= late
-        near = near or bool(source and source == one.source)
         twice = one.queued != new.queued and near
         same = twice or (one.timestamp and one.timestamp == new.timestamp)
         if one.digest == digest and same and _reaches(tree, above, one.row):

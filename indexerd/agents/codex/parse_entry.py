@@ -1,10 +1,9 @@
-"""Parse one codex line in full. A tree knows better than a line alone what its row is.
+"""Parse one Codex line in full. Its kind is only a guess: the tree knows the lines around it.
 
 A compaction with a replaced history is all of that history, with the summary as a user's message.
-Files: the newest releases (whose lines have an `ordinal`) record each applied patch on a line of
-its own, so there a call's own patch adds nothing; in older ones its headers count, unless its
-output says that it failed. Nothing is guessed from shell commands, except from codex's own notes
-on commands that only show a file.
+Files: the headers of a call's patch count, unless its output says that it failed; the newest
+releases record each applied patch on a line of its own as well. Nothing is guessed from shell
+commands, except from codex's own notes on commands that only show a file.
 """
 
 from __future__ import annotations
@@ -64,21 +63,30 @@ def read(data: bytes, entry_id: str) -> Entry:
     inner = string(item.get("type"))
     named = envelope.endswith(("_item", "_msg")) and inner
     fields: Fields = {"kind": Kind.OTHER, "role": None, "type": inner if named else envelope}
-    if item is line or envelope not in _LINES:
-        fields |= _item(item, recorded=type(line.get("ordinal")) is int)
-    else:
-        fields |= _LINES[envelope](item)
+    match envelope if item is not line else "":
+        case "event_msg":
+            fields |= _event(item)
+        case "turn_context":
+            fields["kind"] = Kind.SETTING
+            fields["model"] = string(item.get("model")) or None
+            fields["provider"] = string(item.get("model_provider")) or None
+            fields["thinking_level"] = string(item.get("effort"))
+        case "compacted":
+            fields |= _compacted(item)
+        case "inter_agent_communication":
+            fields |= _inter_agent(item)
+        case _:
+            fields |= _item(item)
     own = entry_id or name_of(item.get("id"))
     return Entry(id=own, timestamp=string(line.get("timestamp")), **fields)
 
 
-def _item(item: Fields, *, recorded: bool = False) -> Fields:
-    """Parse an item; `recorded`: its file notes on other lines what patches changed."""
+def _item(item: Fields) -> Fields:
     kind = string(item.get("type"))
     if kind == "message" or (not kind and isinstance(item.get("role"), str)):
         return _message(item)
     if kind.endswith("_call"):
-        return {"kind": Kind.CALL, "tools": (_call(item, recorded=recorded),)}
+        return {"kind": Kind.CALL, "tools": (_call(item),)}
     if kind.endswith(("_output", "_result")):
         return _output(item)
     if kind == "reasoning":  # at most a summary: the rest of a model's thoughts is encrypted
@@ -100,7 +108,7 @@ def _message(item: Fields) -> Fields:
 
 
 def _said(words: str, sent: tuple[str, ...]) -> Fields:
-    """A human's words, and the texts that the model got where they differ."""
+    """Return a human's words, and the texts that the model got where they differ."""
     return {"texts": (words,), "sent": sent} if words and (words,) != sent else {"texts": sent}
 
 
@@ -129,15 +137,6 @@ def failed(output: Any) -> bool:
     return int(code[1]) != 0 if code else _NOTHING.match(text) is not None
 
 
-def _turn_context(payload: Fields) -> Fields:
-    return {
-        "kind": Kind.SETTING,
-        "model": string(payload.get("model")) or None,
-        "provider": string(payload.get("model_provider")) or None,
-        "thinking_level": string(payload.get("effort")),
-    }
-
-
 def _compacted(payload: Fields) -> Fields:
     message, history = string(payload.get("message")), payload.get("replacement_history")
     summary = summary_of(message)
@@ -149,7 +148,7 @@ def _compacted(payload: Fields) -> Fields:
 
 
 def _retained(history: list[Any], summary: str) -> tuple[Retained, ...]:
-    """The messages that stay, and which of them a human said: later compactions need that."""
+    """List the messages that stay; `human` marks those that later compactions keep."""
     found: list[Retained] = []
     for fields in map(_item, map(as_dict, history)):
         kind = fields.get("kind", Kind.OTHER)
@@ -198,15 +197,7 @@ def _inter_agent(payload: Fields) -> Fields:
     return {"kind": Kind.USER, "role": "user"} | _said(task, texts)
 
 
-_LINES = {
-    "event_msg": _event,
-    "turn_context": _turn_context,
-    "compacted": _compacted,
-    "inter_agent_communication": _inter_agent,
-}
-
-
-def _call(item: Fields, *, recorded: bool) -> ToolCall:
+def _call(item: Fields) -> ToolCall:
     kind, own = string(item.get("type")), name_of(item.get("call_id")) or name_of(item.get("id"))
     name = string(item.get("name")) or kind.removesuffix("_call")
     # Arguments are stored as a text (of JSON, mostly), or an object.
@@ -226,13 +217,13 @@ def _call(item: Fields, *, recorded: bool) -> ToolCall:
         detail=detail[:_DETAIL_MAX],
         id=own,
         reads=(picture,) if picture else (),
-        writes=writes if not recorded else (),
+        writes=writes,
         arguments=stored,
     )
 
 
 def changed(item: Fields) -> tuple[str, ...] | None:
-    """Files that a recorded patch changed; None where it was not applied."""
+    """List the files that a recorded patch changed; None where it was not applied."""
     if item.get("success") is not True and string(item.get("status")).lower() != "completed":
         return None
     changes = as_dict(item.get("changes")).items()
@@ -241,7 +232,7 @@ def changed(item: Fields) -> tuple[str, ...] | None:
 
 
 def shown(item: Fields) -> tuple[str, ...]:
-    """Files that a finished command did nothing but show."""
+    """List the files that a finished command only showed."""
     code = item.get("exit_code")
     noted = as_list(item.get("parsed_cmd")) if type(code) is int and code == 0 else []
     reads = [string(one.get("path")) for one in map(as_dict, noted) if one.get("type") == "read"]
@@ -250,7 +241,7 @@ def shown(item: Fields) -> tuple[str, ...]:
 
 
 def _given(held: Any) -> Fields:
-    """The object that a text holds; a text that is no JSON becomes `input`."""
+    """Parse a text as an object; a text that is not JSON becomes `input`."""
     if not isinstance(held, str):
         return {}
     try:
@@ -260,7 +251,7 @@ def _given(held: Any) -> Fields:
 
 
 def _script(given: Fields) -> str:
-    """The command line of a shell call: of `bash -lc SCRIPT` the script."""
+    """Return the command line of a shell call: of `bash -lc SCRIPT` the script."""
     command = given.get("command") or given.get("cmd")
     if not isinstance(command, list):
         return string(command)

@@ -1,4 +1,4 @@
-"""Turn the lines of a Codex file into a tree: a linear history, without what is stored twice.
+"""Turn the lines of a Codex file into a tree: a linear history, without duplicates.
 
 The first session_meta of a file is its identity; later ones were copied from a parent, or update
 this one. In newer sub-agents `session_id` is the parent's: `id` is always the session's own. The
@@ -108,16 +108,7 @@ def base(data: bytes) -> Base | None:
     thread, end = held.get("thread_id"), held.get("end_byte_offset")
     if not isinstance(thread, str) or type(end) is not int or end <= 0:
         return None
-    ordinal = held.get("end_ordinal_exclusive")
-    return Base(name_of(thread), end, max(0, ordinal) if type(ordinal) is int else 0)
-
-
-def ordinal_of(data: bytes) -> int | None:
-    try:
-        ordinal = parse_object(data).get("ordinal")
-    except ValueError:
-        return None
-    return ordinal if type(ordinal) is int else None
+    return Base(name_of(thread), end)
 
 
 def _meta_of(line: Fields) -> Fields:
@@ -231,15 +222,9 @@ class _Scanner:
             return
         tree, old = self.tree, self.memory
         tree.header, tree.git_branch, start = header, branch, len(tree)
-        self.memory = Memory(
-            start=start,
-            thread=header.session_id,
-            asks=_PROGRAM if header.subagent else PROMPT,
-            first_ms=self.at,
-            total=old.total,
-            began=start,
-            since=start,
-        )
+        asks = _PROGRAM if header.subagent else PROMPT
+        self.memory = Memory(start, header.session_id, asks, self.at, total=old.total)
+        self.memory.began = self.memory.since = start
         if old.thread == header.session_id:  # a revert
             self.memory.spent = old.spent
         else:

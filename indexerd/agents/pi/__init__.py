@@ -1,4 +1,4 @@
-"""pi: one JSONL file a session, in `<agent dir>/sessions`, its meta files beside that."""
+"""pi: one JSONL file per session in `<agent dir>/sessions`, with meta files next to it."""
 
 from __future__ import annotations
 

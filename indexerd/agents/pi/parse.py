@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from indexerd.agents.base import ANSWERS, PATH_MAX, WORD_MAX, Tree
+from indexerd.agents.base import ANSWERS, NOWHERE, PATH_MAX, WORD_MAX, Tree
 from indexerd.agents.json_lines import (
     PREVIEWED,
     Fields,
@@ -141,7 +141,7 @@ def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> N
         if label := safe_line(string(line.get("label"))):
             tree.labels[target] = label
     elif kind == "leaf":
-        tree.move_leaf(target if isinstance(target, str) else None)
+        tree.leaf = tree.index.get(target, tree.leaf) if isinstance(target, str) else NOWHERE
 
 
 def _preview(text: str) -> str:
