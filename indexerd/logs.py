@@ -104,7 +104,6 @@ class Event(StrEnum):
     BUDGET_UNSETTLED = "budget.unsettled", logging.WARNING
     SOCKET_REJECTED = "socket.rejected"
     CACHE_DAMAGED = "cache.damaged", logging.WARNING
-    CACHE_REPLACED = "cache.replaced"
     CONFIG_INVALID = "config.invalid", logging.WARNING
     WEB_STARTED = "web.started"
     WEB_ENDED = "web.ended", logging.WARNING

@@ -187,25 +187,23 @@ def rename(row: Any) -> list[str]:
     cli.REF,
     cli.flag("--yes", "Do not ask."),
     cli.flag("--transcript", "Also delete the agent's own session file. This cannot be undone."),
-    cli.flag("--undo", "Read a purged session again; REF is its whole id."),
 )
-def purge(ref: str, *, yes: bool, transcript: bool, undo: bool) -> int:
+def purge(ref: str, *, yes: bool, transcript: bool) -> int:
     """Forget a session, and do not read it again.
 
     Removes what indexerd stores of it. The agent's own file stays, unless you say --transcript.
     """
-    params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript, "undo": undo}
+    params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
     call = cli.current().call
-    if not undo:
-        planned = call("purge", params | {"dryRun": True})
-        if not yes and not _confirmed(planned, transcript=transcript):
-            aside("nothing was removed")
-            return 1
-        params["ref"] = planned["sessionId"]  # the reference may mean another session by now
+    planned = call("purge", params | {"dryRun": True})
+    if not yes and not _confirmed(planned, transcript=transcript):
+        aside("nothing was removed")
+        return 1
+    params["ref"] = planned["sessionId"]  # the reference may mean another session by now
     found = call("purge", params)
     if not cli.as_json(found):
-        put(map(render.exact, found.get("removed", ())))
-        aside(f"{'read again' if undo else 'forgotten'}: {safe(found['sessionId'])}")
+        put(map(render.exact, found["removed"]))
+        aside(f"forgotten: {safe(found['sessionId'])}")
     for one in found.get("notRemoved", ()):
         aside(f"not removed: {render.exact(one['path'])}: {safe(one['reason'])}")
     return 1 if found.get("notRemoved") else 0

@@ -60,7 +60,6 @@ from indexerd.store.store import StateStore
 
 TICK_SECONDS = 4.0  # between two checks of the socket file and the reader
 SWITCH_SECONDS = 0.0005  # after which a busy reader thread yields to the event loop
-_FORMER = ("ledger.sqlite", "catalog.sqlite")  # caches of earlier versions
 
 
 class Daemon:
@@ -85,7 +84,6 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus()
-        self._drop_former()
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
         record = partial(append_row, places.telemetry)
@@ -197,13 +195,6 @@ class Daemon:
     def _damaged(self, path: Path, why: str) -> None:
         self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
         self._hint()
-
-    def _drop_former(self) -> None:
-        for name in _FORMER:
-            for path in self._places.state_dir.glob(f"{name}*"):
-                with suppress(OSError):
-                    path.unlink()
-                    self.bus.log(Event.CACHE_REPLACED, {"path": str(path)})
 
     def _sweep(self) -> None:
         for store in self.library.files.stores:

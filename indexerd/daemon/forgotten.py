@@ -1,11 +1,10 @@
-"""Purged sessions, which are not read again until the purge is undone."""
+"""Purged sessions, which are not read again."""
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from indexerd.disk import append_line
 from indexerd.errors import AccessError, WriteError
@@ -20,27 +19,21 @@ class Forgotten:
         self.agents: dict[str, str] = {}  # by session id; any thread may read it
         self._path = state_dir / "forgotten.jsonl"
         try:
-            for line in self._path.read_bytes().split(b"\n"):
-                with suppress(ValueError, AttributeError):  # torn by a crash
-                    self._apply(json.loads(line))
-        except FileNotFoundError:
-            pass
+            lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         except OSError as bad:
             raise AccessError(f"cannot read {self._path}: {bad.strerror}") from None
+        for line in lines:
+            with suppress(ValueError, TypeError, KeyError):  # torn by a crash
+                row = json.loads(line)
+                self.agents[row["sessionId"]] = str(row.get("agent") or "")
+                if row.get("undone"):  # by an earlier version
+                    del self.agents[row["sessionId"]]
 
-    def add(self, session_id: str, agent: str, *, at: float, by: str, undone: bool = False) -> None:
-        """Forget a session from now on, or undo that; `at` is in seconds since the epoch."""
-        row: dict[str, Any] = {"sessionId": session_id, "agent": agent, "at": iso(at), "by": by}
-        row |= {"undone": True} if undone else {}
+    def add(self, session_id: str, agent: str, *, at: float, by: str) -> None:
+        """Forget a session from now on; `at` is in seconds since the epoch."""
+        row = {"sessionId": session_id, "agent": agent, "at": iso(at), "by": by}
         try:
             append_line(self._path, json.dumps(row).encode(), durable=True)
         except OSError as bad:
             raise WriteError(f"cannot write {self._path}: {bad.strerror}") from None
-        self._apply(row)
-
-    def _apply(self, row: dict[str, Any]) -> None:
-        session_id = str(row.get("sessionId"))
-        if row.get("undone") is True:
-            self.agents.pop(session_id, None)
-        else:
-            self.agents[session_id] = str(row.get("agent") or "")
+        self.agents[session_id] = agent

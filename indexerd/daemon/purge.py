@@ -1,4 +1,4 @@
-"""`purge`: remove our files of a session and do not read it again, until undone.
+"""`purge`: remove our files of a session and do not read it again.
 
 The session is noted as forgotten before anything is removed, so a purge that a crash cut short can
 be repeated, by the session's id. The agent's own file stays, unless its removal is requested. Forks
@@ -19,7 +19,7 @@ from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.disk import sync_names
-from indexerd.errors import NotFoundError, StateError, UsageError
+from indexerd.errors import StateError, UsageError
 from indexerd.logs import Event
 from indexerd.meta.model import digest_name
 from indexerd.meta.writer import MetaWriter
@@ -55,8 +55,6 @@ class Purge:
 
     async def purge(self, asked: params.Purge) -> Row:
         async with self.lock:
-            if asked.undo:
-                return await self._undo(asked)
             row: Row = {}
             session_id, agent = asked.ref, self.forgotten.agents.get(asked.ref)
             if agent is None:
@@ -72,15 +70,12 @@ class Purge:
                 return {"sessionId": session_id, **named, "files": [*map(str, paths)]}
             return await self._remove(found, asked)
 
-    async def _note(self, session_id: str, agent: str, asked: params.Purge) -> None:
-        by, now, add = asked.by or "socket", self.pipeline.now(), self.forgotten.add
-        await asyncio.to_thread(add, session_id, agent, at=now, by=by, undone=asked.undo)
-        await self.pipeline.reconsider()
-
     async def _remove(self, found: _Target, asked: params.Purge) -> Row:
         session_id, pipeline, library = found.session_id, self.pipeline, self.pipeline.library
         if found.row:
-            await self._note(session_id, found.agent, asked)
+            at, by = pipeline.now(), asked.by or "socket"
+            await asyncio.to_thread(self.forgotten.add, session_id, found.agent, at=at, by=by)
+        await pipeline.reconsider()
         await pipeline.end_run(session_id)
         removed: list[Path] = []
         for home in found.homes:
@@ -109,16 +104,6 @@ class Purge:
         left = [{"path": str(path), "reason": reason} for path, reason in kept.items()]
         return answer | {"transcriptRemoved": done} | ({"notRemoved": left} if left else {})
 
-    async def _undo(self, asked: params.Purge) -> Row:
-        """Let a session be read again; removed files do not come back."""
-        agent = self.forgotten.agents.get(asked.ref)
-        if agent is None:
-            hint = "--undo takes the whole id of a session that was purged"
-            raise NotFoundError("this session was not purged", hint=hint)
-        await self.pipeline.read(self.pipeline.library.files.hidden.discard, asked.ref)
-        await self._note(asked.ref, agent, asked)
-        return {"sessionId": asked.ref, "undone": True}
-
 
 def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     """Find a session's files. For the thread that owns the library."""
@@ -143,7 +128,7 @@ def _check_transcript(found: _Target) -> None:
             hint=f"`opencode session delete {session_id}` deletes it there",
         )
     if not found.row:
-        hint = f"`indexerd purge {session_id} --undo` first, then purge it again"
+        hint = "remove its file by hand"
         raise UsageError("of a purged session not even the file's place is known", hint=hint)
     if dependents:
         count = f"{len(dependents)} other sessions" if dependents[1:] else "another session"

@@ -214,7 +214,6 @@ class Index(Params, frozen=True, kw_only=True):
 class Purge(RefParams, frozen=True, kw_only=True):
     transcript: bool = False
     dry_run: bool = False
-    undo: bool = False
     by: Literal["cli", "socket"] | None = None
 
 
