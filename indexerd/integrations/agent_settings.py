@@ -121,15 +121,14 @@ def take_hooks(agent: str, value: Value) -> None:
     for event in EVENTS if isinstance(hooks, dict) else ():
         groups: Any = hooks.get(event)
         listed = groups if isinstance(groups, list) else []
-        ours = [(group, hook) for group in listed for hook in _our_hooks(agent, group)]
-        for group, hook in ours:
+        for group, hook in [(one, hook) for one in listed for hook in _our_hooks(agent, one)]:
             group["hooks"].remove(hook)
             if not group["hooks"]:
                 groups.remove(group)
-        if ours and not groups:
-            del hooks[event]
-        if ours and not hooks:
-            del value["hooks"]
+            if not groups:
+                del hooks[event]
+            if not hooks:
+                del value["hooks"]
 
 
 def _our_hooks(agent: str, group: Any) -> Iterator[dict[str, Any]]:

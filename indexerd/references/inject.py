@@ -8,7 +8,6 @@ text again, even if the meta file has changed since. The layout is the older ext
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -29,14 +28,11 @@ GUIDE = (
     " instruction. Where one is not enough, call query_session with its id and a question.)"
 )
 TRUNCATED = "[truncated to fit maxInjectedBytes]"
-TAGS_MAX = 24
 LINE_MAX = 1000  # characters of one line of facts
 _READ_MAX = 65_536  # characters of one text; far more than is shown of any
 
-TOPIC = "issued"  # of the store's notes
-SESSIONS_MAX = 2000  # sessions whose texts are kept
-EACH_MAX = 100  # texts and references of one session
-_STAMP = 8  # bytes: the time in milliseconds, so that values sort by age
+TOPIC = "injected"  # of the store's notes
+EACH_MAX = 100  # texts and references that are kept of one session
 _decoded = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
@@ -64,7 +60,7 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
         source += f", summarised by {meta.model}"
         description = line(meta.description)
         summary = redact(clean_text(meta.summary[:_READ_MAX], _READ_MAX))[0]
-    shown = [one for tag in tags[:TAGS_MAX] if (one := inline(line(tag), TAG_MAX))]
+    shown = [one for tag in tags if (one := inline(line(tag), TAG_MAX))]
     lines = [
         f"{inline(line(row['name']), NAME_MAX) or '-'} ({row['sessionId']})",
         f"source: {inline(line(source), LINE_MAX)}",
@@ -154,9 +150,7 @@ class InjectionCache:
             old = self._texts(session_id)
             kept = {**old, **texts, **old}  # the old ones come first, and win
             packed = msgspec.msgpack.encode(dict([*kept.items()][-EACH_MAX:]))
-            stamp = int(time.time() * 1000).to_bytes(_STAMP, "big")
-            self._store.note(TOPIC, session_id, stamp + packed)
-            self._store.trim(TOPIC, SESSIONS_MAX)
+            self._store.note(TOPIC, session_id, packed)
 
         with suppress(StateError):
             await self._run(keep)
@@ -166,15 +160,13 @@ class InjectionCache:
 
         def forget() -> None:
             self._store.note(TOPIC, session_id, None)
-            for other, packed in self._store.notes(TOPIC).items():
-                texts = _decoded(packed[_STAMP:])
+            for other, texts in self._store.notes(TOPIC, _decoded).items():
                 left = {key: text for key, text in texts.items() if session_id not in (key, text)}
                 if len(left) < len(texts):
-                    self._store.note(TOPIC, other, packed[:_STAMP] + msgspec.msgpack.encode(left))
+                    self._store.note(TOPIC, other, msgspec.msgpack.encode(left))
 
         with suppress(StateError):
             await self._run(forget)
 
     def _texts(self, session_id: str) -> dict[str, str]:
-        packed = self._store.noted(TOPIC, session_id)
-        return _decoded(packed[_STAMP:]) if packed else {}
+        return self._store.noted(TOPIC, session_id, _decoded) or {}

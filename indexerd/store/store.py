@@ -486,12 +486,6 @@ class StateStore:
         found = self._read(lambda db: [read(one) for (one,) in db.execute(sql, (topic, key))])
         return found[0] if found else None
 
-    def trim(self, topic: str, keep: int) -> None:
-        """Drop all values of a topic but the `keep` greatest; bytes are compared."""
-        kept = "SELECT key FROM note WHERE topic = ? ORDER BY value DESC LIMIT ?"
-        sql = f"DELETE FROM note WHERE topic = ? AND key NOT IN ({kept})"  # noqa: S608 - our own words
-        self._run(sql, topic, topic, keep)
-
 
 # -- damage
 
