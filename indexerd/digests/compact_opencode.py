@@ -63,7 +63,3 @@ def _candidates(messages: Sequence[ContextMessage]) -> Iterator[tuple[int, int]]
         done = one.role == "toolResult" and held.call not in one.entry.failed
         if done and (held.name or names.get(held.call)) != PROTECTED_TOOL:
             yield place, (units(held.text) + 2) // 4  # as opencode rounds
-
-
-def should_compact(tokens: int, window: int) -> bool:
-    return window > 0 and tokens >= max(0, window - OUTPUT_MAX)

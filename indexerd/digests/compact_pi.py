@@ -18,7 +18,6 @@ from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.serialize import js_json
 
-RESERVE = 16_384  # tokens of the window that stay free for the answer
 KEEP_RECENT = 20_000  # tokens at the end that stay as they are
 IMAGE_UNITS = 4_800
 
@@ -69,10 +68,6 @@ def _usage(entry: ContextEntry) -> int:
     if not spoke or tokens is None or entry.entry.stop_reason in ("aborted", "error"):
         return 0
     return tokens.total or tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
-
-
-def should_compact(tokens: int, window: int, reserve: int = RESERVE) -> bool:
-    return tokens > window - reserve
 
 
 class Cut(NamedTuple):

@@ -51,10 +51,8 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
         return self.covering[1] - self.covering[0] + 1
 
 
-def parse(stored: object) -> Segment | None:
+def parse(stored: Mapping[str, Any]) -> Segment | None:
     """Read a line of the sidecar, from any program; None where it cannot be used."""
-    if not isinstance(stored, Mapping):
-        return None
     try:
         found = msgspec.convert({k: one for k, one in stored.items() if one is not None}, Segment)
     except (msgspec.ValidationError, RecursionError):

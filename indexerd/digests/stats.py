@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from indexerd.digests import compact_opencode, compact_pi
+from indexerd.digests import compact_pi
+from indexerd.digests.compact_opencode import OUTPUT_MAX
 from indexerd.digests.segments import chain_at, covered
 from indexerd.digests.transcript import tokens_of
 from indexerd.events import Kind
@@ -46,10 +47,10 @@ def stats(
         return found
     found |= {"window": window, "windowSource": source}
     found["shouldCompact"] = {  # by itself
-        "pi": compact_pi.should_compact(tokens, window, reserve),
+        "pi": tokens > window - reserve,
         # From 9/10 of the whole window on, of which Codex records 95/100: hence 18/19.
         "codex": tokens >= (window if source == "agent" else window * 95 // 100) * 18 // 19 > 0,
-        "opencode": compact_opencode.should_compact(tokens, window),
+        "opencode": tokens >= max(0, window - OUTPUT_MAX),
     }
     usable = window - reserve if window > reserve else window
     percent, level = 100 * tokens / usable, "ok"
@@ -64,7 +65,7 @@ def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
     """Say whether a context leaves less than the reserve of its model's window, if known."""
     tokens, counted = context_size(session.state, context_entries(session.state, read))
     window, _ = _window(session.state, read, counted, settings)
-    return window is not None and compact_pi.should_compact(tokens, window, settings.reserve_tokens)
+    return window is not None and tokens > window - settings.reserve_tokens
 
 
 def _window(
