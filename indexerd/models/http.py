@@ -13,8 +13,8 @@ import asyncio
 import json
 import logging
 import re
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import aclosing, suppress
 from typing import Any
 
 import httpx2
@@ -39,6 +39,26 @@ _FINISH = {"STOP": Finish.STOP, "stop": Finish.STOP, "length": Finish.LENGTH}
 _FINISH |= {"MAX_TOKENS": Finish.LENGTH, "CONTINUATION": Finish.LENGTH}
 
 
+class _Transport(httpx2.AsyncHTTPTransport):
+    """Connections that refuse encoded bodies, and read others up to a cap in bytes."""
+
+    def __init__(self, who: str, cap: int) -> None:
+        super().__init__(limits=httpx2.Limits(max_keepalive_connections=0), trust_env=False)
+        self._who, self._cap = who, cap
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response, body = await super().handle_async_request(request), bytearray()
+        async with aclosing(response):
+            if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+                raise ProviderError(f"{self._who}: the answer is encoded, against our request")
+            async for part in response.aiter_raw():
+                body += part
+                if len(body) > self._cap:
+                    limit = f"{self._cap} bytes (model.max_response_bytes)"
+                    raise ProviderError(f"{self._who}: the answer is larger than {limit}")
+        return httpx2.Response(response.status_code, headers=response.headers, content=bytes(body))
+
+
 class RemoteModel:
     """One model at one URL, for one event loop. Each provider writes requests and reads answers."""
 
@@ -51,8 +71,7 @@ class RemoteModel:
         for library in ("httpcore2", "httpx2"):
             logging.getLogger(library).setLevel(logging.WARNING)
         self._client = httpx2.AsyncClient(
-            event_hooks={"response": [self._guard]},
-            limits=httpx2.Limits(max_keepalive_connections=0),
+            transport=_Transport(self.provider, limits.max_response_bytes),
             headers={**headers, "Accept-Encoding": "identity"},
             timeout=httpx2.Timeout(limits.timeout_seconds, connect=CONNECT_SECONDS),
             follow_redirects=False,
@@ -98,12 +117,6 @@ class RemoteModel:
         response = await self._client.post(self._url, json=self.body(prompt))
         return response.status_code, response.headers, response.content
 
-    async def _guard(self, response: httpx2.Response) -> None:
-        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-            raise ProviderError(f"{self.provider}: the answer is encoded, against our request")
-        assert isinstance(response.stream, httpx2.AsyncByteStream)  # noqa: S101 - an async answer
-        response.stream = _Capped(response.stream, self.provider, self._limits.max_response_bytes)
-
     def reply(self, text: str, reason: str, model: Any, tokens: Tokens) -> Reply:
         """Build a reply; ProviderError for one without text that did not end normally."""
         finish = _FINISH.get(reason, Finish.OTHER)
@@ -111,25 +124,6 @@ class RemoteModel:
             raise ProviderError(f"{self.provider}: no text, finished by {reason}")
         answered = name(model, self.model).removeprefix("models/")
         return Reply(replace_surrogates(text), answered, finish, tokens)
-
-
-class _Capped(httpx2.AsyncByteStream):
-    """A body that ends in an error once it is longer than its cap in bytes."""
-
-    def __init__(self, inner: httpx2.AsyncByteStream, who: str, cap: int) -> None:
-        self._inner, self._who, self._cap = inner, who, cap
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        seen = 0
-        async for part in self._inner:
-            seen += len(part)
-            if seen > self._cap:
-                limit = f"{self._cap} bytes (model.max_response_bytes)"
-                raise ProviderError(f"{self._who}: the answer is larger than {limit}")
-            yield part
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def dig(held: Any, *path: str | int) -> Any:
