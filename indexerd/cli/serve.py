@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from indexerd.daemon.daemon import Daemon
     from indexerd.web.server import Running
 
-RESTART_GAP = 60.0  # seconds in which a daemon restarts itself once
+RESTART_GAP = 10.0  # seconds: a daemon that fails sooner ends, and the service manager waits
 _RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: when it last did
 
 
