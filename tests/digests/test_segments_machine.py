@@ -135,7 +135,7 @@ class Session(RuleBasedStateMachine):
     @rule(data=st.data(), talks=st.integers(0, 3))
     def go_to(self, data: Any, talks: int) -> None:
         row = data.draw(st.integers(-1, len(self.said) - 1))
-        self.state.move_leaf(None if row < 0 else self.state.ids[row])
+        self.state.leaf = row
         self.talk(talks)
 
 

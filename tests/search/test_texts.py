@@ -161,7 +161,7 @@ def test_deeds_are_those_of_a_gathering_from_scratch(
             if what == "add":
                 held.turn(place, role)
             elif what == "move":
-                held.tree.move_leaf(place or None)
+                held.tree.leaf = held.tree.index[place] if place else -1
             elif what == "settle":
                 held.tree.unsettled = min(number, len(held.tree))
             elif what == "repeat" and place:
