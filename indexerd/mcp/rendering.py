@@ -9,7 +9,6 @@ are removed before anything is cut, since half a secret is not recognised.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -37,7 +36,7 @@ Answer = dict[str, Any]
 class Renderer:
     """Renders answers; `extra` are the user's own patterns of secrets."""
 
-    def __init__(self, extra: Sequence[re.Pattern[str]] = (), *, redacting: bool = True) -> None:
+    def __init__(self, extra: Sequence[str] = (), *, redacting: bool = True) -> None:
         self._extra = extra
         self._redacting = redacting
 

@@ -122,12 +122,9 @@ class MetaCache:
 
     def meta(self, session_id: str) -> MetaFile | None:
         """Read a session's meta file now; None if there is no valid one."""
-        stat = self._stats.get(session_id)
-        return (
-            _meta_or_problem(session_id, stat.directory)[0]
-            if stat and stat.since is not None
-            else None
-        )
+        if (stat := self._stats.get(session_id)) is None or stat.since is None:
+            return None
+        return _meta_or_problem(session_id, stat.directory)[0]
 
 
 def _meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:

@@ -9,7 +9,7 @@ run. Specific rules come first: of matches that overlap, the first names the who
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, AnyStr, cast
 
@@ -49,7 +49,7 @@ def compile_re2(pattern: str, flags: str, *, never_nl: bool = False) -> Any:
         raise ValueError(why) from None
 
 
-@lru_cache(64)
+@lru_cache(256)
 def compile_pattern(pattern: str) -> Any:
     """Compile a pattern from the settings, which sees each line as a whole text."""
     try:
@@ -59,10 +59,6 @@ def compile_pattern(pattern: str) -> Any:
     if compiled.search("") is not None:
         raise ValueError("fits the empty text")
     return compiled
-
-
-def compile_patterns(patterns: Sequence[str]) -> tuple[Any, ...]:
-    return tuple(map(compile_pattern, patterns))
 
 
 _SHORTEST, _SHORTEST_BARE = 4, 6  # characters, quoted and in running text

@@ -20,7 +20,7 @@ from indexerd.privacy.patterns import (
     RULES,
     Rule,
     assignments,
-    compile_patterns,
+    compile_pattern,
     lazy_pattern,
 )
 from indexerd.privacy.sanitize import bare, clean_text, escape_path
@@ -67,10 +67,10 @@ class Redacted(NamedTuple):
     counts: dict[str, int]
 
 
-def redact(text: str, extra: Sequence[Any] = ()) -> Redacted:
+def redact(text: str, extra: Sequence[str] = ()) -> Redacted:
     """Replace every secret by `[redacted:<kind>]`; finds of `extra` are of kind `custom`.
 
-    `extra` is what `compile_patterns` returns. A text with secrets comes back without invisible
+    `extra` are patterns from the settings. A text with secrets comes back without invisible
     characters: these could be inside a secret.
     """
     seen = bare(text)
@@ -82,7 +82,7 @@ def redactor(settings: Settings) -> Redactor:
     """Build the redaction that the settings ask for."""
     if not settings.redact.enabled:
         return lambda text: (text, {})
-    return partial(redact, extra=compile_patterns(settings.redact.extra_patterns))
+    return partial(redact, extra=settings.redact.extra_patterns)
 
 
 def secret_warnings(text: str, what: str) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def quotable(text: str) -> str:
     return escape_path(redact(text).text)
 
 
-def _redacted(text: str, extra: Sequence[Any]) -> Redacted:
+def _redacted(text: str, extra: Sequence[str]) -> Redacted:
     counts: dict[str, int] = {}
     for _ in range(_ROUNDS):
         spans = [*_private_keys(text), *_by_rules(text), *_custom(text, extra)]
@@ -144,11 +144,11 @@ def _private_keys(text: str) -> Iterator[_Span]:
             floor = edge.end()
 
 
-def _custom(text: str, patterns: Sequence[Any]) -> Iterator[_Span]:
+def _custom(text: str, patterns: Sequence[str]) -> Iterator[_Span]:
     if not patterns:
         return
     seen = _encodable(re.sub(MARKER, lambda marker: "\n" * len(marker[0]), text))
-    for pattern in patterns:
+    for pattern in map(compile_pattern, patterns):
         for found in pattern.finditer(seen):
             if found[0]:
                 yield *found.span(), (_CUSTOM, "custom")
@@ -256,10 +256,9 @@ class OwnSecrets:
 
     def renew(self) -> None:
         """Read the patterns of the settings."""
-        now = sorted(set(self._patterns()))
-        self._extra = compile_patterns(now)
-        digest = blake2b(json.dumps(now).encode(), digest_size=6).hexdigest()
-        self.mark = f"~{digest}" if now else ""
+        self._extra = sorted(set(self._patterns()))
+        digest = blake2b(json.dumps(self._extra).encode(), digest_size=6).hexdigest()
+        self.mark = f"~{digest}" if self._extra else ""
 
     def _redacted(self, text: str) -> str:
         return redact(text, self._extra).text

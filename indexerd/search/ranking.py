@@ -45,7 +45,6 @@ from indexerd.search.index import (
 )
 from indexerd.search.query import Asked, Finder, Term, excerpt, fold, parse, without_references
 
-LIMIT_MAX = 1000  # hits of a search
 WEIGHTS = {
     "name": 12.0,
     "id": 10.0,
@@ -120,7 +119,7 @@ def search(
     if index.is_there:
         scope = index.store.matching(agent, cwd, since)
         with index.searcher() as searcher:
-            found = _Search(index, searcher, scope, min(limit, LIMIT_MAX))
+            found = _Search(index, searcher, scope, limit)
             if asked.find is not None:
                 found.by_pattern(asked.find)
             elif asked.terms:

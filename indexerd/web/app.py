@@ -24,7 +24,6 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import read_alone
 from indexerd.daemon.process import Footprint
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.privacy.patterns import compile_patterns
 from indexerd.web.assets import asset
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.document import Document, Stored, Wish, changed, read_document, without_entries
@@ -154,7 +153,7 @@ class Sessions:
         if form not in FORMATS:
             raise UsageError(f"format is one of {', '.join(FORMATS)}")
         stored = await self._stored(request)
-        extra = compile_patterns(self._daemon.settings().redact.extra_patterns)
+        extra = tuple(self._daemon.settings().redact.extra_patterns)
         wish = Wish(for_people=form != "json", extra=extra, newest=SHOWN)
         name, text = await self._read(stored, lambda library: export(library, stored, form, wish))
         headers = {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -52,7 +52,7 @@ class Wish:
 
     for_people: bool = True  # only visible characters; otherwise all, for a program
     redact: bool = False
-    extra: tuple[re.Pattern[str], ...] = ()
+    extra: tuple[str, ...] = ()
     leaf: str | None = None
     newest: int = sys.maxsize  # entries; what is shown begins at a multiple of STRIDE
 
