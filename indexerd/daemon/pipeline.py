@@ -87,6 +87,7 @@ class Pipeline:
         self.now = time  # seconds since the epoch
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
+        self._files_done = asyncio.Event()
         self._started = time()
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
@@ -229,8 +230,9 @@ class Pipeline:
 
     async def _read_texts(self) -> None:
         """Index some texts, commit, and rest, so that appends gather."""
-        if self.library.files.busy:
-            await asyncio.sleep(FILES_FIRST)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FILES_FIRST):
+                await self._files_done.wait()
         began, texts = monotonic(), self.library.texts
         self.unread.clear()
         more = await self.read(texts.some)
