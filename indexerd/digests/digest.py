@@ -34,7 +34,7 @@ from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text, escape_path
 from indexerd.protocol import params
 from indexerd.references.services import Services
-from indexerd.sessions.clipped import SUMMED
+from indexerd.sessions.clipped import Keep
 from indexerd.sessions.context import context_messages
 from indexerd.sessions.facts import ActivityStats
 from indexerd.sessions.positions import message_rows, name_at, rows_between
@@ -44,7 +44,8 @@ from indexerd.sources.session_reader import Check, OpenSession
 AFTER_REPLY = 0.02  # seconds: the event of an opened history follows its answer
 LEAST_BY_TOKENS = 10  # messages of a segment that is made only for the size of the context
 RESULT_MAX = 500  # characters of a tool's result that are summarized
-SPAN_MAX = 1000  # messages of one segment, all in memory at once
+KEPT = Keep(result=2000, head=10_000, tail=5_000, given=5_000)  # of one message
+SPAN_MAX, SPAN_BYTES = 1000, 2_000_000  # messages of one segment, and their text, in memory at once
 _SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.exec", "execute"})
 
 
@@ -88,9 +89,13 @@ def plan_segment(
     if end <= first:
         plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
         return plan
-    last = min(end, first + SPAN_MAX) - 1  # the next segment continues there
+    last, size = first, 0  # the next segment continues there
+    for last in range(first, min(end, first + SPAN_MAX)):
+        size += min(state.lengths[rows[last]], KEPT.head + KEPT.tail)
+        if size > SPAN_BYTES:
+            break
     large = wanted.token_trigger and last - first + 1 >= LEAST_BY_TOKENS
-    with session.reading(check, SUMMED) as read:
+    with session.reading(check, KEPT) as read:
         due = manual or verbatim > wanted.trigger_threshold
         if not due and not (large and outgrown(session, read, wanted)):
             plan.why = "the messages without a summary do not exceed the threshold"

@@ -9,6 +9,7 @@ are left out, unless a secret spans the border between them and the new ones.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -21,6 +22,7 @@ MESSAGE_MAX = 4 * 1024 * 1024  # characters of one message that are read
 # no longer than this, so the cut removes it.
 BEYOND_BYTES = 4096
 BEYOND_LINES = 64
+_SPEAKER = re.compile(r"(?:\A|(?<!\n)(?:\n\n)+)(User|Assistant): ")  # at a section's beginning
 
 _T = TypeVar("_T")
 
@@ -126,12 +128,5 @@ def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
 
 def _sections(redacted: str) -> tuple[Section, ...]:
     """Split the redacted text into sections again, for local models."""
-    found: list[Section] = []
-    for part in redacted.split("\n\n"):
-        role, label, text = part.partition(": ")
-        if label and role in ("User", "Assistant"):
-            found.append(Section(role.lower(), text))
-        elif found:
-            last = found.pop()
-            found.append(Section(last.role, f"{last.text}\n\n{part}"))
-    return tuple(found)
+    _before, *parts = _SPEAKER.split(redacted)
+    return tuple(map(Section, map(str.lower, parts[::2]), parts[1::2]))
