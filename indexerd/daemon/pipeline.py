@@ -87,7 +87,7 @@ class Pipeline:
         self.now = time  # seconds since the epoch
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
-        self._files_done = asyncio.Event()
+        self._files_done = asyncio.Event()  # there is no file to read
         self._started = time()
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
@@ -194,9 +194,11 @@ class Pipeline:
             await self.read(library.files.rest)
             trim()
         else:
+            self._files_done.set()
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self._scan_at, again_at, rest_at) - monotonic()):
                     await self.dirty.wait()
+            self._files_done.clear()
 
     async def scan(self) -> None:
         """Compare everything once, and read what differs."""

@@ -88,7 +88,8 @@ class Purge:
         await self.forget(session_id)
         await pipeline.read(library.index.owe_rebuild)
         try:
-            await pipeline.read(library.index.rebuild)
+            while await pipeline.read(library.index.rebuild):
+                pass
             await pipeline.read(library.store.fold)
         except StateError:
             pipeline.unread.set()  # tries again

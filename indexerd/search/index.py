@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,6 +38,7 @@ from indexerd.store.store import Named, StateStore, hashed, named
 
 VERSION = 4  # of the schema, and of what is indexed of a text
 TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
+_COPY_SECONDS = 0.01  # of a step of a rebuild
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
 _WORD_MAX = 100  # bytes
 # What the system says where a file of the index is gone, or something else stands in its place.
@@ -99,6 +101,7 @@ class TextIndex:
         self._writer: tantivy.IndexWriter | None = None
         self._abouts: dict[str, About] = {}  # for the next commit
         self.uncommitted: dict[str, bytes | None] = {}  # marks of sessions
+        self._copying: Iterator[None] | None = None  # a rebuild's next step
         self.behind: set[str] = set()  # sessions whose own texts it lacks, or has older ones of
         self.lost: set[str] = set()  # sessions whose messages a failed commit lost
 
@@ -210,8 +213,10 @@ class TextIndex:
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
         """Drop a session; `wholly`: its words must be wiped, too, which `rebuild` does."""
-        if self.store.forget(session_id) and wholly:
-            self.owe_rebuild()
+        if self.store.forget(session_id):
+            self._copying = None  # it may have been copied by now
+            if wholly:
+                self.owe_rebuild()
         with self._lock, self._guard():
             self._abouts.pop(session_id, None)
             self.uncommitted[session_id] = None
@@ -235,11 +240,11 @@ class TextIndex:
 
     @property
     def pending(self) -> bool:
-        """Whether something was added that is not searchable yet."""
-        return bool(self._abouts or self.uncommitted)
+        """Whether something was added that a commit would make searchable now."""
+        return self._copying is None and bool(self._abouts or self.uncommitted)
 
     def commit(self) -> None:
-        """Make all that was added searchable, in about 20 ms."""
+        """Make all that was added searchable, in about 20 ms; during a rebuild, after it."""
         with self._lock, self._guard():
             if not self.pending:
                 return
@@ -276,20 +281,29 @@ class TextIndex:
         """Note that the index must be rebuilt, in case this process ends before."""
         self.store.note("index", "rebuild", b"")
 
-    def rebuild(self) -> None:
-        """Copy what stays into a new index, if that is owed.
+    def rebuild(self) -> bool:
+        """Copy what stays into a new index, some documents a step; say whether there are more.
 
-        Appends wait meanwhile: for 20 s if there are 30,000 sessions.
+        30,000 sessions take 30 s, in which appends must not wait. Until then nothing is committed.
         """
-        if not self.owes_rebuild:
-            return
-        self.commit()
-        name, old = self._new_name(), self._writer
-        with self._lock, self._guard():
+        if self._copying is None and self.owes_rebuild:
+            self.commit()
+            self._copying = self._copied()
+        for _ in self._copying or ():
+            return True
+        self._copying = None
+        return self.owes_rebuild
+
+    def _copied(self) -> Iterator[None]:
+        name, rest_at = self._new_name(), 0.0
+        with self._guard():
             new = self._make(name)
             writer = new.writer(_HEAP, 1)
             for session_id, kind in product(self.store.ids(), _KINDS):
                 for one in self._stored(_of(session_id, kind)):
+                    if monotonic() > rest_at:
+                        yield
+                        rest_at = monotonic() + _COPY_SECONDS
                     sign = one.get_first("sign") or 0
                     writer.add_document(_document(session_id, kind, _held(one), sign))
             writer.commit()
@@ -297,7 +311,8 @@ class TextIndex:
             with self.store.batch():
                 self.store.note("index", "name", name.encode())
                 self.store.note("index", "rebuild", None)
-            self._index, self._writer = new, writer
+        with self._lock:
+            old, self._index, self._writer = self._writer, new, writer
         if old is not None:
             old.wait_merging_threads()  # which write into the old directory
         self._sweep(name)

@@ -66,6 +66,7 @@ _HALF_LIFE_MS = 30 * 86_400_000
 _MORE = 10  # sessions that are looked at besides as many as are wanted
 _GATHERED = 100  # documents that are looked at for some of the words
 _MOST_HITS = 20_000  # of the index, to find enough sessions
+_SCOPE_MAX = 2000  # sessions that a query is limited to: 30,000 would take it 60 ms
 _COMMON = 50_000  # messages that have a very common word
 _FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that may be meant by a typed one
 _SLIP_MIN = 4  # letters of a word that may be mistyped; a word of twice as many may have two slips
@@ -276,18 +277,20 @@ class _Search:
         self, most: int, query: Query, *, one_a_session: bool = True
     ) -> Iterator[tuple[float, Document]]:
         """Give the best documents of sessions in the scope, with their scores."""
-        if self._scope is not None:
-            own = Query.term_set_query(SCHEMA, "session", [*self._scope])
+        scope, seen, size, begun = self._scope, set[Any](), most + 10, 0
+        if scope is not None and len(scope) <= _SCOPE_MAX:
+            own = Query.term_set_query(SCHEMA, "session", [*scope])
             query = both(query, Query.const_score_query(own, 0.0))
-        seen, size, begun = set[Any](), most + 10, 0
         while len(seen) < most:
             hits = self._searcher.search(query, limit=size, count=False).hits
             owners = self._searcher.fast_field_values("owner", [at for _, at in hits])
             for (score, at), owner in zip(hits[begun:], owners[begun:], strict=True):
                 key = owner if one_a_session else len(seen)
                 if key not in seen and len(seen) < most:
-                    seen.add(key)
-                    yield float(score), self._searcher.doc(at)
+                    document = self._searcher.doc(at)
+                    if scope is None or document.get_first("session") in scope:
+                        seen.add(key)
+                        yield float(score), document
             if len(hits) < size or size > _MOST_HITS:
                 break
             begun, size = len(hits), 8 * size

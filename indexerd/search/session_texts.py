@@ -118,10 +118,8 @@ class Texts:
         while self._index.lost:
             self._unread[self._index.lost.pop()] = None
         self._pass = self._pass or len(self._unread)
-        if not self._pass:
+        if self._index.rebuild() or not self._pass:
             self.ripe = self._index.pending
-            if not self.ripe:
-                self._index.rebuild()
             return self.due
         done, now = 0, monotonic()
         with self._index.store.batch():
@@ -140,6 +138,8 @@ class Texts:
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; say whether all is read."""
+        if self._index.rebuild():  # into which nothing may be added meanwhile
+            return False
         info, state = self._files.info(session_id), self._files.state(session_id)
         if info is None or state is None:
             return True

@@ -82,20 +82,39 @@ def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
 
 
 def test_a_purge_leaves_no_word(index: TextIndex, tmp_path: Path) -> None:
-    """S2.23: the index is rebuilt from what stays."""
+    """S2.23: the index is rebuilt from what stays, while sessions go on."""
     fill(index, *(row(f"s{n}", n) for n in range(4)))
     for n in range(4):
         say(index, f"s{n}", f"{'abcd'[n]}zebra stays")
     index.forget("s0", wholly=True)
-    index.forget("s1", wholly=True)
+    assert index.rebuild()
     index.put([(row("s3", name="Marimba"), "", ())])
-    index.rebuild()
+    index.forget("s1", wholly=True)  # it may have been copied by now
+    index.commit()
+    while index.rebuild():
+        pass
     assert not index.owes_rebuild
     files = b"".join(one.read_bytes() for one in (tmp_path / "search").rglob("*") if one.is_file())
     assert [b"%czebra" % one in files for one in b"ab"] == [False, False]
     assert [len(hits(index, f'"{one}zebra"')) for one in "abcd"] == [0, 0, 1, 1]
     assert index.mark("s3") == b"all read"
+    index.commit()
     assert hits(index, "marimba") == [("s3", "name")]
+
+
+def test_a_kill_amid_a_rebuild_loses_nothing(index: TextIndex, tmp_path: Path) -> None:
+    """S2.23: the old index still counts, and is copied again."""
+    fill(index, row("kept"), row("purged"))
+    say(index, "kept", "azebra stays")
+    say(index, "purged", "bzebra goes")
+    index.forget("purged", wholly=True)
+    assert index.rebuild()
+    index.open()
+    assert [len(hits(index, f'"{one}zebra"')) for one in "ab"] == [1, 0]
+    while index.rebuild():
+        pass
+    files = b"".join(one.read_bytes() for one in (tmp_path / "search").rglob("*") if one.is_file())
+    assert (b"bzebra" in files, len(hits(index, '"azebra"'))) == (False, True)
 
 
 def test_under_other_patterns_of_secrets_it_is_another_index(
@@ -110,3 +129,16 @@ def test_under_other_patterns_of_secrets_it_is_another_index(
     assert (index.mark("s"), index.behind, hits(index, "badge")) == (None, {"s"}, [])
     index.open("~1")
     assert index.behind == {"s"}
+
+
+def test_a_filter_that_fits_very_many_sessions_finds_the_same(
+    index: TextIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """S1.44: then hits are filtered, not the query."""
+    fill(index, *(row(f"s{n}", n, cwd=f"/{'ab'[n % 2]}") for n in range(8)))
+    for n in range(8):
+        say(index, f"s{n}", "a zebra")
+    few = sorted(hits(index, "zebra", cwd="/b", limit=3))
+    monkeypatch.setattr("indexerd.search.ranking._SCOPE_MAX", 1)
+    assert sorted(hits(index, "zebra", cwd="/b", limit=3)) == few
+    assert {one for one, _ in hits(index, "zebra", cwd="/b")} == {"s1", "s3", "s5", "s7"}
