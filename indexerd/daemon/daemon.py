@@ -43,10 +43,10 @@ from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import decide
 from indexerd.logs import LOG, Event
 from indexerd.meta.writer import MetaWriter
+from indexerd.models.attempts import append_row
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
 from indexerd.models.registry import Models
-from indexerd.models.telemetry import append_row
 from indexerd.paths import Places
 from indexerd.privacy.exclusions import at_home
 from indexerd.references.inject import InjectionCache

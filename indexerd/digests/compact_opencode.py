@@ -10,7 +10,7 @@ context before every prompt.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -28,13 +28,25 @@ OUTPUT_MAX = 32_000  # tokens of an answer, whatever the model could say
 
 def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
     """Return the places of results to prune, newest first, and their tokens."""
-    found: list[int] = []
-    total = saved = 0
-    for place, tokens in _candidates(messages):
-        total += tokens
-        if total > PRUNE_PROTECT:
-            found.append(place)
-            saved += tokens
+    names = {call.id: call.name for one in messages for call in one.calls if call.id}
+    found, total, saved = list[int](), 0, 0
+    turns, follows = 0, ""
+    for place, one in reversed(list(enumerate(messages))):
+        by_machine = one.entry.kind is Kind.OTHER and follows == "user"
+        turns += one.role == "user" and not by_machine
+        follows = one.role
+        if turns < PRUNE_TURNS:
+            continue
+        result = one.result or ToolResult("", text=joined(one.texts))
+        if one.entry.kind is Kind.COMPACTION or result.cleared:
+            break  # everything older was summarized or pruned before
+        done = one.role == "toolResult" and result.call not in one.entry.failed
+        if done and (result.name or names.get(result.call)) != PROTECTED_TOOL:
+            tokens = (units(result.text) + 2) // 4  # as opencode rounds
+            total += tokens
+            if total > PRUNE_PROTECT:
+                found.append(place)
+                saved += tokens
     return (found, saved) if saved > PRUNE_MINIMUM else ([], 0)
 
 
@@ -46,20 +58,3 @@ def pruned(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
         result = one.result and msgspec.structs.replace(one.result, cleared=True)
         found[at] = replace(one, texts=(CLEARED,), images=0, result=result)
     return found
-
-
-def _candidates(messages: Sequence[ContextMessage]) -> Iterator[tuple[int, int]]:
-    names = {call.id: call.name for one in messages for call in one.calls if call.id}
-    turns, follows = 0, ""
-    for place, one in reversed(list(enumerate(messages))):
-        by_machine = one.entry.kind is Kind.OTHER and follows == "user"
-        turns += one.role == "user" and not by_machine
-        follows = one.role
-        if turns < PRUNE_TURNS:
-            continue
-        held = one.result or ToolResult("", text=joined(one.texts))
-        if one.entry.kind is Kind.COMPACTION or held.cleared:
-            return  # everything older was summarized or pruned before
-        done = one.role == "toolResult" and held.call not in one.entry.failed
-        if done and (held.name or names.get(held.call)) != PROTECTED_TOOL:
-            yield place, (units(held.text) + 2) // 4  # as opencode rounds

@@ -18,9 +18,8 @@ from typing import Any
 from indexerd.digests import transcript
 from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compaction import branch_summary, compact
-from indexerd.digests.history import history
 from indexerd.digests.prompts import SEGMENT_TOKENS
-from indexerd.digests.segments import Segment, chain_at, covered, encode, store_segment
+from indexerd.digests.segments import Segment, chain_at, covered, encode, history, store_segment
 from indexerd.digests.stats import outgrown, stats
 from indexerd.digests.summarize import Row, Summarizer
 from indexerd.errors import IndexerdError
@@ -205,9 +204,9 @@ class Digests:
             "files": list(segment.files_modified),
             "decisions": list(segment.key_decisions),
             "model": writer.model,
-            "costUsd": writer.calls.usd,
+            "costUsd": writer.usage["costUsd"],
         }
-        logged = {"model": writer.model, "cost_usd": writer.calls.usd, "ms": writer.ms}
+        logged = {"model": writer.model, "cost_usd": report["costUsd"], "ms": writer.ms}
         services.events.log(Event.DIGEST_WRITTEN, started | logged)
         services.events.publish("digest.created", session_id, {"segmentId": segment.id, **report})
         return {"segment": encode(segment), **report, "usage": writer.usage, "notes": writer.notes}

@@ -22,8 +22,7 @@ from indexerd.events import Prompt, Stretch
 from indexerd.indexing.transcript import size_of
 from indexerd.logs import Event
 from indexerd.models.attempts import Calls, Rejected, first_usable
-from indexerd.models.base import Finish, Model, Reply
-from indexerd.models.telemetry import DIGEST
+from indexerd.models.base import Model, Reply
 from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.services import Services
@@ -55,14 +54,18 @@ class Summarizer:
         # What the user's hook gets, beside the prompt.
         self._payload: Row = {"task": task, "strategy": strategy, "sessionId": row["sessionId"]}
         self._payload |= {"agent": row["agent"], "covering": covering}
-        audit: Row = {"customType": DIGEST, "task": task, "by": "user" if asked else "daemon"}
+        audit: Row = {
+            "customType": "digest:segment",
+            "task": task,
+            "by": "user" if asked else "daemon",
+        }
         audit |= {"covering_messages": covering, "sessionId": row["sessionId"]}
         log = partial(self._log, Event.DIGEST_ATTEMPT)
         self.calls = Calls(services.budget, audit, lambda fields, _error: log(fields))
 
     @property
     def usage(self) -> dict[str, Any]:
-        return {**self.calls.usage(), "model": self.model, "ms": self.ms}
+        return {**self.calls.usage, "model": self.model, "ms": self.ms}
 
     async def write(
         self, transcript: RedactedTranscript, base: Stretch, wish: Wish = NO_WISH
@@ -146,7 +149,7 @@ class Summarizer:
         def read(reply: Reply) -> str | Rejected:
             # Cleaned first: invisible characters could be inside a secret.
             text = self._clean(clean_text(reply.text[: 2 * most], 2 * most))[0]
-            if reply.finish is Finish.LENGTH:
+            if reply.cut:
                 return Rejected("it was cut off at its limit; be much briefer")
             if not text:
                 return Rejected("it was empty")

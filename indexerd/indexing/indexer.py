@@ -26,9 +26,8 @@ from indexerd.logs import Event
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Usage
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import ATTEMPTS, Calls, Rejected, first_usable
-from indexerd.models.base import Finish, Model, Reply
+from indexerd.models.base import Model, Reply
 from indexerd.models.budget import Budget, tokens_of
-from indexerd.models.telemetry import INDEX
 from indexerd.privacy.redact import redactor
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 from indexerd.settings import Settings
@@ -112,7 +111,7 @@ class Indexer:
         snapshot = await take_snapshot(self.library, self.read, session_id, settings)
         clean, prompt = redactor(settings), snapshot.prompt
         audit = {
-            "customType": INDEX,
+            "customType": "session-index:index",
             "sessionId": session_id,
             "redactions": snapshot.redactions,
             "bytes": snapshot.bytes,
@@ -123,8 +122,7 @@ class Indexer:
         calls = Calls(self.budget, audit, partial(self._publish, session))
 
         def read(reply: Reply) -> Metadata | Rejected:
-            cut = reply.finish is Finish.LENGTH
-            return validate(reply.text, cut=cut, redact=lambda text: clean(text)[0])
+            return validate(reply.text, cut=reply.cut, redact=lambda text: clean(text)[0])
 
         def ask_model(model: Model) -> Awaitable[Metadata]:
             return calls.ask(
@@ -141,7 +139,8 @@ class Indexer:
             self.writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
         )
         directory = str(snapshot.directory)
-        done = Done(session_id, directory, calls.usd, model.key, adopted=not written)
+        usd = calls.usage["costUsd"]
+        done = Done(session_id, directory, usd, model.key, adopted=not written)
         return done, await self.read(self.library.written, session_id, directory)
 
     def _publish(self, session: SessionRuntime, fields: dict[str, Any], error: str) -> None:
@@ -215,7 +214,7 @@ def _meta_file(
         model=model,
         last_indexed_leaf_id=snapshot.leaf_id,
         agent=info.agent,
-        usage=Usage.model_validate(calls.usage()),
+        usage=Usage.model_validate(calls.usage),
         message_count=info.messages,
         user_message_count=info.users,
         first_user_message=info.first_user[:FIRST_MESSAGE_MAX] or None,

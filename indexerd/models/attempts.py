@@ -1,18 +1,22 @@
 """Every model call: which model is asked, how often, and what each attempt cost.
 
 `first_usable` chooses the model; `Calls.ask` makes at most three attempts at a usable reply. Each
-is booked before the request leaves, settled afterwards, and has one row of telemetry. A failing
-provider ends `ask` at once: when to try again is the caller's decision.
+is booked before the request leaves, settled afterwards, and has a row in `telemetry.jsonl`, which
+holds no text of sessions, prompts or replies. A failing provider ends `ask` at once: when to try
+again is the caller's decision.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
+from indexerd.disk import append_rotating
 from indexerd.errors import (
     BudgetError,
     ContextTooLargeError,
@@ -25,7 +29,7 @@ from indexerd.errors import (
 from indexerd.events import Prompt
 from indexerd.models.base import Model, Reply
 from indexerd.models.budget import Budget
-from indexerd.privacy.sanitize import clean_line
+from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.times import iso
 
 ATTEMPTS = 3
@@ -39,6 +43,12 @@ class Rejected:
     """An unusable reply; `error` is written for the model to read."""
 
     error: str
+
+
+def append_row(path: Path, row: Mapping[str, Any]) -> None:
+    """Write a row of telemetry if possible; two old files of 16 MiB are kept."""
+    line = replace_surrogates(json.dumps(row, ensure_ascii=False)).encode()
+    append_rotating(path, line, limit=16 * 1024 * 1024)
 
 
 async def first_usable(
@@ -64,7 +74,7 @@ async def first_usable(
 
 @dataclass(slots=True)
 class Calls:
-    """The calls for one purpose, and their cost together; an unknown cost makes the sum unknown.
+    """The calls for one purpose, and their `usage` together; an unknown cost makes it unknown.
 
     `audit` has the fields that all their rows of telemetry share. After each answer
     `on_answer(fields, error)` gets its figures, and why it is not usable.
@@ -73,10 +83,9 @@ class Calls:
     budget: Budget
     audit: dict[str, Any]
     on_answer: Callable[[dict[str, Any], str], None] = lambda *_: None
-    count: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    usd: float | None = 0.0
+    usage: dict[str, Any] = field(
+        default_factory=lambda: {"inputTokens": 0, "outputTokens": 0, "costUsd": 0.0, "calls": 0}
+    )
 
     async def ask(
         self,
@@ -100,13 +109,9 @@ class Calls:
                 reply = await model.generate(prompt, timeout=timeout)
             except BaseException as bad:
                 row["ms"] = round((perf_counter() - started) * 1000)
-                why = (
-                    f"internal error: {type(bad).__name__}"  # a defect's text may quote the prompt
-                )
-                if isinstance(bad, asyncio.CancelledError):
-                    why = CANCELLED
-                elif isinstance(bad, ModelError):
-                    why = str(bad)
+                why = CANCELLED if isinstance(bad, asyncio.CancelledError) else str(bad)
+                if not isinstance(bad, ModelError | asyncio.CancelledError):  # may quote the prompt
+                    why = f"internal error: {type(bad).__name__}"
                 self._record(row, why)  # first: a second cancel may come
                 await asyncio.shield(self.budget.failed(call, bad))
                 raise
@@ -129,21 +134,13 @@ class Calls:
     def _count(self, row: dict[str, Any], reply: Reply, usd: float | None) -> None:
         used = reply.tokens
         row["usage"] = {"inputTokens": used.input, "outputTokens": used.output, "costUsd": usd}
-        self.count += 1
-        self.input_tokens += used.input or 0
-        self.output_tokens += used.output or 0
-        self.usd = None if usd is None or self.usd is None else self.usd + usd
+        total, before = self.usage, self.usage["costUsd"]
+        total["calls"] += 1
+        total["inputTokens"] += used.input or 0
+        total["outputTokens"] += used.output or 0
+        total["costUsd"] = None if usd is None or before is None else before + usd
 
     def _record(self, row: dict[str, Any], error: str) -> None:
         row |= {"success": not error, "timestamp": iso(self.budget.clock())}
         row["error"] = clean_line(error, ERROR_MAX) or None
         self.budget.record({key: value for key, value in row.items() if value is not None})
-
-    def usage(self) -> dict[str, Any]:
-        """Return the figures as the socket answers them."""
-        return {
-            "inputTokens": self.input_tokens,
-            "outputTokens": self.output_tokens,
-            "costUsd": self.usd,
-            "calls": self.count,
-        }

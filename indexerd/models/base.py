@@ -6,20 +6,11 @@ It fails with an error of `indexerd.errors`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from indexerd.events import Prompt
 
 LOCAL = "local/"  # models under this prefix need no network, no key and no budget
-
-
-class Finish(StrEnum):
-    """Why the model stopped."""
-
-    STOP = "stop"
-    LENGTH = "length"  # cut by its output limit: counts as malformed
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +27,7 @@ class Reply:
 
     text: str
     model: str
-    finish: Finish = Finish.STOP
+    cut: bool = False  # by the output limit: counts as malformed
     tokens: Tokens = Tokens()
 
 

@@ -35,7 +35,7 @@ from indexerd.models.base import Model, Reply
 from indexerd.models.prices import cost_usd, upper_bound_usd
 from indexerd.settings import Settings
 
-MINUTE, DAY = 60.0, 86_400.0
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 FAILURES = 5
 FIRST_PAUSE = 60.0  # seconds
 LONGEST_PAUSE = 2 * 3600.0
@@ -110,6 +110,7 @@ class Budget:
     breakers: dict[str, Breaker] = field(default_factory=dict)
     denied: dict[str, str] = field(default_factory=dict)  # provider or model -> why it refuses us
     _calls: dict[str, Row] = field(default_factory=dict)  # of the last two days
+    _logged: float = float("-inf")  # when a spent budget was last logged
     _booking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def load(self) -> None:
@@ -126,9 +127,7 @@ class Budget:
                 write_atomically(self.path, b"".join(kept))
 
     async def _append(self, row: Row) -> None:
-        """Write a row durably: several milliseconds on a real disk."""
-        data = msgspec.json.encode(row)
-        await asyncio.to_thread(append_line, self.path, data, durable=True)
+        await asyncio.to_thread(append_line, self.path, msgspec.json.encode(row), durable=True)
 
     def _book(self, row: Row) -> None:
         if row.op == "reserve":
@@ -179,7 +178,9 @@ class Budget:
         if why := self.denied.get(key) or self.denied.get(provider):
             raise ModelUnavailableError(f"the provider refuses us: {why}")
         if why := self._spent(usd):
-            self.notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
+            if not 0 <= now - self._logged < HOUR:  # thousands of sessions may wait for a call
+                self._logged = now
+                self.notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
             raise BudgetError(why, retry_after=max(60.0, DAY - now % DAY))
         pause = self.breakers.setdefault(provider, Breaker()).until - now
         if pause > 0:

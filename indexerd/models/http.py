@@ -28,15 +28,14 @@ from indexerd.errors import (
     RefusedError,
 )
 from indexerd.events import Prompt
-from indexerd.models.base import Finish, Reply, Tokens
+from indexerd.models.base import Reply, Tokens
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.settings import ModelLimits
 
 RETRY_AFTER_MAX = 3600.0  # seconds
 CONNECT_SECONDS = 10.0
 # CONTINUATION: cut by the limit of one request; it is never followed.
-_FINISH = {"STOP": Finish.STOP, "stop": Finish.STOP, "length": Finish.LENGTH}
-_FINISH |= {"MAX_TOKENS": Finish.LENGTH, "CONTINUATION": Finish.LENGTH}
+_CUT = ("length", "MAX_TOKENS", "CONTINUATION")
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
@@ -119,11 +118,11 @@ class RemoteModel:
 
     def reply(self, text: str, reason: str, model: Any, tokens: Tokens) -> Reply:
         """Build a reply; ProviderError for one without text that did not end normally."""
-        finish = _FINISH.get(reason, Finish.OTHER)
-        if finish is Finish.OTHER and (not text.strip() or reason == "error"):
+        ended = reason in ("STOP", "stop", *_CUT)
+        if not ended and (not text.strip() or reason == "error"):
             raise ProviderError(f"{self.provider}: no text, finished by {reason}")
         answered = name(model, self.model).removeprefix("models/")
-        return Reply(replace_surrogates(text), answered, finish, tokens)
+        return Reply(replace_surrogates(text), answered, reason in _CUT, tokens)
 
 
 def dig(held: Any, *path: str | int) -> Any:

@@ -37,7 +37,7 @@ from indexerd.errors import (
     RefusedError,
 )
 from indexerd.events import Prompt
-from indexerd.models.base import Finish, Reply, Tokens
+from indexerd.models.base import Reply, Tokens
 
 
 class Scripted:
@@ -62,7 +62,7 @@ class Scripted:
         return Reply(
             text=rule.get("text", made.text),
             model=rule.get("model", made.model),
-            finish=Finish(rule.get("finish", "stop")),
+            cut=rule.get("finish") == "length",
             tokens=Tokens(*rule["tokens"]) if "tokens" in rule else made.tokens,
         )
 

@@ -19,7 +19,6 @@ from msgspec import UNSET
 
 from indexerd.errors import AmbiguousError, IndexerdError, InvalidMetaError
 from indexerd.meta.model import read_meta
-from indexerd.models.telemetry import INJECT
 from indexerd.paths import meta_name
 from indexerd.privacy.redact import redactor
 from indexerd.protocol.params import Expand
@@ -185,7 +184,7 @@ class _Prompt:
         statuses = [one["status"] for one in self.outcomes.values()]
         session_id = self._asked.session_id
         return {
-            "customType": INJECT,
+            "customType": "session-reference:inject",
             "success": bool(self._rows),
             **({"sessionId": session_id} if session_id is not None else {}),
             "resolvedCount": len(self._rows),

@@ -24,7 +24,7 @@ from indexerd.events import Kind, Prompt, Question
 from indexerd.indexing.check import json_of, reason_of
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_of
 from indexerd.models.attempts import Rejected
-from indexerd.models.extractive.passages import nearest
+from indexerd.models.extractive import nearest
 from indexerd.privacy.redact import Redactor
 from indexerd.privacy.sanitize import bare, clean_line, clean_text
 from indexerd.sources.session_reader import Check, OpenSession

@@ -17,8 +17,7 @@ from indexerd import errors
 from indexerd.indexing.prompt import retry_prompt
 from indexerd.indexing.transcript import size_of
 from indexerd.models.attempts import Calls, Rejected, first_usable
-from indexerd.models.base import LOCAL, Finish, Model, Reply
-from indexerd.models.telemetry import QUERY
+from indexerd.models.base import LOCAL, Model, Reply
 from indexerd.privacy.redact import Redactor, redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.protocol.methods import coded
@@ -69,7 +68,8 @@ class Questions:
         if not 0 < len(asked) <= QUESTION_MAX:
             raise errors.UsageError(f"a question has 1 to {QUESTION_MAX} characters")
         name = self._services.rows.by_id(session_id)["name"]
-        audit = {"customType": QUERY, "sessionId": session_id, "bytes": 0}
+        kind = "query-session:query_session"
+        audit = {"customType": kind, "sessionId": session_id, "bytes": 0}
         calls = Calls(self._services.budget, audit)
         run = _Run(session_id, clean(asked)[0], leaf, settings, clean, calls)
         self._count(turn_id, settings.query.max_calls_per_turn)
@@ -87,7 +87,7 @@ class Questions:
             **answer,
             "notes": [*run.notes, *answer["notes"]],
             "usage": {
-                **calls.usage(),
+                **calls.usage,
                 "model": model.key,
                 "ms": round((perf_counter() - started) * 1000),
                 "bytes": calls.audit["bytes"],
@@ -115,8 +115,8 @@ class Questions:
         base = context.prompt(run.question, local=local)
 
         def read(reply: Reply) -> Answer | Rejected:
-            cut = reply.finish is Finish.LENGTH
-            return validate_answer(reply.text, cut=cut, clean=run.clean, sections=context.sections)
+            said = context.sections
+            return validate_answer(reply.text, cut=reply.cut, clean=run.clean, sections=said)
 
         try:
             found = await run.calls.ask(

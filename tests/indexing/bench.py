@@ -15,9 +15,9 @@ from indexerd.indexing.indexer import Indexer
 from indexerd.indexing.policy import Forced, SessionRuntime
 from indexerd.indexing.snapshot import Snapshot, take_snapshot
 from indexerd.meta.writer import MetaWriter
+from indexerd.models.attempts import append_row
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
-from indexerd.models.telemetry import append_row
 from indexerd.settings import Index, Settings
 from tests.e2e.world import Session
 from tests.fakes.scripted import Scripted

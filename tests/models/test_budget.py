@@ -121,6 +121,7 @@ def test_the_caps_of_a_day(desk: Desk) -> None:
     assert desk.ask("said", key="local/any") == [None]
     desk.caps(daily_usd=0.0)
     assert isinstance(refused(desk), BudgetError)
+    assert [one for one, _ in desk.heard].count(Event.BUDGET_EXHAUSTED) == 1  # an hour
     desk.caps(daily_calls=3)
     desk.now += DAY / 2
     assert desk.ask("said") == [None]

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from indexerd.errors import DeadlineError, ModelError
-from indexerd.models.base import Finish, Reply, Tokens
+from indexerd.models.base import Reply, Tokens
 from tests.fakes.gemini_calls import (
     KEY,
     MODEL,
@@ -25,7 +25,7 @@ from tests.fakes.gemini_server import CANARY, METADATA_TEXT, GeminiServer, reply
 def test_the_request_says_everything_and_nothing_more(server: GeminiServer) -> None:
     """S0.27: model, prompt, schema and limit are sent; key in its header; identity encoding."""
     answered = ask(server.url)
-    assert answered == Reply(METADATA_TEXT, MODEL, Finish.STOP, USED)
+    assert answered == Reply(METADATA_TEXT, MODEL, tokens=USED)
     (sent,) = server.requests
     assert sent.path == f"/v1beta/models/{MODEL}:generateContent"
     assert sent.headers["x-goog-api-key"] == KEY
@@ -67,20 +67,20 @@ def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:
     """M9, M10, M12, M20: cut, odd and empty texts, absent counts, the model that answered."""
     half = '{"name": "half'
     wanted = {
-        "continuation": Reply(half, MODEL, Finish.LENGTH, USED),
-        "max_tokens_partial": Reply(half, MODEL, Finish.LENGTH, USED),
-        "max_tokens_empty": Reply("", MODEL, Finish.LENGTH, Tokens(7, None)),
-        "fenced": Reply(f"```json\n{METADATA_TEXT}\n```", MODEL, Finish.STOP, USED),
-        "malformed": Reply('{"name": "only', MODEL, Finish.STOP, USED),
-        "stop_empty": Reply("", MODEL, Finish.STOP, USED),
-        "unknown_finish": Reply(METADATA_TEXT, MODEL, Finish.OTHER, USED),
-        "thoughts": Reply(METADATA_TEXT, MODEL, Finish.STOP, Tokens(1200, 350)),
+        "continuation": Reply(half, MODEL, cut=True, tokens=USED),
+        "max_tokens_partial": Reply(half, MODEL, cut=True, tokens=USED),
+        "max_tokens_empty": Reply("", MODEL, cut=True, tokens=Tokens(7, None)),
+        "fenced": Reply(f"```json\n{METADATA_TEXT}\n```", MODEL, tokens=USED),
+        "malformed": Reply('{"name": "only', MODEL, tokens=USED),
+        "stop_empty": Reply("", MODEL, tokens=USED),
+        "unknown_finish": Reply(METADATA_TEXT, MODEL, tokens=USED),
+        "thoughts": Reply(METADATA_TEXT, MODEL, tokens=Tokens(1200, 350)),
         "no_usage": Reply(METADATA_TEXT, MODEL),
         "bad_usage": Reply(METADATA_TEXT, MODEL),
-        "unknown_version": Reply(METADATA_TEXT, "gemini-9-nova", Finish.STOP, USED),
-        "hostile_version": Reply(METADATA_TEXT, MODEL, Finish.STOP, USED),
-        "no_version": Reply(METADATA_TEXT, MODEL, Finish.STOP, USED),
-        "surrogate": Reply("cut \N{REPLACEMENT CHARACTER} here", MODEL, Finish.STOP, USED),
+        "unknown_version": Reply(METADATA_TEXT, "gemini-9-nova", tokens=USED),
+        "hostile_version": Reply(METADATA_TEXT, MODEL, tokens=USED),
+        "no_version": Reply(METADATA_TEXT, MODEL, tokens=USED),
+        "surrogate": Reply("cut \N{REPLACEMENT CHARACTER} here", MODEL, tokens=USED),
     }
     assert outcomes(server, list(wanted)) == wanted
 

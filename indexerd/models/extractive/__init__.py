@@ -1,17 +1,37 @@
 """`local/extractive`: the built-in model. It needs no key, no network and no money.
 
 It reads only `prompt.facts`, `prompt.question` or `prompt.stretch`, and answers as any model does.
+A question is answered by passages: paragraphs, or parts of long ones, ranked by how rare the
+question's terms in them are. A reply has half of the terms of what it replies to, as it rarely
+repeats them; a user's own questions count less, and later passages a little more, as decisions are
+revised.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from typing import Final
+import re
+from collections import Counter
+from collections.abc import Iterator
+from math import log
+from typing import Any, Final, NamedTuple
 
 from indexerd.errors import DeadlineError
-from indexerd.events import Facts, Prompt
+from indexerd.events import Facts, Prompt, Question
 from indexerd.models.base import LOCAL, Reply, Tokens
+from indexerd.models.extractive.sentences import WORD, terms
+from indexerd.models.extractive.summarize import describe, summarize
+
+PASSAGES_MAX, PASSAGE_MAX, EXCERPT_MAX = 5, 700, 280  # the last two in characters
+FOUND = "No language model answered this: these passages of the session fit the question best."
+NOTHING = (
+    "No passage of the session fits the question. (Its words were looked for; no language model "
+    "read the session.)"
+)
+_REPLY, _QUESTION = 0.5, 0.6
+_FAR_BELOW = 0.35  # of the best score: passages below it are left out
+_BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
 
 
 class Extractive:
@@ -31,10 +51,101 @@ class Extractive:
 
 
 def _answer(prompt: Prompt) -> str:
-    from indexerd.models.extractive import passages, summarize  # noqa: PLC0415 - large word lists
-
     if prompt.question is not None:
-        return json.dumps(passages.answer(prompt.question))
+        return json.dumps(answer(prompt.question))
     if prompt.stretch is not None:
-        return summarize.summarize(prompt.stretch)
-    return summarize.describe(prompt.facts or Facts(())).model_dump_json()
+        return summarize(prompt.stretch)
+    return describe(prompt.facts or Facts(())).model_dump_json()
+
+
+class _Passage(NamedTuple):
+    score: float
+    entry: int
+    text: str
+    share: float  # of the question that it covers
+
+
+def answer(question: Question) -> dict[str, Any]:
+    """Return the fields of an answer."""
+    best: list[_Passage] = []
+    for one in _ranked(question):
+        if best and (len(best) == PASSAGES_MAX or one.score < _FAR_BELOW * best[0].score):
+            break
+        if sum(one.entry == other.entry for other in best) <= 1:
+            best.append(one)
+    covered = max((one.share for one in best), default=0.0)
+    if covered < 0.2:  # noqa: PLR2004 - of the question
+        return {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
+    quotes, citations = [FOUND], list[dict[str, str]]()
+    for one in best:
+        entry_id, role, _ = question.said[one.entry]
+        lines = f"[{entry_id}] {role.capitalize()}: {one.text}".split("\n")
+        quotes.append("\n".join(f"> {line}".rstrip() for line in lines))
+        excerpt = " ".join(_excerpt(one.text, question.text).split())
+        citations.append({"entryId": entry_id, "role": role, "excerpt": excerpt})
+    sure = covered >= 0.8 and len(set(terms(question.text))) > 1  # noqa: PLR2004 - as above
+    confidence = "high" if sure else "medium" if covered >= 0.5 else "low"  # noqa: PLR2004 - as above
+    markdown = "\n\n".join(quotes)
+    return {"answerMarkdown": markdown, "confidence": confidence, "citations": citations}
+
+
+def nearest(text: str, wanted: str) -> str:
+    """Return the passage of a text that has most of the words; "" where it has none of them."""
+    ranked = _ranked(Question(wanted, (("", "", text),)))
+    return _excerpt(ranked[0].text, wanted) if ranked else ""
+
+
+def _ranked(question: Question) -> list[_Passage]:
+    """Return the passages with a term of the question, and replies to them, best first."""
+    found = list(_matches(question))
+    often = Counter(term for _, _, counts in found for term in counts)
+    weights = {
+        term: log(1 + (len(found) + 8) / (often[term] + 0.5)) for term in terms(question.text)
+    }
+    whole = sum(weights.values()) or 1.0
+    ranked = []
+    for entry, text, counts in found:
+        share = sum(weights[term] * min(1.0, n) for term, n in counts.items()) / whole
+        score = sum(weights[term] * min(2.0, n) for term, n in counts.items())
+        score *= (0.5 + share / 2) * (1 + 0.2 * entry / len(question.said)) / (1 + len(text) / 1500)
+        asks = question.said[entry][1] == "user" and text.endswith(("?", "？"))  # noqa: RUF001 - wide
+        factor = _QUESTION if asks else 1.0
+        ranked.append(_Passage(score * factor, entry, text, share * factor))
+    return sorted(ranked, reverse=True)
+
+
+def _matches(question: Question) -> Iterator[tuple[int, str, dict[str, float]]]:
+    """Yield entry, text and counts of terms of the passages that have a term of the question."""
+    wanted = set(terms(question.text))
+    asked: dict[str, float] = {}  # terms of the message that an entry replies to
+    for entry, (_, role, text) in enumerate(question.said):
+        for number, passage in enumerate(passages(text)):
+            replies = role == "assistant" and number < 3  # noqa: PLR2004 - its beginning
+            counts = asked.copy() if replies else {}
+            counts |= Counter(term for term in terms(passage) if term in wanted)
+            if counts:
+                yield entry, passage, counts
+        asked = dict.fromkeys(wanted.intersection(terms(text)), _REPLY) if role == "user" else {}
+
+
+def passages(text: str) -> Iterator[str]:
+    """Yield the paragraphs of a text, a heading with what follows; long ones are cut at lines."""
+    lead = ""
+    for paragraph in [*re.split(r"\n[ \t]*\n\s*", text), ""]:
+        part = f"{lead}\n\n{paragraph}".strip()
+        leads = part.startswith("#") or part.endswith(":")
+        lead = part if paragraph and leads and len(part) < PASSAGE_MAX // 4 else ""
+        while part and not lead:
+            ends = [one.end() for one in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]
+            end = PASSAGE_MAX if len(part) <= PASSAGE_MAX or not ends else ends[-1]
+            yield part[:end].rstrip()
+            part = part[end:].lstrip()
+
+
+def _excerpt(text: str, asked: str) -> str:
+    """Return at most EXCERPT_MAX characters of a passage, from shortly before the first term."""
+    wanted = set(terms(asked))
+    hits = (word.start() for word in WORD.finditer(text) if wanted & set(terms(word[0])))
+    start = max(0, min(next(hits, 0) - EXCERPT_MAX // 5, len(text) - EXCERPT_MAX))
+    start += text[start:].find(" ", 0, 40) + 1 if start else 0
+    return text[start : start + EXCERPT_MAX]

@@ -14,7 +14,6 @@ from indexerd.errors import DeadlineError
 from indexerd.events import Facts, Prompt, Stretch
 from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
-from indexerd.models.base import Finish
 from indexerd.models.extractive import Extractive
 from indexerd.models.extractive.sentences import topics
 from indexerd.models.extractive.summarize import describe, summarize
@@ -39,7 +38,7 @@ def test_the_answer_passes_the_check_of_every_model() -> None:
     assert summed.text == summarize(stretch)
     assert "## Key Decisions\n- We decided to use full jitter." in summed.text
     for reply in (named, summed):
-        assert (reply.model, reply.finish) == ("local/extractive", Finish.STOP)
+        assert (reply.model, reply.cut) == ("local/extractive", False)
         assert (reply.tokens.input, reply.tokens.output) == (0, 0)
     with pytest.raises(DeadlineError, match="within 0 s"):
         asyncio.run(Extractive().generate(prompts[1], timeout=0))

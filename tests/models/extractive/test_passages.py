@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.events import Question
-from indexerd.models.extractive.passages import (
+from indexerd.models.extractive import (
     EXCERPT_MAX,
     PASSAGES_MAX,
     answer,
