@@ -188,13 +188,11 @@ class Client:
 
 
 def _error(answer: Mapping[str, Any]) -> IndexerdError:
-    """Make the daemon's error, as the topmost class that has its kind."""
-    from indexerd.errors import IndexerdError  # noqa: PLC0415 - see the head
+    """Make the daemon's error."""
+    from indexerd.errors import BY_KIND, IndexerdError  # noqa: PLC0415 - see the head
 
-    data, classes = answer.get("data") or {}, [IndexerdError]
-    for one in classes:  # grows while it is read
-        classes += one.__subclasses__()
-    kind = next((one for one in classes if one.kind == data.get("kind")), IndexerdError)
+    data = answer.get("data") or {}
+    kind = BY_KIND.get(str(data.get("kind")), IndexerdError)
     error = kind.__new__(kind, str(answer.get("message", "")))
     vars(error).update({key: one for key, one in data.items() if key != "kind"})
     return error

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import pairwise
 from pathlib import Path
 
 from indexerd.errors import AccessError, AlreadyRunningError, UsageError, WriteError
@@ -54,7 +53,7 @@ def write_atomically(
 def create_file(path: Path, lines: Iterable[bytes]) -> int:
     """Write a new file for the user, durably, 0600; return its number of lines.
 
-    A failure is a UsageError and leaves no file.
+    A failure leaves no file. UsageError: the file exists, or its directory does not.
     """
     count = 0
     try:
@@ -67,12 +66,11 @@ def create_file(path: Path, lines: Iterable[bytes]) -> int:
             except BaseException:
                 path.unlink()
                 raise
-    except FileExistsError:
-        hint = "name another file; existing files are never overwritten"
-        raise UsageError(f"{path} exists", hint=hint) from None
-    except OSError as bad:
-        hint = "name a file in a directory that is there, is yours, and has space left"
+    except (FileExistsError, FileNotFoundError, NotADirectoryError) as bad:
+        hint = "name a new file in an existing directory; files are never overwritten"
         raise UsageError(f"cannot write {path}: {bad.strerror}", hint=hint) from None
+    except OSError as bad:
+        raise WriteError(f"cannot write {path}: {bad.strerror}") from None
     sync_names(path.parent)
     return count
 
@@ -115,30 +113,11 @@ def sync_names(directory: Path) -> None:
         os.close(fd)
 
 
-class Lock:
-    """The lock of a state directory, held until `release` or the end of the process."""
+def hold(path: Path) -> int:
+    """Lock a file until the process ends or closes the descriptor that is returned.
 
-    def __init__(self, path: Path, fd: int) -> None:
-        self.path = path
-        self._fd = fd
-
-    def is_valid(self) -> bool:
-        """Whether the path still is our file; if not, a second daemon can start."""
-        try:
-            return os.path.samestat(os.fstat(self._fd), self.path.lstat())
-        except OSError:
-            return False
-
-    def release(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
-
-def hold(path: Path) -> Lock:
-    """Take the lock at once, or raise AlreadyRunningError that names its holder.
-
-    AccessError: the file cannot be opened, or its file system has no locks.
+    AlreadyRunningError names another holder. AccessError: the file cannot be opened, or its file
+    system has no locks.
     """
     try:
         make_directory(path.parent)
@@ -158,7 +137,15 @@ def hold(path: Path) -> Lock:
     with suppress(OSError):  # on a full disk lookups still work
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"indexerd (pid {os.getpid()}, since {iso(time.time())})\n".encode(), 0)
-    return Lock(path, fd)
+    return fd
+
+
+def holds(path: Path, fd: int) -> bool:
+    """Whether the path still is the locked file; if not, another process can lock it."""
+    try:
+        return os.path.samestat(os.fstat(fd), path.lstat())
+    except OSError:
+        return False
 
 
 def lives(pid: int) -> bool:
@@ -198,8 +185,8 @@ def hold_directory(directory: Path, wait: float) -> Iterator[None]:
         os.close(fd)
 
 
-def append_rotating(path: Path, line: bytes, *, limit: int, keep: int = 2) -> bool:
-    """Append a line, renaming `path` to `path.1`, … before it would exceed `limit` bytes.
+def append_rotating(path: Path, line: bytes, *, limit: int) -> bool:
+    """Append a line. `path`, at most `limit` bytes, becomes `path.1`, and that `path.2`.
 
     Each line is one write() with O_APPEND, so lines of several processes never mix. Returns whether
     the line was written; nothing is raised.
@@ -207,10 +194,10 @@ def append_rotating(path: Path, line: bytes, *, limit: int, keep: int = 2) -> bo
     with _ROTATING, suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size + len(line) >= limit:
-            names = [path, *(path.with_name(f"{path.name}.{one + 1}") for one in range(keep))]
-            for newer, older in reversed([*pairwise(names)]):
-                with suppress(FileNotFoundError):
-                    newer.replace(older)
+            older = path.with_name(f"{path.name}.1")
+            with suppress(FileNotFoundError):
+                older.replace(path.with_name(f"{path.name}.2"))
+            path.replace(older)
         append_line(path, line, durable=False)
         return True
     return False

@@ -32,6 +32,7 @@ _KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, retryable, hint
     "write_failed": (75, True, "free some space, or check the directory's permissions"),
     "internal": (1, False, "see `indexerd logs`"),
 }
+BY_KIND: dict[str, type[IndexerdError]] = {}  # the topmost class of each kind
 RPC_CODES: dict[str, int] = {kind: code for code, kind in enumerate(_KINDS, 1001)}
 
 
@@ -48,6 +49,7 @@ class IndexerdError(Exception):
     def __init_subclass__(cls, kind: str = "", hint: str = "") -> None:
         if kind:
             cls.kind = kind
+            BY_KIND.setdefault(kind, cls)
             cls.exit_code, cls.retryable, cls.hint = _KINDS[kind]
         cls.hint = hint or cls.hint
 

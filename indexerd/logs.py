@@ -30,12 +30,10 @@ from indexerd.privacy.sanitize import escape_path
 from indexerd.times import iso
 
 LIMIT_BYTES = 8 * 1024 * 1024
-KEPT_FILES = 2
 TEXT_MAX = 500  # characters of one value
 LINE_MAX = 4000  # bytes; a pipe accepts this much whole, or not at all
 _READ_MAX = 2000  # characters of one value that are redacted, before it is cut
 _TRACE_MAX = 40  # lines
-_THROTTLED_MAX = 1024  # keys
 _QUIET = logging.NullHandler()
 
 
@@ -47,12 +45,10 @@ class Throttle:
         self._last: dict[str, float] = {}
 
     def admit(self, key: str, now: float) -> bool:
-        if 0 <= now - self._last.get(key, -math.inf) < self._seconds:
-            return False
-        if len(self._last) >= _THROTTLED_MAX:
-            self._last.clear()
-        self._last[key] = now
-        return True
+        admitted = abs(now - self._last.get(key, -math.inf)) >= self._seconds
+        if admitted:
+            self._last[key] = now
+        return admitted
 
 
 class Event(StrEnum):
@@ -104,6 +100,7 @@ class Event(StrEnum):
     BUDGET_UNSETTLED = "budget.unsettled", logging.WARNING
     SOCKET_REJECTED = "socket.rejected"
     CACHE_DAMAGED = "cache.damaged", logging.WARNING
+    CACHE_REPLACED = "cache.replaced"
     CONFIG_INVALID = "config.invalid", logging.WARNING
     WEB_STARTED = "web.started"
     WEB_ENDED = "web.ended", logging.WARNING
@@ -156,7 +153,7 @@ class Logger:
             entry["cut"] = True
             line = json.dumps(entry, ensure_ascii=False)
         if self._path is not None:
-            append_rotating(self._path, line.encode(), limit=LIMIT_BYTES, keep=KEPT_FILES)
+            append_rotating(self._path, line.encode(), limit=LIMIT_BYTES)
         if self._console:
             ts, level, event, *rest = entry.values()
             more = (f"{key}={one}" for key, one in zip([*entry][3:], rest, strict=True))
@@ -171,10 +168,8 @@ LOG = Logger()
 
 def _bounded(value: Any) -> Any:
     match value:
-        case None | bool() | int():
+        case None | bool() | int() | float():
             return value
-        case float():
-            return value if math.isfinite(value) else str(value)
         case str() | Path():
             return _text(str(value))
         case BaseException():

@@ -9,7 +9,6 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from indexerd.client import absolute, home_of, socket_path, state_dir
@@ -20,50 +19,36 @@ META_SUFFIX = ".meta.json"
 USER_SUFFIX = ".user.json"
 
 
-@dataclass(frozen=True, slots=True)
 class Places:
-    """The daemon's own files and directories."""
+    """The daemon's own files and directories: from flags, else variables, else defaults."""
 
-    config_file: Path
-    config_explicit: bool  # named by flag or variable, so it must exist
-    state_dir: Path
-    data_dir: Path
-    socket: Path
-    store: Path  # rows and cursors: a cache
-    search: Path  # directory of the text index: a cache
-    lock: Path  # held by this state directory's daemon; never removed
-    log: Path
-    telemetry: Path  # one row per model attempt
-    budget: Path  # calls and cost, reserved and settled
-
-
-def places(
-    env: Mapping[str, str] = os.environ, *, config: str | None = None, home: Path | None = None
-) -> Places:
-    """Find every place: from flags, else variables, else defaults."""
-    home = home or Path(home_of(env))
-    named = config or env.get("INDEXERD_CONFIG") or ""
-    data = env.get("INDEXERD_DATA_DIR")
-    default = _place(env, "XDG_CONFIG_HOME", home, ".config") / "indexerd.toml"
-    state = Path(state_dir(env, str(home)))
-    return Places(
-        config_file=Path(absolute(named, env, str(home))) if named else default,
-        config_explicit=bool(named),
-        state_dir=state,
-        data_dir=Path(absolute(data, env, str(home)))
-        if data
-        else _place(env, "XDG_DATA_HOME", home, ".local/share"),
-        socket=Path(socket_path(env, str(home))),
-        store=state / "store.sqlite",
-        search=state / "search",
-        lock=state / "indexerd.lock",
-        log=state / "log.jsonl",
-        telemetry=state / "telemetry.jsonl",
-        budget=state / "budget.jsonl",
-    )
+    def __init__(
+        self,
+        env: Mapping[str, str] = os.environ,
+        *,
+        config: str | None = None,
+        home: Path | None = None,
+    ) -> None:
+        home = home or Path(home_of(env))
+        named, data = config or env.get("INDEXERD_CONFIG"), env.get("INDEXERD_DATA_DIR")
+        self.config_explicit = bool(named)  # so it must exist
+        self.config_file = _place(env, named, "XDG_CONFIG_HOME", home, ".config")
+        if not named:
+            self.config_file /= "indexerd.toml"
+        self.data_dir = _place(env, data, "XDG_DATA_HOME", home, ".local/share")
+        self.socket = Path(socket_path(env, str(home)))
+        self.state_dir = state = Path(state_dir(env, str(home)))
+        self.store = state / "store.sqlite"  # rows and cursors: a cache
+        self.search = state / "search"  # directory of the text index: a cache
+        self.lock = state / "indexerd.lock"  # of this state directory's daemon; never removed
+        self.log = state / "log.jsonl"
+        self.telemetry = state / "telemetry.jsonl"  # one row per model attempt
+        self.budget = state / "budget.jsonl"  # calls and cost, reserved and settled
 
 
-def _place(env: Mapping[str, str], xdg: str, home: Path, default: str) -> Path:
+def _place(env: Mapping[str, str], named: str | None, xdg: str, home: Path, default: str) -> Path:
+    if named:
+        return Path(absolute(named, env, str(home)))
     base = env.get(xdg, "")
     if base.startswith("/"):  # the XDG rule: relative values are ignored
         return Path(base) / "indexerd"

@@ -18,14 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from indexerd.disk import write_atomically
 from indexerd.paths import Places
@@ -36,7 +29,6 @@ SHOWN_MAX = 200  # characters of a key or a message
 PATTERN_SHOWN = 60
 LAST_GOOD = "settings.last-good.json"
 _CAMEL = re.compile(r"(?<=[a-z0-9])([A-Z])")
-_FREE_KEYS = ("providers.openai.prices",)  # tables whose keys are model names
 ModelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]+/\S+$")]
 Seconds = Annotated[float, Field(ge=0, le=86_400, allow_inf_nan=False)]
 Glob = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -72,11 +64,9 @@ class ModelLimits(Section):
 
 def _safe_url(url: str) -> str:
     """Refuse a base URL that would send transcripts unencrypted to another machine."""
-    if not url:
-        return url
     parts = urlsplit(url)
     safe = parts.scheme == "https" or (parts.scheme == "http" and _loopback(parts.hostname))
-    if not parts.hostname or not safe:
+    if url and not (parts.hostname and safe):
         raise ValueError("must be https, or http on loopback")
     if parts.username or parts.password:
         raise ValueError("must not hold a user name or a password")
@@ -102,9 +92,7 @@ class Provider(Section):
 
     api_key_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,127})?$")] = ""
     api_key_file: str = ""
-    base_url: str = ""
-
-    _check_url = field_validator("base_url")(_safe_url)
+    base_url: Annotated[str, AfterValidator(_safe_url)] = ""
 
 
 class OpenAIProvider(Provider):
@@ -151,11 +139,12 @@ def _compiled(pattern: str) -> str:
     return pattern
 
 
+Pattern = Annotated[str, Field(max_length=2000), AfterValidator(_compiled)]
+
+
 class Redact(Section):
     enabled: bool = True
-    extra_patterns: list[Annotated[str, Field(max_length=2000), AfterValidator(_compiled)]] = Field(
-        default_factory=list, max_length=100
-    )
+    extra_patterns: Annotated[list[Pattern], Field(max_length=100)] = []
 
 
 class Privacy(Section):
@@ -180,15 +169,14 @@ def listen_address(text: str) -> tuple[str, int]:
     return parts.hostname or "", parts.port
 
 
-class Web(Section):
-    listen: Annotated[str, Field(max_length=100)] = ""
+def _on_loopback(text: str) -> str:
+    if text:
+        listen_address(text)
+    return text
 
-    @field_validator("listen")
-    @classmethod
-    def _on_loopback(cls, text: str) -> str:
-        if text:
-            listen_address(text)
-        return text
+
+class Web(Section):
+    listen: Annotated[str, Field(max_length=100), AfterValidator(_on_loopback)] = ""
 
 
 class Agent(Section):
@@ -295,16 +283,10 @@ def _parse(data: bytes, path: str) -> dict[str, Any]:
 
 def _snake(value: Any, where: str) -> Any:
     """Convert the keys of a tree to snake case."""
-    if not isinstance(value, dict) or where in _FREE_KEYS:
+    if not isinstance(value, dict) or where == ".providers.openai.prices":  # names of models
         return value
-    found = {}
-    for key, below in value.items():
-        name = _CAMEL.sub(r"_\1", key).lower()
-        place = f"{where}.{name}".lstrip(".")
-        if name in found:
-            raise ValueError(f"{place} is given twice, in two spellings")
-        found[name] = _snake(below, place)
-    return found
+    names = {key: _CAMEL.sub(r"_\1", key).lower() for key in value}
+    return {names[key]: _snake(below, f"{where}.{names[key]}") for key, below in value.items()}
 
 
 def leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

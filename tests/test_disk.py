@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.disk import append_line, append_rotating, hold, write_atomically
+from indexerd.disk import append_line, append_rotating, hold, holds, write_atomically
 from indexerd.errors import AccessError, AlreadyRunningError
 
 HOLDER = """
@@ -37,13 +37,12 @@ def test_a_second_process_is_refused_with_the_holder_named(tmp_path: Path) -> No
     assert told.value.exit_code == 75
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     lock = hold(path)
-    assert lock.is_valid()
+    assert holds(path, lock)
     path.unlink()
     path.touch()
-    assert not lock.is_valid()  # a second daemon could lock the new file of that name
-    lock.release()
-    lock.release()
-    hold(path).release()
+    assert not holds(path, lock)  # a second daemon could lock the new file of that name
+    os.close(lock)
+    os.close(hold(path))
 
 
 def test_what_cannot_be_locked_is_said(tmp_path: Path) -> None:

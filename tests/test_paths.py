@@ -45,17 +45,17 @@ DEFAULTS = (
 )
 def test_places(env: dict[str, str], expected: tuple[Path, ...]) -> None:
     """Ours win over XDG's, understand `~`, and relative ones start at the current directory."""
-    found = paths.places(ENV | env)
+    found = paths.Places(ENV | env)
     assert (found.config_file, found.state_dir, found.data_dir, found.socket) == expected
     assert found.config_explicit is ("INDEXERD_CONFIG" in env)
-    named = paths.places(ENV | env, config="/mine.toml")
+    named = paths.Places(ENV | env, config="/mine.toml")
     assert (named.config_file, named.config_explicit) == (Path("/mine.toml"), True)
 
 
 def test_no_home_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client.os.path, "expanduser", str)
     with pytest.raises(UsageError) as told:
-        paths.places({})
+        paths.Places({})
     assert told.value.hint == "set HOME"
 
 

@@ -39,9 +39,9 @@ class App:
 
     @property
     def places(self) -> Places:
-        from indexerd.paths import places
+        from indexerd.paths import Places
 
-        return places(config=self.config)
+        return Places(config=self.config)
 
     @property
     def loaded(self) -> Loaded:

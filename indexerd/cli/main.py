@@ -26,7 +26,7 @@ CAPABILITIES = {
     "Sessions": "sessions list show search resolve complete family status index rename purge resume"
     " continue-recent",
     "A session's tree": "tree tree branches path context label branch export",
-    "References, context": "references expand ask context-set context-get resume-context footer",
+    "References, context": "sessions expand ask context-set context-get resume-context footer",
     "Long sessions": "tree history digest compact branch-summary stats",
     "Servers": "serve run web mcp",
     "Set-up": "setup config service integrate completion",

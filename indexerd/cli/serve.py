@@ -27,7 +27,6 @@ from indexerd.errors import ConfigError, DamagedError, IndexerdError, WriteError
 from indexerd.mcp.hosts import HOSTS, snippet
 
 if TYPE_CHECKING:
-    from indexerd.daemon.daemon import Daemon
     from indexerd.web.server import Running
 
 RESTART_GAP = 10.0  # seconds: a daemon that fails sooner ends, and the service manager waits
@@ -52,28 +51,22 @@ def _called(app: App, *words: str) -> list[str]:
     return [*program(), *config, *words]
 
 
-def _daemon(app: App, *, once: bool) -> Daemon:
-    """A daemon that is ready to start, or to make one pass."""
-    from indexerd.daemon.daemon import Daemon
-
-    os.umask(0o077)
-    view = _called(app, "web", "--beside-daemon", "--listen")
-    try:
-        return Daemon(app.places, app.loaded, os.environ, Path.home(), view=view, watching=not once)
-    except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd start us again
-        raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
-
-
 @command(flag("--once", "Scan, index what is due, and exit."))
 def run(*, once: bool) -> int:
     """Run the daemon in the foreground; --once for one pass."""
-    app = current()
-    daemon = _daemon(app, once=once)
+    from indexerd.daemon.daemon import Daemon
+
+    os.umask(0o077)
+    app, home = current(), Path.home()
+    view = _called(app, "web", "--beside-daemon", "--listen")
     try:
+        daemon = Daemon(app.places, app.loaded, os.environ, home, view=view, watching=not once)
         if not once:
             asyncio.run(daemon.serve())
             return 0
         found, models, code = asyncio.run(daemon.once())
+    except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd start us again
+        raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
     except DamagedError:  # a new process keeps no memory, threads or connections of this one
         now, last = time.time(), os.environ.get(_RESTARTED, "0")
         if now - float(last) < RESTART_GAP:

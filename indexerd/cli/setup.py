@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import BashComplete, FishComplete, PowerShellComplete, ZshComplete
+from click.shell_completion import get_completion_class
 
 from indexerd.cli import printing as render
 from indexerd.cli.backend import aside, put, safe
@@ -123,15 +123,8 @@ def integrate(agent: str, **wished: bool) -> Iterator[str]:
         aside(safe(note, 8192))
 
 
-SHELLS = {
-    "bash": BashComplete,
-    "zsh": ZshComplete,
-    "fish": FishComplete,
-    "powershell": PowerShellComplete,
-}
-
-
-@command(argument("shell", type=click.Choice([*SHELLS])))
+@command(argument("shell", type=click.Choice(("bash", "zsh", "fish", "powershell"))))
 def completion(shell: str) -> str:
     """Print a shell's completion script."""
-    return SHELLS[shell](cli, {}, "indexerd", "_INDEXERD_COMPLETE").source()
+    made = get_completion_class(shell)
+    return made(cli, {}, "indexerd", "_INDEXERD_COMPLETE").source() if made else ""

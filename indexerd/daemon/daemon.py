@@ -37,7 +37,7 @@ from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
-from indexerd.disk import hold, hold_directory
+from indexerd.disk import hold, hold_directory, holds
 from indexerd.errors import AlreadyRunningError, DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import decide
@@ -84,6 +84,11 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus()
+        # Caches of earlier versions have texts that a purge would leave.
+        for name in ("ledger.sqlite*", "catalog.sqlite*"):
+            for path in places.state_dir.glob(name):
+                path.unlink()
+                bus.log(Event.CACHE_REPLACED, {"path": str(path)})
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
         record = partial(append_row, places.telemetry)
@@ -308,7 +313,7 @@ class Daemon:
         await self.pipeline.stop()
         await self.pipeline.read(self.library.close)
         self._claims.close()
-        self._lock.release()
+        os.close(self._lock)
 
     async def _tend(self, server: UnixServer, notifier: Notifier) -> None:
         """Check reader, memory, state and socket file every few seconds.
@@ -317,7 +322,7 @@ class Daemon:
         """
         pause = min(TICK_SECONDS, (notifier.watchdog_seconds or TICK_SECONDS * 4) / 4)
         pipeline, footprint, blocked, state = self.pipeline, Footprint(), "", ""
-        while self._lock.is_valid():
+        while holds(self._places.lock, self._lock):
             if not pipeline.stalled:
                 notifier.send("WATCHDOG=1")
             if pipeline.scanned.is_set():

@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 
 from indexerd.agents import pi
-from indexerd.paths import places, within
+from indexerd.paths import Places, within
 from indexerd.settings import Settings
 
 SUFFIXES = (".jsonl", ".jsonl.zst")
@@ -96,7 +96,7 @@ class _User:
         return f"{name}={shlex.quote(root)} "
 
     def meta(self, agent: str, usual: str = "") -> str:
-        own = f"{places(self.env, home=self.home).data_dir}/sessions-meta/{agent}"
+        own = f"{Places(self.env, home=self.home).data_dir}/sessions-meta/{agent}"
         return self.real(getattr(self.settings.agents, agent).meta_dir or usual or own)
 
     def xdg(self, name: str, usual: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from indexerd.cli.backend import App
 from indexerd.cli.tree import export
-from indexerd.errors import NotFoundError, UsageError
+from indexerd.errors import NotFoundError, UsageError, WriteError
 from tests.e2e.world import Session, World
 
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
@@ -83,6 +85,19 @@ def test_a_file_is_new_private_and_of_its_suffix(home: Exported, tmp_path: Path)
     size = (tmp_path / "two.md").stat().st_size
     assert told == {"format": "md", "file": str(tmp_path / "two.md"), "bytes": size}
     assert isinstance(home.run("-o", "nowhere/x.md").exception, UsageError)
+
+
+def test_a_full_disk_leaves_no_file(
+    home: Exported, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    failed = home.run("-o", "new.md").exception
+    assert isinstance(failed, WriteError)
+    assert failed.exit_code == 75
+    assert not (tmp_path / "new.md").exists()
 
 
 def test_an_entry_that_is_not_there(home: Exported) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.paths import places
+from indexerd.paths import Places
 from indexerd.references.parse import find
 from tests.integrations.acted_pi import Pi, needed
 
@@ -41,7 +41,7 @@ BASES = {"XDG_RUNTIME_DIR": XDG, "XDG_STATE_HOME": XDG}
 @given(env=st.fixed_dictionaries({}, optional=PLACES | BASES))
 def test_the_socket_is_where_the_daemon_has_it(pure: Any, env: dict[str, str]) -> None:
     """interfaces.md §1: one rule, whoever looks for the socket."""
-    ours = str(places(env, home=Path("/home/me")).socket)
+    ours = str(Places(env, home=Path("/home/me")).socket)
     if sys.platform != "darwin":
         assert pure("daemon", "socketPath", env, "/home/me", "linux") == ours
 

@@ -14,7 +14,7 @@ import pytest
 
 from indexerd.errors import UsageError
 from indexerd.integrations import service as units
-from indexerd.paths import places
+from indexerd.paths import Places
 from indexerd.settings import Settings
 
 PROGRAM = Path("/opt/my programs/100%/indexerd")
@@ -41,7 +41,7 @@ def host(tmp_path: Path, run: Recorder, platform: str = "linux", **env: str) -> 
 
 
 def install(where: units.Host) -> units.Outcome:
-    found = places({**where.env, "HOME": str(where.home)}, home=where.home)
+    found = Places({**where.env, "HOME": str(where.home)}, home=where.home)
     return units.install(where, PROGRAM, found, Settings())
 
 

@@ -16,7 +16,7 @@ from mcp_types import CallToolResult, Implementation
 
 from indexerd.mcp.daemon_client import DaemonAccess
 from indexerd.mcp.server import session_server
-from indexerd.paths import places
+from indexerd.paths import Places
 from tests.fake_daemon import FakeDaemon
 
 ID = "0190aaaa-0000-7000-8000-000000000001"
@@ -157,7 +157,7 @@ def nodes(count: int, text: str = HOSTILE) -> list[dict[str, Any]]:
 
 def desk(daemon: Daemon, cwd: str | None = "/w", **env: str) -> DaemonAccess:
     home = {"HOME": str(daemon.path.parent), "INDEXERD_SOCKET": str(daemon.path)} | env
-    return DaemonAccess(places(home), home, cwd=cwd)
+    return DaemonAccess(Places(home), home, cwd=cwd)
 
 
 def talk(

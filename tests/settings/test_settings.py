@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.paths import places
+from indexerd.paths import Places
 from indexerd.settings import LAST_GOOD, Loaded, Settings, load, read_config, remember
 
 FILE = "/home/ada/.config/indexerd/indexerd.toml"
@@ -78,12 +78,6 @@ def test_camel_case_in_toml_and_json() -> None:
     assert as_toml.settings.min_new_user_messages == 7
     assert as_toml.settings.providers.google.api_key_env == "GEMINI_API_KEY"
     assert as_toml.sources["index.quiet_seconds"] == FILE
-
-
-def test_one_key_in_two_spellings_is_a_problem() -> None:
-    """Which of two values is meant cannot be guessed."""
-    found = faults(toml("[index]\nquietSeconds = 3\nquiet_seconds = 4"))
-    assert found == {"": "index.quiet_seconds is given twice, in two spellings"}
 
 
 def test_a_variable_wins_and_is_named() -> None:
@@ -193,7 +187,7 @@ def test_no_configuration_raises(tree: dict[str, Any], variables: dict[str, Any]
 
 def read(path: Path, home: Path) -> Loaded:
     env = {"HOME": str(home), "INDEXERD_CONFIG": str(path)}
-    return read_config(places(env, home=home), env)
+    return read_config(Places(env, home=home), env)
 
 
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -278,3 +278,15 @@ def test_a_cache_that_is_damaged_under_a_daemon(template: Template, name: str) -
         for session, (data, last) in before.items():
             session.path.write_bytes(data)
             session.last = last
+
+
+def test_caches_of_earlier_versions_are_deleted(tmp_path: Path) -> None:
+    """What was purged would else stay in them."""
+    world = World(tmp_path)
+    world.state.mkdir(parents=True, exist_ok=True)
+    old = [world.state / name for name in ("ledger.sqlite", "catalog.sqlite", "catalog.sqlite-wal")]
+    for path in old:
+        path.write_text("text of a session")
+    with world.daemon():
+        assert {line["path"] for line in logged(world, "cache.replaced")} == {*map(str, old)}
+    assert not any(path.exists() for path in old)
