@@ -1,6 +1,6 @@
 """The structured log: events with fields, and never text of a session.
 
-`LOG.log(INFO, Event.META_WRITTEN, session=…, ms=…)` writes one JSON object per line to the log
+`LOG.log(INFO, "meta.written", session=…, ms=…)` writes one JSON object per line to the log
 file, and JSON, or text on a terminal, to stderr. Until `configure`, nothing is written.
 
 Texts are escaped, redacted and cut. Of a foreign error only the type is logged, as its message may
@@ -19,9 +19,8 @@ import threading
 import time
 import traceback
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 from indexerd.disk import append_rotating
 from indexerd.errors import IndexerdError
@@ -35,6 +34,14 @@ LINE_MAX = 4000  # bytes; a pipe accepts this much whole, or not at all
 _READ_MAX = 2000  # characters of one value that are redacted, before it is cut
 _TRACE_MAX = 40  # lines
 _QUIET = logging.NullHandler()
+# Events (docs/OPERATIONS.md lists all) that are not of level INFO:
+_DEBUG = """watch.rescan session.appended index.queued index.attempt digest.attempt
+budget.reserved"""
+_WARNING = """watch.degraded watch.overflow watch.limit session.bad_line index.failed
+context.unknown_set digest.failed digest.hook_failed meta.invalid model.breaker_open
+budget.exhausted budget.unsettled cache.damaged config.invalid web.ended"""
+LEVELS = dict.fromkeys(_DEBUG.split(), logging.DEBUG)
+LEVELS |= dict.fromkeys(_WARNING.split(), logging.WARNING)
 
 
 class Throttle:
@@ -49,61 +56,6 @@ class Throttle:
         if admitted:
             self._last[key] = now
         return admitted
-
-
-class Event(StrEnum):
-    """Every event of the log (docs/OPERATIONS.md), with its level unless that is INFO."""
-
-    level: int
-
-    def __new__(cls, name: str, level: int = logging.INFO) -> Self:
-        event = str.__new__(cls, name)
-        event._value_, event.level = name, level
-        return event
-
-    DAEMON_STARTED = "daemon.started"
-    DAEMON_READY = "daemon.ready"
-    DAEMON_CONFIG_RELOADED = "daemon.config_reloaded"
-    DAEMON_STOPPING = "daemon.stopping"
-    DAEMON_STOPPED = "daemon.stopped"
-    WATCH_ARMED = "watch.armed"
-    WATCH_DEGRADED = "watch.degraded", logging.WARNING
-    WATCH_OVERFLOW = "watch.overflow", logging.WARNING
-    WATCH_RESCAN = "watch.rescan", logging.DEBUG
-    WATCH_LIMIT = "watch.limit", logging.WARNING
-    SESSION_DISCOVERED = "session.discovered"
-    SESSION_APPENDED = "session.appended", logging.DEBUG
-    SESSION_RESET = "session.reset"
-    SESSION_REMOVED = "session.removed"
-    SESSION_BAD_LINE = "session.bad_line", logging.WARNING
-    SESSION_QUARANTINED = "session.quarantined"
-    INDEX_QUEUED = "index.queued", logging.DEBUG
-    INDEX_STARTED = "index.started"
-    INDEX_ATTEMPT = "index.attempt", logging.DEBUG
-    INDEX_RETRY = "index.retry"
-    INDEX_SUCCEEDED = "index.succeeded"
-    INDEX_FAILED = "index.failed", logging.WARNING
-    INDEX_SKIPPED = "index.skipped"
-    CONTEXT_UNKNOWN_SET = "context.unknown_set", logging.WARNING
-    DIGEST_STARTED = "digest.started"
-    DIGEST_ATTEMPT = "digest.attempt", logging.DEBUG
-    DIGEST_WRITTEN = "digest.written"
-    DIGEST_FAILED = "digest.failed", logging.WARNING
-    DIGEST_HOOK_FAILED = "digest.hook_failed", logging.WARNING
-    SESSION_PURGED = "session.purged"
-    META_WRITTEN = "meta.written"
-    META_INVALID = "meta.invalid", logging.WARNING
-    MODEL_BREAKER_OPEN = "model.breaker_open", logging.WARNING
-    MODEL_BREAKER_CLOSED = "model.breaker_closed"
-    BUDGET_RESERVED = "budget.reserved", logging.DEBUG
-    BUDGET_EXHAUSTED = "budget.exhausted", logging.WARNING
-    BUDGET_UNSETTLED = "budget.unsettled", logging.WARNING
-    SOCKET_REJECTED = "socket.rejected"
-    CACHE_DAMAGED = "cache.damaged", logging.WARNING
-    CACHE_REPLACED = "cache.replaced"
-    CONFIG_INVALID = "config.invalid", logging.WARNING
-    WEB_STARTED = "web.started"
-    WEB_ENDED = "web.ended", logging.WARNING
 
 
 class Logger:

@@ -41,7 +41,7 @@ from indexerd.disk import hold, hold_directory, holds
 from indexerd.errors import AlreadyRunningError, DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import decide
-from indexerd.logs import LOG, Event
+from indexerd.logs import LOG
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import append_row
 from indexerd.models.base import Model
@@ -88,7 +88,7 @@ class Daemon:
         for name in ("ledger.sqlite*", "catalog.sqlite*"):
             for path in places.state_dir.glob(name):
                 path.unlink()
-                bus.log(Event.CACHE_REPLACED, {"path": str(path)})
+                bus.log("cache.replaced", {"path": str(path)})
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)
         record = partial(append_row, places.telemetry)
@@ -117,9 +117,9 @@ class Daemon:
             stores=lambda: stores(self._settings(), self._env, home),
             exclude=lambda: at_home(self._settings().privacy.exclude, home),
             report=lambda session, why: bus.log(
-                Event.META_INVALID, {"session": session, "reason": why}
+                "meta.invalid", {"session": session, "reason": why}
             ),
-            defect=lambda path, bug: bus.defect(Event.SESSION_QUARANTINED, "", bug, path=path),
+            defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
             patterns=lambda: self._settings().redact.extra_patterns,
         )
         library.files.exclusions.forgotten = self._forgotten.agents
@@ -198,7 +198,7 @@ class Daemon:
                 self._loop.call_soon_threadsafe(self.pipeline.dirty.set)
 
     def _damaged(self, path: Path, why: str) -> None:
-        self.bus.log(Event.CACHE_DAMAGED, {"path": str(path), "reason": why})
+        self.bus.log("cache.damaged", {"path": str(path), "reason": why})
         self._hint()
 
     def _sweep(self) -> None:
@@ -206,7 +206,7 @@ class Daemon:
             try:
                 self._writer.sweep(Path(store.meta))
             except WriteError as bad:  # a full or read-only disk: reading continues
-                self.bus.log(Event.WATCH_DEGRADED, {"path": store.meta, "reason": str(bad)})
+                self.bus.log("watch.degraded", {"path": store.meta, "reason": str(bad)})
 
     async def once(self) -> tuple[dict[str, Any], dict[str, str], int]:
         """Try each due session once: the report, models by session, and the exit code."""
@@ -271,24 +271,24 @@ class Daemon:
         server = UnixServer(
             path,
             self.api.handle,
-            lambda why: bus.log(Event.SOCKET_REJECTED, {"reason": why}),
-            lambda method, error: bus.defect(Event.SOCKET_REJECTED, method, error),
+            lambda why: bus.log("socket.rejected", {"reason": why}),
+            lambda method, error: bus.defect("socket.rejected", method, error),
         )
         try:
             self._sweep()
-            bus.log(Event.DAEMON_STARTED, {"pid": os.getpid()})
+            bus.log("daemon.started", {"pid": os.getpid()})
             self._log_problems(self._loaded)
             if not self.pipeline.models.available():
                 reason = f"Missing configured model(s): {self.pipeline.missing_models}"
-                bus.log(Event.CONFIG_INVALID, {"reason": reason})
+                bus.log("config.invalid", {"reason": reason})
             await server.start()
             notifier.send("READY=1")
-            bus.log(Event.DAEMON_READY, {"path": str(path)})
+            bus.log("daemon.ready", {"path": str(path)})
             await self._run(self._tend(server, notifier), stopping, notifier)
         finally:
             await server.close()
             await self._end()
-            bus.log(Event.DAEMON_STOPPED, {})
+            bus.log("daemon.stopped", {})
 
     async def _run(
         self, tend: Coroutine[Any, Any, None], stopping: asyncio.Event, notifier: Notifier
@@ -300,12 +300,12 @@ class Daemon:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
             notifier.send("STOPPING=1")
-            self.bus.log(Event.DAEMON_STOPPING, {})
+            self.bus.log("daemon.stopping", {})
         for task in tasks:
             task.cancel()
         for end in await asyncio.gather(*tasks, return_exceptions=True):
             if end and not isinstance(end, bool | DamagedError | asyncio.CancelledError):
-                self.bus.defect(Event.DAEMON_STOPPING, "", end)
+                self.bus.defect("daemon.stopping", "", end)
         if not stopping.is_set():
             raise DamagedError("the daemon cannot go on", hint="see `indexerd logs`")
 
@@ -341,7 +341,7 @@ class Daemon:
                 if blocked != was_blocked:
                     server.reject(blocked)
             await asyncio.sleep(pause)
-        self.bus.log(Event.WATCH_DEGRADED, {"reason": "the state directory was removed"})
+        self.bus.log("watch.degraded", {"reason": "the state directory was removed"})
 
     def _handle_signals(self) -> asyncio.Event:
         """Reload at SIGHUP; return an event that SIGTERM and SIGINT set."""
@@ -369,12 +369,12 @@ class Daemon:
         self._set_logging()
         await self.pipeline.reload(loaded, Models(loaded.settings, self._env))
         self.web.reloaded.set()
-        self.bus.log(Event.DAEMON_CONFIG_RELOADED, {})
+        self.bus.log("daemon.config_reloaded", {})
 
     def _log_problems(self, loaded: Loaded) -> None:
         for bad in loaded.problems:
             reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
-            self.bus.log(Event.CONFIG_INVALID, {"reason": reason})
+            self.bus.log("config.invalid", {"reason": reason})
 
 
 def _claim(found: Sequence[Store]) -> ExitStack:

@@ -9,20 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from logging import ERROR, INFO
 from typing import Any
 
 from indexerd.daemon.files import Update
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import SessionRuntime
-from indexerd.logs import LOG, Event, Throttle
+from indexerd.logs import LEVELS, LOG, Throttle
 from indexerd.models.prices import format_usd
 from indexerd.sessions.info import state_of
 from indexerd.sources.tail import Verdict
 from indexerd.sources.watch import Health
 from indexerd.times import iso
 
-ERROR = 40
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
 BAD_LINE_SECONDS = 60.0  # between two log lines about bad lines of one file
 OUTAGE_SECONDS = 3600.0  # between two warnings for one cause, however many sessions it fails
@@ -48,11 +48,11 @@ class EventBus:
         self._listeners[listener] = None
         return partial(self._listeners.pop, listener, None)
 
-    def log(self, event: Event, fields: dict[str, Any]) -> None:
+    def log(self, event: str, fields: dict[str, Any]) -> None:
         """Write to the log alone."""
-        LOG.log(event.level, event, **fields)
+        LOG.log(LEVELS.get(event, INFO), event, **fields)
 
-    def defect(self, event: Event, session_id: str, bug: BaseException, *, path: str = "") -> None:
+    def defect(self, event: str, session_id: str, bug: BaseException, *, path: str = "") -> None:
         """Log a bug of this program."""
         where = {"session": session_id} | ({"path": path} if path else {})
         LOG.log(ERROR, event, **where, reason="defect", exc_info=bug)
@@ -75,18 +75,18 @@ class EventBus:
     def session(self, update: Update, *, was_known: bool) -> None:
         info, session_id, was = update.info, update.session_id, update.was
         if info is None:
-            self.log(Event.SESSION_REMOVED, {"session": session_id})
+            self.log("session.removed", {"session": session_id})
             removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
             self.publish("session.removed", session_id, {"state": "deleted", **removed})
             return
         if changed := update.verdict is not Verdict.SAME:
-            event = Event.SESSION_APPENDED if was_known else Event.SESSION_DISCOVERED
-            event = Event.SESSION_RESET if update.verdict is Verdict.RESTART else event
+            event = "session.appended" if was_known else "session.discovered"
+            event = "session.reset" if update.verdict is Verdict.RESTART else event
             self.log(event, {"session": session_id, "path": info.path})
             new = info.bad_lines - (was.bad_lines if was else 0)
             if new > 0 and self._bad_lines.admit(info.path, time.time()):
                 bad = {"session": session_id, "path": info.path, "count": info.bad_lines}
-                self.log(Event.SESSION_BAD_LINE, bad)
+                self.log("session.bad_line", bad)
 
         def send(name: str, /, **fields: Any) -> None:
             self.publish(name, session_id, {"sessionFile": info.file, **fields})
@@ -111,23 +111,23 @@ class EventBus:
         """Log what changed about the watcher since the last call."""
         old, self._health = self._health, health
         if old is None or (old.mode, old.watched) != (health.mode, health.watched):
-            self.log(Event.WATCH_ARMED, {"mode": health.mode, "count": health.watched})
+            self.log("watch.armed", {"mode": health.mode, "count": health.watched})
         if health.overflows > (old.overflows if old else 0):
-            self.log(Event.WATCH_OVERFLOW, {"count": health.overflows})
+            self.log("watch.overflow", {"count": health.overflows})
         for code, cause, cure in set(health.problems).difference(old.problems if old else ()):
-            event = Event.WATCH_LIMIT if code in _LIMITS else Event.WATCH_DEGRADED
+            event = "watch.limit" if code in _LIMITS else "watch.degraded"
             self.log(event, {"reason": cause, "hint": cure})
 
     def indexing(self, known: SessionRuntime, why: str) -> None:
         self._status(known, "indexing", "⏳ indexing...")
-        self.log(Event.INDEX_STARTED, {"session": known.info.session_id, "reason": why})
+        self.log("index.started", {"session": known.info.session_id, "reason": why})
         self.publish("index.started", known.info.session_id, {"reason": why})
 
     def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
         session_id = known.info.session_id
         text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
         self._status(known, "indexing", text)
-        self.log(Event.INDEX_RETRY, {"session": session_id, **fields})
+        self.log("index.retry", {"session": session_id, **fields})
         self.publish("index.retry", session_id, fields)
 
     def indexed(self, known: SessionRuntime, done: Done) -> None:
@@ -135,12 +135,12 @@ class EventBus:
         session, fields = {"session": done.session_id}, {"model": done.model, "costUsd": done.usd}
         if done.adopted:
             known.status = None
-            self.log(Event.INDEX_SKIPPED, session | {"reason": "written elsewhere"})
+            self.log("index.skipped", session | {"reason": "written elsewhere"})
             self.publish("index.succeeded", done.session_id, {**fields, "adopted": True})
             return
         self._status(known, "succeeded", f"✅ session indexed ({format_usd(done.usd)})")
-        self.log(Event.META_WRITTEN, session | {"path": done.directory})
-        self.log(Event.INDEX_SUCCEEDED, {**session, "model": done.model, "cost_usd": done.usd})
+        self.log("meta.written", session | {"path": done.directory})
+        self.log("index.succeeded", {**session, "model": done.model, "cost_usd": done.usd})
         self.publish("index.succeeded", done.session_id, fields)
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
@@ -150,9 +150,9 @@ class EventBus:
         fields = {"session": session_id, "reason": str(error)}
         outage = error.kind in _OUTAGES
         if outage and not self._waiting.admit(error.kind, time.time()):
-            self.log(Event.INDEX_SKIPPED, fields)
+            self.log("index.skipped", fields)
         else:
-            self.log(Event.INDEX_FAILED, fields | {"kind": error.kind})
+            self.log("index.failed", fields | {"kind": error.kind})
         what = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
         self.publish("index.failed", session_id, what | {"retryAt": iso(retry_at)})
 

@@ -35,7 +35,6 @@ from indexerd.errors import (
 from indexerd.events import Turn
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
-from indexerd.logs import Event
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
 from indexerd.settings import Loaded, Settings
@@ -165,7 +164,7 @@ class Pipeline:
                     failed, self.trouble = False, ""
             except StateError as bad:
                 if not failed:
-                    self.bus.log(Event.WATCH_DEGRADED, {"reason": str(bad)})
+                    self.bus.log("watch.degraded", {"reason": str(bad)})
                 failed, self.trouble = True, str(bad)
                 await asyncio.sleep(RETRY_SECONDS)
 
@@ -225,7 +224,7 @@ class Pipeline:
         self.trouble = ""  # why our own disk cannot be written; empty if it can
         self.last_scan_at = self.now()
         self.unread.set()
-        self.bus.log(Event.WATCH_RESCAN, {"count": len(self.known)})
+        self.bus.log("watch.rescan", {"count": len(self.known)})
         if is_first:
             self.scanned.set()
             self._consider_all()
@@ -294,7 +293,7 @@ class Pipeline:
         if when <= now:
             excluded = self.library.files.exclusions.match(info.path, info.cwd, session_id)
             if not excluded and (known.forced or self._models_for(known)):
-                self.bus.log(Event.INDEX_QUEUED, {"session": session_id, "reason": why})
+                self.bus.log("index.queued", {"session": session_id, "reason": why})
                 self.jobs[session_id] = why
                 self._start_runs()
             return

@@ -20,7 +20,6 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.disk import sync_names
 from indexerd.errors import StateError, UsageError
-from indexerd.logs import Event
 from indexerd.meta.model import digest_name
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import meta_name, user_name
@@ -100,7 +99,7 @@ class Purge:
             removed += gone
         done = asked.transcript and not kept
         fields = {"session": session_id, "count": len(removed), "by": asked.by or "socket"}
-        pipeline.bus.log(Event.SESSION_PURGED, fields | {"transcript": done})
+        pipeline.bus.log("session.purged", fields | {"transcript": done})
         answer: Row = {"sessionId": session_id, "removed": [*map(str, removed)]}
         left = [{"path": str(path), "reason": reason} for path, reason in kept.items()]
         return answer | {"transcriptRemoved": done} | ({"notRemoved": left} if left else {})

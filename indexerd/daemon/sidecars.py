@@ -20,7 +20,6 @@ from msgspec import UNSET
 from indexerd.daemon.answers import Answers, is_fork
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
-from indexerd.logs import Event
 from indexerd.meta import context_sets as sets
 from indexerd.meta.sidecar import Edited, edit
 from indexerd.meta.writer import MetaWriter
@@ -88,7 +87,7 @@ class Sidecars:
             row["timestamp"] = iso(self.pipeline.now())
             await asyncio.to_thread(self.record, row)
             if one not in sets.KNOWN:
-                bus.log(Event.CONTEXT_UNKNOWN_SET, {"session": session_id})
+                bus.log("context.unknown_set", {"session": session_id})
         if edited.names:
             name = edited.names[0] if len(edited.names) == 1 else None
             bus.context("changed", session_id, edited.user.context, name)

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from indexerd.daemon.event_bus import EventBus
-from indexerd.logs import Event
 from indexerd.privacy.sanitize import clean_line
 from indexerd.times import iso
 
@@ -49,7 +48,7 @@ class WebSupervisor:
                 pause = min(PAUSE_MAX, 2.0 ** min(failures, 10))
                 since = iso(time.time())
                 self.problems = [{"code": "web_down", "cause": why, "since": since, "cure": _CURE}]
-                self.bus.log(Event.WEB_ENDED, {"reason": why})
+                self.bus.log("web.ended", {"reason": why})
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.reloaded.wait(), pause)
                 failures = 0
@@ -86,7 +85,7 @@ class WebSupervisor:
             text = clean_line(line.decode("utf-8", "replace"), REASON_MAX)
             if text.startswith("http"):
                 self.problems = []
-                self.bus.log(Event.WEB_STARTED, {"pid": child.pid, "url": text})
+                self.bus.log("web.started", {"pid": child.pid, "url": text})
             elif text and not text.startswith("hint: "):
                 reason = text.removeprefix("indexerd: ")
         return reason or f"it ended with exit code {await child.wait()}"

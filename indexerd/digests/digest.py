@@ -26,7 +26,6 @@ from indexerd.errors import IndexerdError
 from indexerd.events import Entry, Stretch
 from indexerd.indexing.indexer import Failure
 from indexerd.indexing.policy import SessionRuntime, settled_at
-from indexerd.logs import Event
 from indexerd.models.extractive.sentences import decisions, key_words
 from indexerd.privacy.exclusions import matches
 from indexerd.privacy.redact import redactor
@@ -192,7 +191,7 @@ class Digests:
     async def _made(self, plan: Plan, base: Stretch, row: Row, *, manual: bool) -> dict[str, Any]:
         services, session_id, covering = self.services, row["sessionId"], plan.facts["covering"]
         started = {"session": session_id, "count": covering[1] - covering[0] + 1}
-        services.events.log(Event.DIGEST_STARTED, started)
+        services.events.log("digest.started", started)
         writer = Summarizer(services, row, "segment", covering=covering, asked=manual)
         text = await writer.write(plan.text, base)
         facts = plan.facts | {"model": writer.model}
@@ -207,7 +206,7 @@ class Digests:
             "costUsd": writer.usage["costUsd"],
         }
         logged = {"model": writer.model, "cost_usd": report["costUsd"], "ms": writer.ms}
-        services.events.log(Event.DIGEST_WRITTEN, started | logged)
+        services.events.log("digest.written", started | logged)
         services.events.publish("digest.created", session_id, {"segmentId": segment.id, **report})
         return {"segment": encode(segment), **report, "usage": writer.usage, "notes": writer.notes}
 
@@ -266,9 +265,9 @@ class AutoDigests:
             fields = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
             self._events.publish("digest.failed", session_id, fields)
             logged = {"session": session_id, "reason": str(bad), "kind": bad.kind}
-            self._events.log(Event.DIGEST_FAILED, logged)
+            self._events.log("digest.failed", logged)
         except Exception as bug:  # noqa: BLE001 - our own defect must not end the daemon
-            self._events.defect(Event.DIGEST_FAILED, session_id, bug)
+            self._events.defect("digest.failed", session_id, bug)
         else:
             if found["segment"] is not None:
                 self.made.append(session_id)

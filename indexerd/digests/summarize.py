@@ -20,7 +20,6 @@ from indexerd.digests.prompts import NO_WISH, Wish, consult, instructions, summa
 from indexerd.digests.transcript import Part, RedactedTranscript, words_in
 from indexerd.events import Prompt, Stretch
 from indexerd.indexing.transcript import size_of
-from indexerd.logs import Event
 from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import Model, Reply
 from indexerd.privacy.redact import redactor
@@ -60,7 +59,7 @@ class Summarizer:
             "by": "user" if asked else "daemon",
         }
         audit |= {"covering_messages": covering, "sessionId": row["sessionId"]}
-        log = partial(self._log, Event.DIGEST_ATTEMPT)
+        log = partial(self._log, "digest.attempt")
         self.calls = Calls(services.budget, audit, lambda fields, _error: log(fields))
 
     @property
@@ -95,7 +94,7 @@ class Summarizer:
         self._redactions.update(found)  # of everything that is sent
         return clean
 
-    def _log(self, event: Event, fields: dict[str, Any]) -> None:
+    def _log(self, event: str, fields: dict[str, Any]) -> None:
         self._services.events.log(event, {"session": self._row["sessionId"], **fields})
 
     async def _consult_hook(self, base: Stretch, wish: Wish) -> Wish:
@@ -108,7 +107,7 @@ class Summarizer:
         try:
             advice = await asyncio.to_thread(consult, wanted.hook, payload, wanted.hook_seconds)
         except errors.IndexerdError as failed:
-            self._log(Event.DIGEST_HOOK_FAILED, {"reason": str(failed)})
+            self._log("digest.hook_failed", {"reason": str(failed)})
             return wish
         instead = self._safe(advice.prompt or "") or wish.instead
         return Wish(wish.focus, instead, tuple(map(self._safe, advice.context or ())))

@@ -22,7 +22,6 @@ from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
 from indexerd.indexing.prompt import retry_prompt
 from indexerd.indexing.snapshot import Library, Read, Snapshot, take_snapshot
-from indexerd.logs import Event
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Usage
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import ATTEMPTS, Calls, Rejected, first_usable
@@ -87,7 +86,7 @@ class Indexer:
             await self._failed(session, bad)
             return []
         except Exception as bug:  # noqa: BLE001 - a defect of ours must not end the daemon
-            self.events.defect(Event.INDEX_FAILED, session_id, bug)
+            self.events.defect("index.failed", session_id, bug)
             await self._failed(session, IndexerdError(f"internal error: {type(bug).__name__}"))
             return []
         self.outcomes[session_id] = done
@@ -144,7 +143,7 @@ class Indexer:
         return done, await self.read(self.library.written, session_id, directory)
 
     def _publish(self, session: SessionRuntime, fields: dict[str, Any], error: str) -> None:
-        self.events.log(Event.INDEX_ATTEMPT, {"session": session.info.session_id, **fields})
+        self.events.log("index.attempt", {"session": session.info.session_id, **fields})
         if error and fields["attempt"] < ATTEMPTS:
             which = {"model": fields["model"], "attempt": fields["attempt"]}
             self.events.retry(session, which | {"of": ATTEMPTS - 1, "reason": error})

@@ -30,7 +30,6 @@ from indexerd.errors import (
     ProviderError,
 )
 from indexerd.events import Prompt
-from indexerd.logs import Event
 from indexerd.models.base import Model, Reply
 from indexerd.models.prices import cost_usd, upper_bound_usd
 from indexerd.settings import Settings
@@ -105,7 +104,7 @@ class Budget:
     path: Path
     settings: Callable[[], Settings]
     clock: Callable[[], float]
-    notify: Callable[[Event, dict[str, Any]], None]
+    notify: Callable[[str, dict[str, Any]], None]
     record: Callable[[Mapping[str, Any]], object] = lambda _: None
     breakers: dict[str, Breaker] = field(default_factory=dict)
     denied: dict[str, str] = field(default_factory=dict)  # provider or model -> why it refuses us
@@ -139,7 +138,7 @@ class Budget:
         """Ask providers that refused us again, as the configuration was reloaded."""
         lifted, self.denied = self.denied, {}
         for model in lifted:
-            self.notify(Event.MODEL_BREAKER_CLOSED, {"model": model})
+            self.notify("model.breaker_closed", {"model": model})
 
     def estimate(self, key: str, prompt: Prompt) -> float | None:
         """Return the most that a call may cost, in USD; None where no price is known."""
@@ -170,7 +169,7 @@ class Budget:
                 raise BudgetError(why, hint=cure, retry_after=10.0) from None
             self._calls = {key: one for key, one in self._calls.items() if one.t > now - 2 * DAY}
             self._book(call)
-        self.notify(Event.BUDGET_RESERVED, {"model": model.key, "cost_usd": usd})
+        self.notify("budget.reserved", {"model": model.key, "cost_usd": usd})
         return call
 
     def _check(self, key: str, usd: float) -> None:
@@ -180,7 +179,7 @@ class Budget:
         if why := self._spent(usd):
             if not 0 <= now - self._logged < HOUR:  # thousands of sessions may wait for a call
                 self._logged = now
-                self.notify(Event.BUDGET_EXHAUSTED, {"model": key, "reason": why})
+                self.notify("budget.exhausted", {"model": key, "reason": why})
             raise BudgetError(why, retry_after=max(60.0, DAY - now % DAY))
         pause = self.breakers.setdefault(provider, Breaker()).until - now
         if pause > 0:
@@ -207,7 +206,7 @@ class Budget:
             return 0.0
         provider = _provider(call.model)
         if self.breakers[provider].succeeded():
-            self.notify(Event.MODEL_BREAKER_CLOSED, {"model": call.model})
+            self.notify("model.breaker_closed", {"model": call.model})
         own = self.settings().providers.openai
         usd = await asyncio.to_thread(cost_usd, provider, reply.model, reply.tokens, own)
         await self._write(Row("settle", call.id, self.clock(), usd))
@@ -230,7 +229,7 @@ class Budget:
             opened = name not in self.denied
             self.denied[name] = str(error)
         if opened:
-            self.notify(Event.MODEL_BREAKER_OPEN, {"model": call.model, "reason": str(error)})
+            self.notify("model.breaker_open", {"model": call.model, "reason": str(error)})
         if free:
             await self._write(Row("settle", call.id, self.clock(), 0.0))
 
@@ -239,7 +238,7 @@ class Budget:
         try:
             await self._append(row)
         except OSError as bad:  # the reservation stays: more is booked than was spent
-            self.notify(Event.BUDGET_UNSETTLED, {"reason": bad.strerror or "write failed"})
+            self.notify("budget.unsettled", {"reason": bad.strerror or "write failed"})
 
     def troubles(self) -> dict[str, tuple[str, str]]:
         """Return the reasons why remote models are not asked: code -> cause, cure."""

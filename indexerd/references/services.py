@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from indexerd.logs import Event
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.base import Model
 from indexerd.models.budget import Budget
@@ -30,9 +29,9 @@ class NamedRows(Protocol):
 class Events(Protocol):
     """The part of the event bus that is used."""
 
-    def log(self, event: Event, fields: dict[str, Any]) -> None: ...
+    def log(self, event: str, fields: dict[str, Any]) -> None: ...
     def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None: ...
-    def defect(self, event: Event, session_id: str, bug: Exception) -> None: ...
+    def defect(self, event: str, session_id: str, bug: Exception) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from indexerd.errors import (
     RefusedError,
 )
 from indexerd.events import Prompt
-from indexerd.logs import Event
 from indexerd.models import budget
 from indexerd.models.attempts import Calls
 from indexerd.models.base import Reply, Tokens
@@ -48,7 +47,7 @@ class Desk:
         self.path = root / "budget.jsonl"
         self.now = NOON
         self.settings = Settings()
-        self.heard: list[tuple[Event, dict[str, Any]]] = []
+        self.heard: list[tuple[str, dict[str, Any]]] = []
         self.restart()
 
     def restart(self) -> tuple[int, float]:
@@ -121,7 +120,7 @@ def test_the_caps_of_a_day(desk: Desk) -> None:
     assert desk.ask("said", key="local/any") == [None]
     desk.caps(daily_usd=0.0)
     assert isinstance(refused(desk), BudgetError)
-    assert [one for one, _ in desk.heard].count(Event.BUDGET_EXHAUSTED) == 1  # an hour
+    assert [one for one, _ in desk.heard].count("budget.exhausted") == 1  # an hour
     desk.caps(daily_calls=3)
     desk.now += DAY / 2
     assert desk.ask("said") == [None]
@@ -199,7 +198,7 @@ def test_a_pause_that_was_asked_for_holds_for_every_model_of_the_provider(desk: 
     assert until >= NOON + 3600
     for key in (FLASH, "google/gemini-3.5-pro"):
         assert isinstance(refused(desk, key), ProviderError)
-    (opened,) = [fields for one, fields in desk.heard if one is Event.MODEL_BREAKER_OPEN]
+    (opened,) = [fields for one, fields in desk.heard if one == "model.breaker_open"]
     assert opened["model"] == FLASH
     assert "provider_unavailable" in desk.budget.troubles()
     assert desk.ask("fine", key="openai/some") == [None]
