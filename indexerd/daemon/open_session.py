@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from indexerd.agents.pi.branch_file import VERSION, Line, Origin, branch_lines, file_name
+from indexerd.agents.pi.parse import Line, branch_lines
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
 from indexerd.disk import create_file
@@ -94,7 +94,7 @@ def make_branch(
     asked: params.Branch, session: OpenSession, _check: object = None
 ) -> dict[str, Any]:
     """Make a session file of one path. UsageError for sessions of agents other than pi."""
-    file, info, state, header = asked.file, session.info, session.state, session.state.header
+    file, info, state = asked.file, session.info, session.state
     if file is not None and (not file.startswith("/") or "\0" in file):
         raise UsageError("file is an absolute path, and has no NUL in it")
     if info.agent != "pi":
@@ -104,14 +104,12 @@ def make_branch(
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
     if all(state.kind(row) is Kind.LABEL for row in rows):
         raise SessionEmptyError("there is nothing but labels on this path")
-    origin = Origin(
-        session_id=str(uuid.uuid4()),
-        timestamp=iso(time.time()),
-        cwd=header.cwd if header else "",
-        source=info.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"),
-        version=header.version if header else VERSION,
-    )
-    target = Path(file) if file else Path(info.path).parent / file_name(origin)
+    source = info.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    new_id, now = str(uuid.uuid4()), iso(time.time())
+    fields = {"version": info.version, "id": new_id, "timestamp": now}
+    fields |= {"cwd": info.cwd, "parentSession": source}
+    stamp = now.replace(":", "-").replace(".", "-")
+    target = Path(file) if file else Path(info.path).parent / f"{stamp}_{new_id}.jsonl"
     with session.lines as lines:
 
         def line(row: int) -> Line:
@@ -121,9 +119,9 @@ def make_branch(
             raise SessionUnreadableError(message, hint="pi itself can fork it")
 
         new_entry_id = partial(secrets.token_hex, 4)
-        made = branch_lines(origin, map(line, rows), map(line, labels), new_entry_id)
+        made = branch_lines(fields, map(line, rows), map(line, labels), new_entry_id)
         count = create_file(target, made)
-    return {"sessionId": origin.session_id, "sessionFile": str(target), "entries": count - 1}
+    return {"sessionId": new_id, "sessionFile": str(target), "entries": count - 1}
 
 
 @contextmanager

@@ -301,7 +301,7 @@ class Pipeline:
         if when == math.inf:
             known.answer(SessionEmptyError(f"there is no answer in it yet ({why})"))
             return
-        if known.forced and info.turn_state is Turn.OPEN:
+        if known.forced and info.turn is Turn.OPEN:
             if now >= known.forced.until:
                 known.answer(DeadlineError("the session is still in the middle of a turn"))
             else:

@@ -14,9 +14,8 @@ from typing import NamedTuple
 
 from indexerd.events import Entry, Kind, ToolCall
 from indexerd.sessions.clipped import arguments, units
-from indexerd.sessions.context import ContextEntry, ContextMessage
+from indexerd.sessions.context import ContextEntry, ContextMessage, js_json
 from indexerd.sessions.facts import FileLists, file_lists
-from indexerd.sessions.serialize import js_json
 
 KEEP_RECENT = 20_000  # tokens at the end that stay as they are
 IMAGE_UNITS = 4_800

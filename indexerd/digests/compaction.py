@@ -31,7 +31,7 @@ from indexerd.sessions import context
 from indexerd.sessions.clipped import SUMMED
 from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.facts import FileLists, file_lists
-from indexerd.sessions.positions import message_rows
+from indexerd.sessions.state import message_rows
 from indexerd.sessions.tree_answers import BRANCH_PREAMBLE
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import Check, OpenSession, row_of

@@ -35,7 +35,7 @@ from indexerd.references.services import Services
 from indexerd.sessions.clipped import Keep
 from indexerd.sessions.context import context_messages
 from indexerd.sessions.facts import ActivityStats
-from indexerd.sessions.positions import message_rows, name_at, rows_between
+from indexerd.sessions.state import message_rows, name_at, rows_between
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import Check, OpenSession
 

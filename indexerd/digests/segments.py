@@ -25,10 +25,8 @@ from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.references.services import Services
 from indexerd.sessions.clipped import Keep
-from indexerd.sessions.context import Read, context_messages, role_of
-from indexerd.sessions.positions import message_rows, names_on, rows_between
-from indexerd.sessions.serialize import serialize
-from indexerd.sessions.state import SessionState
+from indexerd.sessions.context import Read, context_messages, role_of, serialize
+from indexerd.sessions.state import SessionState, message_rows, names_on, rows_between
 from indexerd.sessions.tree_answers import TEXT_MAX, text_limit
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import Check, OpenSession
@@ -55,7 +53,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     generated_at: str = ""
     token_count: int = 0  # of the content
     model: str = ""
-    leaf_id: str = msgspec.field(name="leafId")  # name of the last message (sessions/positions.py)
+    leaf_id: str = msgspec.field(name="leafId")  # name of the last message (sessions/state.py)
     kind: Literal["segment", "branch"] = "segment"  # branch: of an abandoned branch; in no chain
 
     @property

@@ -17,8 +17,7 @@ from indexerd.events import Kind
 from indexerd.models.prices import window_of
 from indexerd.sessions.clipped import COUNTED
 from indexerd.sessions.context import ContextEntry, Read, context_entries, context_messages
-from indexerd.sessions.positions import message_rows, rows_between
-from indexerd.sessions.state import SessionState
+from indexerd.sessions.state import SessionState, message_rows, rows_between
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import Check, OpenSession
 

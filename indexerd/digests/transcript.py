@@ -19,8 +19,7 @@ from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.events import Compaction, Kind, ToolCall
 from indexerd.privacy.redact import Redactor
 from indexerd.sessions.clipped import arguments
-from indexerd.sessions.context import ContextMessage
-from indexerd.sessions.serialize import TOOL_RESULT_MAX, parts_of
+from indexerd.sessions.context import TOOL_RESULT_MAX, ContextMessage, parts_of
 from indexerd.sessions.state import SessionState
 
 # Beginnings of CUSTOM texts that stay: the user's own commands and their output.

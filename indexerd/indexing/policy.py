@@ -94,7 +94,7 @@ def decide(session: SessionRuntime, settings: Settings, now: float) -> tuple[flo
 
 def settled_at(session: SessionRuntime, settings: Settings) -> float | None:
     """Return when the newest turn counts as ended; None in the middle of one."""
-    turn, index = session.info.turn_state, settings.index
+    turn, index = session.info.turn, settings.index
     if turn is Turn.OPEN:
         return None
     quiet = index.error_quiet_seconds if turn is Turn.FAILED else index.quiet_seconds

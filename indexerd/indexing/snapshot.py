@@ -36,8 +36,7 @@ from indexerd.protocol.limits import DESCRIPTION_MAX, NAME_MAX, SUMMARY_MAX, TAG
 from indexerd.sessions.facts import Facts as RowFacts
 from indexerd.sessions.facts import facts_of
 from indexerd.sessions.info import SessionInfo
-from indexerd.sessions.positions import name_at
-from indexerd.sessions.state import ROOT, SessionState
+from indexerd.sessions.state import ROOT, SessionState, name_at
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import SessionLines
 

@@ -238,7 +238,7 @@ def _sum_up(
             if does:
                 held.done.add(entry, info.cwd, copied=copied)
             if says and not copied:
-                held.done.pay(entry)
+                held.done.spent.add(entry.tokens)
             yield row, says, entry
 
 

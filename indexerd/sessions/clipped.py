@@ -104,7 +104,7 @@ class Keep:
     given: int  # at each end of an argument of a call
 
 
-# pi's summaries have 2,000 units of a result (sessions/serialize.py), and Codex keeps both ends of
+# pi's summaries have 2,000 units of a result (sessions/context.py), and Codex keeps both ends of
 # what a human said, 40,000 bytes each: no rule looks at more of one text.
 SUMMED = Keep(result=2000, head=100_000, tail=50_000, given=8_000)
 COUNTED = Keep(result=64, head=64, tail=0, given=64)  # for counts

@@ -48,13 +48,15 @@ class Facts(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Spent(msgspec.Struct, array_like=True):
-    """Tokens and cost so far."""
+    """Tokens and cost so far of all branches, without copied entries."""
 
     answers: dict[str, tuple[int, ...]] = field(default_factory=dict)
     tokens: tuple[int, ...] = (0, 0, 0, 0)  # by TOKEN_KEYS
     cost_usd: float | None = None
 
-    def add(self, said: Tokens) -> None:
+    def add(self, said: Tokens | None) -> None:
+        if said is None:
+            return
         new: tuple[int, ...] = (said.input, said.output, said.cache_read, said.cache_write)
         old: tuple[int, ...] = (0, 0, 0, 0)
         if said.answer:
@@ -99,11 +101,6 @@ class ActivityStats(msgspec.Struct, array_like=True):
                     counts[path] = counts.get(path, 1) - 1
                     if counts[path] <= 0:
                         del counts[path]
-
-    def pay(self, entry: Entry) -> None:
-        """Add the tokens and cost of an entry of any branch that was not copied."""
-        if entry.tokens is not None:
-            self.spent.add(entry.tokens)
 
     def facts(self) -> Facts:
         """Return the facts of a row; a written file is not listed as read."""

@@ -30,7 +30,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     activity_ms: int  # newest user or assistant message
     mtime_ms: int
     leaf_id: str | None
-    turn: int
+    turn: Turn
     agent_title: str | None
     first_user: str
     messages: int
@@ -71,14 +71,10 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """The time of the newest message, or else of the file."""
         return self.activity_ms or self.mtime_ms
 
-    @property
-    def turn_state(self) -> Turn:
-        return Turn(self.turn)
-
 
 _SAME = (  # of a state and its info
-    *("activity_ms", "messages", "answered", "bad_lines", "oversized", "git_branch"),
-    *("compactions", "first", "fork_of", "tokens", "wants", "barred"),
+    *("activity_ms", "turn", "messages", "answered", "bad_lines", "oversized", "git_branch"),
+    *("leaf_id", "compactions", "first", "fork_of", "tokens", "wants", "barred"),
 )
 _OF_HEADER = ("session_id", "cwd", "created_at", "parent", "parent_id", "subagent", "version")
 
@@ -116,8 +112,6 @@ def info_of(
         first_user=state.first_user
         if agent != "pi"
         else next(filter(None, state.openings.values()), ""),
-        leaf_id=state.leaf_id,
-        turn=int(state.turn),
         users=state.user_messages(),
         compacted=state.leaf != NOWHERE and state.kind(state.leaf) is Kind.COMPACTION,
         rows=len(state),
@@ -153,6 +147,6 @@ def unpack(data: bytes, path: str) -> SessionInfo:
 def state_of(info: SessionInfo) -> str:
     if info.archived:
         return "archived"
-    if info.turn_state is Turn.OPEN and info.answered:
+    if info.turn is Turn.OPEN and info.answered:
         return "active"
     return "compacted" if info.compacted else "idle"

@@ -2,7 +2,16 @@
 
 Texts are the session's own, in full and not redacted: they go to the user who asks, nowhere else.
 
-What surprised us: a branch summary hangs where the new branch begins, and `fromId` is the old
+A tree's nodes come depth first, children oldest first, roots in the file's order.
+
+What surprised us, all of it pi's own way: an entry whose parent is unknown, or is the entry itself,
+is a root. Children are sorted by date, stably; a missing date equals every other. An id that
+repeats names its last line, and stands in the tree once for each of them, with all that is below
+it: that can double again and again, so from some length on a repeat is shown alone. Where parents
+run in a circle pi hangs; here nothing is shown below itself, and a circle that no root leads to
+stands at the end, opened at its first entry.
+
+A branch summary hangs where the new branch begins, and `fromId` is the old
 leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
 where it is off the summary's own path; else the branch that was left is that of the entry
 written just before the summary, if that one is off the path.
@@ -10,25 +19,32 @@ written just before the summary, if that one is off the path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cmp_to_key
 from itertools import islice, takewhile
+from sys import intern
 from typing import Any, NamedTuple, Protocol
 
 from indexerd.agents.json_lines import own_words
 from indexerd.errors import UsageError
-from indexerd.events import Compaction, Entry, Kind
+from indexerd.events import JS_SPACE, Compaction, Entry, Kind, Turn
 from indexerd.privacy.sanitize import clean_line, clean_text, replace_surrogates
 from indexerd.protocol import params
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX, READ_MAX
 from indexerd.protocol.params import Prune, Rule, Summary, Truncate
 from indexerd.sessions.clipped import SUMMED, clipped
-from indexerd.sessions.context import CLEARED, ContextMessage, Read, context_entries, context_of
+from indexerd.sessions.context import (
+    CLEARED,
+    ContextMessage,
+    Read,
+    context_entries,
+    context_of,
+    serialize,
+)
 from indexerd.sessions.info import SessionInfo
-from indexerd.sessions.positions import name_at
-from indexerd.sessions.serialize import serialize
-from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.sessions.tree import NODES_MAX, WORD_MAX, nodes
+from indexerd.sessions.state import NOWHERE, ROOT, SessionState, name_at
 from indexerd.times import iso_ms, iso_of_ms
 
 GIST_MAX = 1000  # characters
@@ -41,11 +57,16 @@ BRANCH_PREAMBLE = (  # what pi puts before the summary of a branch, for its mode
     "The user explored a different conversation branch before returning here.\n"
     "Summary of that exploration:\n\n"
 )
-_TOKEN = 4  # characters
-_NOTE = "\n[{} characters left out]\n"
+NODE_TEXT_MAX = 200  # characters of a node's text
+WORD_MAX = 64  # characters of a type, a role, a time
+NODES_MAX = 20_000  # of one answer
+LOOKED_AT = 800  # characters of a text: more never show
+SEARCHED = 65_536  # characters of a text that a search goes through
 
-# Thinking levels where none was set: pi's own word for it; of the others we know none.
-LEVELS = {"pi": "off"}
+_WENT_WELL = ("", "stop", "toolUse", "tool-calls")
+_BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
+_BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
+_NOTE = "\n[{} characters left out]\n"
 
 
 class Session(Protocol):
@@ -88,13 +109,159 @@ def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
     return answer
 
 
+def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
+    """Return whether an entry only calls tools, or no one said it; `plain` is its text."""
+    if entry.kind is Kind.OTHER:
+        return entry.role in ("user", "assistant")
+    if entry.kind is not Kind.CALL and (plain or entry.kind is not Kind.ASSISTANT):
+        return False
+    return turn is not Turn.FAILED and entry.stop_reason in _WENT_WELL
+
+
+def shown_word(text: str) -> str:
+    word = text[:WORD_MAX]
+    return word if word.isascii() and word.isprintable() else clean_line(word, WORD_MAX)
+
+
+def _without_words(entry: Entry) -> str:
+    """Describe an entry without a text by its error, or by its calls."""
+    calls = (f"{call.name[:WORD_MAX]}: {call.detail[:NODE_TEXT_MAX]}" for call in entry.tools[:10])
+    return entry.error or " ".join(f"[{call.removesuffix(': ')}]" for call in calls)
+
+
+def outline(state: SessionState, date: Callable[[int], int]) -> Iterator[tuple[int, int, int]]:
+    """Yield every entry's row, the row above it (or ROOT), and its depth, depth first.
+
+    `date` returns a row's time in ms, or 0; it is asked for entries that have siblings.
+    """
+    below = _children(state)
+    seen = bytearray(len(state))
+    open_rows: set[int] = set()  # above the place that is shown, where parents may run in a circle
+    length, enough = 0, 2 * len(state)  # from this length on, repeats are shown alone
+    circles = [row for one in state.cycles() if (row := state.row(one)) is not None]
+    stack = [(row, ROOT, 0) for row in reversed(below(ROOT))]
+    while stack or circles:
+        if not stack:
+            row = circles.pop(0)
+            stack += [] if seen[row] else [(row, ROOT, 0)]
+            continue
+        row, above, depth = stack.pop()
+        if row < 0:  # all below it was shown
+            open_rows.discard(~row)
+            continue
+        if row in open_rows:
+            continue
+        again, seen[row] = seen[row], True
+        length += 1
+        yield row, above, depth
+        if again and length > enough:
+            continue
+        if not state.orderly:
+            stack.append((~row, ROOT, 0))
+            open_rows.add(row)
+        children = below(row)
+        if len(children) > 1:
+            _sort_by_date(children, date)
+        stack.extend((one, row, depth + 1) for one in reversed(children))
+
+
+def _children(state: SessionState) -> Callable[[int], list[int]]:
+    """Give the rows below a row, in the file's order; those below ROOT are the roots."""
+    index, ids = state.index if state.repeats else {}, state.ids
+    first, after = array("i", [ROOT]) * (len(ids) + 1), array("i", [ROOT]) * len(ids)
+    for line in reversed(range(len(ids))):
+        above = state.parent(line)
+        above = ROOT if above == index.get(ids[line], line) else above
+        first[above], after[line] = line, first[above]
+
+    def below(row: int) -> list[int]:
+        found, line = list[int](), first[row]
+        while line != ROOT:
+            found.append(index.get(ids[line], line))  # of an id the last line counts
+            line = after[line]
+        return found
+
+    return below
+
+
+def _sort_by_date(rows: list[int], date: Callable[[int], int]) -> None:
+    dates = {row: date(row) for row in rows}
+
+    def compare(one: int, other: int) -> int:
+        return dates[one] - dates[other] if dates[one] and dates[other] else 0
+
+    rows.sort(key=cmp_to_key(compare))
+
+
+def _takes(mode: str, kind: Kind, entry: Entry, label: str | None, *, quiet: bool) -> bool:
+    """Return whether a filter shows an entry; the leaf is never `quiet`."""
+    if mode == "all":
+        return True
+    if entry.type == "usage" or quiet:
+        return False
+    if mode == "user-only":
+        return kind is Kind.USER
+    if mode == "labeled-only":
+        return label is not None
+    if mode == "no-tools" and kind in (Kind.TOOL, Kind.CALL):
+        return False
+    return kind not in _BOOKKEEPING and entry.type not in _BOOKKEEPING_TYPES
+
+
+def nodes(
+    state: SessionState,
+    read: Read,
+    labels: Mapping[str, str],
+    mode: str = "all",
+    search: str | None = None,
+) -> Iterator[dict[str, Any]]:
+    """Yield the nodes of the answer, as the state's leaf sees them.
+
+    A node must have all words of `search`. `depth` counts the ancestors
+    that are shown; `parentId` is the real parent, shown or not.
+    """
+    active, tokens = bytearray(len(state)), (search or "").lower().split()
+    for row in state.up(state.leaf):
+        active[row] = True
+    depths = array("i")  # by real depth: shown ancestors of a node below
+    for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
+        entry, label = read(row), labels.get(state.id(row))
+        plain = "".join(entry.texts).strip(JS_SPACE)
+        text = clean_line((plain or _without_words(entry))[:LOOKED_AT], NODE_TEXT_MAX)
+        quiet = row != state.leaf and is_quiet(entry, state.turn_of(row), plain)
+        shown = _takes(mode, state.kind(row), entry, label, quiet=quiet)
+        if tokens and shown:
+            said = f"{label or ''} {entry.role or entry.type} {entry.custom_type or ''}"
+            whole = f"{said} {plain[:SEARCHED] or text}".lower()
+            shown = all(token in whole for token in tokens)
+        del depths[depth:]
+        before = depths[-1] if depths else 0
+        depths.append(before + shown)
+        if not shown:
+            continue
+        node = {
+            "ordinal": state.ordinals[row],
+            "depth": before,
+            "type": intern(shown_word(entry.type)),
+            "role": intern(shown_word(entry.role)) if entry.role else None,
+            "label": label,
+            "text": text,
+            "timestamp": shown_word(entry.timestamp),
+            "active": bool(active[row]),
+            "display": False if entry.display is False else None,
+        }
+        places = {"id": state.id(row), "parentId": None if above == ROOT else state.id(above)}
+        yield places | {key: value for key, value in node.items() if value is not None}
+
+
 def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[str, Any]:
     """`branches`: every tip; only its last message and what its gist is made of are read.
 
     `stored` are our own summaries of branches, by the names of the leaves they are of.
     """
     state, labels = session.state, session.labels
-    summaries = {row: read(row) for row in summary_rows(state)}
+    rows = (row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY)
+    summaries = {row: read(row) for row in rows}
     listed = []
     for tip in tips(state, summaries):
         moment = iso_ms(read(tip.row if tip.last == ROOT else tip.last).timestamp)
@@ -169,17 +336,6 @@ def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) ->
     return found
 
 
-def summary_rows(state: SessionState) -> Iterator[int]:
-    """Yield the rows of branch summaries, which `tips` needs."""
-    return (row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY)
-
-
-def _asks(state: SessionState, tip: Tip) -> list[int]:
-    """List the rows of human messages on this branch alone, oldest first."""
-    own = takewhile(lambda row: row != tip.parting, state.up(tip.row))
-    return [row for row in own if state.kind(row) is Kind.USER][::-1]
-
-
 def _names(state: SessionState, tip: Tip) -> set[str]:
     """Collect the ids by which a summary may name this branch's end."""
     found = set[str]()
@@ -219,7 +375,9 @@ def _gist(
     if tip.summary != ROOT:
         told = "".join(summaries[tip.summary].texts).removeprefix(BRANCH_PREAMBLE)
         return clean_text(told[: 2 * GIST_MAX], GIST_MAX), "agent"
-    for row in _asks(state, tip)[:ASKS_READ] if tip.row != state.leaf else ():
+    own = takewhile(lambda row: row != tip.parting, state.up(tip.row))
+    asks = [row for row in own if state.kind(row) is Kind.USER][::-1]
+    for row in asks[:ASKS_READ] if tip.row != state.leaf else ():
         said = clean_line(own_words(read(row).text)[:READ_MAX], FIRST_MESSAGE_MAX)
         if said:
             return said, "ask"
@@ -257,7 +415,8 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
         shown.add(row)
         return read(row)
 
-    found = context_of(state, noted, level=LEVELS.get(session.info.agent))
+    level = "off" if session.info.agent == "pi" else None  # pi's word where none was set
+    found = context_of(state, noted, level=level)
     rows = [row for row in reversed(state.path()) if state.kind(row) is Kind.COMPACTION]
     past = [_compaction(read(row)) for row in rows]
     answer = {
@@ -297,7 +456,7 @@ def _pruned(messages: list[ContextMessage], rule: Prune) -> list[ContextMessage]
     tokens, found = 0, []
     for one in reversed(messages):
         result = one.role == "toolResult"
-        tokens += -(-len(one.text) // _TOKEN) if result else 0
+        tokens += -(-len(one.text) // 4) if result else 0
         clears = result and tokens > rule.protect_tokens and len(one.text) > len(CLEARED)
         found.append(replace(one, texts=(CLEARED,)) if clears else one)
     return found[::-1]

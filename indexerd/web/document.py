@@ -29,7 +29,7 @@ from indexerd.meta.context_sets import footer
 from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump
-from indexerd.sessions.positions import message_rows, rows_between
+from indexerd.sessions.state import message_rows, rows_between
 from indexerd.sources.session_reader import OpenSession
 from indexerd.times import iso
 from indexerd.web.story import Cut, Story, node_of, story_of

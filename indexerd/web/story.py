@@ -21,7 +21,7 @@ import msgspec
 from indexerd.events import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
-from indexerd.sessions.tree import WORD_MAX, is_displayed, is_quiet, outline, shown_word
+from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
 from indexerd.times import iso_ms
 
 LABEL_MAX, DETAIL_MAX, NAME_MAX, ID_MAX = 400, 500, 64, 256  # characters
@@ -120,7 +120,7 @@ def node_of(
         failed=len(entry.failed) or int(wrong),
         images=entry.images,
         quiet=is_quiet(entry, turn, whole.strip(JS_SPACE) if answer else ""),
-        hidden=not is_displayed(entry),
+        hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from indexerd.events import Turn
+from indexerd.sessions.facts import file_lists
 from tests.agents.codex_files import (
     answer,
     call,
     done,
+    entries,
     event,
     item,
     line,
@@ -121,3 +123,21 @@ def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
     assert texts(state_of(data), data) == ["one", "five"]
     assert state_of(data).parent(state_of(data).row("t5") or 0) >= 0
     assert len(state_of(data).tips()) == 3
+
+
+def test_a_patch_that_the_file_records_counts_by_its_record_alone() -> None:
+    """A call names files as its shell's directory has them, a record by their whole paths."""
+    patch = "*** Begin Patch\n*** Add File: a.py\n+x\n*** End Patch\n"
+    asks = {"type": "custom_tool_call", "name": "apply_patch", "call_id": "c1", "input": patch}
+    change = {"type": "FileChange", "id": "c1", "changes": {"/w/sub/a.py": {}}}
+    record = {"type": "item_completed", "item": change | {"status": "completed"}}
+    for ordinal, files in (({"ordinal": 1}, ("/w/sub/a.py",)), ({}, ("/w/sub/a.py", "a.py"))):
+        data = b"".join(
+            (
+                meta(),
+                line("response_item", asks, **ordinal),
+                item("custom_tool_call_output", call_id="c1", output="ok"),
+                line("event_msg", record, **ordinal),
+            )
+        )
+        assert file_lists(entries(state_of(data), data)).modified == files

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.agents.pi.branch_file import Line, Origin, branch_lines, file_name
+from indexerd.agents.pi.parse import Line, branch_lines
 from indexerd.events import Kind
 from indexerd.sessions.context import context_of
 from tests.sessions.tree_sessions import answers, entry, line, reader, said, session, state_of
@@ -27,7 +27,8 @@ def branch(
 ) -> bytes:
     state = state_of(data)
     assert state.header is not None
-    origin = Origin("new", NOW, state.header.cwd, "/old.jsonl", state.header.version)
+    header = {"version": state.header.version, "id": "new", "timestamp": NOW}
+    header |= {"cwd": state.header.cwd, "parentSession": "/old.jsonl"}
     view = state.still(state.row(leaf)) if leaf else state
 
     def lines(rows: list[int]) -> list[Line]:
@@ -35,7 +36,7 @@ def branch(
         return [Line(state.id(row), state.kind(row), data[at : at + n]) for row, at, n in ends]
 
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
-    made = branch_lines(origin, lines(view.path()), lines(labels), fresh or counter())
+    made = branch_lines(header, lines(view.path()), lines(labels), fresh or counter())
     return b"".join(made)
 
 
@@ -79,7 +80,6 @@ def test_the_new_file_is_a_session_of_the_path_alone() -> None:
         ("c", "from the other branch", ".000Z"),
     ]
     assert [one["timestamp"][14:19] for one in rest[3:]] == ["00:01", "00:07"]
-    assert file_name(Origin("new", NOW, "", "")) == "2026-02-03T04-05-06-789Z_new.jsonl"
 
 
 def test_what_need_not_change_stays_byte_by_byte() -> None:

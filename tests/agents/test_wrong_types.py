@@ -71,7 +71,7 @@ def test_one_field_of_a_wrong_type_costs_that_field(agent: str) -> None:
             stats = ActivityStats()
             for entry in entries:
                 stats.add(entry, "/w")
-                stats.pay(entry)
+                stats.spent.add(entry.tokens)
                 msgspec.json.encode([entry.texts, entry.role, entry.timestamp, entry.model])
             list(context_messages(state, entries.__getitem__, state.path()))
             context_of(state, entries.__getitem__)

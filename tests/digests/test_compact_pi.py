@@ -23,8 +23,13 @@ from indexerd.digests.compact_pi import (
 )
 from indexerd.events import Entry, Kind, Tokens
 from indexerd.sessions.clipped import units
-from indexerd.sessions.context import ContextEntry, ContextMessage, context_entries, entries_of
-from indexerd.sessions.serialize import serialize
+from indexerd.sessions.context import (
+    ContextEntry,
+    ContextMessage,
+    context_entries,
+    entries_of,
+    serialize,
+)
 from tests.sessions.tree_sessions import PUBLIC, reader, state_of
 
 KINDS = {

@@ -17,8 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from indexerd.digests.segments import Segment, chain, covered, encode, parse
 from indexerd.events import Kind, Turn, code
-from indexerd.sessions.positions import message_rows, name_at, rows_between
-from indexerd.sessions.state import NOWHERE, SessionState
+from indexerd.sessions.state import NOWHERE, SessionState, message_rows, name_at, rows_between
 
 USER = code(Kind.USER, message=True)
 ANSWER = code(Kind.ASSISTANT, turn=Turn.ENDED, message=True)

@@ -15,7 +15,6 @@ from mcp import Client
 from indexerd.mcp import hosts
 from indexerd.mcp.rendering import BYTES_MAX, size
 from indexerd.privacy.sanitize import escape_path, harmless
-from indexerd.sessions.tree import FILTERS
 from tests.mcp.mcp_world import (
     ARGUMENTS,
     HOSTILE,
@@ -66,7 +65,13 @@ def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
         assert hints.idempotent_hint is (one.name not in ASK_MODELS)
         assert ("cost something" in one.description) is (one.name in SUM)
     tree = next(one for one in listed if one.name == "get_tree")
-    assert set(tree.input_schema["properties"]["show"]["enum"]) == set(FILTERS)
+    assert set(tree.input_schema["properties"]["show"]["enum"]) == {
+        "default",
+        "no-tools",
+        "user-only",
+        "labeled-only",
+        "all",
+    }
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])

@@ -93,7 +93,7 @@ class Session:
         for row in sorted(self.tree.path()):
             deeds.add(read(self.row(row), self.tree.id(row)), "/w")
         for row in range(len(self.tree)):
-            deeds.pay(read(self.row(row), self.tree.id(row)))
+            deeds.spent.add(read(self.row(row), self.tree.id(row)).tokens)
         return deeds.facts()
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from indexerd.events import Kind, code
 from indexerd.sessions.state import ROOT, SessionState
-from indexerd.sessions.tree import outline
-from indexerd.sessions.tree_answers import tips
+from indexerd.sessions.tree_answers import outline, tips
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 WORDS = st.sampled_from("abcdefgh")
@@ -54,7 +53,7 @@ def test_the_order_is_that_of_a_naive_model(records: list[Record]) -> None:
     """S1.6: for any parents, known, unknown, late, repeated or in a circle."""
     state = built(records)
     found = [
-        (state.id(place.row), place.depth) for place in outline(state, lambda row: records[row][2])
+        (state.id(row), depth) for row, _, depth in outline(state, lambda one: records[one][2])
     ]
     model = naive(records)
     if len(model) <= 2 * len(records):
@@ -68,12 +67,12 @@ def test_every_entry_is_shown_below_its_parent(records: list[Record]) -> None:
     """S1.6, S1.7: whatever the dates: nothing is lost, and a place's parent is the one before."""
     state = built(records)
     trail: list[int] = []
-    for row, above, depth in outline(state, lambda row: records[row][2]):
+    for row, above, depth in outline(state, lambda one: records[one][2]):
         del trail[depth:]
         assert (trail[-1] if trail else ROOT) == above
         assert row not in trail
         trail.append(row)
-    shown = Counter(place.row for place in outline(state, lambda row: records[row][2]))
+    shown = Counter(row for row, _, _ in outline(state, lambda one: records[one][2]))
     assert set(shown) == {state.row(one) for one, _, _ in records}
 
 

@@ -12,7 +12,7 @@ from indexerd.events import Kind
 from indexerd.sessions.context import Context, context_of
 from indexerd.sessions.facts import file_lists
 from indexerd.sessions.state import ROOT, SessionState
-from indexerd.sessions.tree_answers import summary_rows, tips
+from indexerd.sessions.tree_answers import tips
 from tests.sessions.tree_sessions import PUBLIC, all_nodes, answers, reader, state_of
 
 CASES = [pytest.param(file, said, id=file.name[-44:]) for file, said in answers()]
@@ -80,7 +80,8 @@ def test_tips_and_branch_points_are_pis(file: Path, said: dict[str, Any]) -> Non
     state, read = state_of(data), reader(state_of(data), data)
     ours = names(state, said)
 
-    found = tips(state, {row: read(row) for row in summary_rows(state)})
+    rows = [row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY]
+    found = tips(state, {row: read(row) for row in rows})
 
     expected = {(ours[one["id"]], one["pathLength"], one["userMessages"]) for one in said["leaves"]}
     assert expected == {(state.id(tip.row), tip.entries, tip.users) for tip in found}

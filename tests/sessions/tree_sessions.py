@@ -10,7 +10,7 @@ from typing import Any
 from indexerd.agents.pi import parse
 from indexerd.sessions.context import Read
 from indexerd.sessions.state import SessionState
-from indexerd.sessions.tree import nodes
+from indexerd.sessions.tree_answers import nodes
 
 SHARED = Path(__file__).parents[3] / "shared/fixtures"
 REAL = Path(__file__).parents[1] / "fixtures/real"

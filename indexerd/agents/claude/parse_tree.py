@@ -172,13 +172,9 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         tree.opened_by(row, lambda: preview(what.text))
     if what.code == PROMPTED and not child and not tree.first_user:
         _planned(tree, memory, line)
-    ends = line.get("subtype") == "turn_duration"  # old versions do not write why an answer ends
-    if (
-        ends
-        and tree.leaf >= 0
-        and tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) == Kind.ASSISTANT
-    ):
-        tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]
+    last = tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) if tree.leaf >= 0 else Kind.OTHER
+    if line.get("subtype") == "turn_duration" and last == Kind.ASSISTANT:
+        tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]  # old versions do not write why an answer ends
     _renamed(tree, memory, line, what)
 
 

@@ -29,9 +29,8 @@ from typing import Any
 import msgspec
 
 from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, WORD_MAX, ContextUse, Tree
-from indexerd.agents.codex import human
-from indexerd.agents.codex.human import likeness
-from indexerd.agents.codex.parse_entry import changed, failed, name_of, shown
+from indexerd.agents.codex import parse_entry
+from indexerd.agents.codex.parse_entry import changed, failed, likeness, name_of, shown
 from indexerd.agents.json_lines import (
     Fields,
     as_blocks,
@@ -190,7 +189,7 @@ class _Scanner:
                 self._in_directory(string(item.get("cwd")))
                 self._add(Kind.SETTING)
             case "compacted":
-                memory, summary = self.memory, human.summary_of(string(item.get("message")))
+                memory, summary = self.memory, parse_entry.summary_of(string(item.get("message")))
                 if summary and memory.said >= 0 and memory.answer == likeness(summary):
                     self.tree.codes[memory.said] = Kind.OTHER  # the summary was an answer, too
                     memory.said = -1
@@ -265,7 +264,7 @@ class _Scanner:
             came = _TOOL_FAILED if failed(item.get("output")) else Kind.TOOL
             self._add(Kind.CALL if late else came, own)
         elif kind == "agent_message":  # another agent's; its task is what was asked here
-            task, name = human.task_in(human.texts_of(as_blocks(item.get("content"))))
+            task, name = parse_entry.task_in(parse_entry.texts_of(as_blocks(item.get("content"))))
             if (task or name) and self.memory.asks == _PROGRAM:
                 self._asked(self._add(_PROGRAM, own), task or name)
             else:
@@ -282,7 +281,7 @@ class _Scanner:
         ends = not events_tell and not memory.pending and item.get("phase") != "commentary"
         self._answered()
         memory.said = self._add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
-        memory.answer = likeness("".join(human.texts_of(as_blocks(item.get("content")))))
+        memory.answer = likeness("".join(parse_entry.texts_of(as_blocks(item.get("content")))))
         if ends and not memory.tasks:
             memory.since, memory.told = memory.said + 1, False
         self.tree.activity_ms = max(self.tree.activity_ms, self.at)
@@ -294,14 +293,14 @@ class _Scanner:
             self._asked(row, text)
 
     def _user_item(self, item: Fields) -> None:
-        memory, (text, notices) = self.memory, human.said_in(as_blocks(item.get("content")))
+        memory, (text, notices) = self.memory, parse_entry.said_in(as_blocks(item.get("content")))
         like = likeness(text)
         if text and memory.event == like:
             memory.event = None
             return
         row = self._add(Kind.OTHER, item.get("id"))
         if not text or (notices and memory.first is not None):
-            self._in_directory(human.cwd_in(notices))
+            self._in_directory(parse_entry.cwd_in(notices))
             memory.aborted |= any(one.startswith("<turn_aborted>") for one in notices)
             return
         # After an interruption codex itself asks the first question again.
@@ -309,12 +308,12 @@ class _Scanner:
         memory.asked, memory.aborted = (row, like), False
         if not (memory.events or again):
             self._asked(row, text)
-        elif not (again or memory.told or human.is_tagged(text)):
+        elif not (again or memory.told or parse_entry.is_tagged(text)):
             memory.doubted = (row, text)
 
     def _user_event(self, event: Fields, turn: str) -> None:
         """Add an event of what a human said, or let it confirm its item."""
-        tree, memory, text = self.tree, self.memory, human.said_by_event(event)
+        tree, memory, text = self.tree, self.memory, parse_entry.said_by_event(event)
         if not text:
             return
         self._under_way(turn)

@@ -3,12 +3,20 @@
 What surprised us: the leaf is the last entry of the file, whatever its type; only the harness's
 `leaf` entry names another one. A later header is a repeat of the first. Version 1 has no ids: an
 entry's row makes one, which stays the same when the file is read again.
+
+A new session of one path is pi's createBranchedSession: label entries are left out, every other
+entry hangs on the one before it, and the labels of kept entries follow at the end. A line that need
+not change keeps its bytes; pi migrates an old format when it opens the file. A compaction may keep
+history from a label on: then it keeps it from the entry that follows the label.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
 
 from indexerd.agents.base import ANSWERS, NOWHERE, PATH_MAX, WORD_MAX, Tree
 from indexerd.agents.json_lines import (
@@ -79,6 +87,7 @@ _WORDS = {  # the field with the text of an entry that has no message
 _PROMPT = {"sections": dict, "toolsAdded": list, "toolsRemoved": list}
 _ROWS_MAX = 1 << 32
 _VERSION_MAX = 1_000_000
+_NEWEST = 3  # version of a file
 _TURNS = {"toolUse": Turn.OPEN, "error": Turn.FAILED, "aborted": Turn.FAILED}
 _WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
 _decode = decoder(
@@ -301,3 +310,69 @@ def _compaction(line: Fields, entry_id: str) -> Compaction:
         system="".join(_texts(system)) if isinstance(system, dict) else None,
         tokens_before=before if type(before) in (int, float) else None,
     )
+
+
+class Line(NamedTuple):
+    """One entry of the source."""
+
+    id: str  # as we show it
+    kind: Kind
+    data: bytes
+
+
+def branch_lines(
+    header: Fields, path: Iterable[Line], labels: Iterable[Line], fresh: Callable[[], str]
+) -> Iterator[bytes]:
+    """Yield the lines of the new file, header first, each with its newline.
+
+    `header` has the version of the source. `labels` are the label entries of the whole source, in
+    the file's order; `fresh` makes random words of eight hexadecimal digits. ValueError for a line
+    of the path that is no JSON object.
+    """
+    version = min(header["version"], _NEWEST)
+    yield _encoded({"type": "session", **header, "version": version})
+    last: str | None = None
+    ids: set[str] = set()
+    moved: dict[str, str] = {}  # labels, and the entry that takes the place of each
+    waiting: list[str] = []
+    for line in path:
+        if line.kind is Kind.LABEL:
+            waiting.append(line.id)
+            continue
+        moved |= dict.fromkeys(waiting, line.id)
+        waiting.clear()
+        held = parse_object(line.data)
+        fields = held if version <= 1 else held | {"parentId": last}  # version 1 has no ids
+        kept = held.get("firstKeptEntryId")
+        if line.kind is Kind.COMPACTION and kept not in (None, line.id):
+            fields["firstKeptEntryId"] = moved.get(str(kept), kept)
+        yield line.data.strip() + b"\n" if fields == held else _encoded(fields)
+        last = line.id
+        ids.add(last)
+    for target, stored in _resolved(labels).items():
+        if target in ids:
+            above, last = last, fresh()
+            while last in ids:
+                last = fresh()
+            ids.add(last)
+            yield _encoded(
+                {"type": "label", "id": last, "parentId": above, **stored, "targetId": target}
+            )
+
+
+def _resolved(labels: Iterable[Line]) -> dict[str, Fields]:
+    """Find each target's label and its time: the last change counts, an empty one clears."""
+    found: dict[str, Fields] = {}
+    for line in labels:
+        held = parse_object(line.data)
+        target, label = held.get("targetId"), held.get("label")
+        if isinstance(target, str) and isinstance(label, str) and label:
+            # A label that is changed stays where it was among the others, as pi has it.
+            found[target] = {key: held[key] for key in ("label", "timestamp") if key in held}
+        elif isinstance(target, str):
+            found.pop(target, None)
+    return found
+
+
+def _encoded(fields: Fields) -> bytes:
+    return msgspec.json.encode(fields) + b"\n"

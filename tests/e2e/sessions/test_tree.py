@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,7 +138,7 @@ def test_a_branch_becomes_a_session(alive: tuple[World, Forked]) -> None:
     made = world.call("branch", ref=session.id, leaf=session.redis)
     file = Path(made["sessionFile"])
     assert (file.parent, made["entries"]) == (session.path.parent, 4)
-    assert file.name.endswith(f"_{made['sessionId']}.jsonl")
+    assert re.fullmatch(rf"\d{{4}}-.*Z_{made['sessionId']}.jsonl", file.name)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     header, *entries = [json.loads(line) for line in file.read_bytes().splitlines()]
     assert (header["id"], header["parentSession"]) == (made["sessionId"], str(session.path))
