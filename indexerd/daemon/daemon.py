@@ -18,7 +18,7 @@ import signal
 import sys
 import time
 from collections.abc import Coroutine, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,14 +31,14 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.methods import Api
 from indexerd.daemon.open_session import open_session
 from indexerd.daemon.pipeline import Pipeline
-from indexerd.daemon.process import Footprint, Notifier, make_private, raise_file_limit
+from indexerd.daemon.process import Footprint, Notifier, claim, make_private, raise_file_limit
 from indexerd.daemon.purge import Purge
 from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
-from indexerd.disk import hold, hold_directory, holds
-from indexerd.errors import AlreadyRunningError, DamagedError, IndexerdError, WriteError
+from indexerd.disk import hold, holds
+from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import decide
 from indexerd.logs import LOG
@@ -54,7 +54,7 @@ from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
 from indexerd.sources.session_reader import SessionReaderPool
-from indexerd.sources.stores import Store, stores
+from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
 
@@ -97,7 +97,9 @@ class Daemon:
         self._forgotten = Forgotten(places.state_dir)
         self._writer = MetaWriter(self._forgotten.agents)
         self.library = library = self._library()
-        self._claims = _claim(library.find_stores())
+        self._claims = claim(
+            one.meta for one in library.find_stores() if Path(one.sessions).exists()
+        )
         self.pipeline = self._pipeline()
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
         self.pipeline.on_row = self.answers.index.changed
@@ -375,25 +377,3 @@ class Daemon:
         for bad in loaded.problems:
             reason = f"{bad['file']}: {bad['key']}: {bad['message']}"
             self.bus.log("config.invalid", {"reason": reason})
-
-
-def _claim(found: Sequence[Store]) -> ExitStack:
-    """Lock the directories of sessions: two daemons would pay for the same sessions twice."""
-    claims, roots = ExitStack(), dict[str, str]()
-    metas = {os.path.realpath(one.meta) for one in found}  # which the writer locks
-    for store in found:
-        if (path := Path(store.sessions)).exists():
-            roots[os.path.realpath(path if path.is_dir() else path.parent)] = store.meta
-    for root, meta in roots.items():
-        if root in metas:
-            continue
-        try:
-            with suppress(OSError):  # it cannot be read at all
-                claims.enter_context(hold_directory(Path(root), 0))
-        except WriteError:
-            claims.close()
-            raise AlreadyRunningError(
-                f"another daemon, with another state directory, writes to {meta}",
-                hint="run one daemon for each directory of sessions",
-            ) from None
-    return claims

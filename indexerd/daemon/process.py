@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import hashlib
 import os
 import resource
 import socket
-from collections.abc import Mapping
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from indexerd.disk import make_directory
-from indexerd.errors import AccessError
+from indexerd.disk import hold, make_directory
+from indexerd.errors import AccessError, AlreadyRunningError
 
 FILES_WANTED = 4096
 GROWTH = 8 * 1024 * 1024  # bytes that the process may grow by before it gives any back
@@ -62,6 +64,29 @@ class Notifier:
             ):
                 line.settimeout(1.0)
                 line.sendto(message.encode(), self._address)
+
+
+def claim(directories: Iterable[str]) -> ExitStack:
+    """Claim directories of meta files; two daemons would pay for the same sessions twice.
+
+    The claim is a socket with an abstract name (Linux), or a locked file in the directory.
+    """
+    claims = ExitStack()
+    for real in dict.fromkeys(map(os.path.realpath, directories)):
+        if sys.platform != "linux":
+            claims.callback(os.close, hold(Path(real) / ".daemon.lock"))
+            continue
+        whose = f"{os.getuid()}:{real}".encode("utf-8", "surrogateescape")
+        mark = claims.enter_context(socket.socket(socket.AF_UNIX))
+        try:
+            mark.bind(b"\0indexerd/" + hashlib.blake2b(whose, digest_size=16).hexdigest().encode())
+        except OSError:
+            claims.close()
+            raise AlreadyRunningError(
+                f"another daemon, with another state directory, writes to {real}",
+                hint="run one daemon for each directory of sessions",
+            ) from None
+    return claims
 
 
 class Footprint:

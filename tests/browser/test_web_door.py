@@ -165,7 +165,7 @@ def test_a_script_that_is_not_ours_does_not_run(home: Served, session: Placed, t
     for path in ("/", f"/s/{session.id}"):
         context = tabs.context(home.running.origin, cookies=home.cookies)
         context.route(
-            "**/*.js?*", lambda route: route.fulfill(body=body, content_type="text/javascript")
+            "**/*.js", lambda route: route.fulfill(body=body, content_type="text/javascript")
         )
         page = context.new_page()
         with page.expect_console_message(lambda told: "integrity" in told.text):

@@ -181,7 +181,7 @@ def test_very_many_entries_take_no_more(world: World) -> None:
             append(large.path, *entries)
             large.last = ids[-1]
             large.say("user", "Zeppelin")
-            until(lambda: hit_by(world, "zeppelin"), "all its words in the index", patience=60)
+            until(lambda: hit_by(world, "zeppelin"), "all its words in the index", patience=180)
 
         counts = {"reading": memory.most_of(read)}
         for method, params in wanted:
