@@ -50,7 +50,8 @@ class WebSupervisor:
                 self.problems = [{"code": "web_down", "cause": why, "since": since, "cure": _CURE}]
                 self.bus.log("web.ended", {"reason": why})
             with suppress(TimeoutError):
-                await asyncio.wait_for(self.reloaded.wait(), pause)
+                async with asyncio.timeout(pause):  # `wait_for` of 3.11 may lose a cancellation
+                    await self.reloaded.wait()
                 failures = 0
 
     async def _serve(self, address: str) -> str:
@@ -72,7 +73,8 @@ class WebSupervisor:
             assert child.stdin is not None  # noqa: S101 - it is a pipe
             child.stdin.close()
             with suppress(TimeoutError):
-                await asyncio.wait_for(child.wait(), END_SECONDS)
+                async with asyncio.timeout(END_SECONDS):
+                    await child.wait()
             with suppress(ProcessLookupError):
                 child.kill()
             await child.wait()

@@ -166,6 +166,8 @@ def get_session(talk: Conversation, *, session: str) -> Answer:
     row, meta = found["session"], found.get("meta") or {}
     answer = _only(row, _SESSION) | _only(found, "context labels warnings")
     answer |= {"summary": "", "keyDecisions": []} | _only(meta, "summary keyDecisions")
+    if parent := row.get("parentSessionId"):
+        answer["forkedFrom"] = [{"sessionId": parent}]
     shown = talk.about(answer, "summarised", row=row, model=meta.get("model"))
     return bounded(shown) | {"resume": _command(talk, row)[0]}
 

@@ -71,17 +71,22 @@ class _Prompt:
 
     async def resolve(self, asked: Reference) -> None:
         outcome: Row = {"raw": asked.raw, "status": "over_limit", "notes": [], "questions": []}
+        earlier = [one for one in self.outcomes.values() if one["status"] != "over_limit"]
+        sessions = {one.get("sessionId", one["raw"]) for one in earlier}
+        is_full = len(sessions) >= self._limits.max_refs_per_prompt
         self.outcomes[_key(asked)] = outcome
-        if len(self.outcomes) > self._limits.max_refs_per_prompt:
-            return
-        outcome["status"] = "resolved"
         try:
             row = self._find(asked)
-            outcome |= {"sessionId": row["sessionId"], "name": self._redact(row["name"])[0]}
+            if is_full and row["sessionId"] not in sessions:
+                return
+            outcome |= {"status": "resolved", "sessionId": row["sessionId"]}
+            outcome["name"] = self._redact(row["name"])[0]
             await self._add_section(row)
             await self._add_ancestors(row, asked.up, outcome["notes"])
             self._rows[_key(asked)] = row
         except IndexerdError as bad:
+            if is_full and "sessionId" not in outcome:
+                return
             outcome["status"] = _STATUS.get(bad.kind, "invalid_meta")
             if isinstance(bad, AmbiguousError):
                 near = [one | {"name": self._redact(one["name"])[0]} for one in bad.candidates]

@@ -54,6 +54,11 @@ def test_a_prompt_with_references(world: World) -> None:
         more = expand(world, f"@@zebra @@{lamp} @@zebra @@{valve} @@fix-été-parser-12")
         assert more["message"]["details"]["sessionIds"] == [zebra, lamp, valve]
         assert statuses(more)["@@fix-été-parser-12"] == "over_limit"
+        twice = f"@@zebra @@{zebra} @@{lamp} @@{valve} @@fix-été-parser-12 @@lamp-oil-ledger"
+        more = expand(world, twice)  # a session counts once, whatever it is called
+        assert more["message"]["details"]["sessionIds"] == [zebra, lamp, valve]
+        late = [raw for raw, status in statuses(more).items() if status != "resolved"]
+        assert late == ["@@fix-été-parser-12"]
 
 
 def test_what_does_not_resolve_is_said(world: World) -> None:
