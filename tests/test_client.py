@@ -131,7 +131,7 @@ def test_errors_of_the_tree_come_back(directory: Path, kind: type[errors.Indexer
     [
         (wire.unknown_method(wire.Request(1, "new", {})).to_line(), errors.UsageError, 2),
         (wire.too_long().to_line(), errors.UsageError, 2),
-        (wire.failure(1, wire.Fault.INTERNAL), errors.IndexerdError, 1),
+        (wire.Failure(1, wire.Fault.INTERNAL, "internal error").to_line(), errors.IndexerdError, 1),
         (
             b'{"jsonrpc":"2.0","id":1,"error":{"code":1099,"message":"?","data":{"kind":"new"}}}\n',
             errors.IndexerdError,

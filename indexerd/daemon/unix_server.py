@@ -180,7 +180,8 @@ class Peer:
             line = wire.failure(request.id, bad)
         except Exception as bug:  # noqa: BLE001 - becomes the answer, and is reported
             self.server.on_error(request.method[:_METHOD_SHOWN], bug)
-            line = wire.failure(request.id, wire.Fault.INTERNAL)
+            internal = (wire.Fault.INTERNAL, "internal error", "see `indexerd logs`")
+            line = wire.Failure(request.id, *internal).to_line()
         return b"" if request.is_notification else line
 
     async def _write(self, data: bytes) -> None:

@@ -1,11 +1,9 @@
 """Our hooks and MCP server in agents' settings: JSON of Claude Code and Codex, TOML of Codex.
 
-A hook is ours if its command calls our program and nothing else; a server is ours if it starts our
-program. Of existing entries only the program's path and arguments are updated: limits, matchers and
-other keys belong to the user.
-
-Before a settings file is first changed, it is copied. Removing restores that copy if nothing else
-has changed since, and otherwise removes only our entries.
+A hook is ours if its command calls our program and nothing else, a server if it starts our program.
+Only the path and arguments of existing entries are updated; other keys belong to the user. Before
+a settings file is first changed, it is copied. Removing restores that copy if nothing else has
+changed since, and otherwise removes only our entries.
 """
 
 from __future__ import annotations

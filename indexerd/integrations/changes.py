@@ -1,9 +1,7 @@
 """Changes to files in agents' directories.
 
 All new texts are computed before the first file is written, so a file that cannot be changed leaves
-all as they were. A file is read again right before it is replaced, because its agent may write it
-at any time. Its mode stays, and of a symbolic link the target is replaced.
-
+all as they were. A file is read again right before it is replaced, because its agent may write it.
 A file of ours says so in its first line (below the `---` of a skill), with a hash of the rest. A
 file without that line is never overwritten or removed; an edited one only with `force`.
 """

@@ -126,15 +126,10 @@ def _claude(host: Host) -> tuple[list[Edit], list[str]]:
     edits = [edit for root in roots for edit in _hooks(host, "claude", f"{root}/settings.json")]
     program, *words = host.command
     server = {"type": "stdio", "command": program, "args": [*words, "mcp"], "env": {}}
-    for path in dict.fromkeys(_claude_state(host, root, usual) for root in roots):
-        edits += _server(host, path, "mcpServers", server)
+    at_home = () if named else usual  # for those `.claude.json` is in the home
+    for folder in dict.fromkeys(host.home if root in at_home else root for root in roots):
+        edits += _server(host, f"{folder}/.claude.json", "mcpServers", server)
     return [*edits, *map(host.skill, roots)], [_NEW_SESSIONS]
-
-
-def _claude_state(host: Host, root: str, usual: tuple[str, ...]) -> str:
-    """Find the file in which Claude Code keeps a user's servers."""
-    at_home = root in usual and not host.env.get("CLAUDE_CONFIG_DIR")
-    return f"{host.home}/.claude.json" if at_home else f"{root}/.claude.json"
 
 
 def _codex(host: Host) -> tuple[list[Edit], list[str]]:

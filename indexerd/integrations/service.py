@@ -1,13 +1,10 @@
 """The daemon as a user service: systemd on Linux, launchd on macOS.
 
-Never changes a file without our marker, never writes a key into a service file, and does not fail
-without a service manager: the file is written, and a note says what to type later. Everything can
-be repeated.
+Without a service manager the file is written, and a note says what to type later.
 
 What surprised us: a refused user namespace shows only as exit status 217, 218 or 226 of a unit that
 systemd did try to start; `launchctl bootout` returns before the service is gone, and `bootstrap`
-then fails with an input/output error; systemd refuses a program whose path has quotes or
-backslashes, even escaped.
+then fails with an input/output error; systemd refuses quotes and backslashes in a program's path.
 """
 
 from __future__ import annotations
@@ -116,11 +113,7 @@ class Outcome:
 
 
 def install(host: Host, program: Path, places: Places, settings: Settings) -> Outcome:
-    """Write the service file, start the service, and have it started at each login.
-
-    Raises UsageError for a file that is not ours, or a program that no service file can name;
-    AccessError or WriteError if the file cannot be written.
-    """
+    """Write the service file, start the service, and have it started at each login."""
     (env, notes), path = _environment(host, places), host.service_file
     before, mac = _installed(path), host.platform == "darwin"
     if mac:
@@ -142,11 +135,10 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
 
 
 def uninstall(host: Host) -> Outcome:
-    """Stop the service and remove its file. Raises as `install` does."""
+    """Stop the service and remove its file."""
     path = host.service_file
     if _installed(path) is None:
         return Outcome(path, installed=False, running=False, notes=("nothing is installed",))
-    notes: tuple[str, ...] = ()
     if host.platform == "darwin":
         host.launchctl("bootout", f"gui/{host.uid}/{LABEL}")
         _put(path, None)
@@ -158,9 +150,7 @@ def uninstall(host: Host) -> Outcome:
         link.unlink(missing_ok=True)  # it remains where no manager ran to disable it
         host.systemctl("daemon-reload")
         host.systemctl("reset-failed", UNIT)
-        own = path.with_name(f"{UNIT}.d")
-        notes = (f"your own changes remain in {own}",) if own.is_dir() else ()
-    return Outcome(path, installed=False, running=False, changed=True, notes=notes)
+    return Outcome(path, installed=False, running=False, changed=True)
 
 
 def status(host: Host) -> Outcome:

@@ -14,6 +14,7 @@ from indexerd.client import call_once, socket_path
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.mcp.rendering import DATA, Answer, Renderer
 from indexerd.paths import Places
+from indexerd.privacy.redact import redactor
 from indexerd.settings import read_config
 from indexerd.times import iso_ms
 
@@ -37,8 +38,7 @@ class Conversation:
     def __init__(self, access: DaemonAccess, cwd: str, host: str) -> None:
         """`host` is the name that the calling program gives itself, such as `codex-mcp-client`."""
         self._access = access
-        redact = read_config(access.where, access.env).settings.redact
-        self.renderer = Renderer(redact.extra_patterns, redacting=redact.enabled)
+        self.renderer = Renderer(redactor(read_config(access.where, access.env).settings))
         agents = ("claude", "codex", "opencode")
         self._agent = next((one for one in agents if host.lower().startswith(one)), None)
         self.cwd = access.cwd  # the project; None: all projects

@@ -9,11 +9,11 @@ are removed before anything is cut, since half a secret is not recognised.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from indexerd.errors import IndexerdError
-from indexerd.privacy.redact import redact
+from indexerd.privacy.redact import Redactor, redact
 from indexerd.privacy.sanitize import clean_line, clean_text, escape_path, harmless, inline, quoted
 
 BYTES_MAX = 18_000  # of an answer's JSON, which is sent twice: as data, and as text
@@ -34,11 +34,10 @@ Answer = dict[str, Any]
 
 
 class Renderer:
-    """Renders answers; `extra` are the user's own patterns of secrets."""
+    """Renders answers."""
 
-    def __init__(self, extra: Sequence[str] = (), *, redacting: bool = True) -> None:
-        self._extra = extra
-        self._redacting = redacting
+    def __init__(self, clean: Redactor = redact) -> None:
+        self._clean = clean
 
     def render(self, value: Any, key: str = "") -> Any:
         """Make every text in a JSON value safe for its field."""
@@ -53,22 +52,19 @@ class Renderer:
         return self._text(value, key) if isinstance(value, str) else value
 
     def line(self, text: str) -> str:
-        return inline(self._redacted(clean_line(text[:TEXT_MAX], TEXT_MAX)), LINE_MAX)
+        return inline(self._clean(clean_line(text[:TEXT_MAX], TEXT_MAX))[0], LINE_MAX)
 
     def _text(self, text: str, key: str) -> str:
         if key in _IDS:
             return harmless(clean_line(text, LINE_MAX))
         if key in _EXACT:
-            return harmless(self._redacted(escape_path(text)))
+            return harmless(self._clean(escape_path(text))[0])
         if key in _QUOTED or key in _QUOTED_BY_DAEMON:
-            plain = self._redacted(clean_text(text[:TEXT_MAX], TEXT_MAX))
+            plain = self._clean(clean_text(text[:TEXT_MAX], TEXT_MAX))[0]
             return quoted(plain, TEXT_MAX) if plain and key in _QUOTED else plain
         if key in _CUT_BY_DAEMON and len(text) >= CUT_NEAR:  # maybe half a secret at its end
             text = f"{text[: max(text.rfind(' '), 0)]} …"
         return self.line(text)
-
-    def _redacted(self, text: str) -> str:
-        return redact(text, self._extra).text if self._redacting else text
 
 
 def failure(bad: IndexerdError) -> Answer:

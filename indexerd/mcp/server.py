@@ -1,12 +1,10 @@
 r"""The MCP server: tools and a prompt for coding agents, over stdin and stdout.
 
-It is a client of the daemon's socket, and ends when its stdin ends or it gets a signal. It writes
-no log, as hosts show stderr to users.
+It ends when its stdin ends, and writes no log, as hosts show stderr to users.
 
-What surprised us: a thread of the SDK waits for stdin and cannot be interrupted, so Python's own
-handler of SIGINT would wait forever; hence the system's. The SDK's parser refuses a whole line for
-one lone surrogate (half an emoji, which models cut and JavaScript sends as `\ud83d`), and the host
-would wait forever for an answer.
+What surprised us: a thread of the SDK waits for stdin and cannot be interrupted, so SIGINT has the
+system's handler. The SDK refuses a whole line for one lone surrogate (half an emoji, which models
+cut and JavaScript sends as `\ud83d`), and the host would wait forever for an answer.
 """
 
 from __future__ import annotations

@@ -35,7 +35,6 @@ _SESSION = f"""{_BRIEF} createdAt messageCount firstUserMessage models filesModi
 toolsUsed gitBranch parentSessionFile"""
 
 Filter = Literal["user-only", "no-tools", "default", "labeled-only", "all"]
-Mode = Literal["replace", "merge"]
 Strategy = Literal["own", "pi", "codex", "opencode"]
 
 _SESSION_IS = (
@@ -66,7 +65,7 @@ PARAMETERS: dict[str, tuple[Any, int, str]] = {
     "full": (bool, 0, "True: whole texts, or nearly so."),
     "setName": (str, NAME_MAX, "files, endpoints, ports or applet; others work, with a warning."),
     "items": (list[str], 0, "At most 10; files as absolute paths. With replace, [] clears."),
-    "mode": (Mode, 0, "Replace the set, or add to it."),
+    "mode": (Literal["replace", "merge"], 0, "Replace the set, or add to it."),
     "strategy": (Strategy, 0, "Whose rules of what is summarised; own: its agent's."),
     "instructions": (str, 4000, "What the summary should focus on."),
     "handoff": (bool, 0, "True: one document to start a new session with, instead."),

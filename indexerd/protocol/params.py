@@ -15,18 +15,11 @@ from msgspec import UNSET, Meta, UnsetType
 
 from indexerd.errors import UsageError
 
-LIMIT_MAX = 500  # rows or hits of one answer
-KEEP_TOKENS = 20_000  # of the newest messages, which a compaction leaves as they are
-KEEP_TOKENS_MAX = 1_000_000
-INSTRUCTIONS_MAX = 4000  # characters
-INJECTED_MIN = 500  # bytes; no reference fits into less
-
 Text = Annotated[str, Meta(min_length=1)]
-Instructions = Annotated[str, Meta(max_length=INSTRUCTIONS_MAX)]
-Limit = Annotated[int, Meta(ge=1, le=LIMIT_MAX)]
+Instructions = Annotated[str, Meta(max_length=4000)]
+Limit = Annotated[int, Meta(ge=1, le=500)]  # rows or hits of one answer
 
 Scope = Literal["project", "all"]
-TreeFilter = Literal["default", "no-tools", "user-only", "labeled-only", "all"]
 
 
 class Params(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -85,7 +78,7 @@ class Search(Params, frozen=True, kw_only=True):
 
 
 class Tree(LeafParams, frozen=True, kw_only=True):
-    filter: TreeFilter | None = None
+    filter: Literal["default", "no-tools", "user-only", "labeled-only", "all"] | None = None
     search: str | None = None
 
 
@@ -132,7 +125,7 @@ class Compact(LeafParams, frozen=True, kw_only=True):
     strategy: Literal["pi", "codex", "opencode"] | None = None
     instructions: Instructions | None = None
     handoff: bool = False
-    keep_recent_tokens: Annotated[int, Meta(ge=0, le=KEEP_TOKENS_MAX)] = KEEP_TOKENS
+    keep_recent_tokens: Annotated[int, Meta(ge=0, le=1_000_000)] = 20_000
 
 
 class BranchSummary(RefParams, frozen=True, kw_only=True):
@@ -179,7 +172,7 @@ class Expand(Params, frozen=True, kw_only=True):
     session_id: str | None = None
     cwd: str | None = None
     turn_id: str | None = None
-    max_bytes: Annotated[int, Meta(ge=INJECTED_MIN)] | UnsetType = UNSET
+    max_bytes: Annotated[int, Meta(ge=500)] | UnsetType = UNSET
 
 
 class QuerySession(SessionParams, frozen=True, kw_only=True):

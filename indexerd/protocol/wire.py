@@ -89,13 +89,8 @@ def result(id: Id, value: Any) -> bytes:  # noqa: A002 - the protocol's own word
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (dump(id), dump(value))
 
 
-def failure(id: Id, error: IndexerdError | Fault) -> bytes:  # noqa: A002 - as above
-    """Answer a request with an error.
-
-    UsageError is JSON-RPC's "invalid params"; every other error has the code of its kind.
-    """
-    if isinstance(error, Fault):
-        return Failure(id, error, "internal error", "see `indexerd logs`").to_line()
+def failure(id: Id, error: IndexerdError) -> bytes:  # noqa: A002 - as above
+    """Answer with an error: UsageError is "invalid params", others have the code of their kind."""
     invalid = isinstance(error, UsageError)
     code = Fault.INVALID_PARAMS if invalid else RPC_CODES.get(error.kind, RPC_CODES["internal"])
     return _error(id, code, str(error), error.data())

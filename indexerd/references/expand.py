@@ -128,17 +128,14 @@ class _Prompt:
         self._sections[session_id] = text
 
     async def _add_ancestors(self, row: Row, up: int, notes: list[str]) -> None:
-        seen = [row["sessionId"]]
         for _ in range(up):
             parent = self._known(row.get("parentSessionId"))
-            if parent is None or parent["sessionId"] in seen:
+            if parent is None:
                 named = row.get("parentSessionFile") or row.get("parentSessionId")
                 why = "whose parent is not known any more" if named else "which has no parent"
-                why = "whose parent is one of its forks" if parent else why
-                notes.append(f"ancestors end at {seen[-1]}, {why}")
+                notes.append(f"ancestors end at {row['sessionId']}, {why}")
                 return
             row = parent
-            seen.append(row["sessionId"])
             await self._add_section(row)
 
     async def answers(self, found: Sequence[Reference], ask: Ask) -> list[tuple[Row, str, Row]]:

@@ -139,8 +139,7 @@ class InjectionCache:
 
     async def of(self, session_id: str) -> dict[str, str]:
         with suppress(StateError):
-            found: dict[str, str] = await self._run(self._texts, session_id)
-            return found
+            return dict(await self._run(self._texts, session_id))
         return {}
 
     async def keep(self, session_id: str, texts: Mapping[str, str]) -> None:

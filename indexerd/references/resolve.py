@@ -1,9 +1,7 @@
 """Which session a reference (`@@name`) means: the ids and names of all sessions, in memory.
 
 The order: exact id, unique beginning of an id, exact name, fuzzy name; never a guess. With a cwd
-and the scope "project", sessions in and below it come first, then those above, then all others;
-an exact name anywhere comes before a fuzzy one nearby. `@@…` inside a name is ignored.
-
+and the scope "project", sessions in and below it come first, then those above, then all others.
 A fuzzy reference *means* a name if its words occur there in order: identical, inflected, a
 beginning of five letters or more, or a typo; numbers must be identical. Other names with such words
 are offered with the error: "Convert PNG to JPG" is not `convert-jpg-to-png`. A single substituted
@@ -26,12 +24,10 @@ from rapidfuzz.distance import OSA
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
-from indexerd.protocol.params import Complete
+from indexerd.protocol.params import Complete, Scope
 from indexerd.search.query import indexable, is_filler, without_references
 from indexerd.store.store import Named, StateStore, named
 from indexerd.times import age, iso_of_ms
-
-Scope = Literal["project", "all"]
 
 PREFIX_MIN = 6  # characters of an id
 _REF_MAX, _NAME_MAX, _LABEL_MAX = 512, 400, 60  # characters
@@ -266,25 +262,20 @@ class Names:
         live = [one.session_id for one in rows if one.live]
         nearest = (self._rows[one] for one in self._nearest(live, asked.cwd, asked.exclude))
         newest = sorted(nearest, key=attrgetter("modified"), reverse=True)
-        return [_completion(row, now) for row in newest[: asked.limit]]
+        found = []
+        for row in newest[: asked.limit]:
+            label, seconds = clean_line(row.name, _NAME_MAX), now - row.modified / 1000
+            if len(label) > _LABEL_MAX:
+                label = label[: _LABEL_MAX - 1].rstrip() + "…"
+            shown = {"sessionId": row.session_id, "label": label or row.session_id}
+            ago, day = age(seconds).removesuffix(" ago"), iso_of_ms(row.modified)[:10]
+            shown["age"] = ago if seconds < 7 * 86_400 else day
+            found.append(shown | {"named": row.named, "insert": f"@@{row.session_id} "})
+        return found
 
 
 def _keys(row: Named) -> set[str]:
     return {folded(without_references(alias)) for alias in row.aliases} - {""}
-
-
-def _completion(row: Named, now: float) -> dict[str, Any]:
-    label, seconds = clean_line(row.name, _NAME_MAX), now - row.modified / 1000
-    cut = label[: _LABEL_MAX - 1].rstrip() + "…"
-    return {
-        "sessionId": row.session_id,
-        "label": (label if len(label) <= _LABEL_MAX else cut) or row.session_id,
-        "age": age(seconds).removesuffix(" ago")
-        if seconds < 7 * 86_400
-        else iso_of_ms(row.modified)[:10],
-        "named": row.named,
-        "insert": f"@@{row.session_id} ",
-    }
 
 
 def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:

@@ -24,7 +24,7 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import read_alone
 from indexerd.daemon.process import Footprint
 from indexerd.errors import IndexerdError, NotFoundError, UsageError
-from indexerd.web.assets import asset
+from indexerd.web.assets import FILES, read_static
 from indexerd.web.daemon_client import Daemon
 from indexerd.web.document import Document, Stored, Wish, changed, read_document, without_entries
 from indexerd.web.home import home_page
@@ -35,6 +35,7 @@ AT_ONCE = 2  # sessions that are read
 SHOWN = 5000  # entries of a session: thrice as many would take 50 MB
 TEND_SECONDS = 10.0  # after which the memory of an answer is given back
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
+_MEDIA_TYPES |= {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _CHANGES = {  # that a page may make: the daemon's methods
     "rename": "update",
     "label": "label",
@@ -77,11 +78,10 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
 
 
 async def _static(request: Request) -> Response:
-    try:
-        found = asset(request.path_params["name"])
-    except KeyError:
-        raise NotFoundError("there is no such file", hint="") from None
-    return Response(found.body, media_type=found.media_type)
+    name = request.path_params["name"]
+    if name not in FILES:
+        raise NotFoundError("there is no such file", hint="")
+    return Response(read_static(name), media_type=_MEDIA_TYPES[name.rpartition(".")[2]])
 
 
 class Sessions:
@@ -108,7 +108,7 @@ class Sessions:
             read = partial(read_document, stored=stored, wish=Wish(newest=SHOWN))
             found: Document = await self._read(stored, read)
         except IndexerdError as bad:
-            found = without_entries(stored)
+            found = without_entries(stored, Wish())
             found["problem"] = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
         found["live"] = {
             "daemon": self._daemon.up,
@@ -165,14 +165,11 @@ class Sessions:
         method = _CHANGES[request.url.path.rpartition("/")[2]]
         try:
             fields = dict(json.loads(await request.body() or b"{}"))
+            items = [fields.get("slug"), *fields.get("items", [])]
         except (ValueError, TypeError, RecursionError):
             raise UsageError("a change is a JSON object") from None
         session_id = (await self._stored(request))["session"]["sessionId"]
         if method == "set_relevant_context":
-            items = fields.get("items", [])
-            if not isinstance(items, list) or not all(str(one).find("=") > 0 for one in items):
-                raise UsageError("an item is key=value")
-            items = [fields.get("slug"), *items]
             asked = {"session": session_id, "setName": "applet", "items": items}
         else:
             asked = fields | {"ref": session_id} | ({"force": True} if method == "index" else {})

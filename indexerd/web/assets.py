@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from functools import cache
 from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 
@@ -21,7 +20,6 @@ _BUNDLES = {  # scripts of several parts, so that a page makes one request
     "live-page.js": (*_DRAWING, *_LIVE),
     "home.js": ("words.js", "stream.js", "home.js"),
 }
-_MEDIA_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 FILES = frozenset({"view.css", "home.css", "favicon.svg", "live-page.js", "home.js"})
 
 
@@ -37,23 +35,6 @@ def content_hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-class Asset(NamedTuple):
-    """A file that is served."""
-
-    body: str
-    media_type: str
-    integrity: str
-
-
-@cache
-def asset(name: str) -> Asset:
-    """Return a file of the list; KeyError for any other name."""
-    if name not in FILES:
-        raise KeyError(name)
-    body = read_static(name)
-    return Asset(body, _MEDIA_TYPES[name.rpartition(".")[2]], content_hash(body))
-
-
 _templates = Environment(
     loader=FunctionLoader(read_static),
     autoescape=select_autoescape(),  # in HTML; `session.md` escapes by rules of Markdown
@@ -62,7 +43,7 @@ _templates = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_templates.globals |= {"asset": asset, "static": read_static, "hash": content_hash}
+_templates.globals |= {"static": read_static, "hash": content_hash}
 
 
 def fill(template: str, /, **values: Any) -> str:

@@ -2,9 +2,8 @@
 
 A link's token works once, within five minutes, at the server it was made for: its hash names an
 empty file in the state directory, which its use removes. `web-open.html` (0600) sends a browser to
-a link, because every user of the machine can read the arguments of a process.
-
-Cookies ignore ports, so the cookie's name contains the port.
+a link, because every user of the machine can read the arguments of a process. The cookie's name
+contains the port, because cookies ignore ports.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """A session as one JSON document, from which every export and the live page are made.
 
-It has what `get` and `branches` answer, all entries (`nodes`), the story over them (`beats`, see
-`web/story.py`) and the digests; places are indices of `nodes`, because ids may repeat or be empty.
-Texts are cut at `textMax`, which depends on the length of all. Secrets are removed only on request:
-before a text is cut, and from a little more than is shown, because half a secret would not be
-recognised.
+It has what `get` and `branches` answer, all entries (`nodes`), their story (`beats`) and the
+digests; places are indices of `nodes`, because ids may repeat or be empty. Secrets are removed only
+on request, from a little more than is shown, because half a secret would not be recognised.
 """
 
 from __future__ import annotations
@@ -109,9 +107,8 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     }
 
 
-def without_entries(stored: Stored, wish: Wish | None = None) -> Document:
+def without_entries(stored: Stored, wish: Wish) -> Document:
     """Make the document of a session whose entries cannot be read."""
-    wish = wish or Wish()
     row, meta, context = stored["session"], stored.get("meta"), stored.get("context") or {}
     row = for_people(row) if wish.for_people else row
     about = {

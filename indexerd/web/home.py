@@ -147,23 +147,16 @@ async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
     hits = []
     for hit in found["hits"]:
         row = found.get("rows", {}).get(hit["sessionId"], {})
-        place = _place(row["cwd"] or "", filters, home) if row else None
-        hits.append(_hit(hit, row) | {"place": place})
+        session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
+        spot = f"#target={_encoded(entry)}" if entry else ""
+        if field == "files":  # search the session's page for it
+            spot = f"?find={_encoded(basename(re.sub('[«»…]', '', hit['snippet'])))}"
+        shown = line({"name": hit.get("name"), **row, "sessionId": session_id})
+        shown |= {"hit": hit, "key": f"{session_id} {field} {entry}", "spot": spot}
+        shown["snippet"] = _FOUND.split(hit["snippet"])  # every second piece matched
+        shown["place"] = _place(row["cwd"] or "", filters, home) if row else None
+        hits.append(shown)
     return {"hits": hits, "warnings": found.get("warnings", [])}
-
-
-def _hit(hit: Row, row: Row) -> Shown:
-    session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
-    spot = f"#target={_encoded(entry)}" if entry else ""
-    if field == "files":  # search the session's page for it
-        spot = f"?find={_encoded(basename(re.sub('[«»…]', '', hit['snippet'])))}"
-    return {
-        **line({"name": hit.get("name"), **row, "sessionId": session_id}),
-        "hit": hit,
-        "key": f"{session_id} {field} {entry}",
-        "spot": spot,
-        "snippet": _FOUND.split(hit["snippet"]),  # every second piece matched
-    }
 
 
 def _place(cwd: str, filters: Filters, home: str) -> Shown:

@@ -1,24 +1,31 @@
 r"""The page of a session, live or as a file, and a session exported as HTML, Markdown or JSON.
 
 A page's data is JSON in a script element of a type that no browser runs, with `<`, `>` and `&` as
-`\uXXXX`, so nothing in it can end the element, open a comment or be an entity. Scripts insert texts
-as text only, and the policy prevents anything else, as well as loading, sending and framing.
+`\uXXXX`, so nothing in it can end the element. In Markdown, text of the session is escaped on a
+line of ours or quoted line by line; outside fenced code, tags are shown instead of rendered, and
+images become links. Only a fence at the beginning of a line counts: one in a list protects nothing.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from indexerd.daemon.library import Library
-from indexerd.privacy.sanitize import clean_line
+from indexerd.privacy.sanitize import bare, clean_line
 from indexerd.protocol.wire import dump
 from indexerd.web.assets import fill
 from indexerd.web.document import Document, Stored, Wish, read_document
-from indexerd.web.markdown import markdown
 
-STEM_MAX, TITLE_MAX = 60, 300  # characters
+STEM_MAX, TITLE_MAX, LINE_MAX = 60, 300, 200  # characters
+
+_MARK = re.compile(r"([\\`*_\[\]<>#&|~!$])")
+_FENCE = re.compile(r"(`{3,})[^`]*$|(~{3,}).*$")
+_TAG = re.compile(r"<(?=[A-Za-z/!?])")
+_LINE_END = re.compile(r"\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
+_SPACE = re.compile(r"(?<! ) +$|(?<=\n\n)\n+", re.MULTILINE)  # at a line's end, or of empty lines
+_LOOSE = re.compile(r"^(- .*)\n\n(?=- )", re.MULTILINE)  # a blank line between two list items
 
 
 def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str, str]:
@@ -45,6 +52,46 @@ def embedded(value: Mapping[str, Any]) -> str:
     for char in "<>&\u2028\u2029":  # much faster than a translation table on megabytes
         text = text.replace(char, f"\\u{ord(char):04x}")
     return text
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """Write the path to the document's leaf, below the facts about the session."""
+    place, path = document["leaf"], list[Mapping[str, Any]]()
+    while place >= 0:
+        path.append(document["nodes"][place])
+        place = path[-1]["above"]
+    ways: dict[str, Any] = {"plain": plain, "code": code}
+    ways["quoted"] = lambda text: "\n".join(quoted(text))
+    text = fill("session.md", **document, **ways, path=path[::-1])
+    return _LOOSE.sub(r"\1\n", _SPACE.sub("", text)).rstrip("\n") + "\n"
+
+
+def plain(text: str, limit: int = LINE_MAX) -> str:
+    """Escape text for a line of ours."""
+    return _MARK.sub(r"\\\1", clean_line(text[: 4 * limit], limit))
+
+
+def code(text: str) -> str:
+    """Write text as code on a line of ours."""
+    words = clean_line(text[: 4 * LINE_MAX], LINE_MAX).replace("`", "'")
+    return f"`{words}`" if words else ""
+
+
+def quoted(text: str) -> Iterator[str]:
+    """Quote the lines of a text."""
+    fence = ""
+    for raw in _LINE_END.split(bare(text).rstrip()):
+        line = raw.expandtabs(4)  # behind our mark a tab would be narrower
+        opened = _FENCE.match(line)
+        if fence:
+            mark = line.strip(" ")
+            if not line.startswith("    ") and mark.startswith(fence) and not mark.strip(fence[0]):
+                fence = ""
+        elif opened:
+            fence = opened[1] or opened[2]
+        else:
+            line = _TAG.sub("&lt;", line).replace("![", "&#33;[")
+        yield f"> {line}".rstrip()
 
 
 FORMATS: dict[str, Callable[[Document], str]] = {

@@ -1,8 +1,7 @@
 """A session's tree as a story: a list of nodes, depth first, and beats over them.
 
 A beat is a stretch of neighbouring nodes: one request, one compaction, one summary of a branch, or
-the work between them. Depth grows at branches only, so a straight chain keeps its depth. Linear in
-entries, and without recursion.
+the work between them. Depth grows at branches only.
 
 What surprised us: tool results often hang beside the entry that came next, so half of the branch
 points of a real session are none. A child below which nobody said anything is therefore no branch:
@@ -18,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from indexerd.events import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, ToolCall, Turn
+from indexerd.events import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word
@@ -97,10 +96,11 @@ def node_of(
         (cut(one.name or names.get(one.call, ""), NAME_MAX), one.text)
         for one in entry.results[:CALLS_MAX]
     ]
-    calls = (
-        (_one_line(call.name, NAME_MAX), _one_line(cut(_purpose(call), DETAIL_MAX), DETAIL_MAX))
-        for call in entry.tools[:CALLS_MAX]
-    )
+    calls = list[tuple[str, str]]()  # (tool, purpose)
+    for call in entry.tools[:CALLS_MAX]:
+        shown = call.detail or call.arguments or ""
+        text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+        calls.append((_one_line(call.name, NAME_MAX), _one_line(cut(text, DETAIL_MAX), DETAIL_MAX)))
     is_result = bool(results) and entry.kind is Kind.TOOL
     beside = [(tool, cut(text, room)) for tool, text in results if text not in whole]
     return Node(
@@ -123,11 +123,6 @@ def node_of(
         hidden=entry.display is False,
         ordinal=state.ordinals[row],
     )
-
-
-def _purpose(call: ToolCall) -> str:
-    shown = call.detail or call.arguments or ""
-    return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
 
 
 def _one_line(text: str, limit: int) -> str:

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indexerd.models.attempts import Rejected
-from indexerd.references.question_context import (
+from indexerd.references.questions import (
     Answer,
     Context,
     Section,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from indexerd.web.markdown import code, markdown, plain, quoted
+from indexerd.web.session_page import code, markdown, plain, quoted
 
 PARSER = MarkdownIt("commonmark", {"html": True})
 
