@@ -44,20 +44,6 @@ LEVELS = dict.fromkeys(_DEBUG.split(), logging.DEBUG)
 LEVELS |= dict.fromkeys(_WARNING.split(), logging.WARNING)
 
 
-class Throttle:
-    """Admits a repeated event once in `seconds` for each key."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._last: dict[str, float] = {}
-
-    def admit(self, key: str, now: float) -> bool:
-        admitted = abs(now - self._last.get(key, -math.inf)) >= self._seconds
-        if admitted:
-            self._last[key] = now
-        return admitted
-
-
 class Logger:
     """Writes events to the log file and to stderr, which may be closed or stuck."""
 
@@ -80,8 +66,7 @@ class Logger:
                 self._fd, terminal = stderr.fileno(), stderr.isatty()
         self._console = fmt == "console" or (fmt == "auto" and terminal)
         # Records of other libraries would reach stderr as plain text, with whatever they quote.
-        if _QUIET not in logging.getLogger().handlers:
-            logging.getLogger().addHandler(_QUIET)
+        logging.getLogger().addHandler(_QUIET)
 
     def log(
         self, level: int, event: str, *, exc_info: BaseException | None = None, **fields: Any

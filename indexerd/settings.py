@@ -230,10 +230,9 @@ def read_config(places: Places, env: Mapping[str, str]) -> Loaded:
         loaded = load(path.read_bytes(), str(path), env)
     except OSError as bad:
         loaded = load(None, str(path), env)
-        missing = isinstance(bad, FileNotFoundError)
-        if places.config_explicit or not missing:
-            why = "no such file" if missing else str(bad.strerror)
-            loaded = replace(loaded, problems=(_problem(str(path), "", why, "check --config"),))
+        if places.config_explicit or not isinstance(bad, FileNotFoundError):
+            problem = _problem(str(path), "", str(bad.strerror).lower(), "check --config")
+            loaded = replace(loaded, problems=(problem,))
     if loaded.problems and (good := _last_good(places.state_dir)):
         return replace(loaded, settings=good)
     return loaded

@@ -16,7 +16,7 @@ from indexerd.daemon.files import Update
 from indexerd.errors import IndexerdError
 from indexerd.indexing.indexer import Done
 from indexerd.indexing.policy import SessionRuntime
-from indexerd.logs import LEVELS, LOG, Throttle
+from indexerd.logs import LEVELS, LOG
 from indexerd.models.prices import format_usd
 from indexerd.sessions.info import state_of
 from indexerd.sources.tail import Verdict
@@ -39,9 +39,8 @@ class EventBus:
 
     def __init__(self) -> None:
         self._listeners: dict[Listener, None] = {}
-        self._bad_lines = Throttle(BAD_LINE_SECONDS)
         self._health: Health | None = None
-        self._waiting = Throttle(OUTAGE_SECONDS)
+        self._logged: dict[str, float] = {}  # when, by file or kind of error
 
     def subscribe(self, listener: Listener) -> Callable[[], object]:
         """Call a listener with every event, until the function returned here is called."""
@@ -84,7 +83,7 @@ class EventBus:
             event = "session.reset" if update.verdict is Verdict.RESTART else event
             self.log(event, {"session": session_id, "path": info.path})
             new = info.bad_lines - (was.bad_lines if was else 0)
-            if new > 0 and self._bad_lines.admit(info.path, time.time()):
+            if new > 0 and self._is_due(info.path, BAD_LINE_SECONDS):
                 bad = {"session": session_id, "path": info.path, "count": info.bad_lines}
                 self.log("session.bad_line", bad)
 
@@ -149,12 +148,20 @@ class EventBus:
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}
         outage = error.kind in _OUTAGES
-        if outage and not self._waiting.admit(error.kind, time.time()):
+        if outage and not self._is_due(error.kind, OUTAGE_SECONDS):
             self.log("index.skipped", fields)
         else:
             self.log("index.failed", fields | {"kind": error.kind})
         what = {"kind": error.kind, "message": str(error), "retryable": error.retryable}
         self.publish("index.failed", session_id, what | {"retryAt": iso(retry_at)})
+
+    def _is_due(self, key: str, seconds: float) -> bool:
+        """Whether `key` was not due in the last `seconds`."""
+        now = time.time()
+        due = abs(now - self._logged.get(key, 0.0)) >= seconds
+        if due:
+            self._logged[key] = now
+        return due
 
     def _status(self, known: SessionRuntime, state: str, text: str) -> None:
         known.status = {"state": state, "text": text, "at": iso(time.time())}

@@ -191,7 +191,7 @@ def read(path: Path, home: Path) -> Loaded:
 
 
 ODD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "directory": (Path.mkdir, "Is a directory"),
+    "directory": (Path.mkdir, "is a directory"),
     "nothing": (str, "no such file"),
 }
 
