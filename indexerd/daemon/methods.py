@@ -27,7 +27,7 @@ from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import VIEWS, make_branch, open_session, read_alone, show
 from indexerd.digests.digest import Digests
 from indexerd.errors import DaemonDownError, IndexerdError, NotFoundError, UsageError
-from indexerd.indexing.snapshot import take_snapshot
+from indexerd.indexing.indexer import take_snapshot
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.budget import Budget
 from indexerd.models.extractive import Extractive

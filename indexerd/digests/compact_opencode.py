@@ -23,7 +23,6 @@ PRUNE_PROTECT = 40_000  # tokens of the newest results, which stay
 PRUNE_MINIMUM = 20_000  # tokens that pruning must save
 PRUNE_TURNS = 2  # newest turns, which stay
 PROTECTED_TOOL = "skill"
-OUTPUT_MAX = 32_000  # tokens of an answer, whatever the model could say
 
 
 def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from indexerd.digests import compact_pi
-from indexerd.digests.compact_opencode import OUTPUT_MAX
 from indexerd.digests.segments import chain_at, covered
 from indexerd.digests.transcript import tokens_of
 from indexerd.events import Kind
@@ -21,6 +20,7 @@ from indexerd.sessions.state import SessionState, message_rows, rows_between
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import Check, OpenSession
 
+OUTPUT_MAX = 32_000  # tokens of an answer in opencode, whatever the model could say
 WARN_PERCENT, FOLD_PERCENT = 80, 90  # of the usable tokens
 
 

@@ -33,8 +33,6 @@ from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.times import iso
 
 ATTEMPTS = 3
-CANCELLED = "cancelled"
-ERROR_MAX = 500  # characters of an error in telemetry
 _T = TypeVar("_T")
 
 
@@ -107,20 +105,16 @@ class Calls:
             started = perf_counter()
             try:
                 reply = await model.generate(prompt, timeout=timeout)
-            except BaseException as bad:
                 row["ms"] = round((perf_counter() - started) * 1000)
-                why = CANCELLED if isinstance(bad, asyncio.CancelledError) else str(bad)
+                self._count(row, reply, await self.budget.settle(call, reply))
+                found = await asyncio.to_thread(read, reply)
+            except BaseException as bad:
+                row.setdefault("ms", round((perf_counter() - started) * 1000))
+                why = "cancelled" if isinstance(bad, asyncio.CancelledError) else str(bad)
                 if not isinstance(bad, ModelError | asyncio.CancelledError):  # may quote the prompt
                     why = f"internal error: {type(bad).__name__}"
                 self._record(row, why)  # first: a second cancel may come
                 await asyncio.shield(self.budget.failed(call, bad))
-                raise
-            row["ms"] = round((perf_counter() - started) * 1000)
-            try:
-                self._count(row, reply, await self.budget.settle(call, reply))
-                found = await asyncio.to_thread(read, reply)
-            except asyncio.CancelledError:
-                self._record(row, CANCELLED)
                 raise
             error = found.error if isinstance(found, Rejected) else ""
             self._record(row, error)
@@ -142,5 +136,5 @@ class Calls:
 
     def _record(self, row: dict[str, Any], error: str) -> None:
         row |= {"success": not error, "timestamp": iso(self.budget.clock())}
-        row["error"] = clean_line(error, ERROR_MAX) or None
+        row["error"] = clean_line(error, 500) or None
         self.budget.record({key: value for key, value in row.items() if value is not None})

@@ -34,9 +34,8 @@ class Reply:
 class Model(Protocol):
     """A configured model; `key` is `provider/model`. `remote` ones have a budget and a breaker."""
 
-    @property
-    def key(self) -> str: ...
-    @property
-    def remote(self) -> bool: ...
+    key: str
+    remote: bool
+
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Make one call within `timeout` seconds in total."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.digests.handoff import GUIDE, document, instruction_files
+from indexerd.digests.compaction import GUIDE, document, instruction_files
 from indexerd.sessions.facts import FileLists
 
 ROW = {

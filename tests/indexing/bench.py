@@ -11,9 +11,8 @@ from typing import Any
 
 from indexerd.daemon.open_session import read_alone
 from indexerd.errors import IndexerdError
-from indexerd.indexing.indexer import Indexer
+from indexerd.indexing.indexer import Indexer, Snapshot, take_snapshot
 from indexerd.indexing.policy import Forced, SessionRuntime
-from indexerd.indexing.snapshot import Snapshot, take_snapshot
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import append_row
 from indexerd.models.base import Model

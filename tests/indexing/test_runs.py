@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indexerd.events import Kind, code
-from indexerd.indexing.snapshot import border
+from indexerd.indexing.indexer import border
 from indexerd.meta.model import MetaFile
 from indexerd.models.base import Reply
 from indexerd.privacy.redact import redact

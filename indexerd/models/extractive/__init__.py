@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from math import log
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from indexerd.errors import DeadlineError
 from indexerd.events import Facts, Prompt, Question
@@ -37,8 +37,8 @@ _BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other
 class Extractive:
     """A model that describes sessions, quotes passages and summarizes stretches by rules."""
 
-    key: Final = LOCAL + "extractive"
-    remote: Final = False
+    key = LOCAL + "extractive"
+    remote = False
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Answer in a thread; DeadlineError after `timeout` seconds."""
