@@ -53,7 +53,7 @@ def write_atomically(
 def create_file(path: Path, lines: Iterable[bytes]) -> int:
     """Write a new file for the user, durably, 0600; return its number of lines.
 
-    A failure leaves no file. UsageError: the file exists, or its directory does not.
+    A failure leaves no file. UsageError: the file exists, or cannot have this path.
     """
     count = 0
     try:
@@ -66,10 +66,10 @@ def create_file(path: Path, lines: Iterable[bytes]) -> int:
             except BaseException:
                 path.unlink()
                 raise
-    except (FileExistsError, FileNotFoundError, NotADirectoryError) as bad:
-        hint = "name a new file in an existing directory; files are never overwritten"
-        raise UsageError(f"cannot write {path}: {bad.strerror}", hint=hint) from None
     except OSError as bad:
+        if bad.errno in (errno.EEXIST, errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+            hint = "name a new file in an existing directory; files are never overwritten"
+            raise UsageError(f"cannot write {path}: {bad.strerror}", hint=hint) from None
         raise WriteError(f"cannot write {path}: {bad.strerror}") from None
     sync_names(path.parent)
     return count

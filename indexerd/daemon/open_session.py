@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from indexerd.agents.pi.parse import Line, branch_lines
+from indexerd.agents.pi.parse import branch_lines
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
 from indexerd.disk import create_file
@@ -62,7 +62,7 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
         for key, text in user.labels.items() if user else ():
             if (one := state.row(key)) is not None:
                 labels[state.id(one)] = text
-    return OpenSession(info, state.still(row), library.files.lines(session_id), labels, home)
+    return OpenSession(info, state.still(row), labels, library.files.lines(session_id), home)
 
 
 def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
@@ -112,14 +112,15 @@ def make_branch(
     target = Path(file) if file else Path(info.path).parent / f"{stamp}_{new_id}.jsonl"
     with session.lines as lines:
 
-        def line(row: int) -> Line:
+        def line(row: int) -> bytes:
             if data := lines.row(row):
-                return Line(state.id(row), state.kind(row), data)
+                return data
             message = "an entry on this path is too long to be copied"
             raise SessionUnreadableError(message, hint="pi itself can fork it")
 
         new_entry_id = partial(secrets.token_hex, 4)
-        made = branch_lines(fields, map(line, rows), map(line, labels), new_entry_id)
+        path = ((state.id(row), line(row)) for row in rows)
+        made = branch_lines(fields, path, map(line, labels), new_entry_id)
         count = create_file(target, made)
     return {"sessionId": new_id, "sessionFile": str(target), "entries": count - 1}
 

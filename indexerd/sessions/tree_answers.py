@@ -21,11 +21,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from itertools import islice, takewhile
-from sys import intern
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from indexerd.agents.json_lines import own_words
 from indexerd.errors import UsageError
@@ -69,15 +68,13 @@ _BOOKKEEPING_TYPES = frozenset({"custom", "context_edit", "attachment"})
 _NOTE = "\n[{} characters left out]\n"
 
 
-class Session(Protocol):
-    """A session as it was when somebody asked, seen from the leaf asked for."""
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as it was when it was opened, seen from the leaf asked for."""
 
-    @property
-    def info(self) -> SessionInfo: ...
-    @property
-    def state(self) -> SessionState: ...
-    @property
-    def labels(self) -> dict[str, str]: ...
+    info: SessionInfo
+    state: SessionState  # a copy of its own
+    labels: dict[str, str]  # by entry id: the user's, and the session's own
 
 
 def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:
@@ -220,9 +217,7 @@ def nodes(
     A node must have all words of `search`. `depth` counts the ancestors
     that are shown; `parentId` is the real parent, shown or not.
     """
-    active, tokens = bytearray(len(state)), (search or "").lower().split()
-    for row in state.up(state.leaf):
-        active[row] = True
+    active, tokens = set(state.up(state.leaf)), (search or "").lower().split()
     depths = array("i")  # by real depth: shown ancestors of a node below
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
         entry, label = read(row), labels.get(state.id(row))
@@ -242,12 +237,12 @@ def nodes(
         node = {
             "ordinal": state.ordinals[row],
             "depth": before,
-            "type": intern(shown_word(entry.type)),
-            "role": intern(shown_word(entry.role)) if entry.role else None,
+            "type": shown_word(entry.type),
+            "role": shown_word(entry.role) if entry.role else None,
             "label": label,
             "text": text,
             "timestamp": shown_word(entry.timestamp),
-            "active": bool(active[row]),
+            "active": row in active,
             "display": False if entry.display is False else None,
         }
         places = {"id": state.id(row), "parentId": None if above == ROOT else state.id(above)}

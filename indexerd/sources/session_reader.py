@@ -25,8 +25,8 @@ from indexerd.events import MESSAGE, Entry, Kind
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped import Keep, clipped
 from indexerd.sessions.context import Read
-from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
+from indexerd.sessions.tree_answers import Session
 from indexerd.sources.source import Lines, source_of
 from indexerd.sources.tail import LINE_MAX
 
@@ -89,13 +89,10 @@ class SessionLines(ExitStack):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenSession:
-    """A session as it was when it was opened, seen from the leaf asked for."""
+class OpenSession(Session):
+    """A session with its lines."""
 
-    info: SessionInfo
-    state: SessionState  # a copy of its own
     lines: AbstractContextManager[SessionLines]  # entered by the thread that reads
-    labels: dict[str, str]  # by entry id: the user's, and the session's own
     home: Path | None = None  # the directory of its meta file and sidecars
 
     @contextmanager

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
-from indexerd.agents.pi.parse import Line, branch_lines
+from indexerd.agents.pi.parse import branch_lines
 from indexerd.events import Kind
 from indexerd.sessions.context import context_of
 from tests.sessions.tree_sessions import answers, entry, line, reader, said, session, state_of
@@ -31,12 +31,14 @@ def branch(
     header |= {"cwd": state.header.cwd, "parentSession": "/old.jsonl"}
     view = state.still(state.row(leaf)) if leaf else state
 
-    def lines(rows: list[int]) -> list[Line]:
+    def lines(rows: Iterable[int]) -> list[tuple[str, bytes]]:
         ends = [(row, state.offsets[row], state.lengths[row]) for row in rows]
-        return [Line(state.id(row), state.kind(row), data[at : at + n]) for row, at, n in ends]
+        return [(state.id(row), data[at : at + n]) for row, at, n in ends]
 
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
-    made = branch_lines(header, lines(view.path()), lines(labels), fresh or counter())
+    made = branch_lines(
+        header, lines(view.path()), [one for _, one in lines(labels)], fresh or counter()
+    )
     return b"".join(made)
 
 

@@ -30,7 +30,7 @@ def taken(
     assert isinstance(info, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
     row = None if leaf is None else row_of(state, leaf)
-    return OpenSession(info, state.still(row), lines, dict(state.labels), home)
+    return OpenSession(info, state.still(row), dict(state.labels), lines, home)
 
 
 def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:

@@ -2,7 +2,8 @@
 
 The first session_meta of a file is its identity; later ones were copied from a parent, or update
 this one. In newer sub-agents `session_id` is the parent's: `id` is always the session's own. The
-oldest files have the meta, and each item, itself on the line.
+oldest files have the meta, and each item, itself on the line; the newest number their lines, and
+their forks only point at the history that they share.
 
 What surprised us: codex stores what a human said as an item that the model sees, and as an event.
 In a file without such events the items count, less those that only give context; in a file that
@@ -202,7 +203,8 @@ class _Scanner:
         tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
         branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
         if header is None:
-            self._identify(_header_of(meta, self.line, tree.file), branch)
+            if made := _header_of(meta, self.line, tree.file):
+                self._identify(made, branch)
             if string(meta.get("forked_from_id")) and not as_dict(meta.get("history_base")):
                 self.memory.copies = _BY_TIME
         elif own == header.session_id:
@@ -216,9 +218,7 @@ class _Scanner:
             return
         tree.provider = name_of(meta.get("model_provider")) or tree.provider
 
-    def _identify(self, header: Header | None, branch: str) -> None:
-        if header is None:
-            return
+    def _identify(self, header: Header, branch: str) -> None:
         tree, old = self.tree, self.memory
         tree.header, tree.git_branch, start = header, branch, len(tree)
         asks = _PROGRAM if header.subagent else PROMPT

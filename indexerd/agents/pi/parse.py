@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -85,8 +85,6 @@ _WORDS = {  # the field with the text of an entry that has no message
     "context_edit": "targetId",
 }
 _PROMPT = {"sections": dict, "toolsAdded": list, "toolsRemoved": list}
-_ROWS_MAX = 1 << 32
-_VERSION_MAX = 1_000_000
 _NEWEST = 3  # version of a file
 _TURNS = {"toolUse": Turn.OPEN, "error": Turn.FAILED, "aborted": Turn.FAILED}
 _WRAPPED = re.compile(r"<(skill|file)\b[^>]{0,500}>.*?</\1>", re.DOTALL)
@@ -111,13 +109,12 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
         elif tree.foreign or line.get("type") != "session" or not isinstance(line.get("id"), str):
             tree.foreign = True
         else:
-            version = line.get("version")
             parent = line.get("parentSession") or line.get("branchedFrom")
             tree.header = Header(
                 session_id=line["id"][:PATH_MAX],
                 cwd=string(line.get("cwd"))[:PATH_MAX],
                 created_at=string(line.get("timestamp"))[:WORD_MAX],
-                version=version if type(version) is int and 0 <= version <= _VERSION_MAX else 1,
+                version=number(line.get("version"), 1_000_000) or 1,
                 parent=string(parent)[:PATH_MAX] or None,
             )
 
@@ -298,8 +295,7 @@ def _edit(line: Fields, target: str) -> Edit | None:
 def _compaction(line: Fields, entry_id: str) -> Compaction:
     first, index = line.get("firstKeptEntryId"), line.get("firstKeptEntryIndex")
     if entry_id and line.get("id") != entry_id:  # version 1: the id was made of the row
-        at = number(index, _ROWS_MAX) if type(index) is int else 0  # the header is 0
-        first = made_id(at - 1) if at else None
+        first = made_id(number(index) - 1) if number(index) else None  # the header is 0
     tail, system = line.get("retainedTail"), line.get("systemMessage")
     before = line.get("tokensBefore")
     messages = [one for one in as_list(tail) if isinstance(one, dict)]
@@ -312,22 +308,17 @@ def _compaction(line: Fields, entry_id: str) -> Compaction:
     )
 
 
-class Line(NamedTuple):
-    """One entry of the source."""
-
-    id: str  # as we show it
-    kind: Kind
-    data: bytes
-
-
 def branch_lines(
-    header: Fields, path: Iterable[Line], labels: Iterable[Line], fresh: Callable[[], str]
+    header: Fields,
+    path: Iterable[tuple[str, bytes]],
+    labels: Iterable[bytes],
+    fresh: Callable[[], str],
 ) -> Iterator[bytes]:
     """Yield the lines of the new file, header first, each with its newline.
 
-    `header` has the version of the source. `labels` are the label entries of the whole source, in
-    the file's order; `fresh` makes random words of eight hexadecimal digits. ValueError for a line
-    of the path that is no JSON object.
+    `header` has the version of the source. `path` pairs ids as we show them with lines. `labels`
+    are the label entries of the whole source, in the file's order; `fresh` makes random words of
+    eight hexadecimal digits. ValueError for a line that is no JSON object.
     """
     version = min(header["version"], _NEWEST)
     yield _encoded({"type": "session", **header, "version": version})
@@ -335,20 +326,20 @@ def branch_lines(
     ids: set[str] = set()
     moved: dict[str, str] = {}  # labels, and the entry that takes the place of each
     waiting: list[str] = []
-    for line in path:
-        if line.kind is Kind.LABEL:
-            waiting.append(line.id)
+    for own, line in path:
+        held = parse_object(line)
+        if held.get("type") == "label":
+            waiting.append(own)
             continue
-        moved |= dict.fromkeys(waiting, line.id)
+        moved |= dict.fromkeys(waiting, own)
         waiting.clear()
-        held = parse_object(line.data)
         fields = held if version <= 1 else held | {"parentId": last}  # version 1 has no ids
         kept = held.get("firstKeptEntryId")
-        if line.kind is Kind.COMPACTION and kept not in (None, line.id):
+        if held.get("type") == "compaction" and kept not in (None, own):
             fields["firstKeptEntryId"] = moved.get(str(kept), kept)
-        yield line.data.strip() + b"\n" if fields == held else _encoded(fields)
-        last = line.id
-        ids.add(last)
+        yield line.strip() + b"\n" if fields == held else _encoded(fields)
+        last = own
+        ids.add(own)
     for target, stored in _resolved(labels).items():
         if target in ids:
             above, last = last, fresh()
@@ -360,11 +351,11 @@ def branch_lines(
             )
 
 
-def _resolved(labels: Iterable[Line]) -> dict[str, Fields]:
+def _resolved(labels: Iterable[bytes]) -> dict[str, Fields]:
     """Find each target's label and its time: the last change counts, an empty one clears."""
     found: dict[str, Fields] = {}
     for line in labels:
-        held = parse_object(line.data)
+        held = parse_object(line)
         target, label = held.get("targetId"), held.get("label")
         if isinstance(target, str) and isinstance(label, str) and label:
             # A label that is changed stays where it was among the others, as pi has it.
