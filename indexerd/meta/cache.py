@@ -1,8 +1,7 @@
 """Remembers the stamps and the most asked fields of every meta file and sidecar.
 
-The other fields are read from the file when a row is made. The store keeps these, too, so that a
-restart reads only the meta files that changed. An invalid file counts as missing, stays where it
-is, and is reported once until it changes. One thread uses this.
+The store keeps these, too, so that a restart reads only the files that changed. An invalid file is
+reported once until it changes. One thread uses this.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from indexerd.meta.model import MetaFile, Stamps, read_meta, read_user, scan, se
 from indexerd.paths import META_SUFFIX, USER_SUFFIX
 from indexerd.store.store import StateStore
 
-TOPIC = "brief"  # of the store's notes
+TOPIC = "meta"  # of the store's notes
 
 
 class MetaStat(msgspec.Struct, frozen=True, array_like=True):
@@ -27,8 +26,6 @@ class MetaStat(msgspec.Struct, frozen=True, array_like=True):
     directory: str
     stamps: Stamps
     since: str | None = None  # lastIndexedLeafId; None: there is no valid meta file
-    updated_at: str = ""
-    model: str = ""
     title: str | None = None
     problem: str = ""
 
@@ -111,8 +108,6 @@ class MetaCache:
             directory,
             stamps,
             since=meta.last_indexed_leaf_id if meta else None,
-            updated_at=meta.updated_at if meta else "",
-            model=meta.model if meta else "",
             title=user.title if user else None,
             problem=problem,
         )

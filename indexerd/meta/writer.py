@@ -6,7 +6,6 @@ whole, fsynced, renamed over the target, and the directory fsynced. What this gu
 * When a call returns, the content is on the disk, as far as fsync says the truth.
 * A reader sees the old file or the new file, whole. kill -9 or a power cut inside a call leaves
   either, and at most one temporary file, which readers ignore and `sweep` removes.
-* A failure before the rename leaves the old file untouched; one after it leaves the new file.
 * Writers in this and in other processes go one at a time per directory (`hold_directory`).
 * `expect` guards against writers that do not know the lock, such as pi's `session-index`.
   It is compared right before the rename; a foreign rename in between is not seen.
@@ -19,7 +18,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,7 +29,6 @@ from indexerd.meta.model import META_BYTES_MAX, MetaFile, Stamp, UserFile, diges
 from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 
 LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; whoever holds the directory longer is stuck
-FOREIGN_TEMP_SECONDS = 3600.0  # a temporary file of a living process is stale after this
 
 # Ours, and upstream's extension's: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
 _TEMP = re.compile(rf"\.?({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
@@ -76,8 +73,8 @@ class MetaWriter:
         """Remove temporary files that dead writers left, and count them. Call it at the start.
 
         While we hold the directory no writer of ours is at work in it, so a file with our own
-        pid, or with a dead process's, is an orphan. A living pid may be a later process that got
-        the same number, or a writer that ignores the flock: its file is stale after an hour.
+        pid, or with a dead process's, is an orphan. Another living pid's may be of a writer that
+        ignores the flock.
         """
         return len(self._clear(directory, _is_stale))
 
@@ -120,10 +117,7 @@ def _owner(temp: Path) -> tuple[str, int]:
 
 def _is_stale(temp: Path) -> bool:
     session_id, pid = _owner(temp)
-    if not session_id or temp.is_dir():
-        return False
-    old = time.time() - temp.lstat().st_mtime > FOREIGN_TEMP_SECONDS
-    return old or pid == os.getpid() or not lives(pid)
+    return bool(session_id) and not temp.is_dir() and (pid == os.getpid() or not lives(pid))
 
 
 @contextmanager

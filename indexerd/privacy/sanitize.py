@@ -3,7 +3,7 @@
 Whole escape sequences go first: removing only ESC from `ESC ]0;pwn BEL` would leave `]0;pwn`.
 Then go control, invisible and private-use characters; the joiners ZWJ and ZWNJ stay where scripts
 and emoji need them: alone, between two letters, marks or symbols outside ASCII. Every function is
-idempotent and linear in its input.
+idempotent and linear.
 """
 
 from __future__ import annotations
@@ -88,15 +88,13 @@ def escape_path(path: str) -> str:
     """
     if path.isprintable():
         return path
-    shown = list[str]()
-    for char in path:
+    shown = dict[int, str]()
+    for char in set(path):
         if "\udc80" <= char <= "\udcff":  # the way `surrogateescape` keeps an undecodable byte
-            shown.append(f"\\x{ord(char) & 0xFF:02x}")
+            shown[ord(char)] = f"\\x{ord(char) & 0xFF:02x}"
         elif unicodedata.category(char) in _FORBIDDEN:
-            shown.append(char.encode("unicode_escape").decode("ascii"))
-        else:
-            shown.append(char)
-    return "".join(shown)
+            shown[ord(char)] = char.encode("unicode_escape").decode()
+    return path.translate(shown)
 
 
 def is_plain(text: str) -> bool:

@@ -1,19 +1,14 @@
 """How a search ranks: from a parsed query to hits, best first, one field and one message a session.
 
-Messages and sessions' own texts that have all words come first. If these give too few hits, words
-may have other endings and the last one may be a beginning ("conf" for "config"); then sessions
-count that have each word somewhere. If nothing matches, likely spellings are tried, then texts with
-any of the words; a warning says so.
+Places that have all words come first. If these are too few, words may have other endings and the
+last one may be a beginning ("conf" for "config"); then sessions count that have each word
+somewhere. If nothing matches, likely spellings are tried, then any of the words, with a warning.
 
-tantivy gives the candidates, best first by BM25. A place's score is its field's weight, times 0.5
-to 1 for how well its text fits (a message by BM25; of another field the shorter the text; where
-words are missing, by the rarity of those that are there), times 0.85 to 1 for how recently the
-session was used. A message that was copied into forks is shown once, in the oldest session that
-has it; an unnamed fork takes its name from such a message, so that name is no hit. Any other name
-that is only a message counts half, and references to other sessions in it do not count.
-
-Patterns look at what describes sessions first, then at messages, from sessions last used to old
-ones, until there are enough hits or a second is over, which a warning says.
+A place's score is its field's weight, times 0.5 to 1 for how well its text fits (a message by BM25;
+of another field the shorter the text; where words are missing, by the rarity of those that are
+there), times 0.85 to 1 for how recently the session was used. A message that was copied into forks
+is shown once, in the oldest session that has it; an unnamed fork takes its name from such a
+message, so that name is no hit. Any other name that is only a message counts half.
 """
 
 from __future__ import annotations
@@ -67,7 +62,6 @@ _MORE = 10  # sessions that are looked at besides as many as are wanted
 _GATHERED = 100  # documents that are looked at for some of the words
 _MOST_HITS = 20_000  # of the index, to find enough sessions
 _SCOPE_MAX = 2000  # sessions that a query is limited to: 30,000 would take it 60 ms
-_COMMON = 50_000  # messages that have a very common word
 _FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that may be meant by a typed one
 _SLIP_MIN = 4  # letters of a word that may be mistyped; a word of twice as many may have two slips
 _COPIES_MAX = 100  # of one message
@@ -140,7 +134,6 @@ class _Search:
         self._limit = limit
         self._found: dict[tuple[str, bool], _Place] = {}  # by session, is message
         self._sessions: dict[str, _Session] = {}
-        self._begun: dict[tuple[str, str], list[str]] = {}  # words by field and beginning
 
     def by_words(self, asked: Asked) -> None:
         """Find places that have all words, then what comes nearest."""
@@ -173,9 +166,10 @@ class _Search:
     def _places(self, terms: Sequence[Term], worth: float) -> None:
         """Find places that have all words; ids, files and directories if others are too few."""
         finder, total = Finder(terms), sum(map(self._rarity, terms))
+        query = both(*(self._in(("message",), one) for one in terms))
         found = [
-            (worth * (1 + min(1.0, score / (_K1 + 1) / total)) / 2, place)
-            for score, place in self._messages(terms, finder)
+            (worth * (1 + min(1.0, score / (_K1 + 1) / total)) / 2, _places_in(document)[0])
+            for score, document in self._best(self._limit + _MORE, query)
         ]
         for place in self._abouts(_TEXTS, terms, finder):
             length = _K1 * (1 - _B + _B * len(place.text) / _AVERAGE)
@@ -184,23 +178,6 @@ class _Search:
         if not self._enough():
             places = self._abouts(_PLACES, terms, finder)
             self._keep([(worth * _PLAIN, place) for place in places], finder.snippet)
-
-    def _messages(self, terms: Sequence[Term], finder: Finder) -> list[tuple[float, _Place]]:
-        """Find each session's best message that has all words, the best with their scores.
-
-        The best messages for any of some very common words nearly always have all of them, and
-        tantivy finds those a tenth faster.
-        """
-        most, queries = self._limit + _MORE, [self._in(("message",), one) for one in terms]
-        if len(terms) > 1 and self._scope is None and min(map(self._many, terms)) > _COMMON:
-            best: dict[str, tuple[float, _Place]] = {}
-            for score, document in self._best(most + _MORE, either(queries), one_a_session=False):
-                (place,) = _places_in(document)
-                if len(place.terms(finder)) == len(terms):
-                    best.setdefault(place.session_id, (score, place))
-                if len(best) == most:
-                    return [*best.values()]
-        return [(score, _places_in(one)[0]) for score, one in self._best(most, both(*queries))]
 
     def _abouts(
         self, names: tuple[str, ...], terms: Sequence[Term], finder: Finder
@@ -248,13 +225,9 @@ class _Search:
         near = process.extract(word, [*known], scorer=OSA.distance, score_cutoff=most, limit=None)
         return min(near, key=lambda one: (one[1], -known[one[0]]))[0] if near else text
 
-    def _many(self, one: Term) -> int:
-        """Count the messages that have a word, or the rarest of a phrase."""
-        return min(self._searcher.doc_freq("message", word) for word in one.words)
-
     def _rarity(self, one: Term) -> float:
         """Weigh a term as BM25 does: the rarer, the more."""
-        many = self._many(one)
+        many = min(self._searcher.doc_freq("message", word) for word in one.words)
         return math.log(1 + (max(self._searcher.num_docs - many, 0) + 0.5) / (many + 0.5))
 
     def _in(self, names: Iterable[str], one: Term) -> Query:
@@ -267,10 +240,8 @@ class _Search:
         """Give the words of a field that a term of one word stands for."""
         words = dict.fromkeys(one.words)
         for begin in one.begins:
-            if (name, begin) not in self._begun:
-                many = self._searcher.terms_with_prefix(name, begin, limit=_FORMS_MAX)
-                self._begun[name, begin] = [word for word, _ in many]
-            words |= dict.fromkeys(filter(one.takes, self._begun[name, begin]))
+            begun = self._searcher.terms_with_prefix(name, begin, limit=_FORMS_MAX)
+            words |= dict.fromkeys(word for word, _ in begun if one.takes(word))
         return [*words]
 
     def _best(
@@ -305,7 +276,7 @@ class _Search:
             self._sessions[one] = _Session(name, bool(named), created, worth)
 
     def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
-        """Find texts that a pattern fits, for a second at most."""
+        """Find texts that a pattern fits, of the sessions last used first, for a second at most."""
         ids, messages, deadline = self._index.store.by_age(self._scope), 0, time.monotonic() + 1
         most = max(1, self._searcher.num_docs)
         for kind, at in product(("about", "message"), range(0, len(ids), _SESSIONS_AT_ONCE)):
