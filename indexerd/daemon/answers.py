@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 
 from indexerd.errors import NotFoundError
-from indexerd.meta import context_sets as sets
-from indexerd.meta.sidecar import Held, read_all, read_sidecar
+from indexerd.meta.sidecar import Held, footer, listed, read_all, read_sidecar
 from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
@@ -124,11 +123,11 @@ class Answers:
         return read_sidecar(self.sidecar_paths(row))
 
     def context(self, row: Row, asked: params.GetContext) -> Row:
-        text, context = sets.listed(self.sidecar(row).context, asked.set_name)
+        text, context = listed(self.sidecar(row).context, asked.set_name)
         return {"text": text, "context": context, "sessionId": row["sessionId"], "cwd": row["cwd"]}
 
     def footer(self, row: Row, _asked: RefParams) -> Row:
-        return {"sessionId": row["sessionId"], **sets.footer(self.sidecar(row).context, row["cwd"])}
+        return {"sessionId": row["sessionId"], **footer(self.sidecar(row).context, row["cwd"])}
 
     def sidecar_paths(self, row: Row) -> Sequence[Path]:
         """Return the path of a session's sidecar, then those of its origins, nearest first.

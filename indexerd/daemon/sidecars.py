@@ -20,8 +20,7 @@ from msgspec import UNSET
 from indexerd.daemon.answers import Answers, is_fork
 from indexerd.daemon.pipeline import Pipeline
 from indexerd.errors import AmbiguousError, IndexerdError, NotFoundError
-from indexerd.meta import context_sets as sets
-from indexerd.meta.sidecar import Edited, edit
+from indexerd.meta.sidecar import KNOWN, Edited, absolute, edit, resume_block
 from indexerd.meta.writer import MetaWriter
 from indexerd.paths import is_session_id
 from indexerd.privacy.redact import for_people
@@ -86,7 +85,7 @@ class Sidecars:
             row |= {"sessionId": session_id, "contextChanged": True}
             row["timestamp"] = iso(self.pipeline.now())
             await asyncio.to_thread(self.record, row)
-            if one not in sets.KNOWN:
+            if one not in KNOWN:
                 bus.log("context.unknown_set", {"session": session_id})
         if edited.names:
             name = edited.names[0] if len(edited.names) == 1 else None
@@ -116,7 +115,7 @@ class Sidecars:
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
         self.resumed.add((session_id, asked.resume_id))
         shown = for_people(row)["cwd"]
-        make = partial(sets.resume_block, shown, user.env_hint, context, partial(_exists, cwd))
+        make = partial(resume_block, shown, user.env_hint, context, partial(_exists, cwd))
         text, missing = await asyncio.to_thread(make)
         self.pipeline.bus.context("resume", session_id, context)
         return {"sessionId": session_id, "text": text, "missingFiles": missing}
@@ -131,7 +130,7 @@ class Sidecars:
 def _exists(cwd: str, item: str) -> bool:
     """Whether a file exists; true where permissions hide it."""
     try:
-        path = Path(sets.absolute(cwd, item)).expanduser()
+        path = Path(absolute(cwd, item)).expanduser()
         return path.exists() or not path.is_absolute()
     except (OSError, RuntimeError):
         return True

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from indexerd.mcp.daemon_client import Conversation
 from indexerd.mcp.rendering import DATA, Answer, bounded
-from indexerd.meta.context_sets import NAME_MAX
+from indexerd.meta.sidecar import NAME_MAX
 from indexerd.privacy.sanitize import escape_path
 
 LOOK = ToolAnnotations(

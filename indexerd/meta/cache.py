@@ -135,10 +135,7 @@ def _meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, 
 
 
 def _stamps(directory: str, session_id: str) -> Stamps:
-    found = []
-    for suffix in (META_SUFFIX, USER_SUFFIX):
-        try:
-            found.append(stamp(Path(directory, f"{session_id}{suffix}")))
-        except AccessError:
-            found.append(None)
-    return found[0], found[1]
+    meta, user = (Path(directory, f"{session_id}{end}") for end in (META_SUFFIX, USER_SUFFIX))
+    with suppress(AccessError):
+        return stamp(meta), stamp(user)
+    return None, None

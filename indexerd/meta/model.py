@@ -154,16 +154,11 @@ def parse_digest(data: bytes) -> list[dict[str, Any]]:
 
 
 def _decode(data: bytes) -> Any:
-    """Decode JSON as the standard has it: NaN and Infinity, which Python accepts, are errors."""
-
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is not JSON")
-
-    return _storable(json.loads(data[:META_BYTES_MAX].decode("utf-8"), parse_constant=refuse))
+    return _storable(json.loads(data[:META_BYTES_MAX].decode("utf-8")))
 
 
 def _storable(value: Any, depth: int = 0) -> Any:
-    """Replace what JSON allows and our files do not: lone surrogates, 1e999."""
+    """Replace what Python reads and our files must not have: lone surrogates, 1e999, NaN."""
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
     if isinstance(value, list):

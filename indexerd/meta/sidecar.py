@@ -1,27 +1,238 @@
-"""A session's sidecar, with the context sets that a fork has from its parent.
+"""A session's sidecar: the user's title, labels, environment hint and context sets.
 
-A fork without sets of its own has its parent's; one whose sets were cleared says so in its file.
-Paths of sidecars begin with the session's own, then come those of its ancestors, nearest first.
+A context set is what a session was working with, as a named list of strings. A fork without sets of
+its own has its parent's; one whose sets were cleared says so in its file.
+
+Writers of sets are not trusted. An item is stored as it is given, or refused: a path that was cut
+or cleaned would be another path; a secret is stored with a warning. A set's name begins a line of
+the resume block, so it must be a plain word and no speaker's role. A sidecar may have been written
+by hand, so whatever is *shown* is made harmless and bounded again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from indexerd.errors import AccessError, IndexerdError, InvalidMetaError
-from indexerd.meta import context_sets as sets
-from indexerd.meta.context_sets import Context
+from indexerd.errors import (
+    AccessError,
+    ContextTooLargeError,
+    IndexerdError,
+    InvalidMetaError,
+    UsageError,
+)
 from indexerd.meta.model import UserFile, digest_name, read_digest, read_meta, read_user
 from indexerd.paths import meta_name
-from indexerd.privacy.redact import secret_warnings
-from indexerd.privacy.sanitize import clean_line
-from indexerd.protocol.limits import NAME_MAX
+from indexerd.privacy.patterns import lazy_pattern
+from indexerd.privacy.redact import quotable, secret_warnings, shown_path
+from indexerd.privacy.sanitize import clean_line, escape_path, harmless, inline
+from indexerd.protocol import limits
 from indexerd.protocol.params import ContextSet, Update
+
+KNOWN = ("files", "applet", "endpoints", "ports")
+SET_MAX = 10  # items of one set, and of one call
+TOTAL_MAX = 50  # items of all sets of a session
+ITEM_MAX = 1000  # characters
+NAME_MAX = 64  # characters of a set's name
+SHOWN_FILES = 5  # in a footer
+FOOTER_MAX = 400  # characters of its line
+NOTHING = "No context stored for this session"
+
+Context = dict[str, list[str]]
+Sets = Mapping[str, Sequence[str]]
+_NAME = lazy_pattern(r"[^\W_][\w ./-]*")
+_ROLE = lazy_pattern("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
+_SAID = lazy_pattern(  # with such a word a role is still one: System prompt, Tool result
+    "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
+)
+_ABSOLUTE = lazy_pattern(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
+
+
+class Outcome(NamedTuple):
+    """The sets after a change of one; `changed` is False if there was nothing to do."""
+
+    name: str
+    context: Context
+    text: str
+    changed: bool
+    warnings: list[str]
+
+
+def item_of(text: str, what: str = "an item") -> str:
+    """Strip blanks around a line for the sidecar; UsageError if more would have to change."""
+    if len(text) > ITEM_MAX:
+        raise UsageError(f"{what} has {len(text)} characters: at most {ITEM_MAX}")
+    item = text.strip(" \t")
+    if not item.strip():
+        raise UsageError(f"{what} is empty")
+    if not _is_plain(item):
+        raise UsageError(
+            f"{what} has characters that do not show, or more than one line: {quotable(item)}",
+            hint="it would have to be changed, and would then name something else",
+        )
+    return item
+
+
+def _is_name(text: str) -> bool:
+    """Whether a line that begins with this name is safe, and looks like no speaker's."""
+    words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text[:NAME_MAX]).casefold())
+    roles = [one for one in words if _ROLE.fullmatch(one)]
+    if roles and all(one in roles or _SAID.fullmatch(one) for one in words):
+        return False
+    # Some of Unicode's letters are drawn as nothing, hence `harmless`.
+    return len(text) <= NAME_MAX and bool(_NAME.fullmatch(text)) and harmless(text) == text
+
+
+def _is_plain(text: str) -> bool:
+    """Whether cleaning would leave the text unchanged; runs of spaces are part of a name."""
+    spaces = {ord(char): " " for char in set(text) if unicodedata.category(char) == "Zs"}
+    return all(clean_line(part, ITEM_MAX) == part for part in text.translate(spaces).split(" "))
+
+
+def apply(context: Sets, name: str, given: Sequence[str], mode: Any = None) -> Outcome:
+    """Replace a set, or merge items into it; UsageError says what may not be stored.
+
+    ContextTooLargeError if the sets would hold too much: sets that were made too large by hand may
+    shrink step by step, and lose nothing by a merge.
+    """
+    if mode not in (None, "replace", "merge"):
+        raise UsageError("mode is replace or merge")
+    if len(given) > SET_MAX:
+        why = f"{len(given)} items are too many for one call: at most {SET_MAX}"
+        raise UsageError(why, hint="keep what matters most, or use several sets")
+    name, items, done = name.strip(" "), [*map(item_of, given)], "Set"
+    if not _is_name(name):
+        raise UsageError(
+            f"setName has at most {NAME_MAX} characters, begins with a letter or a digit, and is"
+            " no speaker's",
+            hint="use letters, digits, spaces and _ - . /",
+        )
+    warnings = list[str]()
+    if name not in KNOWN:
+        warnings.append(f"unknown set {name!r}; the known ones are {', '.join(KNOWN)}")
+    current = {key: list(one) for key, one in context.items() if one}
+    old = current.get(name, [])
+    if mode == "merge":
+        if not items:
+            text = f"Nothing to merge into {name}: {len(old)} items"
+            return Outcome(name, current, text, changed=False, warnings=warnings)
+        union, done = list(dict.fromkeys([*old, *items])), "Merged"
+        room = max(SET_MAX, len(set(old)))
+        if rest := ", ".join(map(quotable, union[room:])):
+            warnings.append(f"not stored, as a set holds at most {SET_MAX} items: {rest}")
+        items = union[:room]
+    for place, item in enumerate(items, 1):
+        if done == "Set" or item not in old:
+            warnings += secret_warnings(item, f"item {place} of {name}")
+    new = {key: one for key, one in {**current, name: items}.items() if one}
+    count = sum(map(len, new.values()))
+    if TOTAL_MAX < count > sum(map(len, current.values())):
+        raise ContextTooLargeError(
+            f"Context too large ({count} items, max {TOTAL_MAX}). Remove some items first.",
+            hint="replace a set with no items to clear it",
+        )
+    text = f"{done} {name}: {len(items)} items" if items else f"Cleared {name}"
+    changed = new != current or (done == "Set" and bool(items))
+    return Outcome(name, new, text, changed, warnings)
+
+
+def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
+    """Give all sets or the named set, as text and as data."""
+    found = {key: list(items) for key, items in context.items()}
+    if asked := (name or "").strip(" "):  # models give "" where they mean nothing
+        found = {asked: found.get(asked, [])}
+    return json.dumps(found, indent=2, ensure_ascii=False) if found else NOTHING, found
+
+
+def resume_block(
+    cwd: str, env_hint: str | None, context: Sets, exists: Callable[[str], bool]
+) -> tuple[str, int]:
+    """Make the block that goes before the first message after a resume; count files that are gone.
+
+    `exists` is asked about every file that is shown, as it is stored.
+    """
+    text = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n"
+    text += f"\nSession directory: {_on_a_line(escape_path(cwd)) or '(unknown)'}\n"
+    hint = (env_hint or "").strip()
+    if len(hint) > ITEM_MAX:
+        hint = f"(not shown: {len(hint)} characters)"  # a part of it would be another command
+    if hint := _on_a_line(hint):
+        text += f"Environment hint: {hint}\n"
+    shown, missing = context_text(context, exists)
+    return text + (f"\n{shown}\n" if shown else "") + "---\n\n", missing
+
+
+def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
+    """Render the sets for an agent; count the files that are gone."""
+    parts, missing = list[str](), 0
+    for name, items in _shown(context).items():
+        if name == "files":
+            there = [_on_a_line(item) for item in items if exists(item)]
+            missing = len(items) - len(there)
+            lines = ["Relevant files:", *(f"- {item}" for item in there)]
+            lines += [f"({missing} file(s) no longer exist)"] if missing else []
+            parts.append("\n".join(lines))
+        elif name == "applet":
+            slug, *params = map(_on_a_line, items)
+            parts.append(f"Last applet: {slug}" + (f" ({', '.join(params)})" if params else ""))
+        elif _is_name(name):
+            parts.append(f"{name}: {', '.join(map(_on_a_line, items))}")
+    return "\n\n".join(parts), missing
+
+
+def _shown(context: Sets) -> dict[str, list[str]]:
+    """Give the sets that hold something, files and applet first; no more than can be stored."""
+    found: dict[str, list[str]] = {}
+    room = TOTAL_MAX
+    for name in sorted(context, key=lambda one: {"files": 0, "applet": 1}.get(one, 2)):
+        items = [one for one in context[name] if len(one) <= ITEM_MAX and clean_line(one, ITEM_MAX)]
+        if items := items[:room]:
+            found[name] = items
+            room -= len(items)
+    return found
+
+
+def _on_a_line(text: str) -> str:
+    """Keep a text's spaces, and nothing in it that acts on a prompt or a terminal."""
+    if not _is_plain(text):
+        return inline(text, len(text))
+    drawn = text.replace("\ufe0f", "")  # which follows many an emoji
+    drawn = drawn.replace("<(", "((")  # a shell's; no tag begins so
+    return text if harmless(drawn) == drawn else harmless(text)
+
+
+def footer(context: Sets, cwd: str) -> dict[str, Any]:
+    """Give the first files, the applet, and both as one line; all empty without sets."""
+    shown = {
+        name: [item if _is_plain(item) else clean_line(item, ITEM_MAX) for item in items]
+        for name, items in _shown(context).items()
+    }
+    files, named = shown.get("files", []), []
+    for item in files[:SHOWN_FILES]:
+        last = re.split(r"[/\\]", item.rstrip("/\\"))[-1]  # whichever way separators lean
+        named.append({"basename": shown_path(last or item), "path": absolute(cwd, item)})
+    more = max(0, len(files) - SHOWN_FILES)
+    words = [one["basename"] for one in named]
+    words += [f"+{more} more"] if more else []
+    slug, *params = shown.get("applet", [""])
+    words += [f"[{slug}]"] if slug else []
+    text = clean_line(" \N{MIDDLE DOT} ".join(words), FOOTER_MAX)
+    found: dict[str, Any] = {"files": named, "more": more, "text": text}
+    return found | ({"applet": {"slug": slug, "params": params}} if slug else {})
+
+
+def absolute(cwd: str, item: str) -> str:
+    """Give a file's whole path: a relative path starts at the session's directory."""
+    if _ABSOLUTE.match(item) or not cwd:
+        return item
+    return f"{cwd.rstrip('/')}/{item.removeprefix('./')}"
 
 
 class Held(NamedTuple):
@@ -43,7 +254,8 @@ class Edited(NamedTuple):
 def read_sidecar(paths: Sequence[Path]) -> Held:
     """Read a session's sidecar, and find its sets.
 
-    If its own file is invalid, that is an error with its path; an ancestor's is passed over.
+    `paths` begin with its own, then come those of its ancestors, nearest first. If its own file is
+    invalid, that is an error with its path; an ancestor's is passed over.
     """
     try:
         user = read_user(paths[0]) or UserFile()
@@ -86,13 +298,13 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
     """Make the sidecar with the changes that a client asks for; null clears."""
     fields, warnings = dict[str, Any](), list[str]()
     if asked.title is not UNSET:
-        fields["title"] = clean_line(asked.title or "", NAME_MAX) or None
+        fields["title"] = clean_line(asked.title or "", limits.NAME_MAX) or None
     if asked.env_hint is not UNSET:
         hint = asked.env_hint or ""  # a command line: cutting it would make it another command
-        fields["env_hint"] = sets.item_of(hint, "envHint") if hint.strip() else None
+        fields["env_hint"] = item_of(hint, "envHint") if hint.strip() else None
         warnings += secret_warnings(hint, "envHint")
     if asked.label:
-        text = clean_line(asked.label.text or "", NAME_MAX)
+        text = clean_line(asked.label.text or "", limits.NAME_MAX)
         labels = held.user.labels | {asked.label.entry_id: text}
         fields["labels"] = {key: one for key, one in labels.items() if one}
     context, names, text = held.context, list[str](), ""
@@ -103,7 +315,7 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
         changes = [ContextSet(set_name=name, items=items) for name, items in given]
     changes += [asked.set_context] if asked.set_context else []
     for change in changes:
-        outcome = sets.apply(context, change.set_name, change.items or [], change.mode)
+        outcome = apply(context, change.set_name, change.items or [], change.mode)
         names += [outcome.name] if outcome.changed else []
         context, text = outcome.context, outcome.text
         warnings += outcome.warnings

@@ -156,7 +156,7 @@ class ContextSet(Params, frozen=True, kw_only=True):
 
     set_name: Text
     items: list[str] | None = None
-    mode: Any = None  # meta.context_sets checks it
+    mode: Any = None  # meta.sidecar checks it
 
 
 class Update(RefParams, frozen=True, kw_only=True):
@@ -184,7 +184,7 @@ class QuerySession(SessionParams, frozen=True, kw_only=True):
 class SetContext(SessionParams, frozen=True, kw_only=True):
     set_name: Text
     items: list[str]
-    mode: Any = None  # meta.context_sets checks it
+    mode: Any = None  # meta.sidecar checks it
 
 
 class GetContext(SessionParams, frozen=True, kw_only=True):

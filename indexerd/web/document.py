@@ -23,7 +23,7 @@ from indexerd.daemon.open_session import branches, open_session
 from indexerd.digests.segments import chain_at, encode
 from indexerd.errors import FileGoneError, IndexerdError
 from indexerd.events import Entry
-from indexerd.meta.context_sets import footer
+from indexerd.meta.sidecar import footer
 from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare
 from indexerd.protocol.wire import dump

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from indexerd.errors import UsageError
-from indexerd.meta import context_sets as sets
-from indexerd.meta.context_sets import resume_block
+from indexerd.meta import sidecar as sets
+from indexerd.meta.sidecar import resume_block
 from indexerd.privacy.sanitize import escape_path
 
 HEAD = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n\n"
