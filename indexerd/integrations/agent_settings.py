@@ -19,7 +19,6 @@ from typing import Any
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
-from tomlkit.items import InlineTable
 
 from indexerd.errors import UsageError
 from indexerd.integrations.changes import BACKUP, NAME, Edit, Text, read
@@ -86,8 +85,6 @@ def _change_toml(change: Change, text: Text) -> str:
         document = tomlkit.parse(text or "")
     except TOMLKitError:
         raise ValueError("it is not TOML") from None
-    if isinstance(document.get("mcp_servers"), InlineTable):
-        raise ValueError("[mcp_servers] is written in one line; write it as a table")
     before = document.unwrap()
     change(document)
     unchanged = text is not None and document.unwrap() == before
@@ -168,7 +165,6 @@ def put_server(key: str, wanted: Mapping[str, Any], value: Value) -> None:
 
 
 def take_server(key: str, value: Value) -> None:
-    """Remove our MCP server."""
     servers = value.get(key)
     if isinstance(servers, dict) and _is_server(servers.get(NAME)):
         del servers[NAME]

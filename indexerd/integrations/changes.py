@@ -130,7 +130,6 @@ def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool =
 
 
 def own_files_in(directory: str) -> list[str]:
-    """List the files of ours directly in a directory."""
     found = Path(directory).glob("*")
     return sorted(str(one) for one in found if one.is_file() and _OURS.match(read(one) or ""))
 

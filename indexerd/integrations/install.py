@@ -86,7 +86,6 @@ def integrate(agent: str, host: Host) -> dict[str, Any]:
 
 
 def _packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
-    """Read the files for an agent, by name."""
     named = json.dumps(list(command))
     return {
         one.name: one.read_text(encoding="utf-8").replace("__INDEXERD_COMMAND__", named)

@@ -113,7 +113,6 @@ class Outcome:
 
 
 def install(host: Host, program: Path, places: Places, settings: Settings) -> Outcome:
-    """Write the service file, start the service, and have it started at each login."""
     (env, notes), path = _environment(host, places), host.service_file
     before, mac = _installed(path), host.platform == "darwin"
     if mac:
@@ -135,7 +134,6 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
 
 
 def uninstall(host: Host) -> Outcome:
-    """Stop the service and remove its file."""
     path = host.service_file
     if _installed(path) is None:
         return Outcome(path, installed=False, running=False, notes=("nothing is installed",))
@@ -154,7 +152,6 @@ def uninstall(host: Host) -> Outcome:
 
 
 def status(host: Host) -> Outcome:
-    """Report what the service manager says."""
     path = host.service_file
     if host.platform == "darwin":
         shown = host.launchctl("print", f"gui/{host.uid}/{LABEL}")

@@ -68,7 +68,6 @@ class Renderer:
 
 
 def failure(bad: IndexerdError) -> Answer:
-    """Render an error."""
     error = {"code": bad.kind, "message": str(bad)} | bad.data()
     if near := error.pop("candidates", None):
         error["candidates"] = [{key: one.get(key) for key in ("sessionId", "name")} for one in near]
@@ -81,7 +80,6 @@ def compact(value: Any) -> str:
 
 
 def size(value: Any) -> int:
-    """The bytes of a value as JSON."""
     return len(compact(value).encode("utf-8", "replace"))
 
 

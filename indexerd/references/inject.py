@@ -129,10 +129,7 @@ def _size(text: str) -> int:
 
 
 class InjectionCache:
-    """Injected texts by the session that got them, and within it by the session they describe.
-
-    If the store is lost, texts are written again; no earlier message changes by that.
-    """
+    """Injected texts by the session that got them, and within it by the session they describe."""
 
     def __init__(self, store: StateStore, run: Callable[..., Awaitable[Any]]) -> None:
         self._store, self._run = store, run

@@ -118,7 +118,6 @@ class Sessions:
         return found
 
     async def _read(self, stored: Stored, work: Callable[[Library], Any]) -> Any:
-        """Read a session in a thread."""
 
         def read() -> Any:
             settings, env = self._daemon.settings(), self._daemon.env
@@ -144,11 +143,9 @@ class Sessions:
         return answer(found)
 
     async def family(self, request: Request) -> Response:
-        """Answer with the session's relatives."""
         return answer(await self._daemon.read("family", {"ref": request.path_params["id"]}))
 
     async def export(self, request: Request) -> Response:
-        """Answer with the session as a file."""
         form = request.query_params.get("format") or "html"
         if form not in FORMATS:
             raise UsageError(f"format is one of {', '.join(FORMATS)}")

@@ -55,7 +55,6 @@ def login_link(state_dir: Path, url: str, path: str = "/") -> str:
 
 
 def redeem_token(state_dir: Path, url: str, token: str) -> bool:
-    """Use up a token, and return whether it was valid."""
     path = _token_file(state_dir, url, token)
     try:
         issued = path.stat().st_mtime

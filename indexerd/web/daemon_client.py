@@ -47,7 +47,6 @@ class Daemon:
         return read_config(self.where, self.env).settings
 
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
-        """Ask the daemon; errors as `call_once` raises them."""
         return await asyncio.to_thread(call_once, socket_path(self.env), method, params, seconds)
 
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:

@@ -64,7 +64,6 @@ def read_document(library: Library, stored: Stored, wish: Wish) -> Document:
 
 
 def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
-    """Make the document of an open session."""
     state, cut = session.state, _cutter(wish)
     found = without_entries(stored, wish)
     rows = state.entries()

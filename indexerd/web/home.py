@@ -117,7 +117,6 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
 
 
 def _asked(filters: Filters, **more: Any) -> dict[str, Any]:
-    """Build the parameters of `list` or `search`."""
     since = None
     if filters.since:
         day = _now().date() - timedelta(days=_DAYS_BACK[filters.since])
@@ -172,7 +171,6 @@ def _place(cwd: str, filters: Filters, home: str) -> Shown:
 
 
 def line(row: Row) -> Shown:
-    """Prepare a session's row for a list."""
     session_id, title = row["sessionId"], row.get("name") or "session"
     gist = row.get("description") or row.get("firstUserMessage") or ""
     files = row.get("filesModified") or row.get("filesRead") or ()

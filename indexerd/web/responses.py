@@ -17,12 +17,10 @@ _STATUS = {"not_found": 404, "ambiguous_reference": 404, "permission": 403, "usa
 
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Make a page from a template."""
     return HTMLResponse(fill(template, **values).encode("utf-8", "replace"), status)
 
 
 def answer(value: Mapping[str, Any], status: int = 200) -> Response:
-    """Answer a script in JSON."""
     return Response(dump(value), status, media_type="application/json")
 
 

@@ -47,7 +47,6 @@ def session_page(document: Document, *, live: bool = False) -> str:
 
 
 def embedded(value: Mapping[str, Any]) -> str:
-    """Write a value as JSON for a script element."""
     text = dump(value).decode()
     for char in "<>&\u2028\u2029":  # much faster than a translation table on megabytes
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -78,7 +77,6 @@ def code(text: str) -> str:
 
 
 def quoted(text: str) -> Iterator[str]:
-    """Quote the lines of a text."""
     fence = ""
     for raw in _LINE_END.split(bare(text).rstrip()):
         line = raw.expandtabs(4)  # behind our mark a tab would be narrower

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,18 @@ def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
     assert [one["did"] for one in changes.apply([Edit(str(path), raced)])] == ["updated"]
     assert json.loads(path.read_text()) == {"a": 1, "ours": 1}
     assert [one.name for one in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_servers_in_one_line_of_toml_are_changed_there(tmp_path: Path) -> None:
+    path, theirs = tmp_path / "config.toml", 'mcp_servers = { x = { command = "y" } }\n[a]\n'
+    path.write_text(theirs)
+    server = {"command": "/bin/indexerd", "args": ["mcp"]}
+    put = partial(settings.put_server, "mcp_servers", server)
+    take = partial(settings.take_server, "mcp_servers")
+    for _ in range(2):
+        changes.apply(settings.settings_edits(str(path), put, take, remove=False))
+        held = tomllib.loads(path.read_text())
+        assert held == {"mcp_servers": {"x": {"command": "y"}, "indexerd": server}, "a": {}}
+    path.write_text(path.read_text() + "b = 1\n")
+    changes.apply(settings.settings_edits(str(path), put, take, remove=True))
+    assert path.read_text() == theirs + "b = 1\n"
