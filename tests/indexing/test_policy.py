@@ -38,7 +38,7 @@ def session(
 ) -> SessionRuntime:
     """A session whose turn ended at T0, with new questions that began to wait a minute before."""
     info = SessionInfo(
-        *("pi", "/s.jsonl", "s", "/w", "", None, 3, 0, 0, "a", int(turn), None, "", 0, users),
+        *("pi", "/s.jsonl", "s", "/w", "", None, 3, 0, 0, "a", turn, None, "", 0, users),
         answered=answered,
         compacted=False,
         rows=0,
