@@ -16,15 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from indexerd.digests import compact_pi, prompts, transcript
-from indexerd.digests.compact_opencode import pruned
 from indexerd.digests.compact_pi import Prepared, prepare
 from indexerd.digests.segments import store_segment
 from indexerd.digests.stats import context_size
 from indexerd.digests.summarize import Row, Summarizer
 from indexerd.digests.transcript import RedactedTranscript, redact_parts
 from indexerd.errors import SessionEmptyError
-from indexerd.events import Kind, Stretch
+from indexerd.events import Kind, Stretch, ToolResult
 from indexerd.models.extractive.sentences import decisions
 from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text, inline, quoted
@@ -32,8 +33,8 @@ from indexerd.protocol import params
 from indexerd.protocol.limits import NAME_MAX
 from indexerd.references.services import Services
 from indexerd.sessions import context
-from indexerd.sessions.clipped import SUMMED, clip
-from indexerd.sessions.context import ContextEntry, ContextMessage
+from indexerd.sessions.clipped import SUMMED, clip, joined, units
+from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
 from indexerd.sessions.facts import FileLists, file_lists
 from indexerd.sessions.state import message_rows
 from indexerd.sessions.tree_answers import BRANCH_PREAMBLE
@@ -46,6 +47,12 @@ WINDOW = 128_000  # tokens, if the model's window is unknown
 TURN_HEADING = "\n\n---\n\n**Turn Context (split turn):**\n\n"  # pi's, as the next two
 NO_HISTORY = "No prior history."
 NOTHING = "No content to summarize"
+
+# Of pruning, by opencode's rules.
+PRUNE_PROTECT = 40_000  # tokens of the newest results, which stay
+PRUNE_MINIMUM = 20_000  # tokens that pruning must save
+PRUNE_TURNS = 2  # newest turns, which stay
+PROTECTED_TOOL = "skill"
 
 # Of a hand-off.
 SECTION_MAX = 24_000  # characters; a text that is too long loses its middle
@@ -201,6 +208,47 @@ def fit_branch(
             break
     summaries = [one.entry for one in entries if one.entry.kind is Kind.BRANCH_SUMMARY]
     return messages[::-1], compact_pi.files_of(seen, summaries)
+
+
+def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
+    """Return the places of results to prune by opencode's rules, newest first, and their tokens.
+
+    Results older than the newest 40,000 tokens of results, if that saves more than 20,000; not
+    those of the last two turns, of failed calls, and of the tool `skill`. What surprised us:
+    opencode goes no further back than it pruned before; every message in the user's role begins a
+    turn. Here machine text right before a person's message does not: Codex and Claude put context
+    before every prompt.
+    """
+    names = {call.id: call.name for one in messages for call in one.calls if call.id}
+    found, total, saved = list[int](), 0, 0
+    turns, follows = 0, ""
+    for place, one in reversed(list(enumerate(messages))):
+        by_machine = one.entry.kind is Kind.OTHER and follows == "user"
+        turns += one.role == "user" and not by_machine
+        follows = one.role
+        if turns < PRUNE_TURNS:
+            continue
+        result = one.result or ToolResult("", text=joined(one.texts))
+        if one.entry.kind is Kind.COMPACTION or result.cleared:
+            break  # everything older was summarized or pruned before
+        done = one.role == "toolResult" and result.call not in one.entry.failed
+        if done and (result.name or names.get(result.call)) != PROTECTED_TOOL:
+            tokens = (units(result.text) + 2) // 4  # as opencode rounds
+            total += tokens
+            if total > PRUNE_PROTECT:
+                found.append(place)
+                saved += tokens
+    return (found, saved) if saved > PRUNE_MINIMUM else ([], 0)
+
+
+def pruned(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
+    """Replace each pruned result by a note."""
+    found = list(messages)
+    for at in prune(messages)[0]:
+        one = found[at]
+        result = one.result and msgspec.structs.replace(one.result, cleared=True)
+        found[at] = replace(one, texts=(CLEARED,), images=0, result=result)
+    return found
 
 
 def users_of(said: Iterable[ContextMessage]) -> list[ContextMessage]:

@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.digests import transcript
-from indexerd.digests.compact_opencode import pruned
-from indexerd.digests.compaction import branch_summary, compact
+from indexerd.digests.compaction import branch_summary, compact, pruned
 from indexerd.digests.prompts import SEGMENT_TOKENS
 from indexerd.digests.segments import Segment, chain_at, covered, encode, history, store_segment
 from indexerd.digests.stats import outgrown, stats

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.digests.compact_opencode import (
+from indexerd.digests.compaction import (
     PRUNE_MINIMUM,
     PRUNE_PROTECT,
     prune,
