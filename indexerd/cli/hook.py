@@ -146,7 +146,12 @@ def _reply(agent: str, data: bytes) -> str:
     if name == "UserPromptSubmit" and "@@" in event["prompt"]:
         context, problems = _referred(event)
     elif name == "SessionStart" and event.get("source") == "resume":
-        context = _resumed(event)
+        import time
+
+        # Each resume has its own id, so that each gets the block once.
+        params = {"session": event["session_id"], "resumeId": f"{os.getpid()}-{time.time_ns()}"}
+        resumed = call_once(socket_path(os.environ), "resume_context", params, _SECONDS)
+        context = resumed.get("text") or ""
     found: dict[str, Any] = {}
     if context:
         found["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": _text(context)}
@@ -167,16 +172,6 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
     seconds = backend.question_seconds(text, _SECONDS)
     found = call_once(socket_path(os.environ), "expand", params, seconds)
     return _block(found), failures(found)[:_LINES_MAX]
-
-
-def _resumed(event: dict[str, Any]) -> str:
-    """Return the context of a resumed session."""
-    import time
-
-    # Each resume has its own id, so that each gets the block once.
-    params = {"session": event["session_id"], "resumeId": f"{os.getpid()}-{time.time_ns()}"}
-    found = call_once(socket_path(os.environ), "resume_context", params, _SECONDS)
-    return found.get("text") or ""
 
 
 def _text(found: str) -> str:
