@@ -99,13 +99,12 @@ class Answers:
 
     def search(self, asked: params.Search) -> Row:
         where: dict[str, Any] = {"agent": asked.agent, "cwd": asked.cwd, "since": asked.since}
-        result = search(self._texts, asked.query, **where, limit=asked.limit)
-        found: Row = {"hits": [*result.hits]}
+        hits, warnings = search(self._texts, asked.query, **where, limit=asked.limit)
+        found: Row = {"hits": hits}
         if asked.rows or self._sifts:
-            rows = self._shown(one["sessionId"] for one in result.hits)
-            found = {"hits": [one for one in result.hits if one["sessionId"] in rows]}
+            rows = self._shown(one["sessionId"] for one in hits)
+            found = {"hits": [one for one in hits if one["sessionId"] in rows]}
             found |= {"rows": rows} if asked.rows else {}
-        warnings = [*result.warnings]
         if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")
         return found | ({"warnings": warnings} if warnings else {})

@@ -45,8 +45,12 @@ class Rows:
         meta = self._metas.meta(session_id)
         title = stat.title if stat else None
         if info is not None:
-            facts, parent = facts or facts_of(old), self._parent(info, old)
-            return row_of(info, meta, title, facts, resume=self._resume(info), parent=parent)
+            facts, parent, resume = facts or facts_of(old), self._parent(info, old), ""
+            if store := self._files.store_of(info.path):
+                cwd = info.cwd if info.cwd.startswith("/") else ""
+                own = info.session_id, cwd, info.path, store.variables
+                resume = resume_command(store.agent, *own)
+            return row_of(info, meta, title, facts, resume=resume, parent=parent)
         # Perhaps only our own files are left of a session that the user excluded.
         places = [("", "")]
         places += [(old["sessionFile"], old["cwd"])] if old else []
@@ -54,13 +58,6 @@ class Rows:
         if any(self._files.hides(session_id, *one) for one in places):
             return None
         return gone_row(old, meta, title)
-
-    def _resume(self, info: SessionInfo) -> str:
-        """Give the command that reopens a session; only an absolute directory is used."""
-        store, cwd = self._files.store_of(info.path), info.cwd if info.cwd.startswith("/") else ""
-        if store is None:
-            return ""
-        return resume_command(store.agent, info.session_id, cwd, info.path, store.variables)
 
     def _parent(self, info: SessionInfo, old: Row | None) -> Parent:
         """Find where a session came from; a parent that is gone stays the parent it was."""

@@ -55,16 +55,6 @@ _SAID = lazy_pattern(  # with such a word a role is still one: System prompt, To
 _ABSOLUTE = lazy_pattern(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-class Outcome(NamedTuple):
-    """The sets after a change of one; `changed` is False if there was nothing to do."""
-
-    name: str
-    context: Context
-    text: str
-    changed: bool
-    warnings: list[str]
-
-
 def item_of(text: str, what: str = "an item") -> str:
     """Strip blanks around a line for the sidecar; UsageError if more would have to change."""
     if len(text) > ITEM_MAX:
@@ -96,11 +86,13 @@ def _is_plain(text: str) -> bool:
     return all(clean_line(part, ITEM_MAX) == part for part in text.translate(spaces).split(" "))
 
 
-def apply(context: Sets, name: str, given: Sequence[str], mode: Any = None) -> Outcome:
-    """Replace a set, or merge items into it; UsageError says what may not be stored.
+def apply(
+    context: Sets, name: str, given: Sequence[str], mode: Any = None
+) -> tuple[Context, str, list[str]]:
+    """Replace a set, or merge items into it; return all sets, what was done, and warnings.
 
-    ContextTooLargeError if the sets would hold too much: sets that were made too large by hand may
-    shrink step by step, and lose nothing by a merge.
+    UsageError says what may not be stored. ContextTooLargeError if the sets would hold too much:
+    sets that were made too large by hand may shrink step by step, and lose nothing by a merge.
     """
     if mode not in (None, "replace", "merge"):
         raise UsageError("mode is replace or merge")
@@ -122,7 +114,7 @@ def apply(context: Sets, name: str, given: Sequence[str], mode: Any = None) -> O
     if mode == "merge":
         if not items:
             text = f"Nothing to merge into {name}: {len(old)} items"
-            return Outcome(name, current, text, changed=False, warnings=warnings)
+            return current, text, warnings
         union, done = list(dict.fromkeys([*old, *items])), "Merged"
         room = max(SET_MAX, len(set(old)))
         if rest := ", ".join(map(quotable, union[room:])):
@@ -139,8 +131,7 @@ def apply(context: Sets, name: str, given: Sequence[str], mode: Any = None) -> O
             hint="replace a set with no items to clear it",
         )
     text = f"{done} {name}: {len(items)} items" if items else f"Cleared {name}"
-    changed = new != current or (done == "Set" and bool(items))
-    return Outcome(name, new, text, changed, warnings)
+    return new, text, warnings
 
 
 def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
@@ -307,7 +298,8 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
         text = clean_line(asked.label.text or "", limits.NAME_MAX)
         labels = held.user.labels | {asked.label.entry_id: text}
         fields["labels"] = {key: one for key, one in labels.items() if one}
-    context, names, text = held.context, list[str](), ""
+    context = {key: items for key, items in held.context.items() if items}
+    names, text = list[str](), ""
     changes = list[ContextSet]()
     if asked.context is not UNSET or asked.set_context is None:  # all sets at once
         context, names = {}, [*context]
@@ -315,10 +307,11 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
         changes = [ContextSet(set_name=name, items=items) for name, items in given]
     changes += [asked.set_context] if asked.set_context else []
     for change in changes:
-        outcome = apply(context, change.set_name, change.items or [], change.mode)
-        names += [outcome.name] if outcome.changed else []
-        context, text = outcome.context, outcome.text
-        warnings += outcome.warnings
+        name, items, old = change.set_name.strip(" "), change.items or [], context
+        context, text, more = apply(context, name, items, change.mode)
+        is_set = bool(items) and change.mode != "merge"  # it may be what it was
+        names += [name] if is_set or context != old else []
+        warnings += more
     if names:
         fields |= {"context": context, "context_cleared": True if fork and not context else None}
     new = held.user.model_copy(update=fields) if fields else None

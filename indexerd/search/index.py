@@ -3,10 +3,9 @@
 A document is a session's own texts ("about": names, tags, summary, files …), one message, or a
 mark of how far the messages of a session were read. All three come with the same commit, so a
 crash leaves the index as of its last commit, and its marks say what it lacks. The original text is
-stored (`held`), its folded form (`query.indexable`) is indexed.
-
-Deleting from tantivy leaves the words in its files: `rebuild` copies what stays into a new
-directory. One thread writes, any thread may commit, and any thread searches what was committed.
+stored (`held`), its folded form (`query.indexable`) is indexed. Deleting from tantivy leaves the
+words in its files: `rebuild` copies what stays into a new directory. One thread writes, any thread
+may commit, and any thread searches what was committed.
 """
 
 from __future__ import annotations

@@ -69,13 +69,6 @@ _SESSIONS_AT_ONCE = 50  # that a pattern looks through
 _K1, _B, _AVERAGE = 1.2, 0.75, 200.0  # of BM25; characters of a field
 
 
-class SearchResult(NamedTuple):
-    """Hits `{sessionId, name, field, snippet, score}`, of messages `entryId`, `role`, `at` too."""
-
-    hits: tuple[dict[str, Any], ...]
-    warnings: tuple[str, ...]
-
-
 class _Session(NamedTuple):
     name: str
     named: bool
@@ -104,13 +97,14 @@ def search(
     cwd: str | None = None,
     since: str | None = None,
     limit: int = 20,
-) -> SearchResult:
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Find sessions by names, tags, descriptions, summaries, messages, files, ids, directories.
 
-    Archived, gone and sub-agents' sessions are included. `since` limits the session's last change.
-    A query that cannot be used gives no hits and a warning.
+    Returns hits `{sessionId, name, field, snippet, score}`, of messages `entryId`, `role` and `at`,
+    too; and warnings, as of a query that cannot be used. Archived, gone and sub-agents' sessions
+    are included. `since` limits the session's last change.
     """
-    asked, hits, warning = parse(query), tuple[dict[str, Any], ...](), None
+    asked, hits, warning = parse(query), list[dict[str, Any]](), None
     if index.is_there:
         scope = index.store.matching(agent, cwd, since)
         with index.searcher() as searcher:
@@ -119,8 +113,8 @@ def search(
                 found.by_pattern(asked.find)
             elif asked.terms:
                 found.by_words(asked)
-            hits, warning = tuple(found.hits()), found.warning
-    return SearchResult(hits, tuple(filter(None, (asked.problem, warning))))
+            hits, warning = [*found.hits()], found.warning
+    return hits, [one for one in (asked.problem, warning) if one]
 
 
 class _Search:

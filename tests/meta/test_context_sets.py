@@ -52,7 +52,7 @@ def test_an_item_that_would_have_to_be_changed_is_refused(item: str) -> None:
 def test_an_item_is_stored_as_it_was_or_not_at_all(item: str) -> None:
     """But for blanks around it."""
     try:
-        (kept,) = sets.apply({}, "files", [item]).context["files"]
+        (kept,) = sets.apply({}, "files", [item])[0]["files"]
     except UsageError:
         return
     assert kept == item.strip(" \t")

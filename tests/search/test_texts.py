@@ -179,7 +179,7 @@ def test_deeds_are_those_of_a_gathering_from_scratch(
 def _is_stored(index: TextIndex, word: str) -> bool:
     """Whether a message of one word is there to be found."""
     index.commit()
-    return bool(search(index, f'"{word}"').hits)
+    return bool(search(index, f'"{word}"')[0])
 
 
 def test_a_session_that_grows_is_read_once(held: Session, watch: Watch) -> None:

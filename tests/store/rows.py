@@ -77,5 +77,5 @@ def say(index: TextIndex, session_id: str, *said: str) -> None:
 
 def hits(index: TextIndex, query: str, **filters: Any) -> list[tuple[str, str]]:
     """Which sessions a search finds, and where."""
-    found = search(index, query, **filters)
-    return [(hit["sessionId"], hit["field"]) for hit in found.hits]
+    found, _ = search(index, query, **filters)
+    return [(hit["sessionId"], hit["field"]) for hit in found]
