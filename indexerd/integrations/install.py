@@ -15,13 +15,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from indexerd.agents import pi
 from indexerd.client import absolute
 from indexerd.errors import NotFoundError
 from indexerd.integrations import agent_settings, changes
 from indexerd.integrations.changes import NAME, Edit
 from indexerd.mcp.hosts import PLACES
 from indexerd.settings import Settings
+from indexerd.sources.stores import pi_dir
 
 MORE_SECONDS = 10  # for a hook or a tool, in addition to a question's time
 # The part of a skill that is always in an agent's context.
@@ -95,7 +95,7 @@ def _packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
 
 
 def _pi(host: Host) -> tuple[list[Edit], list[str]]:
-    chosen = host.settings.agents.pi.roots or pi.agent_dirs(host.env, host.home)
+    chosen = host.settings.agents.pi.roots or [pi_dir(host.env, host.home)]
     edits: list[Edit] = []
     for root in host.present("pi", chosen):
         home = f"{root}/extensions/{NAME}"

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
-from indexerd.agents import pi
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
 
@@ -105,8 +104,14 @@ class _User:
         return named if named.startswith("/") else f"{self.home}/{usual}"
 
 
+def pi_dir(env: Mapping[str, str], home: str) -> str:
+    """Find the directory of pi's settings and sessions by pi's own rule."""
+    given = env.get("PI_CODING_AGENT_DIR", "") or f"{home}/.pi/agent"
+    return home + given[1:] if given == "~" or given.startswith("~/") else given
+
+
 def _pi(user: _User) -> Iterator[Store]:
-    roots = user.roots("pi", pi.agent_dirs(user.env, str(user.home)))
+    roots = user.roots("pi", [pi_dir(user.env, str(user.home))])
     places = [(f"{root}/sessions", root) for root in roots]
     flat = user.env.get("PI_CODING_AGENT_SESSION_DIR", "")
     if flat and not user.settings.agents.pi.roots:
