@@ -111,11 +111,8 @@ class Answers:
 
     def get(self, asked: RefParams) -> Row:
         row = self.row(asked.ref, cwd=asked.cwd)
-        found: Row = {"session": row, "meta": None, "context": {}, "labels": {}}
-        found["digest"] = {"segments": []}
-        if self.home(row["sessionId"]) is None:
-            return found
-        return found | read_all(row["sessionId"], self.sidecar_paths(row))
+        paths = self.sidecar_paths(row) if self.home(row["sessionId"]) is not None else []
+        return {"session": row} | read_all(row["sessionId"], paths)
 
     def sidecar(self, row: Row) -> Held:
         """Return the user's file of a session, and its context sets; for any thread."""

@@ -221,8 +221,11 @@ class Daemon:
             self._sweep()
             await pipeline.start()
             await pipeline.scan()
-            while await pipeline.read(self.library.texts.step):
-                pass
+            texts = self.library.texts
+            while await pipeline.read(lambda: texts.due):
+                await pipeline.read(texts.some)
+                if texts.ripe:
+                    await pipeline.read(self.library.index.commit)
             waiting = await self._run_due()
             await digests.run(once=True)
         finally:

@@ -65,15 +65,15 @@ class MetaCache:
             try:
                 found = scan(Path(directory))
             except AccessError:  # its files are still there, as far as we know
-                old = self._stats.items()
-                found = {key: one.stamps for key, one in old if one.directory == directory}
+                known = self._stats.items()
+                found = {key: one.stamps for key, one in known if one.directory == directory}
             for session_id, stamps in found.items():
                 seen.setdefault(session_id, {})[directory] = stamps
         changed: dict[str, str | None] = dict.fromkeys(self._stats.keys() - seen.keys())
         for session_id, places in seen.items():
             home = belongs(session_id) if len(places) > 1 else None
             directory = home if home in places else next(iter(places))
-            if not self._knows(session_id, places[directory]):
+            if (old := self._stats.get(session_id)) is None or old.stamps != places[directory]:
                 changed[session_id] = directory
         for session_id, where in changed.items():
             self.reread(session_id, where)
@@ -82,15 +82,13 @@ class MetaCache:
     def touched(self, path: str) -> str | None:
         """Reread the file that a hint names; return its session if the file had changed."""
         directory, _, name = path.rpartition("/")
-        session_id = session_of(name)
-        if session_id is None or self._knows(session_id, _stamps(directory, session_id)):
+        if (session_id := session_of(name)) is None:
+            return None
+        old = self._stats.get(session_id)
+        if old is not None and old.stamps == _stamps(directory, session_id):
             return None
         self.reread(session_id, directory)
         return session_id
-
-    def _knows(self, session_id: str, stamps: Stamps) -> bool:
-        stat = self._stats.get(session_id)
-        return stat is not None and stat.stamps == stamps
 
     def reread(self, session_id: str, directory: str | None) -> None:
         """Read a session's files again, in the directory or where they were."""

@@ -43,7 +43,6 @@ ITEM_MAX = 1000  # characters
 NAME_MAX = 64  # characters of a set's name
 SHOWN_FILES = 5  # in a footer
 FOOTER_MAX = 400  # characters of its line
-NOTHING = "No context stored for this session"
 
 Context = dict[str, list[str]]
 Sets = Mapping[str, Sequence[str]]
@@ -139,7 +138,8 @@ def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
     found = {key: list(items) for key, items in context.items()}
     if asked := (name or "").strip(" "):  # models give "" where they mean nothing
         found = {asked: found.get(asked, [])}
-    return json.dumps(found, indent=2, ensure_ascii=False) if found else NOTHING, found
+    text = json.dumps(found, indent=2, ensure_ascii=False)
+    return text if found else "No context stored for this session", found
 
 
 def resume_block(
@@ -264,8 +264,10 @@ def read_sidecar(paths: Sequence[Path]) -> Held:
 
 def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
     """Read a session's meta file, sidecar and digest; an invalid file becomes a warning."""
+    found: dict[str, Any] = {"meta": None, "context": {}, "labels": {}, "digest": {"segments": []}}
+    if not paths:
+        return found
     directory, warnings = paths[0].parent, list[str]()
-    found: dict[str, Any] = {"meta": None, "labels": {}, "context": {}, "digest": {"segments": []}}
 
     @contextmanager
     def attempt() -> Iterator[None]:

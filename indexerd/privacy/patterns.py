@@ -29,10 +29,7 @@ class _LazyPattern:
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Make a constant pattern that is compiled at its first use.
-
-    Compiling all of them at import took 0.12 of the 0.6 s that loading the daemon takes.
-    """
+    """Make a constant pattern that is compiled at its first use: all of them take 0.12 s."""
     return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
 
 

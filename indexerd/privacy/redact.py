@@ -271,12 +271,9 @@ class OwnSecrets:
         if not self.mark:
             return written
         row, summary, aliases = written
-        row = {
-            key: self._clean(value, _TEXTS[key]) if key in _TEXTS else value
-            for key, value in row.items()
-        }
+        texts = {key: self._clean(row[key], most) for key, most in _TEXTS.items() if key in row}
         names = tuple(self._clean(one, limits.NAME_MAX) for one in aliases)
-        row = with_shown(row, self._redacted)
+        row = with_shown(row | texts, self._redacted)
         return StoredRow(row, self._clean(summary, limits.SUMMARY_MAX), names)
 
     def _clean(self, value: Any, most: int) -> Any:

@@ -68,10 +68,7 @@ class Texts:
         *,
         secrets: OwnSecrets,
     ) -> None:
-        """`files` are the daemon's, `reread` parses all lines of a session again.
-
-        `publish` puts a session's facts into its row.
-        """
+        """`reread` parses all lines of a session again, `publish` puts its facts into its row."""
         self._files = files
         self._index = index
         self._publish = publish
@@ -102,13 +99,6 @@ class Texts:
     def due(self) -> bool:
         waiting = self._unread or self._index.lost or self._index.pending
         return bool(waiting) or self._index.owes_rebuild
-
-    def step(self) -> bool:
-        """Read some text and make it searchable; say whether there is more to do."""
-        self.some()
-        if self.ripe:
-            self._index.commit()
-        return self.due
 
     def some(self) -> bool:
         """Read several sessions; say whether there are more in this pass.
