@@ -320,6 +320,12 @@ class Files:
     def busy(self) -> bool:
         return bool(self.queue or self._missing or self.changed)
 
+    def hint(self, paths: Iterable[str]) -> None:
+        """Queue paths; those read most recently come last, so that busy files delay no other."""
+        self.queue |= dict.fromkeys(paths)
+        for path in [one for one in self._trees if one in self.queue]:
+            self.queue[path] = self.queue.pop(path)
+
     def read_some(self, most: int, sessions: int) -> None:
         """Read about `most` bytes of queued files, or until so many more sessions changed."""
         if self._missing and not self.queue:

@@ -159,7 +159,7 @@ class Library:
                 sessions.append(path)
         found, titled = self.discovery.hinted(sessions)
         self.files.recount(titled)
-        self.files.queue |= dict.fromkeys(found)
+        self.files.hint(found)
         return self.step()
 
     def reconsider(self) -> None:

@@ -56,13 +56,13 @@ class Notifier:
         self.watchdog_seconds = int(micros) / 1e6 if micros.isdecimal() else 0.0
 
     def send(self, message: str) -> None:
-        """Send a message; never raises, and blocks for at most a second."""
+        """Send a message; never raises. Only those that are sent once may wait, for a second."""
         if self._address:
             with (
                 suppress(OSError, ValueError),  # gone, full, too long a path
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line,
             ):
-                line.settimeout(1.0)
+                line.settimeout(message in ("READY=1", "STOPPING=1"))
                 line.sendto(message.encode(), self._address)
 
 

@@ -64,6 +64,7 @@ class Watch:
         """`on_dirty` is called when there is something to `take`."""
         self._mode, self._on_dirty = mode, on_dirty
         self._fd = -1  # of inotify
+        self._readable = False
         self._observer: Any = None  # of FSEvents
         self._watched: dict[int, str] = {}  # directories, by inotify's number
         self._trees: tuple[str, ...] = ()
@@ -85,7 +86,7 @@ class Watch:
             if self._fd < 0:
                 self._refused.add(ctypes.get_errno())
                 return
-            asyncio.get_running_loop().add_reader(self._fd, self._read)
+            self._listen()
         elif sys.platform == "darwin":
             from watchdog.observers.fsevents import FSEventsObserver  # noqa: PLC0415 - macOS's
 
@@ -136,10 +137,24 @@ class Watch:
         return Health(mode, len(self._watched), self._missing, self._problems, self._overflows)
 
     def take(self) -> tuple[set[str], bool]:
-        """Return the paths hinted at since the last call, and whether a scan is needed."""
+        """Return the paths hinted at since the last call, and whether a scan is needed.
+
+        Until then events wait in the system's queue: a busy reader takes many at once.
+        """
+        if self._readable:
+            self._read()
         hints = self._paths, self._rescan
         self._paths, self._rescan = set(), False
         return hints
+
+    def _listen(self) -> None:
+        self._readable = False
+        asyncio.get_running_loop().add_reader(self._fd, self._wake)
+
+    def _wake(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._fd)
+        self._readable = True
+        self._on_dirty()
 
     def _read(self) -> None:
         data, at = os.read(self._fd, _BUFFER), 0
@@ -147,7 +162,7 @@ class Watch:
             number, mask, _, size = struct.unpack_from("iIII", data, at)
             at += 16 + size
             self._note(number, mask, os.fsdecode(data[at - size : at].rstrip(b"\0")))
-        self._on_dirty()
+        self._listen()
 
     def _note(self, number: int, mask: int, name: str) -> None:
         directory = self._watched.get(number, "")
@@ -186,7 +201,7 @@ class Watch:
         if self._fd >= 0:
             asyncio.get_running_loop().remove_reader(self._fd)
             os.close(self._fd)
-            self._fd = -1
+            self._fd, self._readable = -1, False
         if self._observer:
             self._observer.stop()
 
