@@ -1,4 +1,4 @@
-"""One package per agent: a line of its session files becomes entries of a tree. Pure."""
+"""One module or package per agent: a line of its session files becomes entries of a tree. Pure."""
 
 from __future__ import annotations
 

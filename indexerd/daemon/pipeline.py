@@ -220,8 +220,7 @@ class Pipeline:
         is_first = not self.scanned.is_set()
         if is_first:
             self._learn(await self.read(self.library.end_first_scan))
-        self._scanning = False
-        self.trouble = ""  # why our own disk cannot be written; empty if it can
+        self._scanning, self.trouble = False, ""  # all was stored
         self.last_scan_at = self.now()
         self.unread.set()
         self.bus.log("watch.rescan", {"count": len(self.known)})

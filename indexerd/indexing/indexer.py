@@ -4,9 +4,9 @@
 
 A failing provider ends the run at once; `policy.after_failure` says when the session is tried
 again, and that is stored until a run succeeds. What arrives while the model works counts for the
-next run. Only the lines that the transcript needs are read, from the leaf backwards. What a paid
-run described is not sent again while its leaf is on the path: its description and the newer text
-are.
+next run. For the transcript only the lines that it needs are read, from the leaf backwards. What a
+paid run described is not sent again while its leaf is on the path: its description and the newer
+text are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """How a search ranks: from a parsed query to hits, best first, one field and one message a session.
 
-Places that have all words come first. If these are too few, words may have other endings and the
-last one may be a beginning ("conf" for "config"); then sessions count that have each word
+Places that have all words are looked for first. If these are too few, words may have other endings
+and the last one may be a beginning ("conf" for "config"); then sessions count that have each word
 somewhere. If nothing matches, likely spellings are tried, then any of the words, with a warning.
+All hits are sorted by score.
 
 A place's score is its field's weight, times 0.5 to 1 for how well its text fits (a message by BM25;
 of another field the shorter the text; where words are missing, by the rarity of those that are
