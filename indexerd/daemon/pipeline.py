@@ -238,8 +238,7 @@ class Pipeline:
         more = await self.read(texts.some)
         if texts.ripe:
             await asyncio.to_thread(self.library.index.commit)
-            if more:
-                await asyncio.to_thread(trim)
+            await asyncio.to_thread(trim)
         if not more:
             await asyncio.sleep(min(GATHER * (monotonic() - began), GATHER_MAX))
             if not await self.read(lambda: texts.due):
