@@ -40,7 +40,15 @@ _OPENINGS = (
     ("<bash-input>", Kind.BASH),
     (_OUTPUT, Kind.CUSTOM),
 )
-_NOTICE = ("<task-notification>", "<teammate-message", "Stop hook feedback:")
+_NOTICE = (
+    *("<task-notification>", "<agent-notification>", "<bash-notification>"),
+    *("<teammate-message", "Stop hook feedback:"),
+)
+# The client's answer to a slash command that nobody can run.
+_REFUSED = re.compile(
+    r"Unknown (?:skill|slash command): [\w:-]+"
+    r"|This (?:skill|slash command) can only be invoked by Claude, not directly by users\.[^\n]*"
+)
 _COMMAND = ("<command-name>", "<command-message>", "<command-args>")
 _PLAN = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
@@ -112,7 +120,7 @@ def _by_machine(line: Fields, text: str) -> int | None:
         return INTERRUPTED
     if text.startswith(_COMMAND):
         return Kind.CUSTOM if meta or unseen or by_program or not request(text) else None
-    if unseen or (meta and text.startswith("Caveat:")):
+    if unseen or (meta and text.startswith("Caveat:")) or _REFUSED.fullmatch(text):
         return Kind.CUSTOM
     machine = meta or by_program or text.startswith(_NOTICE) or _is_plan(line, text)
     return PROMPTED if machine else None

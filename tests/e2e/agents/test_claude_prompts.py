@@ -47,6 +47,27 @@ def test_what_a_hook_says_of_a_stopped_prompt_is_no_message(world: World, home: 
     assert human["userMessageCount"] == 1
 
 
+NOTICES = (
+    "<agent-notification>\n<agent-id>ad9c6de</agent-id>\n</agent-notification>",
+    "<bash-notification>\n<shell-id>bb6abe4</shell-id>\n</bash-notification>",
+    "Unknown skill: deploy",
+    "Unknown slash command: acme:deploy",
+    "This skill can only be invoked by Claude, not directly by users. Ask Claude to use it.",
+)
+
+
+@pytest.mark.parametrize("notice", NOTICES)
+def test_a_notice_of_the_client_is_no_message(world: World, home: Path, notice: str) -> None:
+    """S0.6, S0.46: it neither counts nor names a session; a human who quotes it does."""
+    session, quoted = ClaudeSession(home), ClaudeSession(home)
+    session.prompt(notice)
+    session.turn("Sort the imports.")
+    quoted.turn(f"What is this?\n{notice}")
+    first, human = rows(world, [session, quoted])
+    assert (first["userMessageCount"], first["name"]) == (1, "Sort the imports.")
+    assert human["userMessageCount"] == 1
+
+
 def test_a_plan_names_its_session_and_where_it_was_made(world: World, home: Path) -> None:
     """S0.46, S1.16: the client's prompt for it is nobody's message, with or without its mark."""
     origin = ClaudeSession(home)
