@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.short import short_directory
+from tests.short_directory import short_directory
 
 # Timings are measured in bench/, never asserted here: a busy machine is no failure.
 settings.register_profile("indexerd", deadline=None, max_examples=50)

@@ -188,7 +188,7 @@ def test_time_runs_out(directory: Path) -> None:
 
 
 def test_what_cannot_be_sent_is_said_here(directory: Path) -> None:
-    """S5: a path that the system refuses, and what is longer than a request may be."""
+    """A path that the system refuses, and what is longer than a request may be."""
     with pytest.raises(errors.UsageError) as raised:
         Client(directory / ("x" * 200))
     assert "INDEXERD_SOCKET" in raised.value.hint
@@ -217,7 +217,7 @@ def test_events_are_yielded_in_order_and_none_is_lost(directory: Path) -> None:
 
 
 def test_six_hundred_clients_at_once(directory: Path) -> None:
-    """S8: at least 512 are served, each with its own answer."""
+    """At least 512 are served, each with its own answer."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < 1000:
         pytest.skip("this system allows too few open files")
@@ -229,7 +229,7 @@ def test_six_hundred_clients_at_once(directory: Path) -> None:
 
 
 def test_directory_and_socket_are_private(directory: Path) -> None:
-    """S2: directories 0700, socket 0600."""
+    """Directories 0700, socket 0600."""
     with process(directory, path=directory / "new" / "d" / "s.sock", umask=0) as server:
         for each in (server.path.parent.parent, server.path.parent):
             assert stat.S_IMODE(each.stat().st_mode) == 0o700

@@ -30,7 +30,7 @@ def message(entry_id: str, parent: str | None, role: str, text: str = "hi", **mo
 def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """F8: type, id and parent of an oversized line are taken from its ends; counts hold."""
+    """Type, id and parent of an oversized line are taken from its ends; counts hold."""
     monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
     monkeypatch.setattr(base_module, "READ_MAX", 6000)
     monkeypatch.setattr(lines_module, "END_KEPT", 600)

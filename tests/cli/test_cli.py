@@ -347,7 +347,7 @@ def test_a_home_in_which_nothing_happened_yet(tmp_path: Path) -> None:
 
 
 def test_a_second_daemon_ends_with_75(home: Home) -> None:
-    """A11, S0.41: the holder is named, and goes on."""
+    """S0.41: the holder is named, and goes on."""
     pid = home.world.call("hello")["pid"]
     error = failed(home, "run", code=75)
     assert error["code"] == "already_running"

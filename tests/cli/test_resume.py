@@ -110,7 +110,7 @@ def test_exec_becomes_the_agent_in_the_sessions_directory(
 
 
 def test_hostile_directories_do_not_reach_the_terminal(home: Home, agent: dict[str, str]) -> None:
-    """X9: printed without a character that acts; exact in JSON, and to the agent."""
+    """Printed without a character that acts; exact in JSON, and to the agent."""
     folder = Path(f"{home.other}/\x1b]0;pwn\x07\u202e")
     folder.mkdir()
     session = home.session(12, "bade0001", folder, ("Look out.", "Yes."))

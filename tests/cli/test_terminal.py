@@ -125,7 +125,7 @@ SHOWN = [
 
 @pytest.mark.parametrize("argv", SHOWN, ids=" ".join)
 def test_hostile_content_never_reaches_the_terminal(home: Home, argv: list[str]) -> None:
-    """X9: escape sequences, bidi and invisible characters of a session are shown or taken out."""
+    """Escape sequences, bidi and invisible characters of a session are shown or taken out."""
     done = home.ix(*argv)
     assert (done.returncode, forbidden(done.stdout + done.stderr)) == (0, set())
     assert done.stdout != ""
@@ -133,7 +133,7 @@ def test_hostile_content_never_reaches_the_terminal(home: Home, argv: list[str])
 
 @pytest.mark.parametrize("argv", [*SHOWN[:3], SHOWN[5]], ids=" ".join)
 def test_json_is_harmless_to_look_at_and_exact(home: Home, argv: list[str]) -> None:
-    """X9: what could act on a terminal is written as an escape of JSON's."""
+    """What could act on a terminal is written as an escape of JSON's."""
     done = home.ix(*argv, "--json")
     assert forbidden(done.stdout) == set()
     if argv[0] == "list":
@@ -143,7 +143,7 @@ def test_json_is_harmless_to_look_at_and_exact(home: Home, argv: list[str]) -> N
 
 
 def test_whole_sequences_leave_a_name(home: Home) -> None:
-    """X9: a title by pi, by a model, by the user: no part of a sequence stays behind."""
+    """A title by pi, by a model, by the user: no part of a sequence stays behind."""
     row = home.json("show", home.evil.id)["session"]
     assert (row["name"], row["agentTitle"]) == ("Red team", "Red team")
     shown = home.ix("show", home.evil.id).stdout.partition("session id")[0]
@@ -159,7 +159,7 @@ def test_a_path_is_shown_as_it_is(home: Home) -> None:
 
 
 def test_an_errors_candidates_are_clean(home: Home, tmp_path: Path) -> None:
-    """X9: names in an error, from a meta file made by another hand, without a daemon, too."""
+    """Names in an error, from a meta file made by another hand, without a daemon, too."""
     for number in (1, 2):
         session_id = f"{number}bad0000-0000-4000-8000-000000000000"
         meta = json.loads((home.world.metas / f"{home.cache.id}.meta.json").read_text())

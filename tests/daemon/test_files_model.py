@@ -98,7 +98,7 @@ class FilesMachine(RuleBasedStateMachine):
 
     @rule(name=names, share=st.integers(0, 100))
     def truncate(self, name: str, share: int) -> None:
-        """F10: cut anywhere, in the middle of a line too."""
+        """Cut anywhere, in the middle of a line too."""
         path = self.sessions / name
         if path.exists():
             os.truncate(path, path.stat().st_size * share // 100)
@@ -106,13 +106,13 @@ class FilesMachine(RuleBasedStateMachine):
 
     @rule(name=names, data=contents, rest=torn)
     def rewrite(self, name: str, data: bytes, rest: bytes) -> None:
-        """F11: the same inode, other bytes, shorter or longer."""
+        """The same inode, other bytes, shorter or longer."""
         (self.sessions / name).write_bytes(data + rest)
         self.changed(self.sessions / name)
 
     @rule(name=names, data=contents)
     def rename_over(self, name: str, data: bytes) -> None:
-        """F13: another file takes the name."""
+        """Another file takes the name."""
         other = self.sessions / "other"
         other.write_bytes(data)
         other.replace(self.sessions / name)
@@ -120,12 +120,12 @@ class FilesMachine(RuleBasedStateMachine):
 
     @rule(name=names)
     def delete(self, name: str) -> None:
-        """F12: gone; what comes next has, as a rule, the inode that was freed."""
+        """Gone; what comes next has, as a rule, the inode that was freed."""
         (self.sessions / name).unlink(missing_ok=True)
 
     @rule(name=names)
     def touch(self, name: str) -> None:
-        """F20: the mtime moves, nothing else."""
+        """The mtime moves, nothing else."""
         self.changed(self.sessions / name)
 
     @rule()
@@ -138,7 +138,7 @@ class FilesMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """F2: the process ends; what the store holds is all that is left of it."""
+        """The process ends; what the store holds is all that is left of it."""
         kept = {str(one): self.files.stored(str(one)) for one in map(self.sessions.joinpath, NAMES)}
         self.files = self.fresh()
         self.files.load(

@@ -26,7 +26,7 @@ TALK = [
 
 
 def test_an_entry_whose_line_is_lost_keeps_its_place() -> None:
-    """F8: what was too long to keep is in the tree, the path and the context, without its text."""
+    """What was too long to keep is in the tree, the path and the context, without its text."""
     data = session(*TALK)
     found = view("tree", taken(data, lost=0), {})
     tree, warnings = found["nodes"], ["1 entry is too long to be read"]

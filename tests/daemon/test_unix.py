@@ -19,7 +19,7 @@ import pytest
 
 from indexerd.errors import AccessError
 from tests.daemon.unix_served import SECONDS, Asking, Served, eventually, line, servers
-from tests.short import short_directory
+from tests.short_directory import short_directory
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 
@@ -74,7 +74,7 @@ def test_an_unforeseen_error_is_reported_and_says_nothing(
     ],
 )
 def test_a_line_of_junk_gets_one_error(serve: Callable[..., Served], junk: bytes) -> None:
-    """S7: and the connection can still be used."""
+    """And the connection can still be used."""
     served = serve()
     with Asking(served.path) as one:
         one.sock.sendall(junk)
@@ -83,7 +83,7 @@ def test_a_line_of_junk_gets_one_error(serve: Callable[..., Served], junk: bytes
 
 
 def test_a_complete_line_that_is_too_long_is_refused(serve: Callable[..., Served]) -> None:
-    """The bound holds with the newline in sight, and requests before it are answered (S7)."""
+    """The bound holds with the newline in sight, and requests before it are answered."""
     served = serve(line_bytes=100)
     with Asking(served.path) as one:
         one.send((1, "echo", {}), (2, "echo", {"text": "x" * 100}), (3, "echo", {}))
@@ -93,7 +93,7 @@ def test_a_complete_line_that_is_too_long_is_refused(serve: Callable[..., Served
 
 
 def test_half_a_request_is_not_waited_for_for_ever(serve: Callable[..., Served]) -> None:
-    """S7, S8: a begun request ends in time or its connection does; an idle connection stays."""
+    """A begun request ends in time or its connection does; an idle connection stays."""
     served = serve(half_line_seconds=0.1)
     with Asking(served.path) as idle, Asking(served.path) as half:
         assert "result" in half.ask("echo")
@@ -136,7 +136,7 @@ except PermissionError as refused:
 
 @root_only
 def test_another_user_is_turned_away(serve: Callable[..., Served], directory: Path) -> None:
-    """S3, S2.22: EACCES by the mode of the socket, even in a directory that is open to all."""
+    """S2.22: EACCES by the mode of the socket, even in a directory that is open to all."""
     served = serve()
     command = [sys.executable, "-c", CONNECT_AS_NOBODY, os.fspath(served.path)]
     directory.chmod(0o755)
@@ -152,7 +152,7 @@ def test_another_user_is_turned_away(serve: Callable[..., Served], directory: Pa
 def test_a_directory_that_others_may_write_to_is_refused(
     serve: Callable[..., Served], directory: Path, mode: int
 ) -> None:
-    """S1, V10: no socket where others can put theirs, /tmp included."""
+    """No socket where others can put theirs, /tmp included."""
     directory.chmod(mode)
     with pytest.raises(AccessError, match="other users can write"):
         serve(directory / "s.sock")
@@ -163,7 +163,7 @@ def test_a_directory_that_others_may_write_to_is_refused(
 def test_what_is_no_socket_is_never_removed(
     serve: Callable[..., Served], directory: Path, kind: str
 ) -> None:
-    """S4: a symlink, file or directory in the socket's place is refused and left alone."""
+    """A symlink, file or directory in the socket's place is refused and left alone."""
     path = directory / "s.sock"
     with socket.socket(socket.AF_UNIX) as somebody:
         somebody.bind(os.fspath(directory / "t.sock"))
@@ -181,7 +181,7 @@ def test_what_is_no_socket_is_never_removed(
 
 
 def test_a_removed_socket_is_made_anew(serve: Callable[..., Served]) -> None:
-    """S6: the file, or its whole directory, is gone: it is made again; connections stay."""
+    """The file, or its whole directory, is gone: it is made again; connections stay."""
     served = serve()
     with Asking(served.path) as old:
         assert "result" in old.ask("echo")
@@ -200,7 +200,7 @@ def test_a_removed_socket_is_made_anew(serve: Callable[..., Served]) -> None:
 
 
 def test_requests_that_do_not_end_are_cut_short(serve: Callable[..., Served]) -> None:
-    """V1: after that time they are cancelled, and answered with a typed error."""
+    """After that time they are cancelled, and answered with a typed error."""
     served = serve(grace_seconds=0.05)
     with Asking(served.path) as one, Asking(served.path) as deaf:
         one.send((1, "gated", {}))
@@ -219,7 +219,7 @@ def test_requests_that_do_not_end_are_cut_short(serve: Callable[..., Served]) ->
 
 
 def test_a_peer_that_never_reads_is_given_up(serve: Callable[..., Served]) -> None:
-    """S9: its requests are left undone, unsent bytes stay few, and it is closed in time."""
+    """Its requests are left undone, unsent bytes stay few, and it is closed in time."""
     served = serve(stall_seconds=0.2)
     with Asking(served.path) as deaf, Asking(served.path) as other:
         deaf.send(*((n, "big", {"size": 65536}) for n in range(300)))
@@ -234,7 +234,7 @@ def test_a_peer_that_never_reads_is_given_up(serve: Callable[..., Served]) -> No
 
 
 def test_a_subscriber_that_lags_is_hung_up_on(serve: Callable[..., Served]) -> None:
-    """Events never wait for a reader: who is too far behind is hung up on, and nobody else (S9)."""
+    """Events never wait for a reader: who is too far behind is hung up on, and nobody else."""
     served = serve(unsent_bytes=100_000)
     with Asking(served.path) as deaf, Asking(served.path) as other:
         for each in (deaf, other):
@@ -256,7 +256,7 @@ def test_a_subscriber_that_lags_is_hung_up_on(serve: Callable[..., Served]) -> N
 
 
 def test_connections_above_the_cap_are_closed_unanswered(serve: Callable[..., Served]) -> None:
-    """S8: the cap holds, is counted, and a place that is left can be taken."""
+    """The cap holds, is counted, and a place that is left can be taken."""
     served = serve(connections=3)
     with contextlib.ExitStack() as stack:
         inside = [stack.enter_context(Asking(served.path)) for _ in range(3)]

@@ -55,7 +55,7 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
 
 
 def test_a_second_run_indexes_nothing_and_caches_may_be_deleted(world: World) -> None:
-    """S0.8, V6: nothing is indexed twice; without the caches no model is called."""
+    """S0.8: nothing is indexed twice; without the caches no model is called."""
     world.scripted()
     sessions = [world.session(turns=6) for _ in range(3)]
     world.session(turns=4)
@@ -108,7 +108,7 @@ def test_only_the_current_branch_counts(world: World) -> None:
 
 
 def test_failures_are_reported_with_their_kind_and_exit_code(world: World) -> None:
-    """M13: 75 when all that failed may be tried again, 1 when something may not."""
+    """75 when all that failed may be tried again, 1 when something may not."""
     world.scripted({"error": "provider"})
     session = world.session(turns=5)
     report = world.run("run", "--once", "--json", code=75)
@@ -128,7 +128,7 @@ def test_without_any_model_nothing_fails(world: World) -> None:
 
 
 def test_old_sessions_stay_on_this_machine(world: World) -> None:
-    """interfaces.md 2: older than `backfill_days` means a local model, until used again (M16)."""
+    """interfaces.md 2: older than `backfill_days` means a local model, until used again."""
     world.scripted()
     world.env["INDEXERD_MODEL_KEYS"] = '["scripted/test", "local/extractive"]'
     old = world.session(turns=0)

@@ -182,7 +182,7 @@ class World:
             "INDEXERD_MODEL_KEYS": json.dumps(["google/gemini-3.5-flash-lite", *keys]),
             "INDEXERD_PROVIDERS__GOOGLE__BASE_URL": json.dumps(server.url),
             "INDEXERD_MODEL__TIMEOUT_SECONDS": "20",  # loading the SDK is part of a first call
-            # What merely lies in the environment is not used (M23).
+            # What merely lies in the environment is not used.
             **dict.fromkeys(("GOOGLE_GEMINI_BASE_URL", "HTTPS_PROXY", "HTTP_PROXY"), NOWHERE),
         }
 

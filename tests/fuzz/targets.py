@@ -199,7 +199,7 @@ def refuse(word: str) -> None:
     raise AssertionError(word)
 
 
-def island(data: bytes) -> None:
+def embedded_json(data: bytes) -> None:
     """Data in a page is JSON, and nothing in it can end the element that it stands in."""
     if data.count(b"[") + data.count(b"{") <= _DEEP:
         text = embedded(as_json(data))
@@ -222,5 +222,5 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "config-json": partial(config, "/etc/indexerd.json"),
     "zst": compressed,
     "wire": request,
-    "island": island,
+    "embedded-json": embedded_json,
 }

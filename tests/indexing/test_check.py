@@ -87,7 +87,7 @@ HOSTILE = "a\x1b]0;pwn\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\U000e0041g\nh\x1b]52;c
 
 
 def test_escape_sequences_and_bidi_go_whole() -> None:
-    """X9: CSI, OSC 0 and 52, 8-bit controls, bidi, zero width, tags, a newline in a name."""
+    """CSI, OSC 0 and 52, 8-bit controls, bidi, zero width, tags, a newline in a name."""
     said = verdict(altered(name=HOSTILE, description=HOSTILE, summary=HOSTILE, tags=[HOSTILE] * 3))
     assert isinstance(said, Metadata)
     assert said.name == "abcdefg hi"
@@ -103,7 +103,7 @@ SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
     "secret", [SECRET, SECRET[:9] + "\u200b" + SECRET[9:], SECRET[:20] + "\x1b[0m" + SECRET[20:]]
 )
 def test_an_echoed_secret_is_redacted(where: str, secret: str) -> None:
-    """X7: also one that an invisible character hides until it is cleaned away."""
+    """Also one that an invisible character hides until it is cleaned away."""
     value: Any = [secret, "b", "c"] if where == "tags" else f"The token is {secret} now"
     said = verdict(altered(**{where: value}))
     assert isinstance(said, Metadata)

@@ -32,7 +32,7 @@ def made(transcript: str = "User: hello", earlier: str = "", *, only_new: bool =
 
 @given(said=MARKS, earlier=MARKS, only_new=st.booleans())
 def test_a_forged_end_mark_ends_nothing(said: str, earlier: str, *, only_new: bool) -> None:
-    """S0.18, X8: whatever a transcript says, it stands whole between two marks of its own."""
+    """S0.18: whatever a transcript says, it stands whole between two marks of its own."""
     text = made(said, earlier, only_new=only_new).user
     begin, end = f"<conversation>\n[begin {NONCE}]\n", f"\n[end {NONCE}]\n</conversation>"
     assert text.partition(begin)[2].partition(end)[0] == said

@@ -15,7 +15,7 @@ from indexerd.models.base import Reply
 from indexerd.privacy.redact import redact
 from indexerd.sessions.state import SessionState
 from tests.fakes.scripted import Answer, Delayed, Scripted
-from tests.indexing.bench import Bench, answer, paid
+from tests.indexing.offline import Bench, answer, paid
 
 KEY = "ghp_" + "a1B2c3D4e5" * 4
 MARK = "[redacted:github-token]"
@@ -104,7 +104,7 @@ def test_a_secret_across_the_border_is_never_sent(bench: Bench) -> None:
 
 
 def test_a_secret_in_a_bad_answer_is_not_sent_again(bench: Bench) -> None:
-    """X7: the retry carries the answer that was of no use; what it said goes out redacted."""
+    """The retry carries the answer that was of no use; what it said goes out redacted."""
     bench.turn(0)
     model = paid(f"No JSON, but {KEY}.", f'{{"name": "{KEY}"}}', answer())
     bench.index(model)
@@ -115,7 +115,7 @@ def test_a_secret_in_a_bad_answer_is_not_sent_again(bench: Bench) -> None:
 
 
 def test_a_newer_meta_file_keeps_what_we_do_not_know(bench: Bench) -> None:
-    """A10: of a later schema: read as well as can be; a due run keeps its version and fields."""
+    """Of a later schema: read as well as can be; a due run keeps its version and fields."""
     bench.indexed(schemaVersion=7, colour="blue", name="Theirs")
     bench.turn(5)
     assert "previous_summary" in bench.snapshot().prompt.user

@@ -102,7 +102,7 @@ def test_a_million_messages_are_read_as_far_as_needed(text: str) -> None:
 
 @pytest.mark.parametrize("visible", range(1, 40))
 def test_a_secret_on_the_cut_is_redacted_whole(visible: int) -> None:
-    """X5: redacted before truncation, wherever in it the border falls."""
+    """Redacted before truncation, wherever in it the border falls."""
     secret = "KEY-abcdefghijklmnopqrstuvwxyz0123456789!"
     tail = "z" * (SMALL.max_bytes - visible)
     made = assemble([user(f"first\n{secret}{tail}")], SMALL, toy)
@@ -112,7 +112,7 @@ def test_a_secret_on_the_cut_is_redacted_whole(visible: int) -> None:
 
 
 def test_a_secret_spread_over_two_messages_is_found() -> None:
-    """X5: looked for in the joined text."""
+    """Looked for in the joined text."""
     made = assemble([agent("second half! rest"), user("note KEY-first half")], CAPS, toy)
     assert made.text == "User: note [redacted:toy] rest"
     assert made.redactions == {"toy": 1}

@@ -69,7 +69,7 @@ def test_references_come_behind_the_prompt(env: dict[str, str], socket: Path) ->
 
 
 def test_only_what_needs_an_answer_opens_a_connection(env: dict[str, str], socket: Path) -> None:
-    """S0.51, X10: not a prompt without `@@` of the user's own, nor one that a model wrote."""
+    """S0.51: not a prompt without `@@` of the user's own, nor one that a model wrote."""
     machine = prompt("Look.", "Called the Read tool: @@widget", synthetic=True)
     unseen = prompt("Look.", "@@widget", ignored=True)
     helper = prompt("See @@widget: what is it?", session="ses_b")

@@ -21,7 +21,7 @@ QUEUED = "@@… is expanded only in a prompt of its own"
 
 
 def test_a_prompt_without_a_reference_asks_nothing(pi: Pi, socket: Path) -> None:
-    """S0.51, X10: a single `@`, or `@@` in a file, opens no connection; words after it do."""
+    """S0.51: a single `@`, or `@@` in a file, opens no connection; words after it do."""
     file = '<file name="/w/notes.txt">\nfar @@there: what was decided?\n</file>\n'
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
@@ -65,7 +65,7 @@ def test_messages_keep_their_order_and_nothing_else_of_them(pi: Pi, socket: Path
 def test_what_was_typed_is_what_refers(
     pi: Pi, socket: Path, typed: str, prompt: str, sent: str
 ) -> None:
-    """X10: a template's or a skill's `@@` is not the user's; an argument is."""
+    """A template's or a skill's `@@` is not the user's; an argument is."""
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
         assert pi.prompt(prompt, typed) == [BLOCK]
@@ -147,7 +147,7 @@ def test_escape_ends_the_wait_for_an_answer(pi: Pi, socket: Path) -> None:
 
 
 def test_what_failed_is_told_and_why(pi: Pi, socket: Path) -> None:
-    """S0.51, S0.64, X9: each failure has a line; few and short ones, whatever the answer holds."""
+    """S0.51, S0.64: each failure has a line; few and short ones, whatever the answer holds."""
     long = [{"raw": f"@@{n}" + "x" * 999, "status": "not_found"} for n in range(50)]
     answer = {"messages": [BLOCK], "references": FAILED, "statusText": ["✅ resolved"]}
     with acting(socket, expand=answer) as daemon:

@@ -49,7 +49,7 @@ def test_the_socket_is_where_the_daemon_has_it(pure: Any, env: dict[str, str]) -
 @given(text=st.text(max_size=300), most=st.integers(2, 80))
 @settings(max_examples=60, deadline=None)
 def test_shown_texts_are_one_line(pure: Any, text: str, most: int) -> None:
-    """X9: no control character, no direction mark, no second line, no half character."""
+    """No control character, no direction mark, no second line, no half character."""
     line = pure("status", "oneLine", text, most)
     assert len(line) <= most
     assert not {unicodedata.category(one) for one in line} & {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
@@ -107,5 +107,5 @@ SKILL = '<skill name="s" location="/s">\n@@b\n</skill>\n\n'
     ],
 )
 def test_files_are_nobodys_words(pure: Any, prompt: str, left: str) -> None:
-    """X10: what stands in an attached file or in a skill refers to nothing, however it ends."""
+    """What stands in an attached file or in a skill refers to nothing, however it ends."""
     assert pure("words", "own", prompt) == left

@@ -53,7 +53,7 @@ def unit_of(where: units.Host) -> list[str]:
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 @pytest.mark.parametrize("namespaces", [True, False])
 def test_the_unit_is_verified_without_a_word(tmp_path: Path, namespaces: bool) -> None:
-    """V4: `systemd-analyze verify --user` has nothing to say; a bogus key would be noticed."""
+    """`systemd-analyze verify --user` has nothing to say; a bogus key would be noticed."""
     program = tmp_path / "my programs 100%" / "indexerd"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
@@ -146,7 +146,7 @@ def test_refused_namespaces_fall_back(tmp_path: Path, code: str) -> None:
 
 
 def test_the_environment_is_carried_and_keys_are_not(tmp_path: Path) -> None:
-    """C4: what says where sessions are goes along, made absolute; a key never does."""
+    """What says where sessions are goes along, made absolute; a key never does."""
     where = host(
         tmp_path,
         Recorder(),
@@ -179,7 +179,7 @@ def test_the_environment_is_carried_and_keys_are_not(tmp_path: Path) -> None:
 
 
 def test_launchd_plist(tmp_path: Path) -> None:
-    """V11: parses, restarts on failure only, not too often, in the background, umask 077."""
+    """Parses, restarts on failure only, not too often, in the background, umask 077."""
     where = host(tmp_path, Recorder(), "darwin", CODEX_HOME="/x & <y>", INDEXERD_X_API_KEY=CANARY)
     install(where)
     held = plistlib.loads(where.service_file.read_bytes())
@@ -196,7 +196,7 @@ def test_launchd_plist(tmp_path: Path) -> None:
 
 
 def test_launchd_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """V11: loaded again at each installation, also while the old service is going."""
+    """Loaded again at each installation, also while the old service is going."""
     monkeypatch.setattr(units.time, "sleep", lambda _: None)
     install(host(tmp_path, gone := Recorder(), "darwin"))
     target, path = "gui/1000/io.indexerd", tmp_path / "Library/LaunchAgents/io.indexerd.plist"

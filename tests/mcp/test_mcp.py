@@ -89,7 +89,7 @@ def test_every_tool_answers_as_its_schema_says(daemon: Daemon, mode: str) -> Non
 
 
 def test_hostile_text_stays_quoted_data(daemon: Daemon) -> None:
-    """X10: hostile text is quoted, and the answer says whose it is.
+    """Hostile text is quoted, and the answer says whose it is.
 
     No line of it begins a line of its own; no tag, template, reference, escape, secret is left.
     """

@@ -1,4 +1,4 @@
-"""Relevant-context sets: their limits, and what may be stored in them (S4)."""
+"""Relevant-context sets: their limits, and what may be stored in them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["link", "loop", "directory", "fifo", "socket"])
 def test_what_is_not_a_regular_file_is_an_access_error(path: Path, kind: str) -> None:
-    """S0.40, X2, X3: no link is followed, no FIFO waited for; not even a link to a valid file."""
+    """S0.40: no link is followed, no FIFO waited for; not even a link to a valid file."""
     other = path.with_name("other")
     other.write_bytes(meta().to_json())
     with contextlib.ExitStack() as stack:

@@ -132,7 +132,7 @@ def bounded(made: StoredRow) -> None:
 
 @pytest.mark.parametrize("gone", [False, True])
 def test_hostile_texts_are_bounded(*, gone: bool) -> None:
-    """X9, X12: megabytes of escapes in every field of a header and of a meta file."""
+    """Megabytes of escapes in every field of a header and of a meta file."""
     words = ("name", "description", "summary", "created_at", "updated_at", "model", "agent")
     more = ("cwd", "session_file", "first_user_message", "session_created_at")
     about = meta(

@@ -29,7 +29,7 @@ def held(tmp_path: Path) -> Path:
 
 
 def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
-    """A6, X2: a link, dangling or not, gives way to a file; what it named is untouched."""
+    """A link, dangling or not, gives way to a file; what it named is untouched."""
     victim = tmp_path / "victim"
     victim.write_bytes(meta().to_json())
     directory = tmp_path / "metas"
@@ -47,7 +47,7 @@ def test_symbolic_link_is_replaced_not_followed(tmp_path: Path) -> None:
 @given(st.text(max_size=150).filter(lambda text: not re.fullmatch(r"[A-Za-z0-9][\w.-]*", text)))
 @settings(max_examples=100, deadline=None)
 def test_no_id_leaves_the_directory(text: str) -> None:
-    """X1: an id that is not of the allowed form writes nothing anywhere."""
+    """An id that is not of the allowed form writes nothing anywhere."""
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place) / "a" / "b"
         for session_id in (text, "../x", "/abs", "a\0b", "..", "a" * 300, "a\n", "\u0430bc", ""):
@@ -65,7 +65,7 @@ def test_no_id_leaves_the_directory(text: str) -> None:
 
 
 def test_expectation(held: Path) -> None:
-    """Q4: a file that changed, came or went since the snapshot stays as it is."""
+    """A file that changed, came or went since the snapshot stays as it is."""
     one, path = MetaWriter(), path_in(held)
     stamp = metas.stamp(path)
     assert not one.write_meta(held, meta(1), expect=None)
@@ -81,7 +81,7 @@ def test_expectation(held: Path) -> None:
 
 
 def test_expectation_holds_until_the_rename(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M19, Q4: the older extension's rename while our bytes are on their way to the disk wins."""
+    """The older extension's rename while our bytes are on their way to the disk wins."""
     path = path_in(held)
 
     def meanwhile(fd: int) -> None:
@@ -97,7 +97,7 @@ def test_expectation_holds_until_the_rename(held: Path, monkeypatch: pytest.Monk
 
 
 def test_sweep_removes_what_dead_writers_left(held: Path) -> None:
-    """A1, S0.37: temps of dead writers go, ours and the older extension's; all else stays."""
+    """S0.37: temps of dead writers go, ours and the older extension's; all else stays."""
     old = SESSION + ".meta.json"
     stale = [
         f".{SESSION}.{DEAD_PID}.1.tmp",

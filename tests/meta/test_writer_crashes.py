@@ -35,7 +35,7 @@ def held(tmp_path: Path) -> Path:
 
 
 def test_kill_at_every_system_call(held: Path) -> None:
-    """A1: SIGKILL at any call of a write leaves the old or the new file, whole; temps are swept."""
+    """SIGKILL at any call of a write leaves the old or the new file, whole; temps are swept."""
     clean = traced(None, "write", held, generation=1)[2]
     counts = Counter(call.split("(")[0] for call in clean)
     assert counts["fsync"] == 2
@@ -72,7 +72,7 @@ FAILURES = [
 
 @pytest.mark.parametrize(("step", "error"), FAILURES)
 def test_failure_at_any_step_keeps_the_old_file(held: Path, step: str, error: str) -> None:
-    """A3, A4: whatever fails before the rename, the old file stays and the temp goes."""
+    """Whatever fails before the rename, the old file stays and the temp goes."""
     clean = traced(None, "write", held, generation=1)[2]
     MetaWriter().write_meta(held, meta(0))
     opens = [call for call in clean if call.startswith("openat")]
@@ -90,7 +90,7 @@ def test_failure_at_any_step_keeps_the_old_file(held: Path, step: str, error: st
 
 
 def test_write_that_failed_half_way_is_no_conflict_with_itself(held: Path) -> None:
-    """A3, Q4: the kept answer is written again with the old expectation, and made durable."""
+    """The kept answer is written again with the old expectation, and made durable."""
     _, said, calls = traced("fsync:error=EIO:when=2", "insist", held)
     assert said == ["WriteError", True]
     assert sum("O_CREAT" in call for call in calls) == 2
@@ -98,7 +98,7 @@ def test_write_that_failed_half_way_is_no_conflict_with_itself(held: Path) -> No
 
 
 def test_steps_and_flags_of_a_write(held: Path) -> None:
-    """A2, A9: a temp beside the target, exclusive, no link followed, closed on exec.
+    """A temp beside the target, exclusive, no link followed, closed on exec.
 
     And the order that survives a power cut: write, fsync, close, rename, fsync of the directory.
     """
@@ -117,7 +117,7 @@ def test_steps_and_flags_of_a_write(held: Path) -> None:
 
 
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
-    """A7, S0.41: two processes of five threads raise one file's generation 100 times.
+    """S0.41: two processes of five threads raise one file's generation 100 times.
 
     A reader that loops meanwhile finds whole JSON every time, and no generation is lost.
     """

@@ -109,7 +109,7 @@ def refused(desk: Desk, key: str = FLASH) -> IndexerdError:
 
 
 def test_the_caps_of_a_day(desk: Desk) -> None:
-    """M15, M20: dollars at their most and calls, also without a price, until midnight, UTC."""
+    """Dollars at their most and calls, also without a price, until midnight, UTC."""
     desk.ask(COUNTED, Reply("{}", "x"), "said", key="openai/of-no-known-price")
     assert desk.budget.summary()["unpricedCalls"] == 3
     desk.caps(daily_calls=3)
@@ -132,7 +132,7 @@ def test_the_caps_of_a_day(desk: Desk) -> None:
 
 
 def test_a_full_minute_is_waited_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M15: the third of two requests a minute is made when the first is a minute old."""
+    """The third of two requests a minute is made when the first is a minute old."""
     desk.caps(requests_per_minute=2)
     slept: list[float] = []
 
@@ -148,7 +148,7 @@ def test_a_full_minute_is_waited_out(desk: Desk, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_torn_journal_is_never_a_dollar_less(desk: Desk) -> None:
-    """M15, A2: wherever it is cut, and whatever a crash leaves there, what was sent is booked."""
+    """Wherever it is cut, and whatever a crash leaves there, what was sent is booked."""
     desk.ask(COUNTED, Reply("{}", "gemini-3.5-flash-lite"), throttled(0.0))
     data = desk.path.read_bytes()
     spent: list[tuple[int, float]] = []  # the rows before a call, and what it cost
@@ -169,7 +169,7 @@ def test_a_torn_journal_is_never_a_dollar_less(desk: Desk) -> None:
 
 
 def test_rows_of_older_builds_and_odd_ones_are_passed_over(desk: Desk) -> None:
-    """M15: a breaker's row, as older builds wrote it, tokens, other types, no JSON at all."""
+    """A breaker's row, as older builds wrote it, tokens, other types, no JSON at all."""
     good = {"op": "reserve", "id": "good", "t": NOON, "usd": 0.5, "model": "m", "tokens": 9}
     breaker = {"op": "breaker", "id": "google", "t": NOON, "failures": 1, "opened": 1, "until": 9e9}
     odd = [{}, {"op": "steal"}, good | {"t": "x"}, good | {"id": 7}, breaker, []]
@@ -180,7 +180,7 @@ def test_rows_of_older_builds_and_odd_ones_are_passed_over(desk: Desk) -> None:
 
 
 def test_what_cannot_be_booked_is_not_called_and_not_counted(desk: Desk) -> None:
-    """A3: a full disk uses up no day's calls; once there is room, models are asked again."""
+    """A full disk uses up no day's calls; once there is room, models are asked again."""
     desk.path.mkdir()
     for key in (FLASH, "openai/of-no-known-price"):
         bad = refused(desk, key)
@@ -192,7 +192,7 @@ def test_what_cannot_be_booked_is_not_called_and_not_counted(desk: Desk) -> None
 
 
 def test_a_pause_that_was_asked_for_holds_for_every_model_of_the_provider(desk: Desk) -> None:
-    """M3: one 429 is enough; other providers are asked; the next one pauses a minute at least."""
+    """One 429 is enough; other providers are asked; the next one pauses a minute at least."""
     desk.ask(throttled(3600.0))
     until = desk.budget.breakers["google"].until
     assert until >= NOON + 3600
@@ -209,7 +209,7 @@ def test_a_pause_that_was_asked_for_holds_for_every_model_of_the_provider(desk: 
 
 
 def test_the_fifth_failure_in_a_row_opens(desk: Desk) -> None:
-    """M4: failures and deadlines alike; a cancelled call is no failure."""
+    """Failures and deadlines alike; a cancelled call is no failure."""
     for number in range(FAILURES):
         desk.ask(DOWN if number % 2 else DeadlineError("late"))
     assert isinstance(refused(desk), ProviderError)
@@ -225,7 +225,7 @@ def test_the_fifth_failure_in_a_row_opens(desk: Desk) -> None:
 
 @pytest.mark.parametrize("model_only", [False, True])
 def test_a_denial_holds_until_a_reload(desk: Desk, *, model_only: bool) -> None:
-    """M5: a bad key stops the provider, a 404 only the model; SIGHUP asks again."""
+    """A bad key stops the provider, a 404 only the model; SIGHUP asks again."""
     desk.ask(ProviderDeniedError("bad key", model_only=model_only))
     assert isinstance(refused(desk), ModelUnavailableError)
     (other,) = desk.ask("fine", key="google/other")
@@ -250,7 +250,7 @@ def test_a_denial_holds_until_a_reload(desk: Desk, *, model_only: bool) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_what_a_failed_call_costs(desk: Desk, answer: Any, *, free: bool) -> None:
-    """M15, M20: only what surely was not done is free; all else stays booked at its most."""
+    """Only what surely was not done is free; all else stays booked at its most."""
     desk.ask(answer)
     [row] = desk.rows("reserve")
     assert row["usd"] > 0

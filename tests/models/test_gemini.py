@@ -40,7 +40,7 @@ def test_the_request_says_everything_and_nothing_more(server: GeminiServer) -> N
 
 
 def test_failures_of_the_server_are_one_type_and_one_request(server: GeminiServer) -> None:
-    """M1, M4, M6, M14, S0.24: resets, short and broken bodies, 5xx, in-band failures."""
+    """S0.24: resets, short and broken bodies, 5xx, in-band failures."""
     faults = ["reset", "close", "short_body", "wrong_length", "broken_json", "not_utf8", "nested"]
     faults += ["empty_object", "array", "empty_body", "no_content", "gzip_bomb", "no_candidates"]
     faults += ["unknown_finish_empty", "other_empty", "no_finish_empty", "odd_shapes"]
@@ -52,7 +52,7 @@ def test_failures_of_the_server_are_one_type_and_one_request(server: GeminiServe
 
 
 def test_what_a_retry_cannot_mend_is_denied(server: GeminiServer) -> None:
-    """M5: bad key, 401, 403, 404 and other 400s; a request that is too large is its own error."""
+    """Bad key, 401, 403, 404 and other 400s; a request that is too large is its own error."""
     large = ["400_too_large", "413"]
     refused = ["400_other", "400_list"]  # says nothing of the next request
     others = names(server, "400", "401", "403", "404")
@@ -64,7 +64,7 @@ def test_what_a_retry_cannot_mend_is_denied(server: GeminiServer) -> None:
 
 
 def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:
-    """M9, M10, M12, M20: cut, odd and empty texts, absent counts, the model that answered."""
+    """Cut, odd and empty texts, absent counts, the model that answered."""
     half = '{"name": "half'
     wanted = {
         "continuation": Reply(half, MODEL, cut=True, tokens=USED),
@@ -87,7 +87,7 @@ def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "drip"])
 def test_the_deadline_is_total(server: GeminiServer, fault: str) -> None:
-    """M2: silence and one byte every half second both end at the deadline."""
+    """Silence and one byte every half second both end at the deadline."""
     ask(server.url)  # loads the SDK, which is part of the first call's time
     server.default = fault
     for seconds in (1.0, 4.0, 12.0):  # a busy machine may need a while to send the request
@@ -99,7 +99,7 @@ def test_the_deadline_is_total(server: GeminiServer, fault: str) -> None:
 
 
 def test_redirects_are_never_followed(server: GeminiServer, elsewhere: GeminiServer) -> None:
-    """M8: neither the key nor the transcript reaches the second origin."""
+    """Neither the key nor the transcript reaches the second origin."""
     faults = names(server, "redirect")
     found = outcomes(server, faults)
     assert kinds(found) == dict.fromkeys(faults, "ProviderDeniedError")
@@ -110,7 +110,7 @@ def test_redirects_are_never_followed(server: GeminiServer, elsewhere: GeminiSer
 def test_the_environment_decides_nothing(
     server: GeminiServer, elsewhere: GeminiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M23: base URLs, proxies, keys, versions and services named by variables are ignored."""
+    """Base URLs, proxies, keys, versions and services named by variables are ignored."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
         monkeypatch.setenv(name, elsewhere.url)
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", elsewhere.url)
@@ -128,7 +128,7 @@ def test_the_environment_decides_nothing(
 def test_no_log_or_traceback_holds_key_prompt_or_body(
     server: GeminiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """X11: with everything at DEBUG, each fault logged with its traceback."""
+    """With everything at DEBUG, each fault logged with its traceback."""
     caplog.set_level(logging.DEBUG)
     slow = {"hang", "drip"}
     server.script(reply(CANARY, finish="OTHER"))

@@ -39,7 +39,7 @@ def test_list_prices(provider: str, model: str, usd: float | None) -> None:
 
 
 def test_the_ceiling_is_above_every_listed_text_model() -> None:
-    """M20: a new release of the price library that breaks this breaks this test."""
+    """A new release of the price library that breaks this breaks this test."""
     from genai_prices.data import providers
 
     (google,) = [one for one in providers if one.id == "google"]

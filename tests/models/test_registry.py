@@ -20,7 +20,7 @@ def models(*names: str, env: dict[str, str] | None = None, **providers: Any) -> 
 
 
 def test_every_unusable_key_has_its_reason() -> None:
-    """S0.28, C4: what is missing is named, and no secret is."""
+    """S0.28: what is missing is named, and no secret is."""
     wanted = ["google/a", "openai/b", "scripted/c", "local/other", "acme/d"]
     found = models(*wanted, env={"GEMINI_API_KEY": SECRET})
     assert found.available() == []
@@ -57,7 +57,7 @@ def test_the_order_is_ours_then_named_then_file(tmp_path: Path) -> None:
 
 
 def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
-    """C4: a directory, a file that others may read, nothing at all."""
+    """A directory, a file that others may read, nothing at all."""
     directory = tmp_path / "directory"
     directory.mkdir(mode=0o700)
     wanted = {

@@ -40,7 +40,7 @@ def is_clean(text: str, kept: str = "") -> bool:
 
 @given(texts, limits)
 def test_a_cleaned_line_is_clean_short_and_settled(text: str, limit: int) -> None:
-    """X9: no forbidden category is left, the limit holds, and cleaning twice changes nothing."""
+    """No forbidden category is left, the limit holds, and cleaning twice changes nothing."""
     line = clean_line(text, limit)
     assert is_clean(line)
     assert len(line) <= max(limit, 0)
@@ -50,7 +50,7 @@ def test_a_cleaned_line_is_clean_short_and_settled(text: str, limit: int) -> Non
 
 @given(texts, limits)
 def test_a_cleaned_text_is_clean_short_and_settled(text: str, limit: int) -> None:
-    """X9: the same for many lines, where only line feed and tab are white space besides spaces."""
+    """The same for many lines, where only line feed and tab are white space besides spaces."""
     whole = clean_text(text, limit)
     assert is_clean(whole, "\n\t")
     assert len(whole) <= max(limit, 0)
@@ -82,7 +82,7 @@ def test_a_cleaned_text_is_clean_short_and_settled(text: str, limit: int) -> Non
     ],
 )
 def test_escape_sequences_go_whole(dirty: str, expected: str) -> None:
-    """X9: CSI, OSC, DCS, 8-bit, bidi, zero-width and tag characters leave no remains behind."""
+    """CSI, OSC, DCS, 8-bit, bidi, zero-width and tag characters leave no remains behind."""
     assert expected == clean_line(dirty, 100)
 
 
@@ -104,7 +104,7 @@ def test_joiners_stay_where_scripts_need_them(text: str) -> None:
 
 @given(texts)
 def test_scrubbed_text_is_utf8(text: str) -> None:
-    """F7: after scrubbing every text encodes, and text without surrogates is untouched."""
+    """After scrubbing every text encodes, and text without surrogates is untouched."""
     whole = replace_surrogates(text)
 
     whole.encode("utf-8")
@@ -114,7 +114,7 @@ def test_scrubbed_text_is_utf8(text: str) -> None:
 
 
 def test_an_escaped_path_says_what_is_in_it() -> None:
-    """W14: newline, ESC, undecodable bytes and invisible characters are told apart."""
+    """Newline, ESC, undecodable bytes and invisible characters are told apart."""
     name = b"a\nb\x1b[0m\xff.jsonl".decode("utf-8", "surrogateescape")
     assert escape_path(name) == "a\\nb\\x1b[0m\\xff.jsonl"
     assert escape_path("x\u202ey\U000e0041") == "x\\u202ey\\U000e0041"

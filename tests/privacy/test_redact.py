@@ -33,7 +33,7 @@ CLOTHES: dict[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("clothes", CLOTHES)
 @pytest.mark.parametrize("kind", CANARIES)
 def test_a_canary_is_caught_in_all_its_clothes(kind: str, clothes: str) -> None:
-    """X5, S2.21: each kind of secret goes, once, and the text around it stays."""
+    """S2.21: each kind of secret goes, once, and the text around it stays."""
     found = redact(CLOTHES[clothes](CANARIES[kind]))
     assert WORD.lower() not in found.text.lower()
     assert found.counts == {kind: 1}
@@ -142,7 +142,7 @@ BROKEN_KEYS = {
 @pytest.mark.parametrize("escaped", [False, True], ids=["plain", "JSON-escaped"])
 @pytest.mark.parametrize("how", BROKEN_KEYS)
 def test_a_broken_private_key_still_goes(how: str, escaped: bool) -> None:
-    """X5: unterminated, beginning cut off, over two messages; the talk around it stays."""
+    """Unterminated, beginning cut off, over two messages; the talk around it stays."""
     text = "User: my key\n\n" + "\n".join(BROKEN_KEYS[how]) + "\n\nAssistant: and now this."
     found = redact(json.dumps(text) if escaped else text)
     assert WORD not in found.text
@@ -154,7 +154,7 @@ def test_a_broken_private_key_still_goes(how: str, escaped: bool) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", " ", "   ", "\t", "\\n", "\n> ", "\n  "])
 def test_a_key_goes_to_its_end_and_the_sentence_after_it_stays(end: str) -> None:
-    """X5: text may follow in the same line, where the key's last line is short, too."""
+    """Text may follow in the same line, where the key's last line is short, too."""
     text = f"use {end.join([*KEY[:-2], 'aB3x9Q=='])} as I do"
     assert redact(text).text == "use [redacted:private-key] as I do"
 
@@ -163,7 +163,7 @@ def test_a_key_goes_to_its_end_and_the_sentence_after_it_stays(end: str) -> None
     "end", [". As I said. ", "_as_I_said_ ", "\nWe then see 4 lines of base64."]
 )
 def test_prose_behind_a_key_stays(end: str) -> None:
-    """X6: what joins the pieces of a key joins sentences, too."""
+    """What joins the pieces of a key joins sentences, too."""
     text = " ".join(KEY[:-1]) + end
     assert redact(text).text == "[redacted:private-key]" + end
 
@@ -201,14 +201,14 @@ docker run -u 1000:1000 image
 
 @pytest.mark.parametrize("line", ORDINARY.splitlines())
 def test_ordinary_text_stays(line: str) -> None:
-    """X6: code, numbers, references, hashes and talk about secrets are not secrets."""
+    """Code, numbers, references, hashes and talk about secrets are not secrets."""
     assert redact(line).text == line
     assert redact(line).counts == {}
 
 
 @given(st.uuids(), st.binary(min_size=20, max_size=32))
 def test_ids_and_hashes_stay(some_id: uuid.UUID, digest: bytes) -> None:
-    """X6: a UUID or a commit hash in a sentence is never taken for a secret."""
+    """A UUID or a commit hash in a sentence is never taken for a secret."""
     text = f"Session {some_id} ends at commit {digest.hex()} (see {digest.hex()[:7]})."
     assert redact(text).text == text
 
@@ -235,7 +235,7 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 
 @given(st.text(max_size=80), st.sampled_from(sorted(CANARIES.values())), st.text(max_size=80))
 def test_no_neighbour_saves_a_secret(before: str, secret: str, after: str) -> None:
-    """X5: whatever stands on the lines around a secret, the secret goes."""
+    """Whatever stands on the lines around a secret, the secret goes."""
     assert WORD.lower() not in redact(f"{before}\n{secret}\n{after}").text.lower()
 
 
@@ -279,7 +279,7 @@ print("done")
 
 @pytest.mark.faults
 def test_no_hostile_text_makes_it_quadratic() -> None:
-    """X6: 200 KB of each rule's worst start; what is not linear hangs, and a signal ends it.
+    """200 KB of each rule's worst start; what is not linear hangs, and a signal ends it.
 
     The limit is 4 s of processor time for each text, some ten times what the slowest takes.
     """
@@ -291,7 +291,7 @@ def test_no_hostile_text_makes_it_quadratic() -> None:
 
 
 def test_user_patterns_are_applied_line_by_line() -> None:
-    """X6: an extra pattern sees a line as if it were the whole text, and never a marker."""
+    """An extra pattern sees a line as if it were the whole text, and never a marker."""
     extra = [r"^INT-[0-9]+$", r"redacted"]
     found = redact(f"INT-1\nsee INT-2\nINT-3\npassword: {HELD}\n", extra)
     assert found.text == (
@@ -302,13 +302,13 @@ def test_user_patterns_are_applied_line_by_line() -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "a*", "x|", "(?<=a)b", r"(a)\1", "a{2000}", "\ud800"])
 def test_a_pattern_that_is_not_re2_or_fits_everything_is_refused(pattern: str) -> None:
-    """X6: look-around and back-references are not linear; what fits nothing at all redacts all."""
+    """Look-around and back-references are not linear; what fits nothing at all redacts all."""
     with pytest.raises(ValueError):
         compile_pattern(pattern)
 
 
 def test_user_patterns_find_secrets_beside_any_characters() -> None:
-    """X6: beside letters outside ASCII, lone surrogates, and in the longest lines."""
+    """Beside letters outside ASCII, lone surrogates, and in the longest lines."""
     extra = ["Q+", r"(a+)+b"]
     found = redact("é\ud800" + "x" * 5000 + "QQ" + "ä" * 3000 + "aaab", extra)
     assert found.text == ("é" + "x" * 5000 + "[redacted:custom]" + "ä" * 3000 + "[redacted:custom]")
@@ -385,7 +385,7 @@ def test_a_password_on_a_command_line_goes(text: str) -> None:
     ],
 )
 def test_other_flags_of_the_same_letter_stay(text: str) -> None:
-    """X6: ports, directories, variables, questions for a password, other commands of a line."""
+    """Ports, directories, variables, questions for a password, other commands of a line."""
     assert redact(text).text == text
 
 

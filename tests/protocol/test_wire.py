@@ -106,7 +106,7 @@ def test_each_fault_has_its_code(line: bytes, code: int, asked: Any) -> None:
 
 
 def test_escaped_lone_surrogates_become_replacement_characters() -> None:
-    r"""F7: `\ud800` is what agents write; msgspec refuses it, UTF-8 cannot hold it."""
+    r"""`\ud800` is what agents write; msgspec refuses it, UTF-8 cannot hold it."""
     line = (
         rb'{"jsonrpc":"2.0","id":"\udc00","method":"m","params":{"\ud800":["a\ud800\ud83d\ude00"]}}'
     )

@@ -1,4 +1,4 @@
-"""What is injected: upstream's layout, quoted, bounded, the same bytes each time (S0.52, X10)."""
+"""What is injected: upstream's layout, quoted, bounded, the same bytes each time (S0.52)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ HOSTILE = (
 
 
 def test_a_poisoned_session_stays_data() -> None:
-    """X10: no line of it can pose as a role, a tag, our words, or a further reference."""
+    """No line of it can pose as a role, a tag, our words, or a further reference."""
     poisoned = told(
         name=HOSTILE, description=HOSTILE, summary=HOSTILE, tags=[HOSTILE, "x"], cwd=HOSTILE
     )

@@ -150,7 +150,7 @@ def test_of_sessions_of_one_name_the_only_live_one_is_meant() -> None:
     ["", " \n", "a\0b", "\x1b[31m", "\ud800", "x" * 10_240, "／etc", "%", "\ufdfa" * 500],  # noqa: RUF001 - meant to look alike
 )
 def test_hostile_references_give_typed_errors(ref: str) -> None:
-    """S10: whatever a reference is made of, the answer is one of our own errors."""
+    """Whatever a reference is made of, the answer is one of our own errors."""
     for names in (index(), index(*FEW)):
         with pytest.raises(IndexerdError) as raised:
             names.resolve(ref, cwd=HERE)

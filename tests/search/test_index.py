@@ -58,7 +58,7 @@ def test_sessions_with_the_words_in_different_places_come_later(index: TextIndex
 
 
 def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
-    """A1: it says itself what it lacks: messages are read again, and rows are put again."""
+    """It says itself what it lacks: messages are read again, and rows are put again."""
     index = texts(tmp_path)
     fill(index, row("s"))
     said = [Message(n, f"e{n}", "user", "", f"zebra {n}") for n in range(6)]
@@ -120,7 +120,7 @@ def test_a_kill_amid_a_rebuild_loses_nothing(index: TextIndex, tmp_path: Path) -
 def test_under_other_patterns_of_secrets_it_is_another_index(
     index: TextIndex, tmp_path: Path
 ) -> None:
-    """X5: nothing of the former one is left, and all is to be read again."""
+    """Nothing of the former one is left, and all is to be read again."""
     fill(index, row("s"))
     say(index, "s", "the badge is zq4417")
     index.open("~1")

@@ -1,4 +1,4 @@
-"""Settings from file and environment: each problem named, each value's source known (C1-C5)."""
+"""Settings from file and environment: each problem named, each value's source known."""
 
 import json
 from collections.abc import Callable
@@ -163,7 +163,7 @@ def test_transcripts_do_not_travel_in_the_clear(provider: str, url: str) -> None
 
 
 def test_problems_are_fit_to_print() -> None:
-    """X9: a key of the user's own making reaches a terminal and a log: no escapes, no flood."""
+    """A key of the user's own making reaches a terminal and a log: no escapes, no flood."""
     found = toml('"x\\u001b[31m\\u202e\\n" = 1\n' + "k" * 5000 + " = 2")
     for one in found.problems:
         assert all(text.isprintable() for text in one.values())

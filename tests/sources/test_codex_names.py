@@ -47,7 +47,7 @@ def put(db: sqlite3.Connection, **fields: Any) -> None:
 
 
 def test_a_torn_line_waits_and_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
-    """F2, F4: a line counts once its newline is there; other shapes count nothing."""
+    """A line counts once its newline is there; other shapes count nothing."""
     names, whole = Names(str(tmp_path)), json.dumps(named("a", "whole"))
     say(
         tmp_path, "{bad\n", "[]\n", "5\n", '{"id":1}\n', '{"id":"x","thread_name":[]}\n', whole[:30]

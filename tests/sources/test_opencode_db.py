@@ -253,7 +253,7 @@ def test_every_change_is_seen_and_no_other_session_is(tmp_path: Path, change: st
 
 
 def test_what_is_gone_is_gone(tmp_path: Path) -> None:
-    """F18: a session, the database; another one in its place is read anew."""
+    """A session, the database; another one in its place is read anew."""
     rows = two(tmp_path / "opencode.db")
     base = Database(str(rows.path))
     before = sides(base.sessions())

@@ -159,7 +159,7 @@ def test_a_record_being_written_is_passed_over_for_now(
 
 
 def test_what_is_gone_is_gone(storage: Storage) -> None:
-    """F18: a session, a message, the whole tree."""
+    """A session, a message, the whole tree."""
     path = path_of(storage)
     places = [one.offset for one in TREE.tail().read(path).lines]
     (storage.root / "message/ses_a/msg_2.json").unlink()
@@ -176,7 +176,7 @@ def test_what_is_gone_is_gone(storage: Storage) -> None:
 
 
 def test_records_of_any_shape_are_read(storage: Storage) -> None:
-    """F4: wrong types read as absent, and an id within a record leads nowhere else."""
+    """Wrong types read as absent, and an id within a record leads nowhere else."""
     storage.session(id="../../up", title=7, time=[], revert="x", parentID={})
     outside = "../../outside"
     storage.put("part", outside, "prt_1", {"type": "text", "text": "secret"})

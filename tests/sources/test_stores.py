@@ -31,7 +31,7 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_by_default_it_is_the_agents_own_directory(home: Path) -> None:
-    """S0.31: `~/.pi/agent`; it may be missing now and appear later (W5)."""
+    """S0.31: `~/.pi/agent`; it may be missing now and appear later."""
     found = stores(Settings(), {}, home)
 
     assert pairs(found) == {(f"{home}/.pi/agent/sessions", f"{home}/.pi/agent/sessions-meta")}
@@ -70,7 +70,7 @@ def test_a_flat_session_directory_is_added(home: Path) -> None:
 
 
 def test_a_root_is_taken_by_its_real_path(home: Path) -> None:
-    """W6: a dotfiles user's symlink, of the agent directory or of `sessions` in it."""
+    """A dotfiles user's symlink, of the agent directory or of `sessions` in it."""
     (home / "real/agent").mkdir(parents=True)
     (home / "link").symlink_to(home / "real/agent")
     (home / "big/sessions").mkdir(parents=True)
@@ -95,7 +95,7 @@ def test_a_root_is_taken_by_its_real_path(home: Path) -> None:
     ],
 )
 def test_nested_and_repeated_roots_are_one(home: Path, roots: list[str]) -> None:
-    """C6: no session file is in two stores, also where one root is a link to the other."""
+    """No session file is in two stores, also where one root is a link to the other."""
     (home / "a").mkdir()
     (home / "link").symlink_to(home / "a")
 
@@ -116,7 +116,7 @@ def test_nested_and_repeated_roots_are_one(home: Path, roots: list[str]) -> None
     ],
 )
 def test_a_path_that_leads_up_again_is_in_no_store(home: Path, words: str) -> None:
-    """X12: a meta file says where its session is, and any hand may have written that."""
+    """A meta file says where its session is, and any hand may have written that."""
     [first] = [one for one in stores(Settings(), {}, home) if one.sessions.endswith("/sessions")]
     path = f"{first.sessions}/{words}"
 

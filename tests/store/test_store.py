@@ -40,7 +40,7 @@ def ids(store: StateStore, **filters: Any) -> list[str]:
 
 
 def test_a_lock_is_trouble_and_no_damage(store: StateStore, tmp_path: Path) -> None:
-    """A3: nothing is dropped for it, and readers go on."""
+    """Nothing is dropped for it, and readers go on."""
     put(store, row("a"))
     with closing(sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

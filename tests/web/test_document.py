@@ -70,7 +70,7 @@ def test_texts_are_bounded_each_and_together(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_page_holds_the_newest_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """F8: those before them are named in a warning; the page keeps its beginning for a while."""
+    """Those before them are named in a warning; the page keeps its beginning for a while."""
     monkeypatch.setattr(document, "STRIDE", 2)
     for shown, left_out in ((5, 0), (4, 2), (3, 2)):
         found = exported(taken(session(*TALK)), Wish(newest=shown))

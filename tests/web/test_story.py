@@ -1,4 +1,4 @@
-"""The tree as a story: asks, the work between them folded, depth only where it parts (issue 7)."""
+"""The tree as a story: asks, the work between them folded, depth only where it parts."""
 
 from __future__ import annotations
 

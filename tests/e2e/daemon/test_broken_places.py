@@ -42,7 +42,7 @@ mounts = pytest.mark.skipif(
 
 @mounts
 def test_a_full_state_directory(world: World) -> None:
-    """A3, M15, S0.36: books, ledger, catalog and log cannot grow: the daemon does not end."""
+    """S0.36: books, ledger, catalog and log cannot grow: the daemon does not end."""
     world.scripted()
     old = world.session(turns=5)
     with world.daemon(under=on_a_small_disk(world.state, "4m")) as process:
@@ -79,7 +79,7 @@ def test_a_full_state_directory(world: World) -> None:
 
 @mounts
 def test_a_full_meta_directory(world: World) -> None:
-    """A3: the old meta file stays whole, and `get` says why; a run writes it once it can be."""
+    """The old meta file stays whole, and `get` says why; a run writes it once it can be."""
     world.scripted()
     session = world.session(turns=5)
     with world.daemon(under=on_a_small_disk(world.metas, "64k")) as process:
@@ -109,7 +109,7 @@ def answers(world: World) -> bool:
 
 
 def test_the_sockets_directory_goes(world: World) -> None:
-    """V10: a file is in its place: the daemon indexes on, says so once; without it, it is back."""
+    """A file is in its place: the daemon indexes on, says so once; without it, it is back."""
     runtime = world.root / "run/indexerd"
     world.socket = runtime / "s.sock"
     world.env["INDEXERD_SOCKET"] = str(world.socket)
@@ -130,7 +130,7 @@ def test_the_sockets_directory_goes(world: World) -> None:
 
 
 def test_the_state_directory_goes(world: World) -> None:
-    """V10: the daemon begins again, and pays for nothing twice."""
+    """The daemon begins again, and pays for nothing twice."""
     world.scripted()
     session = world.session(turns=5)
     with world.daemon():

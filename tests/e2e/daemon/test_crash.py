@@ -17,7 +17,7 @@ pytestmark = pytest.mark.faults
 
 
 def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -> None:
-    """A1, S0.36, M15: kill -9 at random moments while sessions are indexed."""
+    """S0.36: kill -9 at random moments while sessions are indexed."""
     world.scripted({"delay": 0.15})
     world.env["INDEXERD_INDEX__QUIET_SECONDS"] = "0"
     world.env["INDEXERD_BUDGET__REQUESTS_PER_MINUTE"] = "1000"
@@ -55,7 +55,7 @@ def _all(world: World, sessions: list[Session]) -> bool:
 
 
 def test_a_growing_session_survives_kills_of_the_reader(world: World) -> None:
-    """F2: killed with a half line pending, the daemon counts it once when it is whole."""
+    """Killed with a half line pending, the daemon counts it once when it is whole."""
     world.scripted()
     session = world.session(turns=4)
     with world.daemon() as process:
@@ -82,7 +82,7 @@ ANSWER = "The importer reads a feed, checks each amount, and keeps what it canno
 
 
 def test_a_long_session_holds_up_nobody(world: World) -> None:
-    """F9, S11, V2: while one is described for the first time, all others are served.
+    """While one is described for the first time, all others are served.
 
     M17: SIGTERM is obeyed, and half a run writes nothing.
     """

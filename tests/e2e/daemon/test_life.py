@@ -23,7 +23,7 @@ pytestmark = pytest.mark.faults
 
 
 def test_signals_end_reload_and_clean_up(world: World) -> None:
-    """V1, C3: SIGTERM and SIGINT end with 0, the socket is removed; SIGHUP reads settings anew."""
+    """SIGTERM and SIGINT end with 0, the socket is removed; SIGHUP reads settings anew."""
     for number in (signal.SIGTERM, signal.SIGINT):
         with world.daemon() as process:
             process.send_signal(number)
@@ -49,7 +49,7 @@ time.time = ahead
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc counts what is read")
 def test_the_clock_is_set_back(world: World) -> None:
-    """V8: by a day, with a session from what now is tomorrow: no stall, and no reading for ever."""
+    """By a day, with a session from what now is tomorrow: no stall, and no reading for ever."""
     back = world.root / "back"
     world.env["SET_BACK"] = str(back)
     hooked(world, AHEAD)
@@ -80,7 +80,7 @@ def _bytes_read(pid: int) -> int:
 
 
 def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
-    """S0.26, V3: errors are listed, nothing is indexed, lookups work; `config check` says 78."""
+    """S0.26: errors are listed, nothing is indexed, lookups work; `config check` says 78."""
     world.configure('min_new_user_messages = "five"\nnonsense = true\n')
     session = world.session(turns=6)
     with world.daemon():
@@ -99,7 +99,7 @@ def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
 
 
 def test_our_files_are_private_whatever_the_umask(world: World) -> None:
-    """S2, S2.22, A8: directories 0700, files 0600, the socket owner-only."""
+    """S2.22: directories 0700, files 0600, the socket owner-only."""
     session = world.session(turns=5)
     old = os.umask(0)
     try:
@@ -139,7 +139,7 @@ def started(world: World, *before: str, **streams: Any) -> Iterator[subprocess.P
 
 
 def test_streams_that_are_broken_change_nothing(world: World) -> None:
-    """V9: the daemon indexes, its log is whole, its end is 0."""
+    """The daemon indexes, its log is whole, its end is 0."""
     world.env["INDEXERD_LOG__LEVEL"] = "debug"  # much to say to nobody
     read, wrote = os.pipe()
     os.close(read)
@@ -154,7 +154,7 @@ def test_streams_that_are_broken_change_nothing(world: World) -> None:
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of others are Linux's")
 @pytest.mark.parametrize(("hard", "want"), [(1024, 1024), (8192, 4096)])
 def test_the_limit_of_open_files_is_raised(world: World, hard: int, want: int) -> None:
-    """S8: started with few descriptors, it allows itself more, as far as it may."""
+    """Started with few descriptors, it allows itself more, as far as it may."""
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
         pytest.skip("the limit is low here")
     before = ["sh", "-c", f'ulimit -S -n 256; ulimit -H -n {hard}; exec "$@"', "sh"]
@@ -178,7 +178,7 @@ def names(place: Path) -> set[str]:
 
 @pytest.mark.parametrize("argv", [("run",), ("run", "--once")])
 def test_what_dead_writers_left_is_swept_at_the_start(world: World, argv: tuple[str, ...]) -> None:
-    """A1, S0.37: temporary files of ours and of the older extension; no other name is touched."""
+    """S0.37: temporary files of ours and of the older extension; no other name is touched."""
     world.scripted()
     world.metas.mkdir()
     alive = f".{ID}.1.5.tmp"
@@ -195,7 +195,7 @@ def test_what_dead_writers_left_is_swept_at_the_start(world: World, argv: tuple[
 
 
 def test_ready_means_that_it_answers_and_a_socket_that_goes_is_made_again(world: World) -> None:
-    """V5, S6: READY once the socket answers, pings while it works, STOPPING at the end."""
+    """READY once the socket answers, pings while it works, STOPPING at the end."""
     world.env |= {"NOTIFY_SOCKET": str(world.root / "n"), "WATCHDOG_USEC": "400000"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(world.env["NOTIFY_SOCKET"])

@@ -140,7 +140,7 @@ class Measured:
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_session_of_200_mb_takes_no_more_than_a_small_one(world: World, agent: str) -> None:
-    """F8: a digest by itself, summaries, questions, views: bounded, and given back."""
+    """A digest by itself, summaries, questions, views: bounded, and given back."""
     with measured(world, agent, RESULTS, OUTPUT) as at:
 
         def digested() -> None:
@@ -156,14 +156,14 @@ def test_a_session_of_200_mb_takes_no_more_than_a_small_one(world: World, agent:
 
 
 def test_a_context_of_very_many_entries_takes_no_more(world: World) -> None:
-    """F8: a context of more entries than any model takes is refused, and the rest is given back."""
+    """A context of more entries than any model takes is refused, and the rest is given back."""
     with measured(world, "pi", 9_000, "a few words") as at:
         at.end(MANY_BACK_MB)
         assert at.refused == {"compact", "context", "stats"}  # of `context` the serialized one
 
 
 def test_very_many_entries_take_no_more(world: World) -> None:
-    """F8: of each of 160,000 entries little is kept, whoever asks, and nothing a minute later."""
+    """Of each of 160,000 entries little is kept, whoever asks, and nothing a minute later."""
     world.configure("[digest]\nenabled = false\n")
     small, large = world.session(3), world.session(1)
     known = {"type": "message", "message": {"role": "assistant", "content": "Looked at it."}}

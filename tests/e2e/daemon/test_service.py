@@ -135,7 +135,7 @@ def service(installed: Service) -> Service:
 
 
 def test_it_is_ready_when_it_answers_and_describes_a_session(service: Service) -> None:
-    """V4, V5: the real daemon in the real unit: once the start is over, it answers; it indexes."""
+    """The real daemon in the real unit: once the start is over, it answers; it indexes."""
     assert service.cli("status")["state"] in {"ok", "indexing"}
     session = service.session(5)
     until(lambda: service.meta(session), "the meta file")
@@ -146,7 +146,7 @@ def test_it_is_ready_when_it_answers_and_describes_a_session(service: Service) -
 
 
 def test_killed_it_is_back_and_pays_nothing_twice(service: Service) -> None:
-    """V2: after kill -9 it knows what it knew, no call is made again, and what is new is seen."""
+    """After kill -9 it knows what it knew, no call is made again, and what is new is seen."""
     service.drop_in("RestartSec=100ms")
     session = service.session(5)
     until(lambda: service.meta(session), "the meta file")
@@ -162,7 +162,7 @@ def test_killed_it_is_back_and_pays_nothing_twice(service: Service) -> None:
 
 
 def test_one_that_hangs_is_replaced(service: Service) -> None:
-    """V2: a process that is stopped, by its watchdog."""
+    """A process that is stopped, by its watchdog."""
     service.drop_in("WatchdogSec=2\nRestartSec=100ms")
     service.systemctl("restart", units.UNIT)
     before = service.pid()
@@ -174,7 +174,7 @@ def test_one_that_hangs_is_replaced(service: Service) -> None:
 
 
 def test_a_bad_configuration_is_no_storm_and_a_reload_mends_it(service: Service) -> None:
-    """V3: it stays up, says so, answers, indexes nothing. V1: by `systemctl reload` it goes on."""
+    """It stays up, says so, answers, indexes nothing. By `systemctl reload` it goes on."""
     service.config.write_text('min_new_user_messages = "five"\n')
     assert service.systemctl("restart", units.UNIT).code == 0
     pid, session = service.pid(), service.session(2)
@@ -188,7 +188,7 @@ def test_a_bad_configuration_is_no_storm_and_a_reload_mends_it(service: Service)
 
 
 def test_uninstalled_it_leaves_nothing_behind(service: Service) -> None:
-    """V4: neither process, unit, link, socket nor directory; sessions and meta files stay."""
+    """Neither process, unit, link, socket nor directory; sessions and meta files stay."""
     session, pid = service.session(5), service.pid()
     until(lambda: service.meta(session), "the meta file")
     done = service.cli("service", "uninstall")

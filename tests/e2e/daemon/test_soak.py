@@ -90,7 +90,7 @@ def _size(path: Path) -> int:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
 def test_an_hour_of_work_leaves_nothing_behind(world: World) -> None:
-    """V12, W9, M22: memory, descriptors, threads, children, logs and caches level; then at rest."""
+    """Memory, descriptors, threads, children, logs and caches level; then at rest."""
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "10"
     world.state.mkdir(parents=True)
     _nearly_full(world.state / "log.jsonl")

@@ -11,7 +11,7 @@ from tests.e2e.world import World, until, wait
 
 @pytest.mark.parametrize("mode", ["auto", "poll"])
 def test_one_call_a_due_turn(world: World, mode: str) -> None:
-    """S0.1, S0.8, W13: each due turn is indexed once, in either watch mode."""
+    """S0.1, S0.8: each due turn is indexed once, in either watch mode."""
     world.scripted()
     world.env["INDEXERD_WATCH__MODE"] = mode
     with world.daemon():
@@ -62,7 +62,7 @@ def test_a_failed_turn_and_its_retry_cause_one_run(world: World) -> None:
 
 
 def test_what_arrives_during_the_call_counts_next_time(world: World) -> None:
-    """S0.35, M18: the meta file names the leaf of the snapshot; the rest waits for its own run."""
+    """S0.35: the meta file names the leaf of the snapshot; the rest waits for its own run."""
     world.scripted({"delay": 1.0})
     with world.daemon():
         session = world.session(turns=5)
@@ -117,7 +117,7 @@ def test_events_reach_subscribers(world: World) -> None:
 
 
 def test_meta_files_of_other_hands_are_respected(world: World) -> None:
-    """A10, S0.38, S0.39, Q4: a foreign meta file counts; a broken one is missing, written anew."""
+    """S0.38, S0.39: a foreign meta file counts; a broken one is missing, written anew."""
     world.scripted()
     session_id = add(world, "Named by the extension", turns=6)
     path = world.meta_path(session_id)

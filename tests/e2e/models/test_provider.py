@@ -31,7 +31,7 @@ def often(world: World) -> None:
 
 
 def test_a_provider_that_wants_peace_has_it(world: World) -> None:
-    """M3, M16: after a 429 with a long wish no session asks before it is over."""
+    """After a 429 with a long wish no session asks before it is over."""
     with GeminiServer() as server:
         world.google(server)
         server.default = "429_huge"
@@ -51,7 +51,7 @@ def test_a_provider_that_wants_peace_has_it(world: World) -> None:
 
 
 def test_a_bad_key_is_asked_with_again_after_a_reload(world: World) -> None:
-    """M5: many due sessions, few requests, few lines; lookups are served, and SIGHUP mends it."""
+    """Many due sessions, few requests, few lines; lookups are served, and SIGHUP mends it."""
     with GeminiServer() as server:
         world.google(server)
         server.default = "401"
@@ -138,7 +138,7 @@ def test_answers_and_faults(
 
 
 def test_the_daily_caps_survive_everything(world: World) -> None:
-    """M15, M16: no call is made beyond the cap, in this process, the next, or without caches."""
+    """No call is made beyond the cap, in this process, the next, or without caches."""
     with GeminiServer() as server:
         world.google(server)
         world.env["INDEXERD_BUDGET__DAILY_CALLS"] = "2"
@@ -154,7 +154,7 @@ def test_the_daily_caps_survive_everything(world: World) -> None:
 
 
 def test_without_a_key_nothing_leaves(world: World) -> None:
-    """M21, C1: the default configuration without a key opens no connection, and names sessions."""
+    """The default configuration without a key opens no connection, and names sessions."""
     session = world.session(turns=5)
     with GeminiServer() as server:
         world.google(server, "local/extractive")
@@ -166,7 +166,7 @@ def test_without_a_key_nothing_leaves(world: World) -> None:
 
 
 def test_what_is_sent_is_what_was_shown(world: World) -> None:
-    """X5, S0.18: the body sent holds the transcript, redacted, and the schema."""
+    """S0.18: the body sent holds the transcript, redacted, and the schema."""
     secret = "ghp_" + "a1B2c3D4e5" * 4
     session = world.session()
     session.turn(f"Deploy with {secret} please.")

@@ -42,7 +42,7 @@ def furnished(root: Path) -> tuple[World, Session, Session]:
 
 @pytest.mark.parametrize("broken", [f"{GOOD}\nbogus_key = 1\n", "[privacy\n", REFUSED])
 def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> None:
-    """Unknown key, broken file, one without them: what held at the last good start holds (V3)."""
+    """Unknown key, broken file, one without them: what held at the last good start holds."""
     world, seen, hidden = furnished(tmp_path)
     world.configure(GOOD)
     with world.daemon():
@@ -101,7 +101,7 @@ def test_what_is_excluded_is_shown_by_nobody(world: World, home: Path) -> None:
 
 
 def test_a_bad_file_at_a_reload_leaves_the_old_values_in_force(world: World) -> None:
-    """C3: what was excluded stays so, thresholds stay, whatever else the bad file says."""
+    """What was excluded stays so, thresholds stay, whatever else the bad file says."""
     world.configure('min_new_user_messages = 3\n[privacy]\nexclude = ["/secret"]\n')
     with world.daemon() as process:
         world.configure("min_new_user_messages = 1\nnonsense = 1\n")

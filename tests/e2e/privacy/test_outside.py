@@ -28,7 +28,7 @@ def lure(world: World, path: str, session_id: str) -> None:
 def test_a_meta_file_leads_nowhere_else(
     world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """X12: `..` in `sessionFile`: without a daemon, too, no command opens what it points at."""
+    """`..` in `sessionFile`: without a daemon, too, no command opens what it points at."""
     outside = Session(world.root / "outside")
     outside.turn(f"Where is the {SECRET}?", f"The {SECRET} is here.")
     outside.talk(5)
@@ -81,7 +81,7 @@ def refused(client: Client, method: str, **params: Any) -> str:
 
 
 def test_hostile_references_are_refused_by_every_method(world: World) -> None:
-    """S10: through the real socket, whatever takes a reference or an entry's id: a typed error."""
+    """Through the real socket, whatever takes a reference or an entry's id: a typed error."""
     session = world.session(turns=5)
     files = {path: path.read_bytes() for path in world.pi.rglob("*.jsonl")}
     with world.daemon() as process:

@@ -45,7 +45,7 @@ PLACES: dict[str, Callable[[Session, str], object]] = {
 
 
 def test_no_secret_leaves_its_session(world: World) -> None:
-    """X5: all kinds in all places: none in a request, meta file, log, audit, or cache of ours."""
+    """All kinds in all places: none in a request, meta file, log, audit, or cache of ours."""
     folder = world.sessions
     for number, (place, put) in enumerate(PLACES.items()):
         session = Session(folder, session_id=f"secret-{place}")
@@ -153,7 +153,7 @@ def assert_silent(world: World) -> None:
 
 
 def test_no_fault_of_a_daemon_tells_what_was_said(world: World) -> None:
-    """X11: at level debug, whatever goes wrong: no key, secret or sentence in a log or stream."""
+    """At level debug, whatever goes wrong: no key, secret or sentence in a log or stream."""
     hostile(world, list(PLACES))
     last = Session(world.sessions)
     with OpenAIServer() as server:
@@ -183,7 +183,7 @@ def test_no_fault_of_a_daemon_tells_what_was_said(world: World) -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_fault_of_a_provider_tells_what_was_said(world: World, fault: str) -> None:
-    """X11: the same where a provider fails, with words of its own, or of the session, to say so."""
+    """The same where a provider fails, with words of its own, or of the session, to say so."""
     hostile(world, ["tool"])
     with OpenAIServer() as server:
         provided(world, server)
@@ -198,7 +198,7 @@ OWN = "zq4417xkcd"
 
 
 def test_a_reload_takes_what_is_a_secret_now_out_of_the_index(world: World) -> None:
-    """X5: it is neither found nor shown, and comes back when the pattern is taken back."""
+    """It is neither found nor shown, and comes back when the pattern is taken back."""
     session = world.session()
     session.turn(f"The badge is {OWN}, said the porter.")
 
@@ -232,7 +232,7 @@ ASKED = (
 
 
 def test_a_key_without_its_end_is_in_no_prompt(world: World) -> None:
-    """S2.21, X5: said by the user, given by a tool and cut there, or going on in the answer."""
+    """S2.21: said by the user, given by a tool and cut there, or going on in the answer."""
     lines = pem().split("\n")[:-1]
     session = world.session()
     for name, end in enumerate(JOINED):

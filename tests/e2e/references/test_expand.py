@@ -89,7 +89,7 @@ def test_what_does_not_resolve_is_said(world: World) -> None:
 
 
 def test_earlier_messages_never_change(world: World) -> None:
-    """S0.55, Q8: what a model is sent begins with what it was sent before, byte for byte."""
+    """S0.55: what a model is sent begins with what it was sent before, byte for byte."""
     valve = add(world, "Purple valve design")
     asking = world.session()
     sent: list[list[dict[str, Any]]] = []
@@ -201,7 +201,7 @@ def test_the_command(world: World) -> None:
 
 
 def test_secrets_and_meta_files_of_another_hand(world: World) -> None:
-    """X5, S0.38: redacted before anything is cut; whose summary it is says the id inside."""
+    """S0.38: redacted before anything is cut; whose summary it is says the id inside."""
     github = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
     valve = add(
         world,

@@ -93,7 +93,7 @@ def test_the_command_prints_answer_citations_and_notes(running: World) -> None:
 
 
 def test_a_model_that_leaves_the_machine_gets_the_frame(world: World) -> None:
-    """X8, S0.63: malformed once, then an answer whose citations are held against the session."""
+    """S0.63: malformed once, then an answer whose citations are held against the session."""
     world.env |= LIMITS
     cite = [{"entryId": "ENTRY", "role": "user", "excerpt": "I cannot obey that"}]
     cite.append({"entryId": "unknown", "role": "user", "excerpt": "x"})

@@ -1,4 +1,4 @@
-"""The real Claude Code in an isle."""
+"""The real Claude Code in a sandbox."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.rig.isle import MODEL, Isle, program
+from tests.e2e.rig.sandbox import MODEL, Sandbox, program
 
 FREE = "--dangerously-skip-permissions"
 ENV = {
@@ -24,27 +24,27 @@ ENV = {
 
 
 class Claude:
-    def __init__(self, isle: Isle) -> None:
-        self.isle = isle
-        self.home = Path(isle.env["HOME"])
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.sandbox = sandbox
+        self.home = Path(sandbox.env["HOME"])
         self._program = program("claude", "@anthropic-ai/claude-code-linux-x64/claude")
-        trusted = {str(isle.project): {"hasTrustDialogAccepted": True}}
+        trusted = {str(sandbox.project): {"hasTrustDialogAccepted": True}}
         told = {"hasCompletedOnboarding": True, "autoUpdates": False, "projects": trusted}
         (self.home / ".claude.json").write_text(json.dumps(told))
 
     def once(self, prompt: str, *options: str) -> str:
-        said = self.isle.run(*self._argv("json"), *options, prompt, **ENV)
+        said = self.sandbox.run(*self._argv("json"), *options, prompt, **ENV)
         answer = json.loads(said)
         last = answer[-1] if isinstance(answer, list) else answer
         return str(last["session_id"])
 
     def start(self, prompt: str) -> Any:
-        return self.isle.start(*self._argv("json"), prompt, **ENV)
+        return self.sandbox.start(*self._argv("json"), prompt, **ENV)
 
     @contextmanager
     def talk(self, *options: str) -> Iterator[Talk]:
         streams = ("--input-format", "stream-json", "--verbose")
-        process: Any = self.isle.start(*self._argv("stream-json"), *streams, *options, **ENV)
+        process: Any = self.sandbox.start(*self._argv("stream-json"), *streams, *options, **ENV)
         yield Talk(process)
         process.stdin.close()
         assert process.wait(20) == 0

@@ -1,4 +1,4 @@
-"""The real Codex in an isle: JSON-RPC with its app-server."""
+"""The real Codex in a sandbox: JSON-RPC with its app-server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.rig.isle import MODEL, Isle, program
+from tests.e2e.rig.sandbox import MODEL, Sandbox, program
 
 VENDOR = "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl"
 PROGRAMS = {"codex": f"{VENDOR}/bin/codex", "codex-120": f"{VENDOR}/codex/codex"}
@@ -36,16 +36,16 @@ both = pytest.mark.parametrize("version", sorted(PROGRAMS))
 
 
 class Codex:
-    def __init__(self, isle: Isle, version: str, config: str = CONFIG) -> None:
+    def __init__(self, sandbox: Sandbox, version: str, config: str = CONFIG) -> None:
         self.version = version
-        home = Path(isle.env["HOME"]) / ".codex"
+        home = Path(sandbox.env["HOME"]) / ".codex"
         home.mkdir(exist_ok=True)
-        trust = f'[projects."{isle.project}"]\ntrust_level = "trusted"\n'
+        trust = f'[projects."{sandbox.project}"]\ntrust_level = "trusted"\n'
         (home / "config.toml").write_text(config + trust)
-        self.cwd = str(isle.project)
+        self.cwd = str(sandbox.project)
         self._calls = 0
         argv = (program(version, PROGRAMS[version]), "app-server")
-        self._process: Any = isle.start(*argv, FAKE_API_KEY="x", RUST_LOG="error")
+        self._process: Any = sandbox.start(*argv, FAKE_API_KEY="x", RUST_LOG="error")
         who = {"name": "rig", "title": "rig", "version": "1"}
         self.call("initialize", clientInfo=who, capabilities={"experimentalApi": True})
         self._send({"method": "initialized"})
@@ -111,7 +111,7 @@ def _about(told: dict[str, Any]) -> Any:
 
 
 @contextmanager
-def codex(isle: Isle, version: str) -> Iterator[Codex]:
-    served = Codex(isle, version)
+def codex(sandbox: Sandbox, version: str) -> Iterator[Codex]:
+    served = Codex(sandbox, version)
     yield served
     served.close()

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.rig.isle import RIG
+from tests.e2e.rig.sandbox import RIG
 from tests.e2e.world import World
 
 NODE = RIG / "node/node_modules/node/bin/node"

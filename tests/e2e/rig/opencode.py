@@ -1,4 +1,4 @@
-"""The real opencode in an isle: HTTP with its server."""
+"""The real opencode in a sandbox: HTTP with its server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.rig.isle import MODEL, Isle, program
+from tests.e2e.rig.sandbox import MODEL, Sandbox, program
 from tests.e2e.world import until
 
 PORT = 4097
@@ -40,15 +40,15 @@ both = pytest.mark.parametrize("version", ["opencode", "opencode-12"])
 
 
 class Opencode:
-    def __init__(self, isle: Isle, version: str) -> None:
-        config = Path(isle.env["XDG_CONFIG_HOME"]) / "opencode"
+    def __init__(self, sandbox: Sandbox, version: str) -> None:
+        config = Path(sandbox.env["XDG_CONFIG_HOME"]) / "opencode"
         config.mkdir(parents=True, exist_ok=True)
         (config / "opencode.json").write_text(json.dumps(CONFIG))
-        self._isle = isle
+        self._isle = sandbox
         binary = program(version, "opencode-linux-x64/bin/opencode")
         where = ("--port", str(PORT), "--hostname", "127.0.0.1")
-        self._process = isle.start(binary, "serve", *where, "--print-logs", **ENV)
-        until(lambda: isle.answers(PORT, "/config"), "opencode's start", 40)
+        self._process = sandbox.start(binary, "serve", *where, "--print-logs", **ENV)
+        until(lambda: sandbox.answers(PORT, "/config"), "opencode's start", 40)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         whole = f"{path}?directory={quote(str(self._isle.project))}"
@@ -81,7 +81,7 @@ def _prompt(text: str) -> dict[str, Any]:
 
 
 @contextmanager
-def opencode(isle: Isle, version: str) -> Iterator[Opencode]:
-    served = Opencode(isle, version)
+def opencode(sandbox: Sandbox, version: str) -> Iterator[Opencode]:
+    served = Opencode(sandbox, version)
     yield served
     served.close()

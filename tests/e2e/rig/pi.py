@@ -1,6 +1,6 @@
-"""The real pi in an isle, with our extension and a scripted model that calls tools.
+"""The real pi in a sandbox, with our extension and a scripted model that calls tools.
 
-In: an `Isle`. Out: pi in its RPC mode (`Talk`), or for one prompt, and
+In: a `Sandbox`. Out: pi in its RPC mode (`Talk`), or for one prompt, and
 what its model was asked. The model does what the newest prompt says, where it says `call TOOL {…}`,
 and otherwise what the rig's scenarios say. Nothing may appear on pi's stderr.
 """
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.rig.isle import RIG, Isle, program
+from tests.e2e.rig.sandbox import RIG, Sandbox, program
 from tests.e2e.world import until
 
 PORT = 8932
@@ -53,9 +53,9 @@ SETTINGS = {"defaultProvider": "fake", "defaultModel": "fake-1", "quietStartup":
 
 
 class Pi:
-    def __init__(self, isle: Isle) -> None:
-        world = isle.world
-        self.isle = isle
+    def __init__(self, sandbox: Sandbox) -> None:
+        world = sandbox.world
+        self.sandbox = sandbox
         self.env = {"INDEXERD_SOCKET": str(world.socket), "PI_OFFLINE": "1", "PI_TELEMETRY": "0"}
         node = str(RIG / "node/node_modules/node/bin/node")
         self.argv = (node, program("pi", CLI))
@@ -63,8 +63,8 @@ class Pi:
         (world.pi / "settings.json").write_text(json.dumps(SETTINGS))
         (world.pi / "models.json").write_text(json.dumps({"providers": {"fake": FAKE}}))
         self._log = world.root / "model-2"
-        isle.start(sys.executable, "-B", "-c", SCRIPT, FAKE_LOG=str(self._log))
-        until(lambda: isle.answers(PORT, "/health"), "the scripted model")
+        sandbox.start(sys.executable, "-B", "-c", SCRIPT, FAKE_LOG=str(self._log))
+        until(lambda: sandbox.answers(PORT, "/health"), "the scripted model")
         self._seen = len(self._dumps())
 
     def requests(self) -> list[dict[str, Any]]:
@@ -77,20 +77,20 @@ class Pi:
         return sorted(self._log.glob("*.json"))
 
     def once(self, *options: str) -> str:
-        before = self.isle.errors.read_text()
-        said = self.isle.run(*self.argv, "-p", *options, **self.env)
-        assert self.isle.errors.read_text() == before
+        before = self.sandbox.errors.read_text()
+        said = self.sandbox.run(*self.argv, "-p", *options, **self.env)
+        assert self.sandbox.errors.read_text() == before
         return said
 
     @contextmanager
     def talk(self, *options: str) -> Iterator[Talk]:
-        before = self.isle.errors.read_text()
-        process = self.isle.start(*self.argv, "--mode", "rpc", *options, **self.env)
+        before = self.sandbox.errors.read_text()
+        process = self.sandbox.start(*self.argv, "--mode", "rpc", *options, **self.env)
         yield Talk(self, process)
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(10) == 0
-        assert self.isle.errors.read_text() == before
+        assert self.sandbox.errors.read_text() == before
 
 
 class Talk:

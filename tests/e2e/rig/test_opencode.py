@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 import indexerd
-from tests.e2e.rig import isle as rig
-from tests.e2e.rig.isle import Isle, needed, program, watched
+from tests.e2e.rig import sandbox as rig
 from tests.e2e.rig.opencode import WHO, Opencode, both, opencode
+from tests.e2e.rig.sandbox import Sandbox, needed, program, watched
 from tests.e2e.world import World, until
 
 pytestmark = needed
@@ -34,87 +34,91 @@ QUESTION = "Ask the earlier session."
 @both
 def test_turns_of_the_real_opencode(bare_world: World, version: str) -> None:
     """S0.1, S0.7, S1.45, S3.9: each turn shows; due ones are sent once; a session goes on."""
-    with watched(bare_world, "opencode") as (isle, eye):
-        with opencode(isle, version) as app:
+    with watched(bare_world, "opencode") as (sandbox, observer):
+        with opencode(sandbox, version) as app:
             session = app.session()
             for count, prompt in enumerate(rig.FIVE, 1):
                 app.say(session, prompt)
-                eye.sees(session, userMessageCount=count, cwd=str(isle.project))
-            eye.sees(session, agentTitle=TITLE, firstUserMessage=rig.FIVE[0])
-            eye.indexed(session)
+                observer.sees(session, userMessageCount=count, cwd=str(sandbox.project))
+            observer.sees(session, agentTitle=TITLE, firstUserMessage=rig.FIVE[0])
+            observer.indexed(session)
             app.say(session, rig.FIX)
-            changed = [str(isle.project / path) for path in rig.FIXED]
-            eye.sees(session, userMessageCount=6, newUserMessages=1)
-            until(lambda: sorted(eye.sees(session)["filesModified"]) == changed, "changed files")
+            changed = [str(sandbox.project / path) for path in rig.FIXED]
+            observer.sees(session, userMessageCount=6, newUserMessages=1)
+            until(
+                lambda: sorted(observer.sees(session)["filesModified"]) == changed, "changed files"
+            )
             app.change(session, title="Forecast cache design")
-        with opencode(isle, version) as app:
+        with opencode(sandbox, version) as app:
             app.say(session, rig.MODES)
-            eye.sees(session, userMessageCount=7, agentTitle="Forecast cache design")
+            observer.sees(session, userMessageCount=7, agentTitle="Forecast cache design")
         events = ("session.created", "session.updated", "session.renamed", "index.succeeded")
-        eye.hears(session, *events)
-        eye.lists(session, archived=True, subagents=True)
-        eye.paid(**{session: 1})
+        observer.hears(session, *events)
+        observer.lists(session, archived=True, subagents=True)
+        observer.paid(**{session: 1})
 
 
 @both
 def test_opencode_forks_and_goes_back(bare_world: World, version: str) -> None:
     """S0.7, S1.13, S3.10: what is reverted does not count, unless it is wanted back after all."""
-    with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
+    with watched(bare_world, "opencode") as (sandbox, observer), opencode(sandbox, version) as app:
         session = app.session(title="Alerts")
         prompts = app.say(session, rig.PICK, rig.REDIS, rig.GROW)
-        eye.sees(session, userMessageCount=3, agentTitle="Alerts")
+        observer.sees(session, userMessageCount=3, agentTitle="Alerts")
         fork = str(app.do(session, "fork", messageID=prompts[2])["id"])
         app.say(fork, rig.RETRY)
-        eye.sees(fork, userMessageCount=3, firstUserMessage=rig.PICK, agentTitle="Alerts (fork #1)")
+        observer.sees(
+            fork, userMessageCount=3, firstUserMessage=rig.PICK, agentTitle="Alerts (fork #1)"
+        )
         app.do(session, "revert", messageID=prompts[1])
-        eye.sees(session, userMessageCount=1, newUserMessages=1)
+        observer.sees(session, userMessageCount=1, newUserMessages=1)
         app.do(session, "unrevert")
-        eye.sees(session, userMessageCount=3, newUserMessages=3)
+        observer.sees(session, userMessageCount=3, newUserMessages=3)
         app.do(session, "revert", messageID=prompts[1])
         app.say(session, rig.RETRY)
-        eye.sees(session, userMessageCount=2, newUserMessages=2, firstUserMessage=rig.PICK)
-        eye.hears(session, "session.branched")
-        eye.lists(session, fork, archived=True, subagents=True)
-        eye.paid()
+        observer.sees(session, userMessageCount=2, newUserMessages=2, firstUserMessage=rig.PICK)
+        observer.hears(session, "session.branched")
+        observer.lists(session, fork, archived=True, subagents=True)
+        observer.paid()
 
 
 @both
 def test_opencode_archives_and_deletes(bare_world: World, version: str) -> None:
     """S0.41, S1.16, S1.45, S3.10: archived sessions and helpers hide; a deleted one is told of."""
-    with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
+    with watched(bare_world, "opencode") as (sandbox, observer), opencode(sandbox, version) as app:
         kept, gone, master = app.session(), app.session(), app.session()
         app.say(kept, *rig.FIVE)
         app.say(gone, rig.MODES)
         app.say(master, rig.HELPER)
-        helper = eye.helper(master)
-        eye.sees(helper, subagent=True, userMessageCount=0)
-        eye.lists(kept, gone, master)
-        eye.indexed(kept)
+        helper = observer.helper(master)
+        observer.sees(helper, subagent=True, userMessageCount=0)
+        observer.lists(kept, gone, master)
+        observer.indexed(kept)
         app.change(kept, time={"archived": int(time.time() * 1000)})
-        eye.sees(kept, archived=True, gone=False, state="archived", userMessageCount=5)
+        observer.sees(kept, archived=True, gone=False, state="archived", userMessageCount=5)
         app.call("DELETE", f"/session/{gone}")
-        eye.hears(gone, "session.removed")
-        eye.lists(master)
-        eye.lists(kept, gone, master, helper, archived=True, subagents=True)
-        eye.paid(**{kept: 1})
+        observer.hears(gone, "session.removed")
+        observer.lists(master)
+        observer.lists(kept, gone, master, helper, archived=True, subagents=True)
+        observer.paid(**{kept: 1})
 
 
 @both
 def test_opencode_compacts_and_is_interrupted(bare_world: World, version: str) -> None:
     """S0.1, S1.13, S3.10: what was compacted still counts; an aborted turn has ended."""
-    with watched(bare_world, "opencode") as (isle, eye), opencode(isle, version) as app:
+    with watched(bare_world, "opencode") as (sandbox, observer), opencode(sandbox, version) as app:
         session = app.session()
         app.say(session, rig.PICK, rig.REDIS)
-        eye.sees(session, userMessageCount=2)
+        observer.sees(session, userMessageCount=2)
         app.do(session, "summarize", **WHO)
         app.say(session, rig.LINE)
-        eye.sees(session, userMessageCount=3, compactions=1, firstUserMessage=rig.PICK)
-        eye.hears(session, "session.compacted")
+        observer.sees(session, userMessageCount=3, compactions=1, firstUserMessage=rig.PICK)
+        observer.hears(session, "session.compacted")
         app.begin(session, rig.SLOW)
-        eye.sees(session, state="active", userMessageCount=4)
+        observer.sees(session, state="active", userMessageCount=4)
         app.do(session, "abort")
-        eye.sees(session, state="idle", userMessageCount=4)
-        eye.paid()
+        observer.sees(session, state="idle", userMessageCount=4)
+        observer.paid()
 
 
 @pytest.fixture
@@ -123,8 +127,8 @@ def keen_world(bare_world: World) -> World:
     return bare_world
 
 
-def plug(isle: Isle, version: str, *calls: tuple[str, str, dict[str, Any], int]) -> None:
-    config = Path(isle.env["XDG_CONFIG_HOME"]) / "opencode"
+def plug(sandbox: Sandbox, version: str, *calls: tuple[str, str, dict[str, Any], int]) -> None:
+    config = Path(sandbox.env["XDG_CONFIG_HOME"]) / "opencode"
     (config / "plugins").mkdir(parents=True)
     command = json.dumps([sys.executable, "-m", "indexerd"])
     source = PLUGIN.read_text().replace("__INDEXERD_COMMAND__", command)
@@ -134,13 +138,13 @@ def plug(isle: Isle, version: str, *calls: tuple[str, str, dict[str, Any], int])
     wanted = {"dependencies": {"@opencode-ai/plugin": told["version"]}}
     (config / "package.json").write_text(json.dumps(wanted))
     (config / "package-lock.json").write_text(json.dumps({"packages": {"": wanted}}))
-    base = {"options": {"baseURL": f"{isle.caller(*calls)}/v1"}}
-    isle.env |= {key: isle.world.env[key] for key in ("INDEXERD_SOCKET", "PYTHONPATH")}
-    isle.env["OPENCODE_CONFIG_CONTENT"] = json.dumps({"provider": {"fake": base}})
+    base = {"options": {"baseURL": f"{sandbox.caller(*calls)}/v1"}}
+    sandbox.env |= {key: sandbox.world.env[key] for key in ("INDEXERD_SOCKET", "PYTHONPATH")}
+    sandbox.env["OPENCODE_CONFIG_CONTENT"] = json.dumps({"provider": {"fake": base}})
 
 
-def turns(isle: Isle) -> list[list[dict[str, Any]]]:
-    return [[one for one in b["messages"] if one["role"] != "system"] for b in isle.bodies()]
+def turns(sandbox: Sandbox) -> list[list[dict[str, Any]]]:
+    return [[one for one in b["messages"] if one["role"] != "system"] for b in sandbox.bodies()]
 
 
 def texts(message: dict[str, Any]) -> list[str]:
@@ -158,29 +162,29 @@ def parts(app: Opencode, session: str, nth: int = 0) -> list[dict[str, Any]]:
 @both
 def test_references_reach_opencodes_model(keen_world: World, version: str) -> None:
     """S0.53, S0.55, S1.38: behind the prompt, kept there, and the same in each later request."""
-    with watched(keen_world, "opencode") as (isle, eye):
-        plug(isle, version)
-        with opencode(isle, version) as app:
+    with watched(keen_world, "opencode") as (sandbox, observer):
+        plug(sandbox, version)
+        with opencode(sandbox, version) as app:
             past = app.session(title="Forecast cache design")
             app.say(past, *TWO)
-            name = eye.indexed(past)["name"]
+            name = observer.indexed(past)["name"]
             session = app.session(title="Alerts")
             prompt = f'{rig.PICK} As in @@"{name}".'
             app.say(session, prompt, rig.REDIS)
-        first, second = turns(isle)[-2:]
+        first, second = turns(sandbox)[-2:]
         (asked,) = first
         own, added = texts(asked)
         assert own == prompt
         assert added.startswith("Referenced session summaries:")
         assert past in added
         assert json.dumps(second[:1]) == json.dumps(first)
-        eye.sees(session, userMessageCount=2, firstUserMessage=prompt)
-        with opencode(isle, version) as app:
+        observer.sees(session, userMessageCount=2, firstUserMessage=prompt)
+        with opencode(sandbox, version) as app:
             kept, hidden = parts(app, session)
             assert (kept["text"], kept.get("synthetic")) == (prompt, None)
             assert (hidden["text"], hidden["synthetic"]) == (added, True)
             app.say(session, rig.GROW)
-        third = turns(isle)[-1]
+        third = turns(sandbox)[-1]
         assert json.dumps(third[: len(second)]) == json.dumps(second)
         assert texts(third[-1])[0] == rig.GROW
 
@@ -188,12 +192,12 @@ def test_references_reach_opencodes_model(keen_world: World, version: str) -> No
 @both
 def test_opencode_calls_the_tools(keen_world: World, version: str) -> None:
     """S0.60, S0.64, S4.26: the tools are offered once, and answer; what was noted comes back."""
-    with watched(keen_world, "opencode") as (isle, eye):
-        noted = str(isle.project / "src/cache.py")
-        with opencode(isle, version) as app:
+    with watched(keen_world, "opencode") as (sandbox, observer):
+        noted = str(sandbox.project / "src/cache.py")
+        with opencode(sandbox, version) as app:
             past = app.session(title="Forecast cache design")
             app.say(past, *TWO)
-            eye.indexed(past)
+            observer.indexed(past)
         note = (
             rig.NOTE,
             "indexerd_set_relevant_context",
@@ -201,18 +205,18 @@ def test_opencode_calls_the_tools(keen_world: World, version: str) -> None:
             2,
         )
         asked = {"session": past, "question": "What is said about eviction?"}
-        plug(isle, version, note, (QUESTION, "indexerd_query_session", asked, 2))
-        with opencode(isle, version) as app:
+        plug(sandbox, version, note, (QUESTION, "indexerd_query_session", asked, 2))
+        with opencode(sandbox, version) as app:
             session = app.session(title="Alerts")
             app.say(session, QUESTION)
-            tools = [one["content"] for one in turns(isle)[-1] if one["role"] == "tool"]
+            tools = [one["content"] for one in turns(sandbox)[-1] if one["role"] == "tool"]
             assert "Least-recently-used" in tools[0]
             assert "CALL_LIMIT_EXCEEDED" in tools[1], "one question a turn"
             app.say(session, rig.NOTE)
         held = keen_world.call("get_relevant_context", session=session)
         assert held["context"] == {"files": [noted]}
-        with opencode(isle, version) as app:
+        with opencode(sandbox, version) as app:
             app.say(session, rig.RETRY, rig.GROW)
             assert [len(parts(app, session, nth)) for nth in (2, 3)] == [2, 1]
-        own, context = texts(turns(isle)[-2][-1])
+        own, context = texts(turns(sandbox)[-2][-1])
         assert (own, noted in context) == (rig.RETRY, True)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tests.e2e.rig.isle import FIVE, NOTED, isle, needed, resumed
 from tests.e2e.rig.pi import Pi, begins_with, texts
+from tests.e2e.rig.sandbox import FIVE, NOTED, needed, resumed, sandbox
 from tests.e2e.world import World, until
 
 pytestmark = needed
 
 
 def past(pi: Pi) -> dict[str, Any]:
-    world = pi.isle.world
+    world = pi.sandbox.world
     with pi.talk() as talk:
         for text in FIVE:
             talk.prompt(text)
@@ -29,7 +29,7 @@ def past(pi: Pi) -> dict[str, Any]:
 
 def test_a_reference_is_explained_after_the_prompt(world: World) -> None:
     """S0.52, S0.53, S0.55, S0.56, S1.38: after the prompt, kept by pi, and never moved again."""
-    with isle(world) as made, world.daemon():
+    with sandbox(world) as made, world.daemon():
         pi = Pi(made)
         meta = past(pi)
         prompt = f'What does @@"{meta["name"]}" say of eviction?'
@@ -66,7 +66,7 @@ def test_a_reference_is_explained_after_the_prompt(world: World) -> None:
 
 def test_the_model_asks_a_past_session(world: World) -> None:
     """S0.60, S0.63, S0.66: the tool is offered, and its result is an answer with citations."""
-    with isle(world) as made, world.daemon():
+    with sandbox(world) as made, world.daemon():
         pi = Pi(made)
         meta = past(pi)
         ask = {"session": meta["name"], "question": "Why fifteen minutes?"}
@@ -93,7 +93,7 @@ def test_what_was_noted_comes_back_after_a_resume(world: World) -> None:
     Once and to the byte, as the last message of that request; the next request has it where it
     was, and no other. A later resume is another one.
     """
-    with isle(world) as made, world.daemon():
+    with sandbox(world) as made, world.daemon():
         pi = Pi(made)
         with pi.talk() as talk:
             talk.prompt(f"call set_relevant_context {json.dumps(NOTED)}", requests=2)

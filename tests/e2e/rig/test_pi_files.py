@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.rig.isle import needed
 from tests.e2e.rig.live_pi import PI, _pi_live, command, live, oracle
+from tests.e2e.rig.sandbox import needed
 from tests.e2e.world import REAL, World, let_pass, logged, until, wait
 
 QUIET = 0.3  # seconds, as in world.py

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from tests.e2e.rig import pi
-from tests.e2e.rig.isle import LINE, MODEL, PICK, REDIS, RETRY, isle, needed, watched
 from tests.e2e.rig.live_pi import NODE, PI
 from tests.e2e.rig.opencode import WHO, opencode
+from tests.e2e.rig.sandbox import LINE, MODEL, PICK, REDIS, RETRY, needed, sandbox, watched
 from tests.e2e.world import World, wait
 
 pytestmark = needed
@@ -40,7 +40,7 @@ def test_pi_and_the_daemon_agree_on_what_a_session_took(world: World) -> None:
     (world.pi / "settings.json").write_text(json.dumps(pi.SETTINGS | {"compaction": COMPACTION}))
     (world.pi / "models.json").write_text(json.dumps({"providers": {"fake": FAKE}}))
     argv = (str(NODE), "--input-type=module", "-e", WORK, PICK, REDIS, RETRY, LINE)
-    with isle(world) as made, world.daemon():
+    with sandbox(world) as made, world.daemon():
         told = json.loads(made.run(*argv, PI_OFFLINE="1", PI_TELEMETRY="0"))
         assert {"branch_summary", "compaction"} <= {*told["kinds"]}
         tokens = {key: one for key, one in told["tokens"].items() if key != "total"}

@@ -79,7 +79,7 @@ def test_what_the_socket_says_the_command_line_says(alive: tuple[World, Forked])
 
 
 def test_people_see_a_tree(alive: tuple[World, Forked]) -> None:
-    """S1.31, S1.32, S1.35, X9: branches, labels and the current path; nothing that acts."""
+    """S1.31, S1.32, S1.35: branches, labels and the current path; nothing that acts."""
     world, session = alive
     lines = world.run("tree", session.id).splitlines()
     shown = [session.first, session.fork, session.redis, session.summary, session.file]
@@ -220,7 +220,7 @@ def test_a_torn_line_in_the_middle_is_no_entry(running: World) -> None:
 
 
 def test_a_prompt_with_a_huge_picture_is_shown_and_copied(running: World) -> None:
-    """F8: a line of more than 8 MiB has its words in every view, is found, and gets a branch."""
+    """A line of more than 8 MiB has its words in every view, is found, and gets a branch."""
     session = running.session()
     picture = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
     words = {"type": "text", "text": "Which quokka is this?"}

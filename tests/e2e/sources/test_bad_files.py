@@ -14,7 +14,7 @@ pytestmark = pytest.mark.faults
 
 
 def test_odd_names_and_headers_lose_only_themselves(world: World) -> None:
-    """W14, F4, F7, X1: names that are no UTF-8 and hostile headers do not end the daemon."""
+    """Names that are no UTF-8 and hostile headers do not end the daemon."""
     good = world.session(turns=5)
     odd = Session(world.sessions, session_id="odd-name")
     odd.talk(5)
@@ -43,7 +43,7 @@ def test_odd_names_and_headers_lose_only_themselves(world: World) -> None:
 
 
 def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> None:
-    """F14, S0.34: createdAt goes along, and without caches nothing is paid for again."""
+    """S0.34: createdAt goes along, and without caches nothing is paid for again."""
     world.scripted()
     other = world.root / "other/agent"
     world.configure(f'[agents.pi]\nroots = ["{world.pi}", "{other}"]\n')
@@ -94,7 +94,7 @@ def problems(world: World) -> dict[str, dict[str, str]]:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_a_file_that_cannot_be_read_is_named_and_heals(world: World) -> None:
-    """F19, F21: a read error, and a mode of 000: `status` says which file, and the others go on."""
+    """A read error, and a mode of 000: `status` says which file, and the others go on."""
     hooked(world, BAD_DISK)
     while_there = world.root / "while"
     while_there.touch()
@@ -133,7 +133,7 @@ def peak(pid: int) -> int:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("size", [100_000_000, 50_000_000, 9_000_000])
 def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
-    """F8: it is passed over piece by piece, and the lines after it count."""
+    """It is passed over piece by piece, and the lines after it count."""
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1000"
     session = world.session(turns=4)
     with world.daemon() as process:
@@ -151,7 +151,7 @@ def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
 
 
 def test_what_we_write_causes_nothing(world: World) -> None:
-    """W11: our meta files and our state lie among the sessions, and each turn costs one call."""
+    """Our meta files and our state lie among the sessions, and each turn costs one call."""
     world.scripted()
     world.env |= {
         "INDEXERD_MIN_NEW_USER_MESSAGES": "1",

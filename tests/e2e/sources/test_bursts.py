@@ -30,7 +30,7 @@ def rchar(pid: int) -> int:
 
 
 def test_a_session_that_never_pauses_is_described_now_and_then(world: World) -> None:
-    """W10: a turn at every look: a call when the longest wait is over, and not before."""
+    """A turn at every look: a call when the longest wait is over, and not before."""
     world.scripted()
     world.env |= {
         "INDEXERD_MIN_NEW_USER_MESSAGES": "1",
@@ -55,7 +55,7 @@ def test_a_session_that_never_pauses_is_described_now_and_then(world: World) -> 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs /proc")
 def test_a_burst_is_read_in_few_steps(world: World) -> None:
-    """W10, S3.27: two thousand appends: each byte is read a few times at most; one call is made."""
+    """S3.27: two thousand appends: each byte is read a few times at most; one call is made."""
     world.scripted()
     world.env |= {"INDEXERD_INDEX__QUIET_SECONDS": "2", "INDEXERD_WATCH__RESCAN_SECONDS": "300"}
     with world.daemon() as process:

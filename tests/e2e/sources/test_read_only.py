@@ -79,7 +79,7 @@ def judged(trace: Path, theirs: tuple[str, ...], metas: str) -> tuple[set[str], 
 
 @pytest.mark.parametrize("mode", ["auto", "poll"])
 def test_nothing_of_the_agents_is_written_or_locked(world: World, mode: str) -> None:
-    """W13, S1.10, S3.9: started, followed, looked up, renamed, undone, deleted: all by reading."""
+    """S1.10, S3.9: started, followed, looked up, renamed, undone, deleted: all by reading."""
     home, trace = world.root / "home", world.root / "trace"
     shutil.copytree(REAL / "pi/sessions", world.pi / "sessions", dirs_exist_ok=True)
     pi, claude, codex = world.session(turns=2), ClaudeSession(home), CodexThread(home)

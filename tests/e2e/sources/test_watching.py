@@ -48,7 +48,7 @@ def seldom(world: World) -> None:
 
 
 def test_roots_that_come_after_the_start_are_seen(world: World) -> None:
-    """W5: no agent was there at the start; each is seen when it comes, with all above it."""
+    """No agent was there at the start; each is seen when it comes, with all above it."""
     shutil.rmtree(world.pi.parent)
     home, data = world.root / "home", world.root / "data/opencode"
     with world.daemon():
@@ -67,7 +67,7 @@ def test_roots_that_come_after_the_start_are_seen(world: World) -> None:
 
 
 def test_a_database_that_comes_beside_another_is_seen(world: World) -> None:
-    """W5: another channel of opencode keeps a database of its own in the same directory."""
+    """Another channel of opencode keeps a database of its own in the same directory."""
     data = world.root / "data/opencode"
     data.mkdir(parents=True)
     Rows(data / "opencode.db").session("ses_1")
@@ -78,7 +78,7 @@ def test_a_database_that_comes_beside_another_is_seen(world: World) -> None:
 
 
 def test_a_root_that_comes_step_by_step_goes_and_comes_back_is_seen(world: World) -> None:
-    """W5, W6: its parents come one by one; it goes with them; then it comes as a link."""
+    """Its parents come one by one; it goes with them; then it comes as a link."""
     home = world.root / "home"
     codex, other = home / ".codex", CodexThread(world.root / "elsewhere")
     other.turn()
@@ -105,7 +105,7 @@ def queue_length() -> int:
     not Path("/proc/sys/fs/inotify").exists() or queue_length() > 40_000, reason="a long queue"
 )
 def test_an_overflow_loses_nothing(world: World) -> None:
-    """W1: the daemon was stopped while more happened than the system remembers: it scans."""
+    """The daemon was stopped while more happened than the system remembers: it scans."""
     sessions = [world.session(turns=1) for _ in range(4)]
     with world.daemon() as process:
         until(lambda: world.call("status")["lastScanAt"], "the first scan")
@@ -140,7 +140,7 @@ def namespaced() -> bool:
 
 
 def test_a_limit_degrades_and_heals(world: World) -> None:
-    """W2: no watch to be had: one warning with its cure, and indexing all the same, by scans."""
+    """No watch to be had: one warning with its cure, and indexing all the same, by scans."""
     if not namespaced():
         pytest.skip("no namespace to be had")
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "0.3"

@@ -235,7 +235,7 @@ def test_a_file_in_place_of_the_index(template: Template) -> None:
 
 @pytest.mark.parametrize("end", ["idx", "store", "json"])
 def test_an_index_in_which_a_directory_is_no_file(template: Template, end: str) -> None:
-    """V6: what the system says of it ends no daemon: the index is made anew."""
+    """What the system says of it ends no daemon: the index is made anew."""
     for path in template.fresh("ended").glob(f"{INDEX}/*/*.{end}"):
         path.unlink()
         path.mkdir()

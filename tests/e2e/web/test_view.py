@@ -57,7 +57,7 @@ sys.addaudithook(note)
 
 
 def test_the_view_starts_no_program(world: World) -> None:
-    """W12: whatever page is opened, no agent's program runs, nor any other."""
+    """Whatever page is opened, no agent's program runs, nor any other."""
     session = world.session(3)
     config(world, f"127.0.0.1:{free_port()}")
     started = world.root / "started"

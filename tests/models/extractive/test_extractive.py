@@ -29,7 +29,7 @@ FACTS = Facts(
 
 
 def test_the_answer_passes_the_check_of_every_model() -> None:
-    """S0.19, S2.9, M2, M21: by a model that says who it is, costs nothing, and stops in time."""
+    """S0.19, S2.9: by a model that says who it is, costs nothing, and stops in time."""
     stretch = Stretch("checkpoint", FACTS.messages)
     prompts = [Prompt("", "", facts=FACTS), Prompt("", "", stretch=stretch)]
     named, summed = (asyncio.run(Extractive().generate(one, timeout=10)) for one in prompts)

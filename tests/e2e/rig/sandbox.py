@@ -1,9 +1,9 @@
 """The real clients, each at work in a network that holds nothing but a scripted model.
 
-In: a `World`. Out: an `Isle`, in which a client runs in that world's home while its daemon looks
+In: a `World`. Out: a `Sandbox`, in which a client runs in that world's home while its daemon looks
 on, and the questions that the tests of all clients ask of rows, meta files, calls and events.
-Only where `INDEXERD_RIG` names a directory with the rig (`install.sh` fetches the clients), and
-as root, because of the network. What an isle started, it ends.
+They run only where `INDEXERD_RIG` names a directory with the clients, and only as root, because of
+the network. A sandbox ends the processes that it started.
 
 What surprised us: a network namespace belongs to a thread, so one thread of ours lives in it,
 starts every process, and sends every request.
@@ -91,7 +91,7 @@ def program(client: str, path: str) -> str:
     return str(found)
 
 
-class Isle:
+class Sandbox:
     def __init__(self, world: World, thread: ThreadPoolExecutor) -> None:
         self.world = world
         self.project = world.root / "weathercli"
@@ -176,11 +176,11 @@ def _leave_network() -> bool:
 
 
 @contextmanager
-def isle(world: World) -> Iterator[Isle]:
+def sandbox(world: World) -> Iterator[Sandbox]:
     with ThreadPoolExecutor(1) as thread:
         if not thread.submit(_leave_network).result():
             pytest.skip("a network of its own needs root")
-        made = Isle(world, thread)
+        made = Sandbox(world, thread)
         try:
             made.settle()
             yield made
@@ -188,7 +188,7 @@ def isle(world: World) -> Iterator[Isle]:
             made.leave()
 
 
-class Beholder:
+class Observer:
     def __init__(self, world: World, agent: str, client: Client) -> None:
         self.world = world
         self.agent = agent
@@ -255,8 +255,8 @@ class Beholder:
 
 
 @contextmanager
-def watched(world: World, agent: str) -> Iterator[tuple[Isle, Beholder]]:
+def watched(world: World, agent: str) -> Iterator[tuple[Sandbox, Observer]]:
     world.metas = world.root / "data/indexerd/sessions-meta" / agent
-    with isle(world) as made, world.daemon(), Client(world.socket, timeout=PATIENCE) as client:
+    with sandbox(world) as made, world.daemon(), Client(world.socket, timeout=PATIENCE) as client:
         assert not any((world.root / "home").iterdir()), "nothing is made where agents live"
-        yield made, Beholder(world, agent, client)
+        yield made, Observer(world, agent, client)
