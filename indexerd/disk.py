@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -90,6 +91,14 @@ def append_line(path: Path, line: bytes, *, durable: bool) -> None:
         os.close(fd)
     if durable and not size:
         sync_names(path.parent)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link, or a directory with all in it; a missing one is no error."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def make_directory(directory: Path) -> None:

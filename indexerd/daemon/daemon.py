@@ -37,7 +37,7 @@ from indexerd.daemon.sidecars import Sidecars
 from indexerd.daemon.unix_server import UnixServer
 from indexerd.daemon.web_supervisor import WebSupervisor
 from indexerd.digests.digest import AutoDigests
-from indexerd.disk import hold, holds
+from indexerd.disk import hold, holds, remove
 from indexerd.errors import DamagedError, IndexerdError, WriteError
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import decide
@@ -87,7 +87,7 @@ class Daemon:
         # Caches of earlier versions have texts that a purge would leave.
         for name in ("ledger.sqlite*", "catalog.sqlite*"):
             for path in places.state_dir.glob(name):
-                path.unlink()
+                remove(path)
                 bus.log("cache.replaced", {"path": str(path)})
         self._store = StateStore(places.store, lambda why: self._damaged(places.store, why))
         self._texts = TextIndex(places.search, self._store, self._damaged)

@@ -23,7 +23,8 @@ class Forgotten:
         except OSError as bad:
             raise AccessError(f"cannot read {self._path}: {bad.strerror}") from None
         for line in lines:
-            with suppress(ValueError, TypeError, KeyError):  # torn by a crash
+            # torn by a crash, or not a row of ours
+            with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError):
                 row = json.loads(line)
                 self.agents[row["sessionId"]] = str(row.get("agent") or "")
                 if row.get("undone"):  # by an earlier version

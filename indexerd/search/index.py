@@ -129,8 +129,8 @@ class TextIndex:
                     have = self.signs("about")
             if self._index is None or self.damaged:
                 name, self.damaged = self._new_name(), False
-                if self._directory.is_file():
-                    self._directory.unlink()
+                if not self._directory.is_dir():
+                    self._directory.unlink(missing_ok=True)
                 with self._guard():
                     self._index = self._make(name)
                 self.store.note("index", "name", name.encode())

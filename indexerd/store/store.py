@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
+from indexerd.disk import remove
 from indexerd.errors import AccessError, DamagedError, StateError, UsageError, WriteError
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.sessions.family import Link
@@ -138,8 +139,8 @@ class StateStore:
 
     def _open(self) -> sqlite3.Connection:
         db: sqlite3.Connection | None = None
-        if any(one.is_dir() for one in self._path.parent.glob(f"{self._path.name}*")):
-            raise DamagedError("the store is damaged: a directory is in its place")
+        if not all(one.is_file() for one in self._path.parent.glob(f"{self._path.name}*")):
+            raise DamagedError("the store is damaged: something else is in its place")
         try:
             # SQLite gives the files beside it the same mode
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -519,7 +520,7 @@ def _beside(path: Path, suffix: str) -> Path:
 def _set_aside(path: Path) -> None:
     """Move a store's files, or what took their places, into a directory next to them."""
     aside = path.with_name(_ASIDE)
-    shutil.rmtree(aside, ignore_errors=True)
+    remove(aside)
     aside.mkdir(mode=0o700)
     for one in path.parent.glob(f"{path.name}*"):
         one.replace(aside / one.name)

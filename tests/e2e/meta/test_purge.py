@@ -89,8 +89,10 @@ def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
     assert SECRET.encode() not in stored(world)
     told = world.run("purge", other.id, "--yes", "--json", code=69)
     assert told["error"]["code"] == "daemon_down"
-    # As a crash would leave it, right after the session was noted: the store has it still.
+    # As a crash would leave it, right after the session was noted: the store has it still. No
+    # other line, whoever wrote it, keeps the daemon from starting.
     with kept.open("a") as file:
+        file.write(f'null\n[]\n{"[" * 99_999}\n{{"sessionId":"tor\n')
         file.write(json.dumps(row | {"sessionId": other.id}) + "\n")
     assert world.run("list", "--all", "--json")["sessions"] == []
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from indexerd.disk import remove
 from indexerd.errors import IndexerdError
 from tests.e2e.world import Session, World, logged, until
 
@@ -225,6 +226,17 @@ def test_a_directory_in_place_of_a_file(template: Template, name: str) -> None:
     assert template.said() == {STORE: 1}
 
 
+@pytest.mark.parametrize("name", [STORE, f"{STORE}-wal", INDEX, "damaged"])
+def test_a_link_to_nowhere_in_place_of_a_cache(template: Template, name: str) -> None:
+    """S3.30: the daemon starts, also where it cannot put a damaged store aside as usual."""
+    state = template.fresh("killed")
+    remove(state / name)
+    (state / name).symlink_to(state / "nowhere")
+    if name == "damaged":
+        spoil(state / STORE, *ROWS[0])
+    template.comes_to_it(f"a link in place of {name}")
+
+
 @pytest.mark.faults
 def test_a_file_in_place_of_the_index(template: Template) -> None:
     path = template.fresh("ended") / INDEX
@@ -285,8 +297,9 @@ def test_caches_of_earlier_versions_are_deleted(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.state.mkdir(parents=True, exist_ok=True)
     old = [world.state / name for name in ("ledger.sqlite", "catalog.sqlite", "catalog.sqlite-wal")]
-    for path in old:
+    for path in old[1:]:
         path.write_text("text of a session")
+    old[0].mkdir()
     with world.daemon():
         assert {line["path"] for line in logged(world, "cache.replaced")} == {*map(str, old)}
     assert not any(path.exists() for path in old)
