@@ -1,4 +1,4 @@
-"""One module or package per agent: a line of its session files becomes entries of a tree. Pure."""
+"""Adapters, one module or package per agent: they turn session file lines into tree entries."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def resume_command(
         found, variables = session_file, ""
     elif agent == "claude":
         found = claude_tree.parent_of(session_file) or session_id
-    elif agent == "codex" and "/archived_sessions/" in session_file:  # none is resumed from there
+    elif agent == "codex" and "/archived_sessions/" in session_file:  # codex resumes none there
         before += f"{variables}codex unarchive {shlex.quote(session_id)} && "
     return f"{before}{variables}{ADAPTERS[agent].reopen} {shlex.quote(found)}"

@@ -1,7 +1,7 @@
 """The interface of an adapter, and the tree that it fills.
 
-An adapter turns lines of its agent's files into entries of a tree (`scan`), and one line into an
-entry in full (`read`). Everything above knows trees of entries, never an agent's format.
+An adapter turns lines of its agent's files into entries of a tree (`scan`), and parses one line in
+full (`read`). The layers above know trees of entries, never an agent's format.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from msgspec import field
 
 from indexerd.events import KIND_MASK, Base, Entry, Header, Kind, Turn, code
 
-READ_MAX = 64 * 1024 * 1024  # bytes of one line that is read in full, newline not counted
+READ_MAX = 64 * 1024 * 1024  # bytes of a line that can be read in full, without its newline
 ROOT = -1  # the parent of a root
 NOWHERE = -1  # no leaf: an empty session, or one whose leaf was moved before its first entry
 PATH_MAX = 8192  # characters of a path that are kept
 WORD_MAX = 64  # characters of a time that are kept
 
 _OPENINGS_MAX = 64  # first prompts of one tree that are kept
-_FAR = 1024  # rows in which an earlier prompt is looked for
-_UNKNOWN = -2  # the parent is named in `late`, and had not been seen when the entry came
+_FAR = 1024  # rows searched for an earlier prompt
+_UNKNOWN = -2  # the parent's id is in `late`: its entry had not been read yet
 KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
 PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)  # a machine's prompt to the model
@@ -37,9 +37,9 @@ class Said(NamedTuple):
     """The classification of a line."""
 
     code: int  # packed (events.py)
-    text: str = ""  # a human's
-    queued: bool = False  # typed while the agent was at work
-    settled: bool = True  # its parts do not change any more
+    text: str = ""  # typed by a human
+    queued: bool = False  # typed while the agent was working
+    settled: bool = True  # its parts will not change
 
     @property
     def kind(self) -> Kind:
@@ -48,7 +48,7 @@ class Said(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Oversize:
-    """A line too long to hold while a file is followed: its place, and its two ends."""
+    """A line too long to keep in memory: its place in the file, and its two ends."""
 
     offset: int
     length: int  # bytes, newline included
@@ -57,70 +57,71 @@ class Oversize:
 
     @property
     def readable(self) -> int:
-        """Bytes of the line without its newline; 0 for a line too long to be read at all."""
+        """Bytes of the line without its newline; 0 if it is too long to be read."""
         length = self.length - 1
         return length if length <= READ_MAX else 0
 
 
 class ContextUse(msgspec.Struct, array_like=True, frozen=True):
-    """How full the model's context is, in tokens, as the agent recorded it; 0: unknown."""
+    """Tokens in the model's context, as the agent recorded them; 0: unknown."""
 
     used: int = 0
-    at: int = NOWHERE  # the newest row at that moment
+    at: int = NOWHERE  # the newest row when `used` was recorded
     window: int = 0
 
 
 class Tree(msgspec.Struct, eq=False, dict=True):
-    """Entries in arrays, a row for each in file order, and the facts that adapters set.
+    """Entries in arrays, one row each in file order, and facts that adapters set.
 
-    What surprised us: ids repeat in one file (the last one wins); a parent can be an entry that
-    never came, comes later, or is the entry itself; the leaf can be moved back without a trace
-    until the next entry. Where a parent stands before its child a walk ends by itself.
+    What surprised us: ids repeat in one file (the last one wins); a parent may be missing, come
+    later, or be the entry itself; the leaf can move back without a trace until the next entry.
     """
 
     file: str = ""  # the path of the session file; some agents' ids are in its name
     header: Header | None = None
-    foreign: bool = False  # the first record shows that this is no session
+    foreign: bool = False  # the first record shows that the file is not a session
     ids: list[str] = field(default_factory=list)
     parents: array[int] = field(default_factory=lambda: array("i"))
     offsets: array[int] = field(default_factory=lambda: array("Q"))
     lengths: array[int] = field(default_factory=lambda: array("Q"))
     codes: bytearray = field(default_factory=bytearray)  # packed (events.py)
-    ordinals: array[int] = field(default_factory=lambda: array("I"))  # among the file's objects
-    late: dict[int, str] = field(default_factory=dict)  # row -> a parent that was not there yet
-    repeats: bool = False  # an id came again
+    ordinals: array[int] = field(
+        default_factory=lambda: array("I")
+    )  # index among the file's objects
+    late: dict[int, str] = field(default_factory=dict)  # row -> id of a parent not read before it
+    repeats: bool = False  # some id occurs more than once
     seen: int = 0  # JSON objects other than headers
-    marks: dict[str, int] = field(default_factory=dict)  # names of rows that outlive a rewrite
+    marks: dict[str, int] = field(default_factory=dict)  # names of rows that survive a rewrite
     leaf: int = NOWHERE
     openings: dict[int, str] = field(
         default_factory=dict
     )  # row of a path's first prompt -> preview
-    name: str | None = None  # the agent's own, newest in file order
+    name: str | None = None  # the agent's own title, the newest in file order
     labels: dict[str, str] = field(default_factory=dict)
     activity_ms: int = 0  # newest user or assistant message
     bad_lines: int = 0
-    oversized: int = 0  # lines too long to be read at all
-    archived: bool = False  # the agent itself says so
-    git_branch: str = ""  # the newest that the agent recorded
-    born_ms: int = 0  # when the file began; copies of history are older than their file
-    copied: int = 0  # rows at the start that are copies of another session's
+    oversized: int = 0  # lines too long to be read
+    archived: bool = False  # by the agent
+    git_branch: str = ""  # the newest recorded
+    born_ms: int = 0  # when the file was begun; history copied into it is older
+    copied: int = 0  # rows at the start that were copied from another session
     unsettled: int = 0  # rows at the end whose text may still change
-    first: str = ""  # what sessions share that are copies of one history: its first entry
-    fork_of: str = ""  # the title of the session that this one says it was forked from
-    provider: str = ""  # whose models are used where no entry says it
-    tokens: tuple[int, int, int, int] | None = None  # input, output, cache: where the agent sums
+    first: str = ""  # identifies the first entry: the same in all copies of one history
+    fork_of: str = ""  # title of the session that this one was forked from, if it names that
+    provider: str = ""  # of the models, for entries that name none
+    tokens: tuple[int, int, int, int] | None = None  # the agent's sums: input, output, cache r/w
     context: ContextUse = ContextUse()
-    split_answers: bool = False  # one answer of the model is several entries
-    memory: object = None  # what the adapter remembers between blocks
+    split_answers: bool = False  # one answer of the model may be several entries
+    memory: object = None  # the adapter's state between blocks of lines
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __bool__(self) -> bool:
-        return True  # a session without entries is a state all the same
+        return True  # even without entries
 
     def add(self, entry_id: str, parent: str | None, code: int, offset: int, length: int) -> int:
-        """Add an entry below the entry of this id, as the new leaf. Returns its row."""
+        """Add an entry below the entry `parent`, as the new leaf. Returns its row."""
         index, above = self.index, ROOT
         if parent is not None and (above := index.get(parent, _UNKNOWN)) == _UNKNOWN:
             self.late[len(self.ids)] = parent
@@ -132,7 +133,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
         return row
 
     def add_below(self, above: int, entry_id: str, code: int, offset: int, length: int) -> int:
-        """Add an entry below a row; the leaf stays. Returns its row."""
+        """Add an entry below a row; the leaf does not move. Returns its row."""
         row = len(self.ids)
         self.ids.append(entry_id)
         self.parents.append(above)
@@ -147,14 +148,14 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     @cached_property
     def index(self) -> dict[str, int]:
-        """Rows by id: the last one, where ids repeat."""
+        """Rows by id; for an id that repeats, the last row."""
         return {entry_id: row for row, entry_id in enumerate(self.ids) if entry_id}
 
     def kind(self, row: int) -> Kind:
         return KINDS[self.codes[row] & KIND_MASK]
 
     def parent(self, row: int) -> int:
-        """The row above, or ROOT where the parent is unknown or the row itself."""
+        """Return the parent's row, or ROOT if it is unknown or the row itself."""
         above = self.parents[row]
         if above == _UNKNOWN:
             above = self.index.get(self.late[row], ROOT)
@@ -179,7 +180,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
                 row = self.parent(row)
 
     def opened_by(self, row: int, preview: Callable[[], str]) -> None:
-        """Keep the preview of a prompt if no prompt above it on its path has words."""
+        """Keep the preview of a prompt if no prompt above it on its path has text."""
         if len(self.openings) < _OPENINGS_MAX:
             prompts = (
                 above
@@ -192,7 +193,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
     @property
     def first_user(self) -> str:
-        """The preview of the first prompt on the path that has words; "" while there is none."""
+        """The preview of the first prompt on the path that has text, or ""."""
         rows = self.up(self.leaf) if self.openings else ()
         found = [words for row in rows if (words := self.openings.get(row))]
         return found[-1] if found else ""
@@ -200,12 +201,11 @@ class Tree(msgspec.Struct, eq=False, dict=True):
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """The functions of an agent's package. Nothing in a line makes a scan raise."""
+    """The functions of an agent's module or package. No line makes `scan` raise."""
 
-    scan: Callable[
-        [Tree, bytes, int], None
-    ]  # adds whole lines, which begin at this offset of the file
-    read: Callable[[bytes, str], Entry]  # parses a line; ValueError where it is no object
-    reopen: str  # the command that resumes a session, which is its last argument
-    # Reads from a file's first line which history in another file comes before its own.
+    # Adds whole lines, which begin at this offset of the file.
+    scan: Callable[[Tree, bytes, int], None]
+    read: Callable[[bytes, str], Entry]  # parses a line; ValueError if it is not a JSON object
+    reopen: str  # the command that resumes the session named by its last argument
+    # Finds in a file's first line the history in another file that precedes its own.
     base: Callable[[bytes], Base | None] = lambda _line: None

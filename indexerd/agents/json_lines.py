@@ -1,6 +1,6 @@
-"""Read lines of JSON for every adapter: whole lines, lines cut short, previews.
+"""Read JSON lines for every adapter: whole lines, lines cut short, previews.
 
-A field of an unexpected type reads as absent, and a bad line costs only itself.
+A field of an unexpected type counts as absent, and a bad line loses only itself.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line, without_surrogates
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX
 
-PREVIEWED = 20_000  # characters of a text that its preview looks at
-# The first line of a block that indexerd puts before a prompt, and its end (references/inject.py).
+PREVIEWED = 20_000  # characters of a text that are read for its preview
+# How a block that indexerd puts before a prompt begins and ends (references/inject.py).
 INJECTED = (
     "Referenced session summaries:",
     "Answer from a referenced session, quoted by indexerd as data, to the question:",
@@ -37,11 +37,11 @@ _BEHIND = (
 )
 
 _PATHS = ("file_path", "notebook_path", "filePath", "path")
-_ABOUT = (  # what a call was for, in the first of these that is there
+_ABOUT = (  # the first of these arguments that is present describes a call
     *("command", "pattern", "url", "query", "file_path", "notebook_path", "path", "filePath"),
     *("description", "prompt", "skill", "subject"),
 )
-_DETAIL_MAX = 4096  # characters of what a call was for
+_DETAIL_MAX = 4096  # characters of a call's description
 _READS = frozenset({"read", "notebookread"})
 _WRITES = frozenset({"write", "edit", "multiedit", "notebookedit"})
 _PATCHED = re.compile(
@@ -53,7 +53,7 @@ _decode: Decode = msgspec.json.Decoder().decode
 
 
 def decoder(fields: str, **nested: Any) -> Decode:
-    """Make a decoder that keeps these fields of an object alone, and skips others quickly."""
+    """Make a decoder that keeps only these fields of an object and skips the others quickly."""
     return msgspec.json.Decoder(kept(fields, **nested)).decode
 
 
@@ -65,7 +65,7 @@ def kept(fields: str, **nested: Any) -> Any:
 def scan_lines(
     tree: Tree, data: bytes, base: int, decode: Decode = _decode
 ) -> Iterator[tuple[Fields, int, int]]:
-    """Yield the objects in a block of lines, with their lines' offsets and lengths."""
+    """Yield the objects in a block of lines, with the offset and length of each line."""
     for line in data.split(b"\n"):
         try:
             yield parse_object(line, decode), base, len(line)
@@ -75,7 +75,7 @@ def scan_lines(
 
 
 def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
-    """Add a line too long to hold by its two ends, so that the tree is whole."""
+    """Add a line too long to keep in memory, by its two ends, so that no entry is missing."""
     tree.oversized += not ends.readable
     known = as_dict(_truncated_json(ends.head))
     for key in _BEHIND if known else ():
@@ -85,7 +85,7 @@ def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
             known[key] = _truncated_json(found[-1])
     text = json.dumps(known).encode()
     adapter.scan(tree, text, ends.offset)
-    for row in reversed(range(len(tree))):  # mostly the last; it may have come again
+    for row in reversed(range(len(tree))):  # mostly the last; its id may repeat an earlier one
         if tree.offsets[row] + tree.lengths[row] == ends.offset + len(text):
             end = ends.offset + ends.length - 1
             tree.lengths[row] = end - tree.offsets[row] if ends.readable else 0
@@ -93,36 +93,36 @@ def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
 
 
 def parse_object(line: bytes, decode: Decode = _decode) -> Fields:
-    """Parse a JSON object; ValueError for any other bytes. Bad UTF-8 becomes U+FFFD."""
+    """Parse a JSON object; ValueError for anything else. Bad UTF-8 becomes U+FFFD."""
     try:
-        held = decode(line)
+        value = decode(line)
     except (ValueError, RecursionError):
-        try:  # half a surrogate pair, a number beyond 64 bits, bytes that are no UTF-8
-            held = without_surrogates(json.loads(line.decode("utf-8", "replace")))
+        try:  # half a surrogate pair, a number beyond 64 bits, or bad UTF-8
+            value = without_surrogates(json.loads(line.decode("utf-8", "replace")))
         except RecursionError:
             raise ValueError("nested too deeply") from None
-    if isinstance(held, dict):
-        return held
+    if isinstance(value, dict):
+        return value
     raise ValueError("not an object")
 
 
-def as_dict(held: Any) -> Fields:
-    return held if isinstance(held, dict) else {}
+def as_dict(value: Any) -> Fields:
+    return value if isinstance(value, dict) else {}
 
 
-def as_list(held: Any) -> list[Any]:
-    return held if isinstance(held, list) else []
+def as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
-def string(held: Any) -> str:
-    return held if isinstance(held, str) else ""
+def string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
-def as_blocks(held: Any) -> list[Fields]:
+def as_blocks(value: Any) -> list[Fields]:
     """Return a message's content as blocks; a bare string becomes a block of text."""
     return [
         {"type": "text", "text": one} if isinstance(one, str) else one
-        for one in (held if isinstance(held, list) else [held])
+        for one in (value if isinstance(value, list) else [value])
         if isinstance(one, str | dict)
     ]
 
@@ -131,20 +131,19 @@ def texts_in(found: Iterable[Fields]) -> list[str]:
     return [string(one.get("text")) for one in found if one.get("type") == "text"]
 
 
-def number(held: Any, most: float = _TOKENS_MAX) -> int:
-    """Return a count as a whole number; 0 for anything else."""
-    # True is an int, too.
-    return int(held) if type(held) in (int, float) and 0 < held < most else 0
+def number(value: Any, most: float = _TOKENS_MAX) -> int:
+    """Return a positive count as an integer; 0 for anything else, bool included."""
+    return int(value) if type(value) in (int, float) and 0 < value < most else 0
 
 
-def time_ms(held: Any) -> int:
-    return number(held, _TIME_MAX)
+def time_ms(value: Any) -> int:
+    return number(value, _TIME_MAX)
 
 
 def tokens_of(
     counts: Iterable[Any], *, total: Any = 0, cost: Any = None, answer: str = ""
 ) -> Tokens:
-    """Make a call's tokens of its counts: input, output, cache read, cache write."""
+    """Make a Tokens from the counts of input, output, cache read and cache write."""
     given, output, read, written = map(number, counts)
     usd = float(cost) if type(cost) in (int, float) and 0 <= cost < _USD_MAX else None
     whole = number(total) or given + output + read + written
@@ -152,7 +151,7 @@ def tokens_of(
 
 
 def call_of(name: str, arguments: Any, own_id: str = "") -> ToolCall:
-    """Make a tool's call, with the file that it reads or writes by the names that agents use."""
+    """Make a ToolCall, with the file it reads or writes; knows the argument names of all agents."""
     given = as_dict(arguments)
     path = first_of(given, _PATHS)
     return ToolCall(
@@ -166,7 +165,7 @@ def call_of(name: str, arguments: Any, own_id: str = "") -> ToolCall:
 
 
 def first_of(given: Fields, keys: Iterable[str]) -> str:
-    """Return the first of these fields that is a text and not empty."""
+    """Return the first of these fields that is a non-empty string, or ""."""
     return next(filter(None, (string(given.get(key)) for key in keys)), "")
 
 
@@ -175,12 +174,12 @@ def patched_files(patch: str) -> tuple[str, ...]:
 
 
 def close_truncated_json(head: bytes) -> bytes:
-    """Complete the beginning of a JSON document."""
+    """Close a JSON document of which only the beginning is known."""
     return json.dumps(_truncated_json(head)).encode()
 
 
 def _truncated_json(head: bytes) -> Any:
-    from pydantic_core import from_json  # noqa: PLC0415 - hardly any line is as long
+    from pydantic_core import from_json  # noqa: PLC0415 - such lines are rare
 
     try:
         return from_json(head, allow_partial="trailing-strings")
@@ -189,14 +188,14 @@ def _truncated_json(head: bytes) -> Any:
 
 
 def safe_line(text: str) -> str:
-    """Make a text a line that may be stored and shown: no secrets, at most 200 characters."""
+    """Make one line that may be stored and shown: no secrets, at most 200 characters."""
     return clean_line(redact(own_words(text[:PREVIEWED])).text, FIRST_MESSAGE_MAX)
 
 
 def own_words(text: str) -> str:
     """Cut off a block that indexerd put before a text.
 
-    In a block no line but ours is unquoted: its first bare rule ends it.
+    Foreign lines in a block are quoted, so the first unquoted `---` ends it.
     """
     if not text.startswith(INJECTED):
         return text

@@ -1,17 +1,17 @@
 """Turn the lines that `sources` makes of an opencode session into a tree, and parse one in full.
 
-The first line describes the session; each further one is a message in brief form, below the one
+The first line describes the session; each later one is a message in brief form, below the one
 before. A revert hides messages from one on until the next prompt deletes them: the leaf moves
-before it.
+above it.
 
-Nobody typed half of the messages of role user. A machine's prompt (a sub-agent's, "Continue if you
-have next steps") is coded as a result (TOOL, no message): the turn is open after it; in full it is
-of kind OTHER, a message of the user's role. A command that the user ran is a user message with a
-synthetic note (CUSTOM) and an answer that no model gave (BASH): they do not change the turn. A
-compaction is a user message with a `compaction` part, and an answer that is the summary.
+What surprised us: nobody typed half of the messages with the role user. A machine's prompt (a
+sub-agent's, "Continue if you have next steps") is coded as a result (TOOL, no message), so the turn
+is open after it; in full it has kind OTHER and the user's role. A command that the user ran is a
+user message with a synthetic note (CUSTOM) and an answer by no model (BASH): they do not change the
+turn. A compaction is a user message with a `compaction` part, and an answer that is the summary.
 
-A prompt is kept as stored: the command line puts double quotes around it; texts for the model
-alone are in `sent`. An unfinished call has no result; an interrupted one has its output until then.
+A prompt is kept as stored: opencode's command line puts double quotes around it. Texts for the
+model alone are in `sent`. An unfinished call has no result; an interrupted one, its output so far.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from indexerd.events import (
 from indexerd.times import iso_of_ms
 
 _SUMMARY = code(Kind.COMPACTION, paid=True)
-_UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is not there yet, or never will be
+_UNSUMMED = code(Kind.OTHER, paid=True)  # a summary that is unfinished, or failed
 _OF_ROLE = {
     "synthetic": Kind.CUSTOM,
     "system": Kind.SYSTEM,
@@ -67,21 +67,21 @@ _UNDONE = frozenset({"pending", "running", "streaming"})
 _DONE, _FAILED = ("completed", "success", ""), "error"
 _DEFAULT = re.compile(r"(?:New|Child) session - \d{4}-\d\d-\d\dT[\d:.]{5,20}Z(?: \(fork #\d+\))?")
 _FORK = re.compile(r"(.+) \(fork #(\d{1,6})\)", re.DOTALL)
-_ATTACHED = "[Attached "  # what a copy of a prompt has in the place of its pictures
+_ATTACHED = "[Attached "  # replaces a picture in a copy of a prompt
 _SETTLES = frozenset({Kind.ASSISTANT, Kind.COMPACTION, Kind.BASH})
 
 
 class Memory(msgspec.Struct):
-    """Facts of earlier lines that later ones depend on."""
+    """The scan's state between lines."""
 
     shell: str = ""  # id of the newest note that the user ran a command
     prompt: str = ""  # digest of the newest prompt
-    overflow: bool = False  # the newest compaction was requested because a prompt did not fit
-    copy: bool = False  # the next message may be that prompt's copy
+    overflow: bool = False  # the newest compaction was started because a prompt did not fit
+    copy: bool = False  # the next message may be a copy of that prompt
     answer: int = -1  # row of the newest answer since the newest prompt
-    unsettled: int = -1  # row from which on texts may still change
-    revert: str = ""  # id of the message from which on the history is hidden
-    within: bool = False  # the revert begins inside that message, which stays
+    unsettled: int = -1  # first row whose text may still change
+    revert: str = ""  # id of the first hidden message
+    within: bool = False  # only a part of that message is hidden: it stays
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
@@ -114,7 +114,7 @@ def _begin(tree: Tree, memory: Memory, line: Fields) -> None:
         subagent=bool(parent),
     )
     title = string(line.get("title"))[:PATH_MAX]
-    if forked := _FORK.fullmatch(title):  # the origin's title, with a number one higher
+    if forked := _FORK.fullmatch(title):  # the origin's title, its number raised by one
         before = int(forked[2]) - 1
         tree.fork_of = safe_line(forked[1] + (f" (fork #{before})" if before > 0 else ""))
     if not _DEFAULT.fullmatch(title):
@@ -140,7 +140,7 @@ def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, ch
         memory.answer = row if what.kind is Kind.ASSISTANT else -1
     if what.kind is Kind.USER:
         tree.opened_by(row, lambda: safe_line(what.text))
-        # A fork copies its messages under new ids, but with their times.
+        # A fork copies messages with new ids, but with their times.
         tree.first = tree.first or _digest(f"{created or at}\n{what.text}")
     if not what.settled:
         memory.unsettled = row if memory.unsettled < 0 else memory.unsettled
@@ -148,14 +148,14 @@ def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, ch
         memory.unsettled = -1
     opened = memory.answer >= 0 and tree.codes[memory.answer] == ANSWERS[Turn.OPEN]
     if role == "idle" and opened:
-        # The agent says that it stopped: whatever its last answer looks like, it is the last.
+        # The agent says that it stopped, so its last answer ended the turn.
         ended = line.get("outcome") == "succeeded"
         tree.codes[memory.answer] = ANSWERS[Turn.ENDED if ended else Turn.FAILED]
 
 
 def _copied(memory: Memory, parts: list[Fields], what: Said) -> Said:
-    """Count a prompt that did not fit once: it is stored again after the compaction."""
-    if what.kind is Kind.OTHER:  # a compaction is asked for
+    """Count a prompt that did not fit only once: it is stored again after the compaction."""
+    if what.kind is Kind.OTHER:  # a request for a compaction
         memory.overflow = any(one.get("overflow") is True for one in parts)
     if what.code == PROMPT:
         texts = [text for text in _words(parts) if not text.startswith(_ATTACHED)]
@@ -172,12 +172,12 @@ def _digest(text: str) -> str:
 
 
 def _parts(line: Fields, key: str = "parts") -> list[Fields]:
-    """Return a message's parts; `parent`: those of the one before it, in a line's full form."""
+    """Return a message's parts; key `parent`: its parent's parts, in a line's full form."""
     return [part for part in as_list(line.get(key)) if isinstance(part, dict)]
 
 
 def _said(line: Fields, *, child: bool, shell: bool) -> Said:
-    """Classify a message; `child`: of a sub-agent's session; `shell`: it answers a shell note."""
+    """Classify a message; `child`: a sub-agent's session; `shell`: it answers a shell note."""
     role = string(line.get("role"))
     if role == "user":
         return _asked(_parts(line), child)
@@ -215,7 +215,7 @@ def _answered(line: Fields, shell: bool) -> Said:
 
 
 def _words(parts: list[Fields]) -> list[str]:
-    """Return the texts that a human typed or a model answered, none that the machine added."""
+    """Return the texts typed by a human or answered by a model, without those a program added."""
     return [
         text
         for one in parts
@@ -236,7 +236,7 @@ def _status(part: Fields) -> str:
 
 
 def read(data: bytes, entry_id: str) -> Entry:
-    """Parse one message's line; ValueError where it holds no JSON object."""
+    """Parse one message's line; ValueError if it is not a JSON object."""
     line = parse_object(data)
     before, parts = _parts(line, "parent"), _parts(line)
     what = _said(line, child=line.get("child") is True, shell=_is_shell_note(before))
@@ -250,7 +250,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         fields["compaction"] = _compaction(line, before)
     else:
         name, stop = as_dict(error).get("name"), string(line.get("finish"))
-        if error:  # in pi's words
+        if error:  # named as pi does
             stop = "aborted" if name == "MessageAbortedError" else "error"
         fields = {"stop_reason": stop, "error": string(as_dict(error).get("message") or name)}
         fields["provider"] = string(line.get("providerID")) or None
@@ -282,7 +282,7 @@ def read(data: bytes, entry_id: str) -> Entry:
 def _texts(line: Fields, kind: Kind, parts: list[Fields]) -> tuple[str, ...]:
     if kind in (Kind.USER, Kind.ASSISTANT):
         return tuple(_words(parts))
-    if kind is Kind.BASH:  # a command that the user ran, as pi would show it
+    if kind is Kind.BASH:  # shown as pi shows it
         ran = [(line.get("command"), line.get("output"))] if line.get("role") == "shell" else []
         states = [as_dict(one.get("state")) for one in parts if one.get("type") == "tool"]
         ran += [(as_dict(one.get("input")).get("command"), one.get("output")) for one in states]
@@ -300,8 +300,8 @@ def _compaction(line: Fields, before: list[Fields]) -> Compaction:
 def _tokens(line: Fields) -> Tokens | None:
     counts = as_dict(line.get("tokens"))
     cache = as_dict(counts.get("cache"))
-    held = (counts.get("input"), counts.get("output"), cache.get("read"), cache.get("write"))
-    given, output, *cached = map(number, held)
+    stored = (counts.get("input"), counts.get("output"), cache.get("read"), cache.get("write"))
+    given, output, *cached = map(number, stored)
     total, whole = number(counts.get("total")), given + output + sum(cached)
     if not whole:
         return None
@@ -311,7 +311,7 @@ def _tokens(line: Fields) -> Tokens | None:
 
 
 def _call(part: Fields) -> ToolCall:
-    """Parse a call of a tool. One that failed, or was never run, changed no file."""
+    """Parse a tool call. A call that failed or never ran has no files."""
     given = as_dict(part.get("state")).get("input")
     call = call_of(string(part.get("tool")), given, string(part.get("callID")))
     patch = first_of(as_dict(given), ("patchText", "patch"))
@@ -342,7 +342,7 @@ def _is_cleared(part: Fields) -> bool:
 
 
 def _images(part: Fields) -> int:
-    """Count a part's pictures: next to a prompt, or in a result that the model still sees."""
+    """Count a part's pictures: attached to a prompt, or in a result that the model still sees."""
     if part.get("type") == "file":
         return string(part.get("mime")).startswith("image/")
     if part.get("type") != "tool" or _is_cleared(part):

@@ -1,1 +1,1 @@
-"""Claude Code: one JSONL file a session, in `projects/<directory>`, sub-agents' files below it."""
+"""Claude Code: a JSONL file per session in `projects/<directory>`, sub-agents' files below it."""

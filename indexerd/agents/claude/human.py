@@ -2,14 +2,14 @@
 
 What surprised us: nobody typed half of the lines of type `user`.
 
-- What a machine tells the model to make it work is coded as a result (TOOL, no message).
+- A machine's prompt to the model is coded as a result (TOOL, no message).
 - A local command, its caveat and its output are CUSTOM: they do not change the turn.
-- An interruption ends the turn as a failed answer does, and is coded as one that is no message.
+- An interruption ends the turn like a failed answer; it is coded as one that is not a message.
 - A prompt typed while the agent works may be a line of type `attachment`.
-- Words after a slash command are a request, unless the client itself carries the command out. Where
-  `<command-message>` comes first it expands to a prompt: `/review 167`. Where `<command-name>`
-  comes first it is the client's own; but `/goal` and `/plan`, whose words the model gets, look
-  just like `/model`. So the other commands are listed.
+- The arguments of a slash command are a request, unless the client carries the command out itself.
+  If `<command-message>` comes first, the command expands to a prompt: `/review 167`. If
+  `<command-name>` comes first, it is the client's own; but `/goal` and `/plan`, whose arguments the
+  model gets, look just like `/model`. So the client's own commands are listed.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _PLAN = "Implement the following plan:"
 _PLAN_ASIDE = "If you need specific details from before exiting plan mode"
 _SESSION = re.compile(r"(?:.*[/\\])?([A-Za-z0-9][\w.-]{0,127})\.jsonl", re.ASCII)
 # A plan's heading; after a fence or a comment, `#` may begin a line of code.
-_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*?)(?:[ \t]+#+)?[ \t]*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}[ \t]+(\S.*)", re.MULTILINE)
 _FRONT_MATTER = re.compile(r"\s*---\n.*?\n---\n", re.DOTALL)
 _CODE = re.compile("```|~~~|<!--")
-_REMINDERS_MAX = 100  # that are taken off a prompt's end
-# What an editor or the client itself glues before a prompt.
+_REMINDERS_MAX = 100  # removed from a prompt's end
+# Tags that an editor or the client itself puts before a prompt.
 _LEADING = re.compile(r"\s*<(system-reminder|ide_\w{1,40})>.*?</\1>", re.DOTALL)
-# The client's own commands that take words which the model is not asked.
+# The client's own commands whose arguments the model does not get.
 _OWN = frozenset(
     "add-dir advisor agents autocompact branch btw bug cd chrome clear color compact config context"  # noqa: SIM905 - a table
     " continue copy cost effort exit export fast feedback focus fork hooks ide login logout"
@@ -77,7 +77,7 @@ def content_of(line: Fields) -> list[Fields]:
 
 
 def said(line: Fields, *, child: bool = False) -> Said:
-    """Classify a line; `child`: of a sub-agent's file, where no human types."""
+    """Classify a line; `child`: of a sub-agent's file, in which no human types."""
     match line.get("type"):
         case "attachment":
             return _attachment(line, as_dict(line.get("attachment")), child)
@@ -129,7 +129,7 @@ def _by_machine(line: Fields, text: str) -> int | None:
 def plan_of(line: Fields) -> tuple[str, str]:
     """Return the heading of the plan that a line carries out, and the session that made the plan.
 
-    The client names that session by the path of its transcript. "" for what is not said.
+    The client names that session by the path of its transcript. "" for whatever is missing.
     """
     text = "\n".join(words(content_of(line)))
     if not _is_plan(line, text):
@@ -138,14 +138,16 @@ def plan_of(line: Fields) -> tuple[str, str]:
     plan_text = (plan or text).removeprefix(_PLAN)
     if front := _FRONT_MATTER.match(plan_text):
         plan_text = plan_text[front.end() :]
-    heading = _HEADING.search(_CODE.split(plan_text, 1)[0])
+    found = _HEADING.search(_CODE.split(plan_text, 1)[0])
+    heading = found[1].rstrip() if found else ""
+    bare = heading.rstrip("#")  # closing marks do not belong to a heading
     path = rest.partition("read the full transcript at: ")[2].partition("\n")[0] if plan else ""
     session = _SESSION.match(path[:8192])
-    return heading[1] if heading else "", session[1] if session else ""
+    return bare.rstrip() if bare.endswith((" ", "\t")) else heading, session[1] if session else ""
 
 
 def _is_plan(line: Fields, text: str) -> bool:
-    """Return whether the client wrote a text; 2.1.12 to 2.1.17 store no `planContent`."""
+    """Return whether the client wrote a prompt to carry out a plan; 2.1.12 to 2.1.17 do not say."""
     opened = text.startswith(_PLAN) and _PLAN_ASIDE in text
     return line.get("planContent") is not None or opened
 
@@ -158,18 +160,18 @@ def _pictured(found: list[Fields]) -> bool:
     return any(block.get("type") in ("image", "document") for block in found)
 
 
-def _attachment(line: Fields, held: Fields, child: bool) -> Said:
+def _attachment(line: Fields, attachment: Fields, child: bool) -> Said:
     """Classify an attachment: a queued prompt, a file named with @, or bookkeeping."""
-    if held.get("type") != "queued_command":
-        named = held.get("type") == "file" and string(held.get("filename"))
+    if attachment.get("type") != "queued_command":
+        named = attachment.get("type") == "file" and string(attachment.get("filename"))
         return Said(Kind.CALL if named else Kind.OTHER)
-    mode, found = held.get("commandMode"), as_blocks(held.get("prompt"))
+    mode, found = attachment.get("commandMode"), as_blocks(attachment.get("prompt"))
     if mode == "bash":
         return Said(Kind.BASH, queued=True)
     text = "\n".join(words(found))
     asked = request(text)
-    machine = child or mode == "task-notification" or _by_program(held.get("origin"))
-    machine = machine or True in (held.get("isMeta"), line.get("isMeta"))
+    machine = child or mode == "task-notification" or _by_program(attachment.get("origin"))
+    machine = machine or True in (attachment.get("isMeta"), line.get("isMeta"))
     if machine or (not asked and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))):
         return Said(PROMPTED, queued=True)
     typed = text or _pictured(found)
@@ -177,14 +179,14 @@ def _attachment(line: Fields, held: Fields, child: bool) -> Said:
 
 
 def prompt_words(found: list[Fields]) -> list[str]:
-    """Return a prompt's texts: the request of a slash command, or the words of its blocks."""
+    """Return a prompt's texts: the request of a slash command, or the texts of its blocks."""
     texts = words(found)
     asked = request("\n".join(texts))
     return [asked] if asked else texts
 
 
 def words(found: list[Fields]) -> list[str]:
-    """Return the texts of blocks, without what was put around them, and without empty ones."""
+    """Return the non-empty texts of blocks, without the tags that were put around them."""
     texts = (string(one.get("text")) for one in found if one.get("type") == "text")
     return [text for text in map(_unwrapped, texts) if text]
 
@@ -208,7 +210,7 @@ def _unwrapped(text: str) -> str:
 
 
 def request(text: str) -> str:
-    """Return the request of a slash command; "" for one without, and for any other text."""
+    """Return the request of a slash command; "" for any other text."""
     if not text.startswith(_COMMAND):
         return ""
     name, asked = _in_tag(text, "name"), _in_tag(text, "args")
@@ -220,7 +222,7 @@ def request(text: str) -> str:
 
 
 def _in_tag(text: str, tag: str) -> str:
-    """Return the text in a tag, or to the text's end where the tag is not closed."""
+    """Return the text in a tag, up to the end if the tag is not closed."""
     inner = text.partition(f"<command-{tag}>")[2]
     closed, mark, rest = inner.rpartition(f"</command-{tag}>")
     return (closed if mark else rest).strip()

@@ -2,9 +2,9 @@
 
 A summary's row begins with the line before it, its `compact_boundary`: only that line says which
 earlier messages were kept. What surprised us about hooks, whose text for the model is in lines of
-type `attachment`: it comes after the prompt in the file and is sent before it, in the same message;
-what a hook printed is sent at the beginning of a session and with a prompt only. Nobody said it, so
-it is in `sent` alone.
+type `attachment`: it follows the prompt in the file, but is sent before it, in the same message.
+A hook's output is sent only at the start of a session and with a prompt. It is not part of the
+conversation, so it is only in `sent`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SHELL = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
 
 
 def read(data: bytes, entry_id: str) -> Entry:
-    """Parse one entry's lines; ValueError where they hold no JSON object."""
+    """Parse one entry's lines; ValueError if the last is not a JSON object."""
     before, _, last = data.strip().rpartition(b"\n")
     line = parse_object(last)
     kind, message = string(line.get("type")), as_dict(line.get("message"))
@@ -108,9 +108,9 @@ def _tools(line: Fields, content: list[Fields]) -> tuple[ToolCall, ...]:
     if line.get("type") == "assistant":
         calls = [one for one in content if string(one.get("type")).endswith("tool_use")]
         given = [(one.get("name"), one.get("input"), one.get("id")) for one in calls]
-        return tuple([call_of(string(name), held, string(own)) for name, held, own in given])
-    held = as_dict(line.get("attachment"))
-    named = string(held.get("filename")) if held.get("type") == "file" else ""
+        return tuple([call_of(string(name), value, string(own)) for name, value, own in given])
+    attachment = as_dict(line.get("attachment"))
+    named = string(attachment.get("filename")) if attachment.get("type") == "file" else ""
     return (ToolCall(name="", reads=(named,)),) if named else ()
 
 
@@ -122,30 +122,30 @@ def _tokens(line: Fields, message: Fields) -> Tokens | None:
 
 
 def _compaction(before: bytes) -> Compaction:
-    """Read from a boundary's line the first of the messages that a compaction kept."""
+    """Find in a boundary's line the first message that its compaction kept."""
     try:
-        held = as_dict(parse_object(before).get("compactMetadata"))
+        metadata = as_dict(parse_object(before).get("compactMetadata"))
     except ValueError:
-        held = {}
-    ids = as_list(as_dict(held.get("preservedMessages")).get("uuids"))
-    kept = as_dict(held.get("preservedSegment")).get("headUuid") or next(iter(ids), None)
-    return Compaction(string(kept) or None, tokens_before=number(held.get("preTokens")) or None)
+        metadata = {}
+    ids = as_list(as_dict(metadata.get("preservedMessages")).get("uuids"))
+    kept = as_dict(metadata.get("preservedSegment")).get("headUuid") or next(iter(ids), None)
+    return Compaction(string(kept) or None, tokens_before=number(metadata.get("preTokens")) or None)
 
 
-def _of_hook(held: Fields) -> str:
-    """Return what the model gets of a hook, in the words that Claude Code puts around it."""
-    name, content = string(held.get("hookName")), held.get("content")
-    match held.get("type"):
+def _of_hook(attachment: Fields) -> str:
+    """Return a hook's text for the model, in Claude Code's wording."""
+    name, content = string(attachment.get("hookName")), attachment.get("content")
+    match attachment.get("type"):
         case "hook_additional_context":
             several = content if isinstance(content, list) else [content]
             if text := "\n".join(one for one in several if isinstance(one, str)):
                 return f"{name} hook additional context: {text}"
         case "hook_success":
             prints = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")
-            if string(content) and held.get("hookEvent") in prints:
+            if string(content) and attachment.get("hookEvent") in prints:
                 return f"{name} hook success: {content}"
         case "hook_blocking_error":
-            wrong = as_dict(held.get("blockingError"))
+            wrong = as_dict(attachment.get("blockingError"))
             if why := string(wrong.get("blockingError")):
                 command = string(wrong.get("command"))
                 return f'{name} hook blocking error from command: "{command}": {why}'

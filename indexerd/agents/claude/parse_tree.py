@@ -1,31 +1,32 @@
 """Turn the lines of a Claude Code session into a tree.
 
-One file is one session, and its id is the file's name: lines name the session that wrote them
-first, or a sub-agent's parent. The file becomes a session at its first line of a conversation.
-Until 2.0 a sub-agent's lines stood among its parent's: there they are rows, but never on the path.
+One file is one session, and its id is the file's name: lines name the session that first wrote
+them, or a sub-agent's parent. The file becomes a session at its first line of a conversation.
+Before 2.0 a sub-agent's lines were mixed with its parent's: these are rows, but never on the path.
 
 What surprised us: `--fork-session`, `/branch`, a hand-off to the background and 1.0's `--resume`
 copy the whole history into a new file, with its ids and times. `born_ms` is larger for the copy:
 lines without an id have the file's own time; lines that name another session, in
 `requestSessionId` or `sessionId`, were copied; a background session is as old as its first line.
 
-A walk by `parentUuid` alone loses half a conversation: one answer is several lines, with parallel
-tools their results hang off different ones, and whichever sibling the next line names, the others
-fall off. Only a human makes a real branch. So:
+Following `parentUuid` alone loses half a conversation: one answer is several lines, the results of
+parallel tools are children of different ones, and the next line names only one of these siblings.
+Only a human makes a real branch. So:
 
 - an answer, a result or a queued prompt that names a row on the path goes to the path's end; one
   that names a row off the path continues that other branch;
-- a typed prompt hangs where it says, unless that place lies within the turn that is its end;
-- a parent that was never seen means what was the leaf when it was first named; with no parent
-  named in the file at all, lines hang in file order;
-- `compact_boundary` hangs below what it follows; but it is a root where it keeps no messages and
-  a prompt was taken back before: what it names may then be on the branch that was left;
-- an id that comes again in the same place is the same line; one that comes again elsewhere (kept
-  messages are logged again) gets a name of its own, and counts only where the first is not on its
-  path, as does a prompt that was recorded twice.
+- a typed prompt goes below the row it names, unless that row is in the current turn: then it goes
+  to the path's end;
+- an unknown parent stands for the row that was the leaf when it was first named; if no line names
+  a parent, lines follow each other in file order;
+- `compact_boundary` goes below the row it follows; but it is a root if it keeps no messages and
+  a prompt was taken back before it: the row it names may then be on the abandoned branch;
+- an id that repeats in the same place is the same line; one that repeats elsewhere (kept messages
+  are logged again) gets a new id, and counts only if the first is not on its path, as does a
+  prompt that was recorded twice.
 
-Every parent stands before its child and every id once, so that a walk cannot loop. Walks are
-bounded: a row too far up counts as on the path.
+Every parent precedes its child and ids are unique, so a walk cannot loop. Walks are bounded: a row
+too far up counts as on the path.
 """
 
 from __future__ import annotations
@@ -70,11 +71,11 @@ from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms
 
 _ID_MAX = 512
-_TITLE_MAX = 1024  # characters of a title that are looked at
+_TITLE_MAX = 1024  # characters of a title that are read
 _FAR = 1024  # steps of one walk
 _PROMPTS_KEPT = 64
 _TITLE_LINES = {"custom-title": "customTitle", "ai-title": "aiTitle", "agent-name": "agentName"}
-# The best first; the newest of its kind counts, and a blank one clears its kind alone.
+# The best kind first; of each kind the newest counts, and a blank title clears only its kind.
 _TITLES = (*_TITLE_LINES, "summary", "rename", "plan")
 _RENAME = re.compile(r"<command-name>\s*/?rename\s*</command-name>")
 _ARGUMENTS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
@@ -83,32 +84,32 @@ Place = tuple[int, int]  # offset and length of a line in the file
 
 
 class Prompt(msgspec.Struct, array_like=True):
-    """A prompt that was counted, with what a second record of it is recognised by."""
+    """A counted prompt, with the facts by which a second record of it is recognised."""
 
     digest: int
     timestamp: str
     queued: bool  # recorded as typed while the agent worked
-    waited: bool  # so, or sent later, after it had waited
+    waited: bool  # queued, or sent after it had waited
     row: int
     turn: int
 
 
 class Memory(msgspec.Struct):
-    """What the scan keeps from one block of lines to the next; rows, -1 for none."""
+    """The scan's state between two blocks of lines; rows, -1 for none."""
 
     begun: str = ""  # the file's first timestamp
-    own_ms: int = 0  # first time on a line that a fork does not copy, before the first that it does
-    foreign_ms: int = 0  # newest time on a line of another session id
-    settled: bool = False  # whether the file is a sub-agent's
+    own_ms: int = 0  # time of the first line without an id, if before any entry: forks copy entries
+    foreign_ms: int = 0  # newest time on a line with another session's id
+    settled: bool = False  # it is known whether the file is a sub-agent's
     chained: bool = False  # some line has named a parent
     tail: int = -1  # the newest row of the main conversation, whatever its kind
     opener: int = -1  # the row that opened the current turn
     rewound: bool = False  # a prompt was taken back since the newest compact_boundary
     boundary: int = -1  # the newest compact_boundary's row
-    again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest row's
+    again: dict[str, str] = msgspec.field(default_factory=dict)  # repeated id -> its newest new id
     lost: dict[str, int] = msgspec.field(default_factory=dict)  # unknown parent -> its stand-in
     prompts: list[Prompt] = msgspec.field(default_factory=list)  # the newest
-    turns: int = 0  # that have ended
+    turns: int = 0  # turns that have ended
     titles: dict[str, str] = msgspec.field(default_factory=dict)  # kind -> the newest
 
 
@@ -133,7 +134,7 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 
 
 def parent_of(file: str) -> str:
-    """Return the session that a sub-agent's path names; "" for any other path."""
+    """Return the parent session that a sub-agent's path names; "" for any other path."""
     above, mark, _ = file.rpartition("/subagents/")
     return above.rpartition("/")[2] if mark else ""
 
@@ -170,11 +171,11 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
         tree.activity_ms = max(tree.activity_ms, at)
     if what.code == PROMPT == tree.codes[row]:
         tree.opened_by(row, lambda: preview(what.text))
-    if what.code == PROMPTED and not child and not tree.first_user:
+    if what.code == PROMPTED and not child:
         _planned(tree, memory, line)
     last = tree.codes[tree.leaf] & (KIND_MASK | TURN_MASK) if tree.leaf >= 0 else Kind.OTHER
     if line.get("subtype") == "turn_duration" and last == Kind.ASSISTANT:
-        tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]  # old versions do not write why an answer ends
+        tree.codes[tree.leaf] = ANSWERS[Turn.ENDED]  # old versions store no stop reason
     _renamed(tree, memory, line, what)
 
 
@@ -183,13 +184,13 @@ def _header_of(tree: Tree, memory: Memory, writer: str) -> Header:
     own, parent = (stem or writer)[:_ID_MAX], parent_of(tree.file)
     child = bool(parent) or stem.startswith("agent-")
     above = (parent or writer)[:_ID_MAX] if child else own
-    # The lines name the program's version, not their format's.
+    # Lines state the version of the program, not of the format.
     header = Header(own, cwd="", created_at=memory.begun, version=1, subagent=child)
     return replace(header, parent_id=above if above not in ("", own) else None)
 
 
 def _whose(tree: Tree, memory: Memory, header: Header, line: Fields) -> None:
-    """Call a file a sub-agent's while all its conversation lines are."""
+    """Decide whether a file is a sub-agent's: it is while all its conversation lines are."""
     memory.settled = line.get("isSidechain") is not True
     if not memory.settled:
         above = string(line.get("sessionId"))[:_ID_MAX]
@@ -213,7 +214,7 @@ def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
 
 
 def _renamed(tree: Tree, memory: Memory, line: Fields, what: Said) -> None:
-    """Read what was typed after /rename, which old versions store nowhere else."""
+    """Read the argument of /rename, which old versions store nowhere else."""
     if what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.get("subtype") in (None, "local_command"):
         found = content_of(line) or as_blocks(line.get("content"))
         text = "\n".join(words(found))[:_TITLE_MAX]
@@ -223,8 +224,10 @@ def _renamed(tree: Tree, memory: Memory, line: Fields, what: Said) -> None:
 
 
 def _planned(tree: Tree, memory: Memory, line: Fields) -> None:
-    """Read what a plan says of the session that begins with it, before a human says anything."""
+    """Take the title and the parent of a session that begins with a plan from the plan."""
     (heading, parent), header = plan_of(line), tree.header
+    if not (heading or parent) or tree.first_user:
+        return
     if heading:
         _entitle(tree, memory, "plan", heading)
     if parent and header is not None and not header.parent_id and parent != header.session_id:
@@ -237,7 +240,7 @@ def _entitle(tree: Tree, memory: Memory, kind: str, text: str) -> None:
 
 
 def _put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> int:
-    """Add a line, or let it replace an earlier copy. Returns its row."""
+    """Add a line, or replace an earlier copy of it. Returns its row."""
     own = string(line.get("uuid"))
     boundary = line.get("subtype") == "compact_boundary" and what.kind is Kind.SYSTEM
     key = own or _free(tree, f"L{tree.seen}")
@@ -255,7 +258,7 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> 
     if what.code == Kind.COMPACTION and length and before >= 0:
         start = tree.offsets[before]
         if start + tree.lengths[before] + 1 == offset:
-            place = start, offset + length - start  # it is read with its boundary's line
+            place = start, offset + length - start  # read together with its boundary's line
     memory.tail = row = tree.add_below(above, key, what.code, *place)
     if boundary:
         memory.boundary = row
@@ -264,7 +267,7 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> 
 
 
 def _put_aside(tree: Tree, line: Fields, place: Place) -> None:
-    """Add a sub-agent's line in its parent's file: never on the path."""
+    """Add a sub-agent's line in its parent's file, never on the path."""
     key = string(line.get("uuid")) or _free(tree, f"L{tree.seen}")
     if key in tree.index:
         tree.seen += 1
@@ -287,7 +290,7 @@ def _free(tree: Tree, name: str) -> str:
 
 
 def _follows(what: Said) -> bool:
-    """Return whether a line continues what was asked, wherever it says that it hangs."""
+    """Return whether a line continues the current request, whatever parent it names."""
     return what.kind is Kind.ASSISTANT or what.code in (RESULT, FAILED_RESULT) or what.queued
 
 
@@ -318,13 +321,13 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: Said) -> int:
 
 
 def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
-    """Find what a compaction follows, or ROOT where that is in doubt.
+    """Find the row that a compaction follows, or ROOT if that is in doubt.
 
-    The message that it names may be logged again below its summary, and not be there yet: then
-    another of those kept stands for it.
+    The message that it names may be logged again below the summary, and so not be read yet: then
+    another kept message is used instead.
     """
-    held = as_dict(line.get("compactMetadata"))
-    segment, messages = held.get("preservedSegment"), held.get("preservedMessages")
+    metadata = as_dict(line.get("compactMetadata"))
+    segment, messages = metadata.get("preservedSegment"), metadata.get("preservedMessages")
     keeps = isinstance(segment, dict) or isinstance(messages, dict)
     rewound, memory.rewound = memory.rewound, False
     if rewound and not keeps:
@@ -341,7 +344,7 @@ def _before_boundary(tree: Tree, memory: Memory, line: Fields) -> int:
 
 
 def _anchor(tree: Tree, memory: Memory, row: int) -> int:
-    """Find the nearest row of the conversation, this one or above; a boundary counts as one."""
+    """Find the nearest row of the conversation, at or above a row; a boundary counts as one."""
     for _ in range(_FAR):
         if row < 0 or row == memory.boundary or tree.codes[row] & KIND_MASK in _TALK:
             break
@@ -350,7 +353,7 @@ def _anchor(tree: Tree, memory: Memory, row: int) -> int:
 
 
 def _reaches(tree: Tree, row: int, target: int) -> bool:
-    """Return whether a row is the target or below it, or has it too far up to be found."""
+    """Return whether a row is the target or below it, or the target is too far up to be found."""
     for _ in range(_FAR):
         if row <= target:
             break
@@ -369,9 +372,12 @@ def _replace(tree: Tree, memory: Memory, row: int, what: Said, place: Place) -> 
 
 
 def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: Said, above: int) -> bool:
-    """Return whether a prompt is on the path already: queued and sent, or replayed."""
-    digest, held = crc32(what.text.encode("utf-8", "replace")), as_dict(line.get("attachment"))
-    stamp = string(held.get("timestamp") or line.get("timestamp"))
+    """Return whether a prompt is already on the path: queued and then sent, or replayed."""
+    digest, attachment = (
+        crc32(what.text.encode("utf-8", "replace")),
+        as_dict(line.get("attachment")),
+    )
+    stamp = string(attachment.get("timestamp") or line.get("timestamp"))
     late = what.queued or line.get("promptSource") == "queued"  # its turn may have ended meanwhile
     new = Prompt(digest, stamp, what.queued, late, len(tree), memory.turns)
     for at, one in enumerate(memory.prompts):

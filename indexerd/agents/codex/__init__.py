@@ -1,1 +1,1 @@
-"""Codex: one rollout a session, in `<CODEX_HOME>/sessions/<year>/<month>/<day>`."""
+"""Codex: one rollout file per session, in `<CODEX_HOME>/sessions/<year>/<month>/<day>`."""

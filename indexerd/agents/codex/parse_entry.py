@@ -1,13 +1,13 @@
 """Parse one Codex line in full. Its kind is only a guess: the tree knows the lines around it.
 
-A compaction with a replaced history is all of that history, with the summary as a user's message.
-Files: the headers of a call's patch count, unless its output says that it failed. Files whose lines
-have an `ordinal` record each applied patch on a line of its own, which counts instead. Nothing is
-guessed from shell commands, except from codex's own notes on commands that only show a file.
+A compaction's `replacement_history` is the whole new history, with the summary as a user message.
+Files of a call are those that its patch names, unless its output says that it failed. If lines have
+an `ordinal`, each applied patch is recorded on a line of its own, and only that counts. Of shell
+commands, only those that codex itself notes as reading a file count.
 
-Codex adds context under the user's role: the environment, instructions, skills, notices. Such a
-block begins and ends with known marks. An editor puts its open files around a human's own words,
-and images are named in tags.
+Codex sends context under the user's role: the environment, instructions, skills, notices. Such a
+block begins and ends with known marks. An editor puts its open files before a human's own words,
+and tags name the images.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ NO_SUMMARY = "(no summary available)"  # codex's words
 _NAME_MAX = 128  # characters of an id
 _DETAIL_MAX = 20_000  # characters
 _ROLES = {"user": Kind.USER, "assistant": Kind.ASSISTANT}
-_RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # of items without a role
+_RETAINED_ROLES = {Kind.TOOL: "toolResult", Kind.CUSTOM: "custom"}  # for items without a role
 _ABOUT = ("path", "file_path", "query", "q", "pattern", "url", "uri", "ref_id", "input")
 _SHELL_FLAGS = (["-c"], ["-lc"], ["-Command"], ["/c"])
-# The openings of outputs; what follows is another program's, and says nothing.
+# How codex's own outputs begin; the rest is another program's output and is ignored.
 _EXIT = re.compile(
     r"(?:Chunk ID: .{0,64}\n)?(?:Wall time: .{0,64}\n)?"
     r"(?:Process exited with code|Exit code:) (-?\d{1,10})"
@@ -46,7 +46,7 @@ _NOTHING = re.compile(
     r"|patch rejected|[\w ]{0,40}rejected by user|failed to parse function arguments"
     r"|unsupported call|execution error|failed in sandbox)"
 )
-_PICTURE = "[Image]"  # what codex itself shows for a message without words
+_PICTURE = "[Image]"  # codex's own text for a message of pictures alone
 _SUMMARY_START = "Another language model started to solve this problem"
 _REQUEST = "## My request for Codex:"
 _TAG = re.compile(
@@ -62,7 +62,7 @@ _NOTICES = (
     "Warning: Your account was flagged for potentially high-risk cyber activity",
     "Warning: apply_patch was requested via ",
 )
-_WRAPS_MAX = 20  # pieces of context before a prompt in one block
+_WRAPS_MAX = 20  # pieces of context before the prompt in one block
 _ANY_TAG = re.compile(r"<([A-Za-z][\w.-]{0,100})(?:\s[^>]{0,1000})?>")
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
 _CWD = re.compile(
@@ -74,12 +74,12 @@ _TASK = re.compile(
 )
 
 
-def name_of(held: Any) -> str:
-    return string(held)[:_NAME_MAX]
+def name_of(value: Any) -> str:
+    return string(value)[:_NAME_MAX]
 
 
 def read(data: bytes, entry_id: str) -> Entry:
-    """Parse one entry's line; ValueError where it holds no JSON object."""
+    """Parse one entry's line; ValueError if it is not a JSON object."""
     line = parse_object(data)
     payload, envelope = line.get("payload"), string(line.get("type"))
     item = payload if isinstance(payload, dict) else line
@@ -112,7 +112,7 @@ def _item(item: Fields, *, recorded: bool = False) -> Fields:
         return {"kind": Kind.CALL, "tools": (_call(item, recorded=recorded),)}
     if kind.endswith(("_output", "_result")):
         return _output(item)
-    if kind == "reasoning":  # at most a summary: the rest of a model's thoughts is encrypted
+    if kind == "reasoning":  # at most a summary: the rest is encrypted
         thoughts = filter(None, texts_of(as_blocks(item.get("summary"))))
         return {"role": "assistant", "thinking": tuple(thoughts)}
     return _inter_agent(item) if kind == "agent_message" else {}
@@ -131,14 +131,14 @@ def _message(item: Fields) -> Fields:
 
 
 def _said(words: str, sent: tuple[str, ...]) -> Fields:
-    """Return a human's words, and the texts that the model got where they differ."""
+    """Return a human's words, and the texts that the model got if they differ."""
     return {"texts": (words,), "sent": sent} if words and (words,) != sent else {"texts": sent}
 
 
 def _output(item: Fields) -> Fields:
     call, output = name_of(item.get("call_id")), item.get("output")
-    held = as_dict(output)
-    found = as_blocks(held.get("output", held.get("content")) if held else output)
+    outer = as_dict(output)
+    found = as_blocks(outer.get("output", outer.get("content")) if outer else output)
     texts = tuple(texts_of(found))
     return {
         "kind": Kind.TOOL,
@@ -150,11 +150,11 @@ def _output(item: Fields) -> Fields:
 
 
 def failed(output: Any) -> bool:
-    held = as_dict(output) or _given(output)
-    about = as_dict(held.get("metadata"))  # {"output": …, "metadata": {"exit_code": 1}}
+    outer = as_dict(output) or _given(output)
+    about = as_dict(outer.get("metadata"))  # {"output": …, "metadata": {"exit_code": 1}}
     if isinstance(output, dict) or about:
-        code = about.get("exit_code", held.get("exit_code"))
-        return code != 0 if type(code) is int else held.get("success") is False
+        code = about.get("exit_code", outer.get("exit_code"))
+        return code != 0 if type(code) is int else outer.get("success") is False
     text = next(iter(texts_of(as_blocks(output))), "")
     code = _EXIT.match(text)
     return int(code[1]) != 0 if code else _NOTHING.match(text) is not None
@@ -171,7 +171,7 @@ def _compacted(payload: Fields) -> Fields:
 
 
 def _retained(history: list[Any], summary: str) -> tuple[Retained, ...]:
-    """List the messages that stay; `human` marks those that later compactions keep."""
+    """List the retained messages; `human` marks those that later compactions keep."""
     found: list[Retained] = []
     for fields in map(_item, map(as_dict, history)):
         kind = fields.get("kind", Kind.OTHER)
@@ -205,11 +205,11 @@ def _event(event: Fields) -> Fields:
 
 def _user(event: Fields) -> Fields:
     words, content = said_by_event(event), event.get("content")
-    held = as_blocks(string(event.get("message")) if content is None else content)
+    blocks = as_blocks(string(event.get("message")) if content is None else content)
     beside = (as_list(event.get(key)) for key in ("images", "local_images"))
-    images = sum(map(len, beside)) + (0 if content is None else images_in(held))
+    images = sum(map(len, beside)) + (0 if content is None else images_in(blocks))
     fields: Fields = {"kind": Kind.USER, "role": "user", "images": images}
-    return fields | _said(words, tuple(texts_of(held)) if words else ())
+    return fields | _said(words, tuple(texts_of(blocks)) if words else ())
 
 
 def _inter_agent(payload: Fields) -> Fields:
@@ -223,9 +223,9 @@ def _inter_agent(payload: Fields) -> Fields:
 def _call(item: Fields, *, recorded: bool) -> ToolCall:
     kind, own = string(item.get("type")), name_of(item.get("call_id")) or name_of(item.get("id"))
     name = string(item.get("name")) or kind.removesuffix("_call")
-    # Arguments are stored as a text (of JSON, mostly), or an object.
+    # Arguments are stored as a string, mostly JSON, or as an object.
     fields = (item.get(key) for key in ("arguments", "input", "action"))
-    stored = next((held for held in fields if isinstance(held, str | dict)), None)
+    stored = next((value for value in fields if isinstance(value, str | dict)), None)
     given = as_dict(stored) or _given(stored)
     script = _script(given)
     place = first_of(given, ("workdir", "working_directory"))
@@ -246,7 +246,7 @@ def _call(item: Fields, *, recorded: bool) -> ToolCall:
 
 
 def changed(item: Fields) -> tuple[str, ...] | None:
-    """List the files that a recorded patch changed; None where it was not applied."""
+    """List the files that a recorded patch changed; None if it was not applied."""
     if item.get("success") is not True and string(item.get("status")).lower() != "completed":
         return None
     changes = as_dict(item.get("changes")).items()
@@ -255,7 +255,7 @@ def changed(item: Fields) -> tuple[str, ...] | None:
 
 
 def shown(item: Fields) -> tuple[str, ...]:
-    """List the files that a finished command only showed."""
+    """List the files that a successful command only read."""
     code = item.get("exit_code")
     noted = as_list(item.get("parsed_cmd")) if type(code) is int and code == 0 else []
     reads = [string(one.get("path")) for one in map(as_dict, noted) if one.get("type") == "read"]
@@ -263,18 +263,20 @@ def shown(item: Fields) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_joined(place, path) for path in reads if path))
 
 
-def _given(held: Any) -> Fields:
-    """Parse a text as an object; a text that is not JSON becomes `input`."""
-    if not isinstance(held, str):
+def _given(value: Any) -> Fields:
+    """Parse a string as a JSON object; any other string becomes `input`."""
+    if not isinstance(value, str):
         return {}
     try:
-        return parse_object(held.encode("utf-8", "replace")) if "{" in held[:8] else {"input": held}
+        return (
+            parse_object(value.encode("utf-8", "replace")) if "{" in value[:8] else {"input": value}
+        )
     except ValueError:
-        return {"input": held}
+        return {"input": value}
 
 
 def _script(given: Fields) -> str:
-    """Return the command line of a shell call: of `bash -lc SCRIPT` the script."""
+    """Return the command line of a shell call; for `bash -lc SCRIPT` the script."""
     command = given.get("command") or given.get("cmd")
     if not isinstance(command, list):
         return string(command)
@@ -287,7 +289,7 @@ def _joined(place: str, path: str) -> str:
 
 
 def texts_of(content: list[Fields]) -> list[str]:
-    """Return the texts of a content: of input_text, output_text, Text, and types yet to come."""
+    """Return the texts of a content: input_text, output_text, Text, and any future …text type."""
     texts = (one for one in content if string(one.get("type")).lower().endswith("text"))
     return [string(one.get("text")) for one in texts]
 
@@ -298,9 +300,9 @@ def images_in(content: list[Fields]) -> int:
 
 
 def said_in(content: list[Fields]) -> tuple[str, list[str]]:
-    """Split a user message into its text without context, and the blocks that are all context.
+    """Split a user message into its text without context, and the blocks that are only context.
 
-    A human wrote it if there are no such blocks.
+    A human wrote the message if it has text and no such blocks.
     """
     pictured = images_in(content) > 0
     rests: list[str] = []
@@ -330,30 +332,30 @@ def said_by_event(event: Fields) -> str:
 
 
 def is_tagged(text: str) -> bool:
-    """Return whether one tag surrounds the whole text, as programs write."""
+    """Return whether one tag surrounds the whole text, as in texts of programs."""
     tag = _ANY_TAG.match(text)
     return tag is not None and text.endswith(f"</{tag[1]}>")
 
 
 def task_in(texts: list[str]) -> tuple[str, str]:
-    """Return the task that an agent gives another, and the task's name; the task may be sealed."""
+    """Return the task that one agent gives another, and its name; an encrypted task is ""."""
     found = _TASK.match("".join(texts))
     return (found[2].strip(), string(found[1]).rpartition("/")[2]) if found else ("", "")
 
 
 def likeness(text: str) -> int:
-    """Return the same number for texts of the same words, however they are spaced."""
+    """Hash a text without its white space."""
     return zlib.crc32("".join(text.split()).encode("utf-8", "replace"))
 
 
 def summary_of(message: str) -> str:
-    """Return a compaction's summary without the sentence that introduces it to the next model."""
+    """Return a compaction's summary without the line that introduces it to the next model."""
     _, newline, rest = message.partition("\n")
     return (rest if newline and message.startswith(_SUMMARY_START) else message).strip()
 
 
 def _unwrapped(text: str) -> str:
-    """Cut off the context that a block begins with; empty where that is all."""
+    """Cut off the context at the beginning of a block; "" if there is nothing else."""
     for _ in range(_WRAPS_MAX):
         if text.startswith(_NOTICES):
             return ""

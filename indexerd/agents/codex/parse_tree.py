@@ -1,24 +1,24 @@
 """Turn the lines of a Codex file into a tree: a linear history, without duplicates.
 
-The first session_meta of a file is its identity; later ones were copied from a parent, or update
-this one. In newer sub-agents `session_id` is the parent's: `id` is always the session's own. The
-oldest files have the meta, and each item, itself on the line; the newest number their lines, and
-their forks only point at the history that they share.
+The first session_meta of a file identifies it; later ones were copied from a parent, or update the
+first. In newer sub-agents `session_id` is the parent's: `id` is always the session's own. In the
+oldest files a line is the bare meta or item, without an envelope; the newest number their lines,
+and their forks only point at the history that they share.
 
-What surprised us: codex stores what a human said as an item that the model sees, and as an event.
-In a file without such events the items count, less those that only give context; in a file that
-has them an item counts if an event confirms it, and an event without an item counts by itself. What
-is asked in a sub-agent's thread was asked by a program.
+What surprised us: codex stores a human's message as an item, which the model sees, and as an event.
+In a file without such events items count, unless they are only context; in a file with events an
+item counts if an event confirms it, and an event without an item counts by itself. In a sub-agent's
+thread the prompts are a program's.
 
-Older forks, and sub-agents that were given their parent's context, open with a copy of another
+Older forks, and sub-agents that were given their parent's context, begin with a copy of another
 thread's lines, whose actions and cost belong to the parent. A turn whose id is older than the
-thread's was copied. Where ids do not tell, times do: a copy's lines have one time. That counts only
-where a file names what it was forked from, or its second line is another thread's header.
+thread's was copied. Where ids cannot tell, times do: all lines of a copy have the same time. That
+counts only if the file names its origin, or its second line is another thread's header.
 
-A turn's rows are marked with its id, which survives whatever codex does to its files. How a turn
-ended is kept at its last answer; without one, at a row for the line that ends it: an empty answer
-that does not count as a message. Where a file does not say where turns end, an answer ends one if
-no call waits for its output.
+A turn's rows are marked with its id, which survives every rewrite by codex. The way a turn ended is
+stored at its last answer; without one, at a row for the line that ends it: an empty answer that is
+not counted as a message. If a file does not record the ends of turns, an answer ends its turn when
+no call is waiting for output.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from indexerd.agents.json_lines import (
 from indexerd.events import MESSAGE, Base, Header, Kind, Turn, code
 from indexerd.times import iso_ms
 
-_BY_TIME, _BY_TURN = 1, 2  # how copied lines are recognised
-_AT_ONCE_MS = 1000  # between the first line of a copy and its last
+_BY_TIME, _BY_TURN = 1, 2  # ways to recognise copied lines
+_AT_ONCE_MS = 1000  # at most, between the first and the last line of a copy
 _BARE, _LEGACY, _PAGINATED = 1, 2, 3  # dialects
 _UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TIMED = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7", re.IGNORECASE)  # a UUID of version 7
 _TALKS = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL})
-_ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # a human, or another agent
-_LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # what a turn begins with
+_ASKS = frozenset({Kind.USER, Kind.CUSTOM})  # prompts of a human or another agent
+_LEADS = frozenset({Kind.SETTING, Kind.SYSTEM, Kind.OTHER})  # may precede the prompt in a turn
 _COUNTS = ("input_tokens", "cached_input_tokens", "output_tokens")
 _UNANSWERED = frozenset({"web_search_call", "image_generation_call"})  # calls without an output
 _TOOL_FAILED = code(Kind.TOOL, turn=Turn.FAILED)
@@ -61,35 +61,35 @@ Sums = tuple[int, int, int]  # tokens by _COUNTS
 
 
 class Memory(msgspec.Struct):
-    """Facts of one file; a file that continues another's history starts with new ones."""
+    """The scan's state for one file; reset where a file continues another's history."""
 
-    start: int = 0  # the first row of this file
+    start: int = 0  # this file's first row
     thread: str = ""  # the session whose file this is
     asks: int = PROMPT  # the code of a prompt
-    first_ms: int = 0  # the time of this file's first line
-    copies: int = 0  # _BY_TIME or _BY_TURN while copied lines are read
-    # tokens: codex goes on counting where a fork's history ends, or starts again
-    total: Sums = (0, 0, 0)  # the newest sum
+    first_ms: int = 0  # time of this file's first line
+    copies: int = 0  # _BY_TIME or _BY_TURN while the lines are copies
+    # tokens: in a fork codex continues its parent's sums, or starts at 0
+    total: Sums = (0, 0, 0)  # codex's newest sums
     spent: Sums = (0, 0, 0)  # by this session itself
     # turns
-    turn: str = ""  # id of the turn under way, where it has one
-    open: bool = False  # a turn is under way
+    turn: str = ""  # id of the current turn, if it has one
+    open: bool = False  # a turn has begun and not ended
     ended: str = ""  # id of the newest turn that ended
-    began: int = 0  # the first row of the turn under way, or after the last one
+    began: int = 0  # first row of the current turn, or after the last
     failed: bool = False  # an error was reported in this turn
-    tasks: bool = False  # the file says where turns begin and end
+    tasks: bool = False  # the file records where turns begin and end
     pending: int = 0  # calls without an output
     said: int = -1  # row of the turn's newest answer
     answer: int = 0  # likeness of that answer
-    # what a human said
-    events: bool = False  # the file has events of it
-    first: int | None = None  # likeness of the first thing that a human said
-    aborted: bool = False  # a notice of an interruption came since the newest item
-    since: int = 0  # the first row of the turn, or after an answer that ended one
-    told: bool = False  # an event confirmed a message of this turn
-    doubted: tuple[int, str] | None = None  # an item that no event confirmed: row, text
+    # a human's messages
+    events: bool = False  # the file has events for them
+    first: int | None = None  # likeness of the first message
+    aborted: bool = False  # a notice of an interruption followed the newest item
+    since: int = 0  # first row of the turn, or after an answer that ended one
+    confirmed: bool = False  # this turn has an event of a message
+    doubted: tuple[int, str] | None = None  # an item not yet confirmed by an event: row, text
     asked: tuple[int, int] | None = None  # the newest item: row, likeness
-    event: int | None = None  # likeness of an event whose item may still come
+    event: int | None = None  # likeness of an event whose item may follow
 
 
 def scan(tree: Tree, data: bytes, base: int) -> None:
@@ -100,19 +100,19 @@ def scan(tree: Tree, data: bytes, base: int) -> None:
 
 
 def base(data: bytes) -> Base | None:
-    """Find the history in another file that a file's first line says comes before its own."""
+    """Find in a file's first line the history in another file that precedes its own."""
     try:
-        held = as_dict(_meta_of(parse_object(data)).get("history_base"))
+        history = as_dict(_meta_of(parse_object(data)).get("history_base"))
     except ValueError:
         return None
-    thread, end = held.get("thread_id"), held.get("end_byte_offset")
+    thread, end = history.get("thread_id"), history.get("end_byte_offset")
     if not isinstance(thread, str) or type(end) is not int or end <= 0:
         return None
     return Base(name_of(thread), end)
 
 
 def _meta_of(line: Fields) -> Fields:
-    """Return the session_meta that a line holds, in either form; empty for any other line."""
+    """Return a line's session_meta, in either form; {} for any other line."""
     if "type" in line:
         return as_dict(line.get("payload")) if line["type"] == "session_meta" else {}
     named = string(line.get("id")) and isinstance(line.get("timestamp"), str)
@@ -120,7 +120,7 @@ def _meta_of(line: Fields) -> Fields:
 
 
 def _header_of(meta: Fields, line: Fields, file: str) -> Header | None:
-    """Make the header of the session whose first meta this is; None where it has no id."""
+    """Make the header from a file's first session_meta; None if there is no id."""
     in_name = _UUID.search(file.rpartition("/")[2])  # `…-<thread>` or `…-<thread>_<segment>`
     own = string(meta.get("id")) or string(meta.get("session_id")) or (in_name and in_name[0])
     if not own:
@@ -147,7 +147,7 @@ def _made_ms(name: str) -> int:
 
 
 class _Scanner:
-    """Adds lines to a tree, one at a time."""
+    """Adds lines to a tree, one by one."""
 
     line: Fields
     place: tuple[int, int]  # of the line: offset and length
@@ -158,7 +158,7 @@ class _Scanner:
         self.memory = tree.memory if isinstance(tree.memory, Memory) else Memory()
 
     def take(self, line: Fields, place: tuple[int, int]) -> None:
-        """Add one line; one that gets no row counts as an object all the same."""
+        """Add one line; a line without a row is also counted in `tree.seen`."""
         tree, kind = self.tree, string(line.get("type"))
         self.line, self.place, self.at = line, place, iso_ms(string(line.get("timestamp")))
         header = kind == "session_meta" or ("type" not in line and tree.header is None)
@@ -172,10 +172,10 @@ class _Scanner:
                 payload = line.get("payload")
                 if isinstance(payload, dict):
                     self._payload(kind, payload)
-                else:  # the oldest files have the item itself on the line
+                else:  # in the oldest files the line is the item
                     self._item(line)
             tree.seen += len(tree.ids) == rows
-        if self.memory.copies:  # all that was read so far was copied
+        if self.memory.copies:  # everything so far was copied
             self.memory.spent = (0, 0, 0)
             self._borrowed()
 
@@ -192,14 +192,14 @@ class _Scanner:
             case "compacted":
                 memory, summary = self.memory, parse_entry.summary_of(string(item.get("message")))
                 if summary and memory.said >= 0 and memory.answer == likeness(summary):
-                    self.tree.codes[memory.said] = Kind.OTHER  # the summary was an answer, too
+                    self.tree.codes[memory.said] = Kind.OTHER  # this answer is the summary
                     memory.said = -1
                 self._add(Kind.COMPACTION)
             case "inter_agent_communication":
                 self._add(Kind.CUSTOM)
 
     def _meta(self, meta: Fields) -> None:
-        """Read a header: the first is the file's own, later ones may update it."""
+        """Read a session_meta: the first is the file's own, later ones may update it."""
         tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
         branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
         if header is None:
@@ -213,7 +213,7 @@ class _Scanner:
         else:
             if len(tree) == self.memory.start:
                 self.memory.copies = _BY_TIME
-                # Forks did not name their origin at first: only the copy of its header did.
+                # Early forks name their origin only by the copy of its header.
                 tree.header = replace(header, parent_id=header.parent_id or own or None)
             return
         tree.provider = name_of(meta.get("model_provider")) or tree.provider
@@ -227,17 +227,17 @@ class _Scanner:
         if old.thread == header.session_id:  # a revert
             self.memory.spent = old.spent
         else:
-            tree.name = None  # of the session whose history this one continues
+            tree.name = None  # was the origin's
             self._borrowed()
 
     def _borrowed(self) -> None:
         tree = self.tree
         tree.copied, tree.tokens = len(tree), None
         if tree.header is not None and tree.header.subagent:
-            tree.openings.clear()  # it is named by what it was asked itself
+            tree.openings.clear()  # its own first prompt counts
 
     def _in_directory(self, cwd: str) -> None:
-        """Note a working directory; it counts where the header names none."""
+        """Set the header's working directory if it has none."""
         header = self.tree.header
         if header is not None and not header.cwd and cwd:
             self.tree.header = replace(header, cwd=cwd)
@@ -260,34 +260,34 @@ class _Scanner:
             self._add(Kind.CALL, own)
         elif kind.endswith(("_output", "_result")):
             memory.pending = max(0, memory.pending - 1)
-            late = memory.tasks and not memory.open  # then it opens no turn again
+            late = memory.tasks and not memory.open  # it does not reopen the turn
             came = _TOOL_FAILED if failed(item.get("output")) else Kind.TOOL
             self._add(Kind.CALL if late else came, own)
-        elif kind == "agent_message":  # another agent's; its task is what was asked here
+        elif kind == "agent_message":  # another agent's; a task is this thread's prompt
             task, name = parse_entry.task_in(parse_entry.texts_of(as_blocks(item.get("content"))))
             if (task or name) and self.memory.asks == _PROGRAM:
                 self._asked(self._add(_PROGRAM, own), task or name)
             else:
                 self._add(Kind.CUSTOM, own)
         elif kind == "reasoning" and item.get("summary"):
-            self._add(Kind.OTHER, own)  # the thoughts that the model shows
+            self._add(Kind.OTHER, own)  # visible thoughts
 
     def _answer(self, item: Fields) -> None:
         memory = self.memory
         if as_dict(self.line.get("metadata")).get("compaction_output") is True:
-            self._add(Kind.OTHER, item.get("id"))  # the summary, which the compaction repeats
+            self._add(Kind.OTHER, item.get("id"))  # the compaction repeats this summary
             return
-        events_tell = memory.tasks and memory.open
-        ends = not events_tell and not memory.pending and item.get("phase") != "commentary"
+        turn_open = memory.tasks and memory.open
+        ends = not turn_open and not memory.pending and item.get("phase") != "commentary"
         self._answered()
         memory.said = self._add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
         memory.answer = likeness("".join(parse_entry.texts_of(as_blocks(item.get("content")))))
         if ends and not memory.tasks:
-            memory.since, memory.told = memory.said + 1, False
+            memory.since, memory.confirmed = memory.said + 1, False
         self.tree.activity_ms = max(self.tree.activity_ms, self.at)
 
     def _answered(self) -> None:
-        """Count the item that the model answers, though no event of the turn confirmed it."""
+        """Count the item that the model now answers, though no event confirmed it."""
         if self.memory.doubted is not None:
             (row, text), self.memory.doubted = self.memory.doubted, None
             self._asked(row, text)
@@ -303,22 +303,22 @@ class _Scanner:
             self._in_directory(parse_entry.cwd_in(notices))
             memory.aborted |= any(one.startswith("<turn_aborted>") for one in notices)
             return
-        # After an interruption codex itself asks the first question again.
+        # After an interruption codex itself repeats the first prompt.
         again = memory.aborted and memory.first == like
         memory.asked, memory.aborted = (row, like), False
         if not (memory.events or again):
             self._asked(row, text)
-        elif not (again or memory.told or parse_entry.is_tagged(text)):
+        elif not (again or memory.confirmed or parse_entry.is_tagged(text)):
             memory.doubted = (row, text)
 
     def _user_event(self, event: Fields, turn: str) -> None:
-        """Add an event of what a human said, or let it confirm its item."""
+        """Add the event of a human's message, or let it confirm its item."""
         tree, memory, text = self.tree, self.memory, parse_entry.said_by_event(event)
         if not text:
             return
         self._under_way(turn)
-        memory.told, memory.doubted = True, None
-        if not memory.events:  # the file's first: items that none confirms do not count
+        memory.confirmed, memory.doubted = True, None
+        if not memory.events:  # the file's first: unconfirmed items of this turn do not count
             memory.events = True
             for row in range(memory.since, len(tree)):
                 if tree.codes[row] == memory.asks:
@@ -342,12 +342,12 @@ class _Scanner:
             memory.first = likeness(text)
         tree.opened_by(row, lambda: safe_line(text))
         if not memory.turn and tree.marks:
-            tree.marks[tree.ids[row]] = row  # what follows is of no turn, and not of the last one
+            tree.marks[tree.ids[row]] = row  # later rows belong to no turn, not to the last one
         tree.activity_ms = max(tree.activity_ms, self.at)
 
     def _event(self, event: Fields) -> None:
         turn, kind = name_of(event.get("turn_id")), string(event.get("type"))
-        if kind == "item_completed":  # in the newest dialect; most double a response item
+        if kind == "item_completed":  # in the newest dialect; most repeat a response item
             event = as_dict(event.get("item"))
             kind = string(event.get("type")).lower()
         match kind:
@@ -372,7 +372,7 @@ class _Scanner:
                 self._context(None, event.get("model_context_window"))
             case "task_complete" | "turn_complete" | "turn_aborted":
                 self._ended(turn, failed=kind == "turn_aborted" or event.get("error") is not None)
-            case "error":  # it ends the work; the turn's own end may still come
+            case "error":  # the turn's own end may still follow
                 self.memory.failed = True
                 self._say_end(Turn.FAILED)
             case "thread_rolled_back":
@@ -382,16 +382,16 @@ class _Scanner:
                     self.tree.name = safe_line(string(event.get("thread_name"))) or None
 
     def _context(self, used: Any, window: Any) -> None:
-        """Note how full the model's context is, and how large, where numbers say it."""
-        held, new, size = self.tree.context, number(used), number(window)
+        """Record the used and the total size of the model's context, if given as numbers."""
+        old, new, size = self.tree.context, number(used), number(window)
         if new or size:
-            at = len(self.tree) - 1 if new else held.at
-            self.tree.context = ContextUse(new or held.used, at, size or held.window)
+            at = len(self.tree) - 1 if new else old.at
+            self.tree.context = ContextUse(new or old.used, at, size or old.window)
 
     # -- turns
 
     def _add(self, kind: int, own_id: object = None) -> int:
-        """Add a row for the line; its id is the item's own, or made of the line's number."""
+        """Add a row for the line; its id is the item's, or made from the line's number."""
         tree, name = self.tree, name_of(own_id)
         if not name or name in tree.index:
             ordinal = self.line.get("ordinal")
@@ -409,15 +409,15 @@ class _Scanner:
             memory.copies = _BY_TURN if made < born else 0
         memory.turn, memory.open, memory.failed = name, True, False
         memory.began = memory.since = len(self.tree)
-        memory.said, memory.told, memory.doubted = -1, False, None
+        memory.said, memory.confirmed, memory.doubted = -1, False, None
 
     def _under_way(self, name: str) -> None:
-        """Begin the turn that a line names, unless it is under way or has ended."""
+        """Begin the turn that a line names, unless it has already begun or ended."""
         if name and name not in (self.memory.turn, self.memory.ended):
             self._begin(name)
 
     def _ended(self, name: str, *, failed: bool) -> None:
-        """End a turn; it failed if an error was reported in it or it was interrupted."""
+        """End a turn; it failed if it was interrupted or an error was reported in it."""
         memory, tree = self.memory, self.tree
         if name and (name == memory.ended or (memory.turn and name != memory.turn)):
             return
@@ -430,7 +430,7 @@ class _Scanner:
         memory.open, memory.ended, memory.pending = False, ended, 0
 
     def _say_end(self, turn: Turn) -> None:
-        """Record how the turn ended at its last answer, or else at a row of the line's own."""
+        """Record how the turn ended: at its last answer, or else at a new row for the line."""
         tree = self.tree
         for row in tree.up(tree.leaf):
             if row < self.memory.began:
@@ -447,7 +447,7 @@ class _Scanner:
         self.tree.codes[row] = code(Kind.ASSISTANT, turn=turn) | message
 
     def _roll_back(self, count: int) -> None:
-        """Take back the newest turns: move the leaf to before them, at most to the start."""
+        """Undo the newest turns: move the leaf above them, at most to the root."""
         tree, memory = self.tree, self.memory
         asked = [row for row in tree.up(tree.leaf) if tree.kind(row) in _ASKS] if count > 0 else []
         if not asked:
@@ -461,10 +461,10 @@ class _Scanner:
         memory.open, memory.pending, memory.asked, memory.event = False, 0, None, None
 
     def _counted(self, total: Fields, last: Fields) -> None:
-        """Add the tokens that codex counted, by its newest sum and that of the last call."""
+        """Add the tokens since codex's last count, from its sums and those of the last call."""
         memory, sums, newest = self.memory, _sums(total), _sums(last)
         falls = any(new < old for new, old in zip(sums, memory.total, strict=True))
-        # A sum that falls, or is all the last call's, started at nothing: `exec resume`.
+        # A sum that falls, or equals the last call's, started at 0: `exec resume`.
         starts = falls or (last and sums == newest and sums != memory.total)
         old = (0, 0, 0) if starts else memory.total
         given, cached, made = (memory.spent[at] + sums[at] - old[at] for at in range(3))

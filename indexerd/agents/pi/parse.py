@@ -1,13 +1,13 @@
 """Turn the lines of a pi session into a tree, and parse one line in full.
 
 What surprised us: the leaf is the last entry of the file, whatever its type; only the harness's
-`leaf` entry names another one. A later header is a repeat of the first. Version 1 has no ids: an
-entry's row makes one, which stays the same when the file is read again.
+`leaf` entry names another one. A later header repeats the first. Version 1 has no ids: we make one
+from an entry's row, which stays the same when the file is read again.
 
-A new session of one path is pi's createBranchedSession: label entries are left out, every other
-entry hangs on the one before it, and the labels of kept entries follow at the end. A line that need
-not change keeps its bytes; pi migrates an old format when it opens the file. A compaction may keep
-history from a label on: then it keeps it from the entry that follows the label.
+`branch_lines` writes one path as a new session, as pi's createBranchedSession does: label entries
+are left out, the parent of every other entry is the one before it, and the labels of kept entries
+follow at the end. A line that need not change keeps its bytes; pi migrates an old format when it
+opens the file. A compaction that keeps history from a label on keeps it from the entry after that.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _TYPES = {
     "label": Kind.LABEL,
     "session_info": Kind.NAME,
 }
-_WORDS = {  # the field with the text of an entry that has no message
+_WORDS = {  # type of an entry without a message -> the field with its text
     "compaction": "summary",
     "branch_summary": "summary",
     "session_info": "name",
@@ -96,7 +96,7 @@ _decode = decoder(
 
 
 def made_id(row: int) -> str:
-    """Make the id of an entry of version 1, which has none of its own."""
+    """Make an id for an entry of version 1, which has none."""
     return f"{row:08x}"
 
 
@@ -123,7 +123,7 @@ def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> N
     kind, message, row = string(line.get("type")), as_dict(line.get("message")), len(tree.ids)
     role, packed = string(message.get("role")), _TYPES.get(kind, 0)
     if role == "assistant" and kind == "message":
-        stop = message.get("stopReason") or line.get("stopReason")  # there in a line cut short
+        stop = message.get("stopReason") or line.get("stopReason")  # the latter in a line cut short
         packed = ANSWERS[_TURNS.get(string(stop), Turn.ENDED)]
     else:
         says = message if kind == "message" else line
@@ -151,13 +151,13 @@ def _add(tree: Tree, line: Fields, whole: bytes, offset: int, *, ids: bool) -> N
 
 
 def _preview(text: str) -> str:
-    """Make a preview of a prompt, without the skills and files that pi wraps into it."""
+    """Make a preview of a prompt, without the skills and files that pi adds to it."""
     head = text[:PREVIEWED]
     return safe_line(_WRAPPED.sub(" ", head)) or safe_line(head)
 
 
 def read(data: bytes, entry_id: str) -> Entry:
-    """Parse one entry's line; ValueError where it holds no JSON object."""
+    """Parse one entry's line; ValueError if it is not a JSON object."""
     return _entry(parse_object(data), entry_id)
 
 
@@ -237,7 +237,7 @@ def _other(line: Fields, kind: str, entry_id: str) -> Fields:
 
 
 def _texts(message: Fields) -> tuple[str, ...]:
-    if message.get("role") == "bashExecution":  # as pi shows a command that the user ran
+    if message.get("role") == "bashExecution":  # shown as pi shows it
         return (f"$ {string(message.get('command'))}\n{string(message.get('output'))}",)
     return tuple(texts_in(as_blocks(message.get("content"))))
 
@@ -250,8 +250,8 @@ def _images(content: list[Fields]) -> int:
     return sum([one.get("type") == "image" for one in content])
 
 
-def _flag(held: Any) -> bool | None:
-    return held if isinstance(held, bool) else None
+def _flag(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 def _calls(content: list[Fields]) -> tuple[ToolCall, ...]:
@@ -276,7 +276,7 @@ def _prompt(message: Fields) -> Fields | None:
 
 
 def _edit(line: Fields, target: str) -> Edit | None:
-    """Parse the replacement of an earlier entry; None where there is none."""
+    """Parse the replacement of an earlier entry; None if there is none."""
     replacement = line.get("replacement", "")
     if replacement is None:
         return Edit(target, removed=True)
@@ -294,7 +294,7 @@ def _edit(line: Fields, target: str) -> Edit | None:
 
 def _compaction(line: Fields, entry_id: str) -> Compaction:
     first, index = line.get("firstKeptEntryId"), line.get("firstKeptEntryIndex")
-    if entry_id and line.get("id") != entry_id:  # version 1: the id was made of the row
+    if entry_id and line.get("id") != entry_id:  # version 1: made_id
         first = made_id(number(index) - 1) if number(index) else None  # the header is 0
     tail, system = line.get("retainedTail"), line.get("systemMessage")
     before = line.get("tokensBefore")
@@ -316,28 +316,28 @@ def branch_lines(
 ) -> Iterator[bytes]:
     """Yield the lines of the new file, header first, each with its newline.
 
-    `header` has the version of the source. `path` pairs ids as we show them with lines. `labels`
-    are the label entries of the whole source, in the file's order; `fresh` makes random words of
-    eight hexadecimal digits. ValueError for a line that is no JSON object.
+    `header` has the version of the source. `path` pairs the ids that we show with lines. `labels`
+    are the label entries of the whole source, in the file's order; `fresh` returns eight random
+    hexadecimal digits. ValueError for a line that is not a JSON object.
     """
     version = min(header["version"], _NEWEST)
     yield _encoded({"type": "session", **header, "version": version})
     last: str | None = None
     ids: set[str] = set()
-    moved: dict[str, str] = {}  # labels, and the entry that takes the place of each
+    moved: dict[str, str] = {}  # id of a label -> the entry after it, which takes its place
     waiting: list[str] = []
     for own, line in path:
-        held = parse_object(line)
-        if held.get("type") == "label":
+        entry = parse_object(line)
+        if entry.get("type") == "label":
             waiting.append(own)
             continue
         moved |= dict.fromkeys(waiting, own)
         waiting.clear()
-        fields = held if version <= 1 else held | {"parentId": last}  # version 1 has no ids
-        kept = held.get("firstKeptEntryId")
-        if held.get("type") == "compaction" and kept not in (None, own):
+        fields = entry if version <= 1 else entry | {"parentId": last}  # version 1 has no ids
+        kept = entry.get("firstKeptEntryId")
+        if entry.get("type") == "compaction" and kept not in (None, own):
             fields["firstKeptEntryId"] = moved.get(str(kept), kept)
-        yield line.strip() + b"\n" if fields == held else _encoded(fields)
+        yield line.strip() + b"\n" if fields == entry else _encoded(fields)
         last = own
         ids.add(own)
     for target, stored in _resolved(labels).items():
@@ -352,14 +352,14 @@ def branch_lines(
 
 
 def _resolved(labels: Iterable[bytes]) -> dict[str, Fields]:
-    """Find each target's label and its time: the last change counts, an empty one clears."""
+    """Find each target's label and its time; the last change counts, an empty label clears."""
     found: dict[str, Fields] = {}
     for line in labels:
-        held = parse_object(line)
-        target, label = held.get("targetId"), held.get("label")
+        entry = parse_object(line)
+        target, label = entry.get("targetId"), entry.get("label")
         if isinstance(target, str) and isinstance(label, str) and label:
-            # A label that is changed stays where it was among the others, as pi has it.
-            found[target] = {key: held[key] for key in ("label", "timestamp") if key in held}
+            # As in pi, a changed label keeps its place among the labels.
+            found[target] = {key: entry[key] for key in ("label", "timestamp") if key in entry}
         elif isinstance(target, str):
             found.pop(target, None)
     return found

@@ -126,6 +126,18 @@ def test_a_plans_heading_is_cleaned(world: World, home: Path) -> None:
     assert [row["name"] for row in rows(world, [session])] == [TITLE]
 
 
+def test_long_headings_and_many_notices_take_linear_time(world: World, home: Path) -> None:
+    """S0.46: one line of spaces, or a path of 30,000 notices, does not stall the reader."""
+    wide, long = sessions = [ClaudeSession(home) for _ in range(2)]
+    plan = f"# {TITLE}{' ' * 200_000}now\n"
+    planned(wide, "/elsewhere/x.jsonl", plan, planContent=plan)
+    long.turn("Watch the build.")
+    for _ in range(30_000):
+        long.prompt("<task-notification>done</task-notification>")
+        long.say()
+    assert [row["name"] for row in rows(world, sessions)] == [TITLE, "Watch the build."]
+
+
 def test_better_names_and_nearer_parents_win_over_a_plans(world: World, home: Path) -> None:
     """S0.46, S1.16: a title, and the session of which this is a copy; gone parents stay named."""
     gone = "8d1b0b56-370e-47c4-b992-58ef6f0c4c50"
