@@ -74,9 +74,10 @@ class EventBus:
     def session(self, update: Update, *, was_known: bool) -> None:
         info, session_id, was = update.info, update.session_id, update.was
         if info is None:
-            self.log("session.removed", {"session": session_id})
-            removed = {"sessionFile": was.file, "previousState": state_of(was)} if was else {}
-            self.publish("session.removed", session_id, {"state": "deleted", **removed})
+            if was is not None:  # else its file was gone already
+                self.log("session.removed", {"session": session_id})
+                removed = {"sessionFile": was.file, "previousState": state_of(was)}
+                self.publish("session.removed", session_id, {"state": "deleted", **removed})
             return
         if changed := update.verdict is not Verdict.SAME:
             event = "session.appended" if was_known else "session.discovered"

@@ -66,7 +66,7 @@ class Sidecars:
         edited = await self._change(row, asked)
         new = self.answers.by_id(row["sessionId"])
         if asked.title is not UNSET:
-            renamed = {"name": new["name"], "previous": row["name"]}
+            renamed = {key: new[key] for key in ("sessionFile", "name")} | {"previous": row["name"]}
             self.pipeline.bus.publish("session.renamed", row["sessionId"], renamed)
         return new | {"warnings": list(edited.warnings)} if edited.warnings else new
 
