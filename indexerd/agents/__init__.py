@@ -16,7 +16,9 @@ ADAPTERS: dict[str, Adapter] = {
     "pi": Adapter(pi_parse.scan, pi_parse.read, "pi --session"),
     "claude": Adapter(claude_tree.scan, claude_entry.read, "claude --resume"),
     "codex": Adapter(codex_tree.scan, codex_entry.read, "codex resume", codex_tree.base),
-    "opencode": Adapter(opencode.scan, opencode.read, "opencode --session"),
+    "opencode": Adapter(
+        opencode.scan, opencode.read, "opencode --session", delete="opencode session delete"
+    ),
 }
 
 

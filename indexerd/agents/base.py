@@ -209,3 +209,4 @@ class Adapter:
     reopen: str  # the command that resumes the session named by its last argument
     # Finds in a file's first line the history in another file that precedes its own.
     base: Callable[[bytes], Base | None] = lambda _line: None
+    delete: str = ""  # the command that deletes a session, where no file holds it alone

@@ -123,11 +123,11 @@ def _rank(path: str, info: SessionInfo, store: Store) -> tuple[object, ...]:
     """Rank a file among those of one session; the highest represents it.
 
     In Codex the newest session_meta (a revert makes a second file), then a plain file before its
-    compressed copy; in opencode the database before the tree.
+    compressed copy; else a database before files.
     """
     if store.agent == "codex":
         return (iso_ms(info.created_at), not path.endswith(".zst"))
-    return (store.kind is Kind.DATABASE,) if store.agent == "opencode" else ()
+    return (store.kind is Kind.DATABASE,)
 
 
 def _worth(file: SessionFile) -> tuple[tuple[object, ...], int]:

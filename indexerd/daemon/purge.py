@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from indexerd.agents import ADAPTERS
 from indexerd.daemon.answers import Answers
 from indexerd.daemon.forgotten import Forgotten
 from indexerd.daemon.library import Library
@@ -34,6 +35,7 @@ class _Target(NamedTuple):
 
     session_id: str
     agent: str  # "" if unknown
+    command: str  # the agent's own, which deletes it; "" if its file may be removed
     row: Row  # empty: it is forgotten already
     homes: list[Path]  # directories that may have files of ours
     ours: list[Path]
@@ -112,21 +114,20 @@ def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     homes = [*map(Path, dict.fromkeys(places))]
     names = [make(session_id) for make in (meta_name, user_name, digest_name)]
     ours = [path for home in homes for name in names if (path := home / name).is_file()]
-    paths = [] if agent == "opencode" else [one.path for one in owners.files(session_id)]
+    command = ADAPTERS[agent].delete if agent in ADAPTERS else ""
+    paths = [] if command else [one.path for one in owners.files(session_id)]
     bases = {base_name(path) for path in paths}
     infos = (one for one in owners.infos() if one.session_id != session_id)
     dependents = [one.session_id for one in infos if not bases.isdisjoint(one.bases)]
-    return _Target(session_id, agent, row, homes, ours, [*map(Path, paths)], dependents)
+    return _Target(session_id, agent, command, row, homes, ours, [*map(Path, paths)], dependents)
 
 
 def _check_transcript(found: _Target) -> None:
     """Raise UsageError if the agent's own file must not be removed."""
-    session_id, dependents = found.session_id, found.dependents
-    if found.agent == "opencode":
-        raise UsageError(
-            "opencode keeps its sessions in one database, which only opencode may write",
-            hint=f"`opencode session delete {session_id}` deletes it there",
-        )
+    agent, dependents = found.agent, found.dependents
+    if found.command:
+        why = f"{agent} keeps its sessions in one database, which only {agent} may write"
+        raise UsageError(why, hint=f"`{found.command} {found.session_id}` deletes it there")
     if not found.row:
         hint = "remove its file by hand"
         raise UsageError("of a purged session not even the file's place is known", hint=hint)
