@@ -1,4 +1,4 @@
-"""The `indexerd` command: what hooks run imports only the standard library, the rest uses click."""
+"""The `indexerd` command: commands for hooks import only the standard library, the rest click."""
 
 from __future__ import annotations
 

@@ -32,10 +32,10 @@ def socket_path(env: Mapping[str, str], home: str | None = None) -> str:
     if runtime.startswith("/"):
         return f"{runtime}/indexerd/indexerd.sock"
     own = f"{state_dir(env, home)}/indexerd.sock"
-    # Some hosts pass on hardly more than HOME and PATH; the daemon knows the login's directory.
+    # Some hosts pass little more than HOME and PATH, but the daemon uses the login's directory.
     login = f"/run/user/{os.getuid()}/indexerd/indexerd.sock"
-    bare = not (env.get("INDEXERD_STATE_DIR") or env.get("XDG_STATE_HOME") or os.path.exists(own))  # noqa: PTH110 - see the head
-    return login if bare and os.path.exists(login) else own  # noqa: PTH110 - see the head
+    bare = not (env.get("INDEXERD_STATE_DIR") or env.get("XDG_STATE_HOME") or os.path.exists(own))  # noqa: PTH110 - start-up time
+    return login if bare and os.path.exists(login) else own  # noqa: PTH110 - start-up time
 
 
 def state_dir(env: Mapping[str, str], home: str | None = None) -> str:
@@ -54,15 +54,15 @@ def absolute(path: str, env: Mapping[str, str], home: str | None = None) -> str:
     """Make a path absolute, and expand `~/`."""
     if path == "~" or path.startswith("~/"):
         path = f"{home or home_of(env)}/{path[2:]}"
-    return path if path.startswith("/") else f"{os.getcwd()}/{path}"  # noqa: PTH109 - see the head
+    return path if path.startswith("/") else f"{os.getcwd()}/{path}"  # noqa: PTH109 - start-up time
 
 
 def home_of(env: Mapping[str, str]) -> str:
     """Return the home directory, from the environment or the user database."""
     named = env.get("HOME", "")
-    found = named if named.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - see the head
+    found = named if named.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - start-up time
     if not found.startswith("/"):
-        from indexerd.errors import UsageError  # noqa: PLC0415 - see the head
+        from indexerd.errors import UsageError  # noqa: PLC0415 - start-up time
 
         raise UsageError("cannot find the home directory", hint="set HOME")
     return found
@@ -84,7 +84,7 @@ class Client:
 
     DaemonDownError: no daemon answers, or it hung up. AccessError: the system denies access.
     DeadlineError: no answer in time; the connection is closed, since half a request may be sent.
-    UsageError: a path that the system refuses.
+    UsageError: the system refuses the path.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = TIMEOUT) -> None:
@@ -131,7 +131,7 @@ class Client:
     def events(
         self, names: Sequence[str] | None = None, timeout: float | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Subscribe now, and yield events until the daemon ends (DaemonDownError).
+        """Subscribe now, and yield events until the daemon stops (DaemonDownError).
 
         DeadlineError: no event for `timeout` seconds.
         """
@@ -158,12 +158,12 @@ class Client:
             self._wait_until(deadline)
             chunk = self._socket.recv(65536)
             if not chunk:
-                raise ConnectionResetError(errno.ECONNRESET, "the connection ended")
+                raise ConnectionResetError(errno.ECONNRESET, "the connection was closed")
             self._received += chunk
         value = loads(self._received[:end].decode("utf-8", "replace"))
         del self._received[: end + 1]
         if not isinstance(value, dict):
-            raise ConnectionAbortedError(errno.EPROTO, "what answers is not an indexerd daemon")
+            raise ConnectionAbortedError(errno.EPROTO, "the reply is not from indexerd")
         return value
 
     def _wait_until(self, deadline: float | None) -> None:
@@ -173,7 +173,7 @@ class Client:
         self._socket.settimeout(left)
 
     def _failed(self, bad: OSError) -> IndexerdError:
-        from indexerd import errors  # noqa: PLC0415 - see the head
+        from indexerd import errors  # noqa: PLC0415 - start-up time
 
         self.close()
         why = bad.strerror or str(bad)
@@ -188,8 +188,8 @@ class Client:
 
 
 def _error(answer: Mapping[str, Any]) -> IndexerdError:
-    """Make the daemon's error."""
-    from indexerd.errors import BY_KIND, IndexerdError  # noqa: PLC0415 - see the head
+    """Rebuild the exception from the error object of an answer."""
+    from indexerd.errors import BY_KIND, IndexerdError  # noqa: PLC0415 - start-up time
 
     data = answer.get("data") or {}
     kind = BY_KIND.get(str(data.get("kind")), IndexerdError)
@@ -199,7 +199,7 @@ def _error(answer: Mapping[str, Any]) -> IndexerdError:
 
 
 class _Rules:
-    """The attributes that the scanner reads, with the values that `json` has by default."""
+    """The attributes that the scanner reads, with the defaults of `json`."""
 
     strict = True
     object_hook = object_pairs_hook = array_hook = None
@@ -209,7 +209,7 @@ class _Rules:
 
 def dumps(value: object) -> str:
     """Encode as ASCII JSON; TypeError or ValueError if that is impossible."""
-    # The first None is called for what is not JSON, which is a TypeError.
+    # The second None is called for a value that is not JSON, which raises the TypeError.
     rules: Any = (None, None, encode_basestring_ascii, None, ":", ",", False, False, False)
     return "".join(make_encoder(*rules)(value, 0))
 

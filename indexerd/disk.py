@@ -1,8 +1,8 @@
 """The file system for every package: atomic writes, durable directories, locks, rotated files.
 
-On a full disk a write raises an OSError or a WriteError and leaves the old file as it was; a line
-of a log is lost. Locks are flocks, which the kernel releases when their process ends. Lock files
-are never removed: two processes could then lock two files of one name.
+On a full disk a write raises an OSError or a WriteError and leaves the old file as it was; a log
+line is lost. Locks are flocks, which the kernel releases when the process ends. Lock files are
+never removed, or two processes could each lock a different file of the same name.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _ROTATING = threading.RLock()  # reentrant, as a signal handler may log during a
 def write_atomically(
     path: Path, data: bytes, *, temp: str = "", ready: Callable[[Path], bool] = lambda _: True
 ) -> bool:
-    """Replace a file as a whole, durably, 0600. OSError leaves the old file as it was.
+    """Replace a whole file, durably, with mode 0600. OSError leaves the old file as it was.
 
-    `temp` begins the temporary file's name. Just before the rename, `ready(temporary file)` may
-    change its mode and owner, or return False to keep the old file.
+    `temp` is the start of the temporary file's name. Just before the rename, `ready(temporary
+    file)` may change its mode and owner, or return False to keep the old file.
     """
     new = path.with_name(f".{temp or path.name}.{os.getpid()}.{time.time_ns()}.tmp")
     try:
@@ -52,9 +52,9 @@ def write_atomically(
 
 
 def create_file(path: Path, lines: Iterable[bytes]) -> int:
-    """Write a new file for the user, durably, 0600; return its number of lines.
+    """Write a new file for the user, durably, with mode 0600; return its number of lines.
 
-    A failure leaves no file. UsageError: the file exists, or cannot have this path.
+    A failure leaves no file. UsageError: the file exists, or the path is invalid.
     """
     count = 0
     try:
@@ -77,7 +77,7 @@ def create_file(path: Path, lines: Iterable[bytes]) -> int:
 
 
 def append_line(path: Path, line: bytes, *, durable: bool) -> None:
-    """Append a line in one write(), below a torn last line if there is one. OSError if it fails."""
+    """Append a line with one write(), after ending a torn last line. OSError if it fails."""
     fd = os.open(path, _APPEND, 0o600)
     try:
         size = os.fstat(fd).st_size
@@ -123,10 +123,10 @@ def sync_names(directory: Path) -> None:
 
 
 def hold(path: Path) -> int:
-    """Lock a file until the process ends or closes the descriptor that is returned.
+    """Lock a file until the process ends or closes the returned descriptor.
 
-    AlreadyRunningError names another holder. AccessError: the file cannot be opened, or its file
-    system has no locks.
+    AlreadyRunningError names the process that has the lock. AccessError: the file cannot be opened,
+    or its file system has no locks.
     """
     try:
         make_directory(path.parent)
@@ -135,9 +135,9 @@ def hold(path: Path) -> int:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             who = os.pread(fd, 100, 0).decode("ascii", "replace").strip() or "another process"
-            hint = "stop it first, or set INDEXERD_STATE_DIR to another place"
+            hint = "stop it first, or set INDEXERD_STATE_DIR to another directory"
             os.close(fd)
-            raise AlreadyRunningError(f"{who} holds {path}", hint=hint) from None
+            raise AlreadyRunningError(f"{path} is locked by {who}", hint=hint) from None
     except OSError as bad:
         name = errno.errorcode.get(bad.errno or 0, "EIO")
         hint = "check the directory, or set INDEXERD_STATE_DIR to one on a local disk"
@@ -150,7 +150,7 @@ def hold(path: Path) -> int:
 
 
 def holds(path: Path, fd: int) -> bool:
-    """Whether the path still is the locked file; if not, another process can lock it."""
+    """Whether the path is still the locked file; if not, another process can lock it."""
     try:
         return os.path.samestat(os.fstat(fd), path.lstat())
     except OSError:
@@ -184,7 +184,7 @@ def hold_directory(directory: Path, wait: float) -> Iterator[None]:
                 if time.monotonic() >= deadline:
                     raise WriteError(
                         f"{directory} is locked by another process",
-                        hint="lslocks or lsof shows which; it is tried again",
+                        hint="`lslocks` or `lsof` shows which; the write is retried",
                         upstream="EAGAIN",
                     ) from None
             time.sleep(POLL_SECONDS)

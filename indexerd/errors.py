@@ -18,10 +18,10 @@ _KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, retryable, hint
     "session_empty": (1, False, "there is no conversation in it yet"),
     "session_unreadable": (1, True, "check that the session file exists and is readable"),
     "model_unavailable": (1, False, "configure a key, or add local/extractive to model_keys"),
-    "model_output_invalid": (1, True, "try again, or another model (model_keys)"),
+    "model_output_invalid": (1, True, "try again, or use another model (model_keys)"),
     "budget_exhausted": (75, True, "raise [budget] in the configuration, or wait until tomorrow"),
     "provider_unavailable": (75, True, "try again later; indexing is retried automatically"),
-    "already_running": (75, True, "wait for it to end"),
+    "already_running": (75, True, "wait for it to finish"),
     "context_too_large": (1, False, "lower max_bytes in [index] or [query]"),
     "call_limit_exceeded": (75, True, "ask again in the next turn"),
     "timeout": (75, True, "raise the timeout, or try again"),
@@ -32,7 +32,7 @@ _KINDS: dict[str, tuple[int, bool, str]] = {  # exit code, retryable, hint
     "write_failed": (75, True, "free some space, or check the directory's permissions"),
     "internal": (1, False, "see `indexerd logs`"),
 }
-BY_KIND: dict[str, type[IndexerdError]] = {}  # the topmost class of each kind
+BY_KIND: dict[str, type[IndexerdError]] = {}  # the base class of each kind
 RPC_CODES: dict[str, int] = {kind: code for code, kind in enumerate(_KINDS, 1001)}
 
 
@@ -54,7 +54,7 @@ class IndexerdError(Exception):
         cls.hint = hint or cls.hint
 
     def __init__(self, message: str, **more: Any) -> None:
-        """`more` are attributes, as a hint for this case."""
+        """`more` sets attributes, for example a hint for this case."""
         super().__init__(message)
         vars(self).update({key: one for key, one in more.items() if one is not None})
 
@@ -78,7 +78,7 @@ class FileGoneError(NotFoundError, hint="`indexerd show REF` shows what is store
 
 
 class AmbiguousError(IndexerdError, kind="ambiguous_reference"):
-    """Several sessions match: `candidates`."""
+    """Several sessions match; `candidates` lists them."""
 
     candidates: list[dict[str, Any]]
 
@@ -87,7 +87,7 @@ class AmbiguousError(IndexerdError, kind="ambiguous_reference"):
 
 
 class SessionEmptyError(IndexerdError, kind="session_empty"):
-    """A session without conversation."""
+    """The session has no conversation."""
 
 
 class SessionUnreadableError(IndexerdError, kind="session_unreadable"):
@@ -99,7 +99,7 @@ class StateError(IndexerdError):
 
 
 class ConfigError(StateError, kind="config_invalid"):
-    """Mistakes in the configuration; `problems` lists each with file, key and hint."""
+    """The configuration is invalid; `problems` lists each error with file, key and hint."""
 
     def __init__(self, problems: Sequence[Mapping[str, str]]) -> None:
         self.problems = [dict(one) for one in problems]
@@ -108,7 +108,7 @@ class ConfigError(StateError, kind="config_invalid"):
 
 
 class InvalidMetaError(StateError, kind="invalid_meta"):
-    """A meta file that is not JSON, or not of the required form."""
+    """A meta file is not JSON, or lacks required fields."""
 
 
 class AlreadyRunningError(StateError, kind="already_running"):
@@ -128,7 +128,7 @@ class WriteError(StateError, kind="write_failed"):
 
 
 class DamagedError(StateError, hint="the daemon rebuilds it; ask again in a moment"):
-    """A cache's file is damaged, or was changed by something else."""
+    """A cache's file is damaged, or was changed by another program."""
 
     retryable = True
 
@@ -149,11 +149,11 @@ class ProviderError(ModelError, kind="provider_unavailable"):
 
 
 _CURE = "check the API key and the model's name, then reload the daemon"
-_LATER = "use another model (model_keys); indexing tries again after new messages"
+_LATER = "use another model (model_keys); indexing is retried after new messages"
 
 
 class ProviderDeniedError(ModelError, kind="model_unavailable", hint=_CURE):
-    """The provider rejects the key, or with `model_only` the model, until a setting changes."""
+    """The provider rejects the key, or with `model_only` the model; only a new setting helps."""
 
     model_only: bool = False
 
@@ -167,7 +167,7 @@ class OutputInvalidError(ModelError, kind="model_output_invalid"):
 
 
 class BudgetError(ModelError, kind="budget_exhausted"):
-    """A daily cap is reached, until `retry_after` seconds have passed."""
+    """A daily cap is reached; it is lifted after `retry_after` seconds."""
 
     retry_after: float = 3600.0
 

@@ -46,7 +46,7 @@ KIND_MASK = 0x0F
 TURN_SHIFT = 4
 TURN_MASK = 0x30
 MESSAGE = 0x40  # counts as a message of the session, whatever its kind
-PAID = 0x80  # no answer, but has the cost of a model call: a summary, a cache refresh
+PAID = 0x80  # not an answer, but has the cost of a model call: a summary, a cache refresh
 
 
 def code(kind: Kind, *, turn: Turn = Turn.OPEN, message: bool = False, paid: bool = False) -> int:
@@ -80,7 +80,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
     name: str  # "" for a record of a call that was already counted
     detail: str = ""  # a command line, a path or a query, for a notable use
-    id: str = ""  # by which a result can undo it; "" if none can
+    id: str = ""  # a failed result names it; "" if none can
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     # An object or its JSON text, as the agent stored it; for summaries only.
@@ -169,7 +169,7 @@ class Entry(msgspec.Struct, frozen=True):
     # For what the model gets, if that differs:
     sent: tuple[str, ...] | None = None  # the texts
     sent_as: str | None = None  # the role
-    ahead: bool = False  # goes after tool results, before texts since the newest answer
+    ahead: bool = False  # sent after tool results, before the texts since the newest answer
     unseen: bool = False  # later lines exclude it from the conversation
     # For some kinds only:
     provider: str | None = None  # of the model

@@ -1,10 +1,11 @@
-"""The structured log: events with fields, and never text of a session.
+"""The structured log: events with fields, and never a session's text.
 
 `LOG.log(INFO, "meta.written", session=…, ms=…)` writes one JSON object per line to the log
 file, and JSON, or text on a terminal, to stderr. Until `configure`, nothing is written.
 
-Texts are escaped, redacted and cut. Of a foreign error only the type is logged, as its message may
-quote a reply or a request. A full disk, a closed stderr or a stuck reader cost lines, nothing else.
+Texts are escaped, redacted and cut. For errors of other libraries only the type is logged, as the
+message may quote a reply or a request. A full disk, a closed stderr or a stuck reader only costs
+log lines.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from indexerd.times import iso
 
 LIMIT_BYTES = 8 * 1024 * 1024
 TEXT_MAX = 500  # characters of one value
-LINE_MAX = 4000  # bytes; a pipe accepts this much whole, or not at all
+LINE_MAX = 4000  # bytes; a pipe accepts so short a line whole, or not at all
 _READ_MAX = 2000  # characters of one value that are redacted, before it is cut
 _TRACE_MAX = 40  # lines
 _QUIET = logging.NullHandler()
@@ -120,7 +121,7 @@ def _text(text: str) -> str:
 
 
 def _describe(error: BaseException) -> str:
-    """Describe an error: the message of ours, the code of a system error, else only the type."""
+    """Describe an error: our own with its message, a system error with its code, others by type."""
     name = type(error).__name__
     if isinstance(error, IndexerdError):
         return _text(f"{name}: {error}")
@@ -129,7 +130,7 @@ def _describe(error: BaseException) -> str:
 
 
 def _trace(error: BaseException) -> list[str]:
-    """List an error, its causes, and the lines that they came from; no values."""
+    """List an error, its causes, and the lines that raised them; no values."""
     trace: list[str] = []
     cause: BaseException | None = error
     while cause is not None and len(trace) < _TRACE_MAX:

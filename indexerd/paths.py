@@ -20,7 +20,7 @@ USER_SUFFIX = ".user.json"
 
 
 class Places:
-    """The daemon's own files and directories: from flags, else variables, else defaults."""
+    """The daemon's own files and directories, from flags, environment variables or defaults."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ def _place(env: Mapping[str, str], named: str | None, xdg: str, home: Path, defa
     if base.startswith("/"):  # the XDG rule: relative values are ignored
         return Path(base) / "indexerd"
     if sys.platform == "darwin":
-        import platformdirs  # noqa: PLC0415 - only where XDG says nothing, and only on macOS
+        import platformdirs  # noqa: PLC0415 - only on macOS without an XDG variable
 
         kind = {".config": "config", ".local/share": "data"}[default]
         return Path(getattr(platformdirs, f"user_{kind}_dir")("indexerd"))
@@ -61,7 +61,7 @@ def _place(env: Mapping[str, str], named: str | None, xdg: str, home: Path, defa
 
 
 def is_session_id(text: str) -> bool:
-    """Whether an id may be part of a file name."""
+    """Whether a text is a valid session id, which may be part of a file name."""
     return SESSION_ID.fullmatch(text) is not None
 
 

@@ -1,7 +1,7 @@
 """All settings, with defaults and ranges, and where they come from.
 
 Defaults < file < environment. The file is TOML, or JSON by its suffix; camelCase keys are accepted
-in both. If there is any problem, the last valid settings apply, else the defaults: a typo must not
+in both. If anything is wrong, the last valid settings apply, or else the defaults: a typo must not
 expose excluded sessions.
 """
 
@@ -69,7 +69,7 @@ def _safe_url(url: str) -> str:
     if url and not (parts.hostname and safe):
         raise ValueError("must be https, or http on loopback")
     if parts.username or parts.password:
-        raise ValueError("must not hold a user name or a password")
+        raise ValueError("must not contain a user name or a password")
     if parts.port == 0:  # other invalid ports raise by themselves
         raise ValueError("port 0 cannot be reached")
     return url
@@ -88,7 +88,7 @@ class Price(Section):
 
 
 class Provider(Section):
-    """A key is used only if it is named here, or by our own variable."""
+    """A provider; its key is used only if a setting here or our own variable names it."""
 
     api_key_env: Annotated[str, Field(pattern=r"^([A-Za-z_][A-Za-z0-9_]{0,127})?$")] = ""
     api_key_file: str = ""
@@ -257,11 +257,11 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
     try:
         tree = _parse(data, path) if data is not None else {}
     except (ValueError, RecursionError) as bad:
-        return Loaded(Settings(), {}, (_problem(path, "", str(bad), "mend the syntax"),))
+        return Loaded(Settings(), {}, (_problem(path, "", str(bad), "correct the syntax"),))
     sources = dict.fromkeys((key for key, _ in leaves(tree)), path)
     for variable, value in env.items():
         words = variable.removeprefix("INDEXERD_").lower().split("__")
-        # INDEXERD_SOCKET and others are not settings; a misspelt section is a problem.
+        # INDEXERD_SOCKET and the like are not settings; a misspelt section is a problem.
         known = len(words) > 1 or words[0] in Settings.model_fields
         if known and variable.startswith("INDEXERD_"):
             _put(tree, words, value)
@@ -276,7 +276,7 @@ def _parse(data: bytes, path: str) -> dict[str, Any]:
     text = data.decode("utf-8-sig")  # some editors begin a file with a byte order mark
     tree = _snake(json.loads(text) if path.endswith(".json") else tomllib.loads(text), "")
     if not isinstance(tree, dict):
-        raise ValueError("the file must hold a table of keys")
+        raise ValueError("the file must be a table of keys")
     return tree
 
 
@@ -321,8 +321,8 @@ def _explain(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str
     elif key.startswith("redact.extra_patterns.") and error["type"] == "value_error":
         key, _, place = key.rpartition(".")
         message = f"[{place}] {message}: {error['input'][:PATTERN_SHOWN]}"
-        hint = "patterns are those of RE2: without look-around and back-references"
-    # Its source is that of the key, of a table around it, or of a part of it.
+        hint = "patterns have RE2's syntax: no look-around, no back-references"
+    # The problem's source is that of the key, of a table that contains it, or of a part of it.
     set_by = [one for one in sources if f"{key}.".startswith(f"{one}.")]
     set_by = set_by or [one for one in sources if one.startswith(f"{key}.")]
     return _problem(sources[max(set_by, key=len)] if set_by else path, key, message, hint)

@@ -1,1 +1,1 @@
-"""The service: its life cycle, its methods, its socket, its log."""
+"""The daemon: life cycle, session files, methods, socket, events."""

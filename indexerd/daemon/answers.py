@@ -1,7 +1,7 @@
-"""Answers that need no running daemon: rows, references, search, from store and meta files.
+"""Answers from the store and meta files: rows, references, search.
 
-The daemon and the command line without a daemon both use these. Nothing here reads a session file
-or writes.
+The daemon uses these, and so does the command line without a daemon. Nothing here writes, or reads
+a session file.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from indexerd.search.index import TextIndex
 from indexerd.search.ranking import search
 from indexerd.sessions.family import Link, by_age, depth_first, kept, member, relation
 
-ANCESTORS_MAX = 8  # generations whose context sets are looked at
+ANCESTORS_MAX = 8  # generations whose context sets are looked up
 MEMBERS_MAX = 500  # sessions of a family
 
 Row = dict[str, Any]
 
 
 class Answers:
-    """Typed question in, the result of docs/PROTOCOL.md out."""
+    """Answers typed params with the results that docs/PROTOCOL.md describes."""
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Answers:
     ) -> None:
         """Answer from a store and its text index.
 
-        `hidden(row)` applies the exclusions, which a daemon has already applied to the store.
-        `home(session_id)` gives the directory of the session's meta file, if it has one. `behind()`
-        counts sessions with text that is not searchable yet.
+        `hidden(row)` applies the exclusions; a daemon has already applied them to the store.
+        `home(session_id)` returns the directory of the session's meta file, if it has one.
+        `behind()` counts sessions with text that is not searchable yet.
         """
         self.home = home
         self._behind = behind
@@ -63,11 +63,11 @@ class Answers:
         return None if row is None or self._hidden(row) else row
 
     def row(self, ref: str, *, cwd: str | None = None, fuzzy: bool = True) -> Row:
-        """Return the row that a reference means.
+        """Return the row of the session that a reference means.
 
         Without `fuzzy`, as for changes, a similar name is an AmbiguousError with candidates.
         """
-        if row := self._row(ref):  # the store knows a new session before its name is known
+        if row := self._row(ref):  # a new session is in the store before its name is known
             return row
         scope: params.Scope = "project" if cwd else "all"
         return self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope, fuzzy=fuzzy)[0])
@@ -115,7 +115,7 @@ class Answers:
         return {"session": row} | read_all(row["sessionId"], paths)
 
     def sidecar(self, row: Row) -> Held:
-        """Return the user's file of a session, and its context sets; for any thread."""
+        """Return a session's sidecar and context sets; callable in any thread."""
         return read_sidecar(self.sidecar_paths(row))
 
     def context(self, row: Row, asked: params.GetContext) -> Row:
@@ -126,12 +126,12 @@ class Answers:
         return {"sessionId": row["sessionId"], **footer(self.sidecar(row).context, row["cwd"])}
 
     def sidecar_paths(self, row: Row) -> Sequence[Path]:
-        """Return the path of a session's sidecar, then those of its origins, nearest first.
+        """Return the path of a session's sidecar, then those of its ancestors, nearest first.
 
-        NotFoundError where the session has no meta directory.
+        NotFoundError if the session has no meta directory.
         """
         paths: list[Path] = []
-        with suppress(NotFoundError):  # an origin that is not known
+        with suppress(NotFoundError):  # an unknown ancestor
             for _ in range(ANCESTORS_MAX + 1):
                 home = self.home(row["sessionId"])
                 if home is None and not paths:
@@ -141,14 +141,14 @@ class Answers:
                     break
                 row = self.by_id(row["parentSessionId"])
         if not paths:
-            raise NotFoundError("there is no place for this session's sidecar")
+            raise NotFoundError("this session has no directory for a sidecar")
         return paths
 
     def family(self, row: Row, _asked: RefParams | None = None) -> Row:
-        """Return a session's origins and everything that came from them; for any thread.
+        """Return a session's ancestors and all their descendants; callable in any thread.
 
-        A hidden or unknown session is no member: the sessions that name it as their parent form
-        one family, below `missingParent`.
+        A hidden or unknown session is no member: the sessions that name it as their parent form one
+        family, below `missingParent`.
         """
         own = row["sessionId"]
         roots, missing = self._roots(own)
@@ -162,7 +162,7 @@ class Answers:
         rows = self._store.get_many({one.session_id for one in shown} | {p.parent for p in shown})
         members = []
         for session_id, depth, parent in shown:
-            if session_id in rows:  # it may have been forgotten meanwhile
+            if session_id in rows:  # it may have been purged meanwhile
                 on = self._texts.carries_on(parent, session_id) if parent else None
                 named = bool(missing) or depth > 0
                 how = relation(rows[session_id], rows.get(parent), named=named, carries_on=on)
@@ -171,14 +171,14 @@ class Answers:
         return found | ({"missingParent": missing} if missing else {})
 
     def _roots(self, own: str) -> tuple[Sequence[Link], str]:
-        """Climb to the sessions that a family begins with; and their parent, if it is unknown."""
+        """Return the sessions that a family begins with, and their parent if it is unknown."""
         above: dict[str, Link] = {}
         link = self._link(own)
         if link is None:
             raise NotFoundError(f"no session {own}")
         while link.parent:
             above[link.session_id] = link
-            if link.parent in above:  # agents may write circles: the oldest session begins
+            if link.parent in above:  # a circle, which agents may write: begin with the oldest
                 ring = [*above.values()][[*above].index(link.parent) :]
                 return by_age(ring)[:1], ""
             parent = self._link(link.parent)

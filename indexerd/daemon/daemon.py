@@ -1,12 +1,12 @@
-"""The life of the daemon: lock, parts, socket, signals, ready, watchdog, end.
+"""The daemon's life cycle: lock, parts, socket, signals, readiness, watchdog, shutdown.
 
 The order matters. The lock comes first, so that no file of a running daemon is touched; the socket
 answers before systemd gets READY; the event loop pings the watchdog, but only while the reader
 thread makes progress.
 
-A daemon that cannot go on, because a cache is damaged, the state directory was removed, or a part
-of it failed, ends with DamagedError. The process then replaces itself by a new one, whose start
-checks the caches and rebuilds damaged ones.
+If a cache is damaged, the state directory was removed, or a part failed, the daemon ends with
+DamagedError. The process then replaces itself with a new one, which checks the caches at its start
+and rebuilds damaged ones.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Daemon:
         view: Sequence[str] = (),
         watching: bool = True,
     ) -> None:
-        """`view`: the web view's command, to which its address is appended."""
+        """`view` is the command that starts the web view; the address is appended."""
         self._places, self._loaded, self._env, self._home = places, loaded, env, home
         self._watching = watching
         self._set_logging()
@@ -84,7 +84,7 @@ class Daemon:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = hold(places.lock)
         self.bus = bus = EventBus()
-        # Caches of earlier versions have texts that a purge would leave.
+        # Caches of earlier versions contain texts that a purge would miss.
         for name in ("ledger.sqlite*", "catalog.sqlite*"):
             for path in places.state_dir.glob(name):
                 remove(path)
@@ -173,12 +173,12 @@ class Daemon:
         )
 
     def _models(self) -> list[Model]:
-        """Models for a question; with a broken configuration only local ones."""
+        """Return the models for questions: with a broken configuration, only local ones."""
         usable = self.pipeline.models.available()
         return [one for one in usable if not (one.remote and self.pipeline.indexing_off)]
 
     def _summarizers(self) -> list[Model]:
-        """Models for digests and compaction."""
+        """Return the models for digests and compactions."""
         key = self._settings().digest.model
         if not key:
             return self._models()
@@ -211,7 +211,7 @@ class Daemon:
                 self.bus.log("watch.degraded", {"path": store.meta, "reason": str(bad)})
 
     async def once(self) -> tuple[dict[str, Any], dict[str, str], int]:
-        """Try each due session once: the report, models by session, and the exit code."""
+        """Try each due session once; return the report, models by session, and the exit code."""
         pipeline, digests, outcomes = (
             self.pipeline,
             self.auto_digests,
@@ -267,7 +267,7 @@ class Daemon:
             await asyncio.sleep(max(0.01, min(min(until) - now, 1.0)))
 
     async def serve(self) -> None:
-        """Run until a signal. Raises DamagedError, see the head."""
+        """Run until a signal, or until DamagedError (see above)."""
         self._loop = asyncio.get_running_loop()
         sys.setswitchinterval(SWITCH_SECONDS)
         raise_file_limit()
@@ -312,7 +312,7 @@ class Daemon:
             if end and not isinstance(end, bool | DamagedError | asyncio.CancelledError):
                 self.bus.defect("daemon.stopping", "", end)
         if not stopping.is_set():
-            raise DamagedError("the daemon cannot go on", hint="see `indexerd logs`")
+            raise DamagedError("the daemon had to stop", hint="see `indexerd logs`")
 
     async def _end(self) -> None:
         await self.pipeline.stop()
@@ -363,7 +363,7 @@ class Daemon:
         return stopping
 
     async def reload(self) -> None:
-        """Read the configuration again; a broken one changes nothing."""
+        """Read the configuration again; an invalid one changes nothing."""
         loaded = await asyncio.to_thread(read_config, self._places, self._env)
         if loaded.problems:
             self._log_problems(loaded)

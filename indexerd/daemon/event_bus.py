@@ -1,7 +1,7 @@
-"""Events, for the log and for subscribers on the socket; never text of a session.
+"""Events for the log and for subscribers on the socket; they never contain a session's text.
 
-Also keeps each session's indexing status, which clients show in the slot `status_key` and clear
-after `notification_auto_clear_ms`.
+Also keeps each session's indexing status, which clients show under `status_key` and clear after
+`notification_auto_clear_ms`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from indexerd.times import iso
 
 _LIMITS = frozenset({"watch_limit", "watch_instances"})
 BAD_LINE_SECONDS = 60.0  # between two log lines about bad lines of one file
-OUTAGE_SECONDS = 3600.0  # between two warnings for one cause, however many sessions it fails
+OUTAGE_SECONDS = 3600.0  # between two warnings about one cause, however many sessions fail
 _OUTAGES = frozenset(
     {"model_unavailable", "provider_unavailable", "budget_exhausted", "timeout", "write_failed"}
 )
 Listener = Callable[[dict[str, Any]], None]
-# The older program has one name for all three; subscribers to that name get these.
+# An older program has one name for these three; subscribers to it get them all.
 ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")}
 
 
@@ -43,21 +43,21 @@ class EventBus:
         self._logged: dict[str, float] = {}  # when, by file or kind of error
 
     def subscribe(self, listener: Listener) -> Callable[[], object]:
-        """Call a listener with every event, until the function returned here is called."""
+        """Call a listener with every event until the returned function is called."""
         self._listeners[listener] = None
         return partial(self._listeners.pop, listener, None)
 
     def log(self, event: str, fields: dict[str, Any]) -> None:
-        """Write to the log alone."""
+        """Write an event only to the log."""
         LOG.log(LEVELS.get(event, INFO), event, **fields)
 
     def defect(self, event: str, session_id: str, bug: BaseException, *, path: str = "") -> None:
-        """Log a bug of this program."""
+        """Log a bug in this program."""
         where = {"session": session_id} | ({"path": path} if path else {})
         LOG.log(ERROR, event, **where, reason="defect", exc_info=bug)
 
     def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None:
-        """Send to the subscribers alone."""
+        """Send an event only to the subscribers."""
         message = {"event": event, "at": iso(time.time()), **fields}
         if session_id:
             message["sessionId"] = session_id
@@ -67,7 +67,7 @@ class EventBus:
     def context(
         self, reason: str, session_id: str, context: dict[str, list[str]], name: str | None = None
     ) -> None:
-        """Publish a session's context sets: `changed`, or given at `load` or `resume`."""
+        """Publish a session's context sets; `reason` is changed, load or resume."""
         fields = {"reason": reason, "context": context} | ({"setName": name} if name else {})
         self.publish(f"context.{reason}", session_id, fields)
 
@@ -108,7 +108,7 @@ class EventBus:
             send("session.renamed", name=info.agent_title, previous=was.agent_title)
 
     def watching(self, health: Health) -> None:
-        """Log what changed about the watcher since the last call."""
+        """Log how the watcher changed since the last call."""
         old, self._health = self._health, health
         if old is None or (old.mode, old.watched) != (health.mode, health.watched):
             self.log("watch.armed", {"mode": health.mode, "count": health.watched})
@@ -131,7 +131,7 @@ class EventBus:
         self.publish("index.retry", session_id, fields)
 
     def indexed(self, known: SessionRuntime, done: Done) -> None:
-        """A run succeeded, or another program had written the meta file meanwhile."""
+        """Report a run that succeeded, or left the meta file that another program wrote."""
         session, fields = {"session": done.session_id}, {"model": done.model, "costUsd": done.usd}
         if done.adopted:
             known.status = None
@@ -144,7 +144,7 @@ class EventBus:
         self.publish("index.succeeded", done.session_id, fields)
 
     def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None:
-        """A run failed. Further failures of one outage are logged as skipped runs."""
+        """Report a run that failed; further failures of one outage are logged as skipped runs."""
         session_id = known.info.session_id
         self._status(known, "failed", f"❌ index failed: {error}")
         fields = {"session": session_id, "reason": str(error)}

@@ -1,10 +1,10 @@
-"""Every session file: what is known of each, and which of several represents a session.
+"""The state of every session file, and the choice of the file that represents a session.
 
-Reads the paths in `queue`, and notes an `Update` for each session that differs. One thread uses
-this. The tree of a session is kept in memory while it is used, and never stored: after that the
-file is read from its start (a second for 200 MB). The cursor is stored, and tells a file that only
-grew from one that was rewritten meanwhile. A file that triggers a bug is set aside until it
-changes. A file that the user excluded is not followed, and nothing of it is kept.
+Reads the paths in `queue`, and notes an `Update` for each session that changed. Only one thread
+uses this. A session's tree is kept in memory while it is used and never stored: later the file is
+read from its start (a second for 200 MB). The cursor is stored, and tells a file that only grew
+from one that was rewritten. A file that triggers a bug is set aside until it changes. A file that
+the user excluded is not followed, and none of its contents are kept.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from indexerd.sources.tail import Block, Cursor, Look, Read, Tail, Verdict
 from indexerd.times import iso_ms
 
 TREES_MAX = 400_000  # rows of all trees in memory
-TREE_ROWS = 400  # that even an empty tree counts for: a thousand trees at most
-LARGE, LARGE_SECONDS = 50_000, 30.0  # rows of a tree, and how long one of more is kept unused
-FILE_BYTES = 64 * 1024  # that opening a file counts for
-SETTLE_SECONDS = 0.02  # between the two looks after which a missing file counts as gone
+TREE_ROWS = 400  # added to each tree's rows, so that there are at most a thousand trees
+LARGE, LARGE_SECONDS = 50_000, 30.0  # a tree of more rows is dropped when unused for so long
+FILE_BYTES = 64 * 1024  # the cost of opening a file, in bytes read
+SETTLE_SECONDS = 0.02  # between the two checks after which a missing file counts as gone
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A change of one session. `info` is None when its last file is gone."""
+    """A change of one session. `info` is None if its last file is gone."""
 
     session_id: str
     info: SessionInfo | None = None
@@ -54,29 +54,29 @@ class Update:
 
 @dataclass(slots=True, eq=False)
 class SessionFile:
-    """One session file. There are tens of thousands of these, and few are read."""
+    """One session file. There are tens of thousands, and few are being read."""
 
     path: str
     agent: str
     cursor: Cursor | None = None  # where reading stopped
     info: SessionInfo | None = None
     state: SessionState | None = None
-    rank: tuple[Any, ...] = ()  # among files of one session; their newest entry comes second
+    rank: tuple[Any, ...] = ()  # among files of one session; the newest entry decides after it
     verdict: Verdict = Verdict.CONTINUE  # of what was read since the info was made
     underway: bool = False  # the last reading did not reach the end
     excluded: bool = False
-    problem: str = ""  # why it is not read, or is no session
+    problem: str = ""  # why it cannot be read, or is not a session
     aside: Look | None = None  # its stat when it triggered a bug
     _tail: Tail | None = None
 
     def differs(self, found: Look) -> bool:
-        """Whether to read the file, which a scan saw like this."""
+        """Whether to read the file, given its stat in a scan."""
         if self.excluded or self.aside == found:
             return False
         return bool(self.problem) or self.cursor is None or not self.cursor.matches(found)
 
     def rewind(self) -> None:
-        """Have the next reading begin at the start."""
+        """Make the next read begin at the start."""
         self.cursor = None
         self.drop_tree()
 
@@ -84,9 +84,9 @@ class SessionFile:
         self._tail, self.state, self.underway = None, None, False
 
     def read(self, forks: ForkResolver, *, wake: bool = False) -> Read:
-        """Read some of what is new; with `wake`, from the start if the tree was dropped.
+        """Read some new lines; with `wake`, from the start if the tree was dropped.
 
-        FileNotFoundError when the file is gone, SessionUnreadableError when it cannot be read.
+        FileNotFoundError: the file is gone. SessionUnreadableError: it cannot be read.
         """
         source = source_of(self.agent, self.path)
         if asleep := self.state is None:
@@ -108,22 +108,22 @@ class SessionFile:
             line = first.data.partition(b"\n")[0] if isinstance(first, Block) else b""
             state = forks.begin(self.agent, self.path, line)
             pieces = chain([first] if first else [], pieces)
-        self.state, self.underway = None, False  # should this raise, it is read from its start
+        self.state, self.underway = None, False  # if this raises, the next read is from the start
         take_in(self.agent, state, pieces)
         self.state, self.cursor, self.underway = state, tail.cursor, read.more
         return read
 
 
 def _is_blank(state: SessionState) -> bool:
-    """Whether a file has no header yet, as while pi migrates it; its session is kept."""
+    """Whether a file has no header yet, as while pi migrates it; then its session is kept."""
     return state.header is None and not (state.foreign or state.bad_lines or state.seen)
 
 
 def _rank(path: str, info: SessionInfo, store: Store) -> tuple[object, ...]:
     """Rank a file among those of one session; the highest represents it.
 
-    In Codex the newest session_meta (a revert makes a second file), then a plain file before its
-    compressed copy; else a database before files.
+    Codex: the newest session_meta wins (a revert makes a second file), then a plain file over its
+    compressed copy. Others: a database wins over files.
     """
     if store.agent == "codex":
         return (iso_ms(info.created_at), not path.endswith(".zst"))
@@ -135,10 +135,10 @@ def _worth(file: SessionFile) -> tuple[tuple[object, ...], int]:
 
 
 class DuplicateResolver:
-    """The files that claim each session id, first the one that represents it.
+    """The files that claim each session id; the first of them represents the session.
 
-    That is the one of the highest rank; then of the newest message; then of the smallest path.
-    Another thread may look while this one changes it: a list is replaced, never changed.
+    They are sorted by rank, then by newest message, then by path. Other threads may read while the
+    owner changes this: lists are replaced, never changed.
     """
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class DuplicateResolver:
         return (file.info for file in owners if file is not None and file.info)
 
     def claim(self, file: SessionFile) -> None:
-        """Add a file to those of its session, or sort them again after it changed."""
+        """Add a file to those of its session, or sort them again after the file changed."""
         if file.info is not None:
             files = [one for one in self.files(file.info.session_id) if one is not file]
             files = sorted([*files, file], key=lambda one: one.path)
@@ -179,9 +179,10 @@ class Files:
         exclude: Callable[[], list[str]],
         defect: Callable[[str, Exception], None],
     ) -> None:
-        """`title(agent, session_id)`: names kept elsewhere; `defect(path, bug)`: a file set aside.
+        """`since(session_id)` returns the entry up to which the session is described.
 
-        `since(session_id)`: the entry up to which the session is described.
+        `title(agent, session_id)` returns names that agents keep in other files, and
+        `defect(path, bug)` reports a file that was set aside.
         """
         self._since = since
         self._title = title
@@ -208,7 +209,7 @@ class Files:
         return {one.path: one.problem for one in files if one.problem}
 
     def state(self, session_id: str) -> SessionState | None:
-        """The tree of a session; its file is read again if it is not in memory."""
+        """Return a session's tree; if it is not in memory, the file is read again."""
         owner = self.owners.get(session_id)
         if owner is None:
             return None
@@ -223,7 +224,7 @@ class Files:
         return owner.state
 
     def lines(self, session_id: str) -> AbstractContextManager[SessionLines]:
-        """Open a session's lines, by row; SessionUnreadableError when it is gone."""
+        """Open a session's lines, by row; SessionUnreadableError if its file is gone."""
         owner, state = self.owners.get(session_id), self.state(session_id)
         if owner is None or state is None:
             raise SessionUnreadableError("the session file is gone")
@@ -235,7 +236,7 @@ class Files:
     # -- what to look at
 
     def load(self, known: Iterable[tuple[str, Cursor, SessionInfo | None]]) -> None:
-        """Load what the store knows; no file is opened."""
+        """Load the stored state of files; no file is opened."""
         self.exclusions.renew()
         for path, cursor, info in known:
             store = self.store_of(path)
@@ -254,14 +255,14 @@ class Files:
                     file.rewind()  # its base may have appeared, or been excluded, meanwhile
 
     def stored(self, path: str) -> tuple[Cursor, SessionInfo | None] | None:
-        """What the store must know of a path, if anything."""
+        """Return the state of a path to store; None: nothing is stored."""
         file = self._files.get(path)
         if file is None or file.excluded or file.underway or file.cursor is None:
             return None
         return file.cursor, file.info
 
     def compare(self, found: Mapping[str, Look], unseen: Callable[[str], bool]) -> None:
-        """Queue what a scan found to differ, newest first, and what is gone."""
+        """Queue the files that a scan found changed, newest first, and those that are gone."""
         differing = []
         for path, look in found.items():
             file = self._files.get(path)
@@ -274,7 +275,7 @@ class Files:
         self.queue |= dict.fromkeys([*differing, *gone])
 
     def note_there(self, path: str) -> None:
-        """Queue the forks whose history begins in a file that is there."""
+        """Queue the forks whose history begins in a file that exists."""
         store = self.store_of(path)
         if store is not None:
             self._read_again(self._forks.met(store.agent, path))
@@ -297,7 +298,7 @@ class Files:
         return self.exclusions.match(path, *((info.cwd, info.session_id) if info else ("", "")))
 
     def _excluded(self, path: str, cwd: str) -> bool:
-        """Whether the user excluded a file that another's history may begin in."""
+        """Whether the user excluded a file in which a fork's history may begin."""
         file = self._files.get(path)
         hidden = file is not None and file.excluded
         if hidden and any(one in path for one in self.exclusions.forgotten):
@@ -305,7 +306,7 @@ class Files:
         return hidden or self.exclusions.match(path, cwd)
 
     def renew_exclusions(self) -> None:
-        """Drop what is excluded now, and follow what is not excluded any more."""
+        """Drop files that are now excluded, and follow those that no longer are."""
         for file in list(self._files.values()):
             if file.excluded:
                 del self._files[file.path]  # the next scan finds it again
@@ -321,13 +322,13 @@ class Files:
         return bool(self.queue or self._missing or self.changed)
 
     def hint(self, paths: Iterable[str]) -> None:
-        """Queue paths; those read most recently come last, so that busy files delay no other."""
+        """Queue paths, those read most recently last, so that busy files do not delay others."""
         self.queue |= dict.fromkeys(paths)
         for path in [one for one in self._trees if one in self.queue]:
             self.queue[path] = self.queue.pop(path)
 
     def read_some(self, most: int, sessions: int) -> None:
-        """Read about `most` bytes of queued files, or until so many more sessions changed."""
+        """Read about `most` bytes of queued files, or until `sessions` more sessions changed."""
         if self._missing and not self.queue:
             time.sleep(SETTLE_SECONDS)
             self.queue |= dict.fromkeys(self._missing)
@@ -341,9 +342,9 @@ class Files:
                 self.queue[path] = None
 
     def refresh(self, path: str) -> Read:
-        """Read some of what is new in a file.
+        """Read some new lines of a file.
 
-        A missing file is forgotten at the second look: at the first it may be moved, or rewritten.
+        A missing file is forgotten only at the second check: it may be being moved or rewritten.
         """
         store, file, was_missing = self.store_of(path), self._files.get(path), path in self._missing
         self._missing.discard(path)
@@ -368,7 +369,7 @@ class Files:
                 self.queue |= {f"{one.sessions}/{name}": None for one in archives}
         except IndexerdError as bad:
             file.problem = str(bad)
-        except Exception as bug:  # noqa: BLE001 - one odd file must not end the daemon
+        except Exception as bug:  # noqa: BLE001 - one file must not end the daemon
             file.problem = f"set aside until it changes: {type(bug).__name__}"
             file.rewind()
             self._defect(path, bug)
@@ -386,7 +387,7 @@ class Files:
             return read
         if file.info is not None:
             file.problem = ""
-        self.note_there(file.path)  # it may have been away when a fork looked for it
+        self.note_there(file.path)  # it may have been missing when a fork looked for it
         return read
 
     def _read(self, file: SessionFile, *, wake: bool = False) -> Read:
@@ -398,7 +399,7 @@ class Files:
         return read
 
     def _keep_tree(self, file: SessionFile) -> None:
-        """Mark a tree as used now, and drop those used least recently."""
+        """Mark a tree as just used, and drop those used least recently."""
         trees = self._trees
         trees.pop(file.path, None)
         rows = trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)
@@ -408,7 +409,7 @@ class Files:
             self._drop_tree(next(iter(trees)))
 
     def rest(self) -> None:
-        """Drop the large trees, which were not used for a while."""
+        """Drop the large trees, which have not been used for a while."""
         self.rest_at = math.inf
         for path in [one for one, rows in self._trees.items() if rows > LARGE]:
             self._drop_tree(path)
@@ -416,24 +417,24 @@ class Files:
     def _drop_tree(self, path: str) -> None:
         del self._trees[path]
         file = self._files.get(path)
-        if file is not None and not file.underway:  # else a long line would be read twice
+        if file is not None and not file.underway:  # else the file would be read from its start
             file.drop_tree()
 
     # -- what changed
 
     def mark(self, session_ids: Iterable[str]) -> None:
-        """Note that the rows of sessions are out of date."""
+        """Mark the rows of sessions as out of date."""
         for session_id in session_ids:
             self.changed.setdefault(session_id, Update(session_id))
 
     def _note(self, update: Update) -> None:
         before = self.changed.get(update.session_id)
-        if before and before.was:  # of two updates since the last flush
+        if before and before.was:  # two updates since the last flush
             update = replace(update, was=before.was)
         self.changed[update.session_id] = update
 
     def recount(self, session_ids: Iterable[str]) -> None:
-        """Note sessions whose meta file, sidecar or agent's name changed."""
+        """Update sessions whose meta file, sidecar or title in the agent changed."""
         for session_id in session_ids:
             owner, info = self.owners.get(session_id), self.info(session_id)
             if owner and info:
@@ -445,12 +446,12 @@ class Files:
         self.mark(session_ids)
 
     def _update(self, file: SessionFile) -> None:
-        """Make the file's new info, and note what it changes of its session and a former one."""
+        """Compute the file's new info, and note how its session, and a former one, changed."""
         state, was, verdict = file.state, file.info, file.verdict
         file.verdict = Verdict.SAME
         if state is None:
             return
-        if _is_blank(state):  # emptied, to be rewritten: announced once it has something in it
+        if _is_blank(state):  # emptied for a rewrite: announced once it has contents again
             file.verdict, verdict = verdict, Verdict.SAME
         header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
@@ -467,7 +468,7 @@ class Files:
     def _make_info(
         self, file: SessionFile, state: SessionState, was: SessionInfo | None
     ) -> SessionInfo | None:
-        """Make the facts of a session; None where the file is none, and `problem` may say why."""
+        """Compute a session's info; None if the file is no session (`problem` may say why)."""
         store, header, cursor = self.store_of(file.path), state.header, file.cursor
         file.problem = ""
         if header is None:
@@ -476,7 +477,7 @@ class Files:
             since = self._since(was.session_id)
             return msgspec.structs.replace(was, path=file.path, since=since, new_users=0)
         if not is_session_id(header.session_id):
-            file.problem = "the session id is not of the allowed form"
+            file.problem = "its session id is invalid"
             return None
         info = info_of(
             state,
@@ -495,7 +496,7 @@ class Files:
     def _claim(
         self, file: SessionFile, info: SessionInfo, verdict: Verdict, was: SessionInfo | None
     ) -> None:
-        """Have a file claim its session, perhaps from another file (a revert in Codex)."""
+        """Let a file claim its session, perhaps from another file (a revert in Codex)."""
         self.hidden.discard(info.session_id)
         before = self.info(info.session_id)
         self.owners.claim(file)
@@ -507,7 +508,7 @@ class Files:
         self._note(Update(info.session_id, owner, verdict, was, left))
 
     def _hide(self, file: SessionFile) -> None:
-        """Forget all that is known of a file that the user excluded."""
+        """Forget everything about a file that the user excluded."""
         header = file.state.header if file.state else None
         self.hidden |= {one.session_id for one in (header, file.info) if one}
         file.excluded = True
@@ -528,7 +529,7 @@ class Files:
             self._disown(file, was)
 
     def _disown(self, file: SessionFile, was: SessionInfo) -> None:
-        """Take a session from a file, and note it if the file represented it."""
+        """Detach a file from a session, and note the change if the file represented it."""
         owned = self.owners.get(was.session_id) is file
         self.owners.disown(file, was.session_id)
         if owned:

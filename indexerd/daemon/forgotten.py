@@ -1,4 +1,4 @@
-"""Purged sessions, which are not read again."""
+"""The list of purged sessions, which are never read again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Forgotten:
     """The purged sessions and their agents, kept in an append-only file."""
 
     def __init__(self, state_dir: Path) -> None:
-        """AccessError if the file cannot be read: no purged session may come back."""
+        """AccessError: the file cannot be read, and no purged session may come back."""
         self.agents: dict[str, str] = {}  # by session id; any thread may read it
         self._path = state_dir / "forgotten.jsonl"
         try:
@@ -31,7 +31,7 @@ class Forgotten:
                     del self.agents[row["sessionId"]]
 
     def add(self, session_id: str, agent: str, *, at: float, by: str) -> None:
-        """Forget a session from now on; `at` is in seconds since the epoch."""
+        """Add a purged session; `at` is in seconds since the epoch."""
         row = {"sessionId": session_id, "agent": agent, "at": iso(at), "by": by}
         try:
             append_line(self._path, json.dumps(row).encode(), durable=True)

@@ -1,4 +1,4 @@
-"""The answer to `status`: the daemon's state, and each problem with cause, start and cure."""
+"""The answer to `status`: the daemon's state, and its problems, each with cause, start and cure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from indexerd.times import iso
 NEWEST_VERSION = 3  # of pi's format
 SHOWN = 20  # paths and sessions named in one problem
 Found = Iterator[tuple[str, str, str]]  # code, cause and cure of problems
-_MODE = "check its mode and owner; it is checked again at every scan"
+_MODE = "check its mode and owner; every scan tries it again"
 
 
 class Status:
@@ -27,19 +27,19 @@ class Status:
         self._pipeline = pipeline
         self._budget = budget
         self._web = web
-        self._since = iso(time.time())
+        self._since: dict[tuple[str, str], str] = {}  # when problems were first seen: code, cause
         self._seen = -1  # `changed` of the library when sessions were last checked
-        self._of_sessions: list[dict[str, Any]] = []
+        self._of_sessions: list[tuple[str, str, str]] = []
 
     def state(self) -> str:
         if self._pipeline.indexing_off or not self._pipeline.models.available():
             return "indexing-off"
-        return "degraded" if any(self._problems()) else "ok"
+        return "degraded" if self._problems() else "ok"
 
     def report(self) -> dict[str, Any]:
         pipeline = self._pipeline
         health = pipeline.watch.health()
-        ours = {store.meta for store in pipeline.library.files.stores}  # made when first written to
+        ours = {store.meta for store in pipeline.library.files.stores}  # created when needed
         return {
             "state": self.state(),
             "sessions": len(pipeline.known),
@@ -59,35 +59,39 @@ class Status:
                 "missing": [quotable(path) for path in health.missing if path not in ours],
                 "overflows": health.overflows,
             },
-            "problems": [*self._problems()],
+            "problems": self._problems(),
         }
 
-    def _problems(self) -> Iterator[dict[str, Any]]:
-        pipeline = self._pipeline
+    def _problems(self) -> list[dict[str, Any]]:
+        """List the current problems; called every few seconds, so `since` is nearly right."""
+        pipeline, now = self._pipeline, iso(time.time())
         budget = ((code, *why) for code, why in self._budget.troubles().items())
         watch = pipeline.watch.health().problems
-        for one in (*_own(pipeline), *_roots(pipeline), *watch, *budget):
-            yield self._problem(*one)
         if pipeline.library.changed != self._seen:  # this looks at every session
-            self._of_sessions = [self._problem(*one) for one in _sessions(pipeline)]
-            self._seen = pipeline.library.changed
-        yield from self._of_sessions
-        yield from self._web.problems
-
-    def _problem(self, code: str, cause: str, cure: str) -> dict[str, Any]:
-        return {"code": code, "cause": shown_path(cause), "since": self._since, "cure": cure}
+            self._seen, self._of_sessions = pipeline.library.changed, [*_sessions(pipeline)]
+        found = [*_own(pipeline), *_roots(pipeline), *watch, *budget, *self._of_sessions]
+        self._since = {one[:2]: self._since.get(one[:2], now) for one in found}
+        return [
+            {
+                "code": code,
+                "cause": shown_path(cause),
+                "since": self._since[code, cause],
+                "cure": cure,
+            }
+            for code, cause, cure in found
+        ] + self._web.problems
 
 
 def _own(pipeline: Pipeline) -> Found:
-    """Find problems of configuration, models, disk and reader thread."""
+    """Find problems with the configuration, models, disk and reader thread."""
     for bad in pipeline.loaded.problems:
         yield "config_invalid", f"{bad['file']}: {bad['key']}: {bad['message']}", bad["hint"]
     if not pipeline.models.available():
         cure = "configure a key, or add local/extractive to model_keys, and reload"
         yield "model_unavailable", pipeline.missing_models, cure
-    if pipeline.trouble:
+    for trouble in set(pipeline.troubles.values()):
         cure = "free some space, or find out what locks the file; it is retried continually"
-        yield "state_unwritable", pipeline.trouble, cure
+        yield "state_unwritable", trouble, cure
     if pipeline.stalled:
         cause = "reading files has stopped, perhaps because a file system hangs"
         yield "scan_stalled", cause, "find out which mount does not answer, then restart the daemon"
@@ -101,11 +105,11 @@ def _roots(pipeline: Pipeline) -> Found:
 
 
 def _sessions(pipeline: Pipeline) -> Found:
-    """Find problems of session files and meta files."""
+    """Find problems with session files and meta files."""
     files = pipeline.library.files
     for path, why in islice(files.problems().items(), SHOWN):
         cure = _MODE
-        if why.startswith("set aside"):  # for a defect of ours
+        if why.startswith("set aside"):  # because of a bug in indexerd
             cure = "it is read again once it changes, or by a newer indexerd; please report this"
         yield "unreadable", f"{escape_path(path)}: {why}", cure
     for why in islice(pipeline.library.metas.problems().values(), SHOWN):
@@ -114,8 +118,8 @@ def _sessions(pipeline: Pipeline) -> Found:
     for info in islice(odd, SHOWN):
         session = f"session {info.session_id}"
         if info.looped:
-            cure = "none is needed: the path is cut where it would repeat"
+            cure = "none needed: the path is cut where it would repeat"
             yield "parent_cycle", f"{session}: its entries form a circle", cure
         else:
-            cause = f"{session}: format version {info.version} is newer than this program knows"
-            yield "newer_version", cause, "look for a newer indexerd"
+            cause = f"{session}: format version {info.version} is newer than this program supports"
+            yield "newer_version", cause, "install a newer indexerd"

@@ -1,8 +1,8 @@
-"""All that is known of sessions, kept up to date with their files. Only the reader thread uses it.
+"""The state of all sessions, kept up to date with their files. Only the reader thread uses it.
 
     scan, hinted -> files.queue -> step: read, store (cursor, row: one transaction) -> Update
 
-The event loop gets each `Update` once the store shows it. While our own disk is full or locked
+The event loop gets each `Update` once it is in the store. While our own disk is full or locked
 (StateError) the changes stay here, and the next step tries again.
 """
 
@@ -27,13 +27,13 @@ from indexerd.sources.scan import ScanResult, SessionDiscovery
 from indexerd.sources.stores import SUFFIXES, Store
 from indexerd.store.store import StateStore
 
-STEP_BYTES = 4 << 20  # that one step reads before others get their turn
-CHANGES_MAX = 16  # sessions of one step: what is hinted meanwhile waits for it
-ROWS_MAX = 200  # of one transaction
+STEP_BYTES = 4 << 20  # read in one step, before other work gets its turn
+CHANGES_MAX = 16  # sessions changed in one step: newer hints wait for it
+ROWS_MAX = 200  # in one transaction
 
 
 class Library:
-    """Session files, meta files, store and text index, and how changes go from one to the next."""
+    """Session files, meta files, store and text index; passes changes from one to the next."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Library:
         defect: Callable[[str, Exception], None],
         patterns: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`patterns()` gives those of the user's own secrets."""
+        """`patterns()` returns the user's own patterns of secrets."""
         self.store = store
         self.index = index
         self._find_stores = stores
@@ -64,7 +64,7 @@ class Library:
         self._first_scan = True
 
     def load(self) -> list[Update]:
-        """Load what the store knows; no session file is opened."""
+        """Load the stored state; no session file is opened."""
         self.find_stores()
         self.files.load(self.store.files())
         self.metas.load()
@@ -82,11 +82,11 @@ class Library:
 
     @property
     def damaged(self) -> bool:
-        """Whether a cache must be rebuilt, which a new start does."""
+        """Whether a cache must be rebuilt, which the next start does."""
         return self.store.damaged or self.index.damaged
 
     def close(self) -> None:
-        """Store what can be stored; the rest is read again at the next start."""
+        """Store what is possible; the rest is read again at the next start."""
         with suppress(StateError):
             self.flush()
         with suppress(StateError):
@@ -98,7 +98,7 @@ class Library:
         self.store.close()
 
     def find_stores(self) -> list[Store]:
-        """Find the directories and databases of sessions, which come and go."""
+        """Find the directories and databases of sessions, which may appear and disappear."""
         self.files.stores = self._find_stores()
         self.discovery.renew(self.files.stores)
         return self.files.stores
@@ -108,7 +108,7 @@ class Library:
         for store in self.files.stores:
             if store.holds(info.path):
                 return store.meta
-        raise NotFoundError("the session's directory is no root any more")
+        raise NotFoundError("the session's directory is no longer a root")
 
     def home(self, session_id: str) -> str | None:
         """Return the directory where a session's meta file and sidecar are, or belong."""
@@ -124,7 +124,7 @@ class Library:
     # -- finding changes
 
     def scan(self, enter: Callable[[str], object] = lambda _path: None) -> None:
-        """Compare every session and meta file with what is known; queue what differs.
+        """Compare every session and meta file with the known state; queue those that differ.
 
         Calls `enter(path)` before it lists a directory.
         """
@@ -134,11 +134,11 @@ class Library:
         self.files.recount(self.discovery.retitled())
         self.reconsider()
         self.files.compare(result.files, result.unseen)
-        result.files = {}  # a tenth of all memory, and not used again
+        result.files = {}  # a tenth of the daemon's memory, and not used again
         self.last_scan = result
 
     def end_first_scan(self) -> list[Update]:
-        """Drop stored rows of sessions that no root has any more, now that all files were read."""
+        """Drop stored rows of sessions that no root has any more, as all files are now read."""
         self._first_scan = False
         bad, scan = self.files.problems(), self.last_scan
         self.files.mark(
@@ -149,7 +149,7 @@ class Library:
         return self.flush()
 
     def hinted(self, paths: Iterable[str]) -> list[Update]:
-        """Take a watcher's hints, and read some of the files."""
+        """Queue the paths that the watcher hinted at, and read some of the files."""
         metas, sessions = {store.meta for store in self.files.stores}, list[str]()
         for path in paths:
             if path.rpartition("/")[0] in metas and not path.endswith(SUFFIXES):
@@ -165,7 +165,7 @@ class Library:
     def reconsider(self) -> None:
         """Apply settings that may have changed: exclusions, and patterns of secrets.
 
-        Other patterns make all rows again, and read all texts again.
+        If the patterns changed, all rows are rebuilt and all texts read again.
         """
         if self.files.exclusions.renew():
             self.files.renew_exclusions()
@@ -176,19 +176,19 @@ class Library:
             self.store.fold()
 
     def _open_index(self) -> None:
-        """Open the index, and queue what it lacks, newest first."""
+        """Open the index, and queue the sessions that it lacks, newest first."""
         self.index.open(self._secrets.mark)
         self.files.mark(self.index.behind)
         self.texts.resume(sorted(self.files.owners.infos(), key=lambda one: -one.modified_ms))
 
     def _excluded(self) -> list[str]:
-        """Sessions whose file is gone and whose directory is excluded now."""
+        """Return sessions whose file is gone and whose directory is now excluded."""
         excluded = self.files.exclusions.match
         gone = (one for one in self.store.names() if excluded("", one.cwd, one.session_id))
         return [one.session_id for one in gone if self.files.info(one.session_id) is None]
 
     def written(self, session_id: str, directory: str) -> list[Update]:
-        """Read a session's meta file or sidecar, which our own writer has just written."""
+        """Read a session's meta file or sidecar after our own writer wrote it."""
         self.metas.reread(session_id, directory)
         self.files.recount([session_id])
         with suppress(StateError):  # the next step tries again
@@ -196,14 +196,14 @@ class Library:
         return []
 
     def reread(self, session_id: str) -> bool:
-        """Read what is new in a session's file; whether it had changed."""
+        """Read what is new in a session's file; return whether it had changed."""
         owner, before = self.files.owners.get(session_id), self.files.info(session_id)
         while owner is not None and self.files.refresh(owner.path).more:
             pass
         return self.files.info(session_id) != before
 
     def only(self, agent: str, file: str, session_id: str) -> None:
-        """Read one session and its meta file, and no other."""
+        """Read only one session and its meta file."""
         self.files.exclusions.renew()
         stores = [one for one in self.find_stores() if one.agent == agent]
         boxed = any(one.sessions == file for one in stores)
@@ -220,16 +220,16 @@ class Library:
     # -- reading and storing
 
     def step(self) -> list[Update]:
-        """Read some of what is queued, store what changed, and return that."""
+        """Read some of the queued files; store and return the changes."""
         self.files.read_some(STEP_BYTES, CHANGES_MAX)
         self.changed += 1
         return self.flush()
 
     def flush(self) -> list[Update]:
-        """Store all that changed, in one transaction, and return it."""
+        """Store the changes in one transaction, and return them."""
         files, info = self.files, self.files.info
-        # While files wait for their first reading, one may belong to a session whose meta file
-        # alone is known.
+        # While files wait to be read for the first time, a session of which only the meta file is
+        # known may still get its file.
         waits = self._first_scan and files.queue
         ready = (
             one for one in files.changed.values() if one.was or not waits or info(one.session_id)
@@ -261,7 +261,7 @@ class Library:
     def _put_rows(
         self, ids: Sequence[str], facts: Facts | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Write the rows of sessions; `facts`: those just gathered, where it is one session."""
+        """Write the rows of sessions; `facts` are new ones, if it is a single session."""
         rows, known = list[tuple[dict[str, Any], str, tuple[str, ...]]](), self.store.get_many(ids)
         for session_id in ids:
             written = self._rows.of(session_id, known.get(session_id), facts)

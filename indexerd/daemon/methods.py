@@ -1,8 +1,8 @@
-"""The method table: what answers each method of the socket.
+"""The method table: the handler of each method of the socket.
 
-`ReadMethods` look at sessions. `Api` is the daemon's whole table, and dispatches requests;
-`LocalBackend` answers without a daemon. A handler takes the params that `protocol/params.py`
-declares, and returns a result or an awaitable of one.
+`ReadMethods` has the handlers that only read. `Api` is the daemon's whole table, and dispatches
+requests; `LocalBackend` answers without a daemon. A handler takes the params that
+`protocol/params.py` declares, and returns a result or an awaitable result.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ Row = dict[str, Any]
 
 FIRST_SCAN_PATIENCE = 5.0  # seconds
 _DIGESTS = ("digest", "history", "compact", "branch_summary", "stats")
-_READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # a session's own file
+_READ_FILE = frozenset({"as_sent", "query_session", *VIEWS, *_DIGESTS})  # need the session's file
 
 
 class ReadMethods:
-    """The handlers that look at sessions."""
+    """The handlers that read sessions."""
 
     def __init__(self, answers: Answers, services: Services) -> None:
         self.answers = answers
@@ -90,9 +90,8 @@ class ReadMethods:
         }
 
     async def _of_row(self, answer: Callable[[Row, Any], Row], asked: Any) -> Row:
-        return await asyncio.to_thread(
-            answer, self.answers.row_of(asked), asked
-        )  # names belong to the loop
+        row = self.answers.row_of(asked)  # names belong to the event loop
+        return await asyncio.to_thread(answer, row, asked)
 
     async def _of_file(self, answer: Callable[..., Row], asked: Any) -> Row:
         return await self._pool.read(
@@ -131,7 +130,7 @@ class Api(ReadMethods):
         }
 
     async def handle(self, request: wire.Request, peer: Peer) -> Any:
-        """Answer one request; just after a start, most wait a little for the first scan."""
+        """Answer one request; just after a start, most methods wait for the first scan."""
         method = request.method
         if method not in methods.METHODS:
             return wire.unknown_method(request)
@@ -179,7 +178,7 @@ class Api(ReadMethods):
         if asked.ref is None:
             raise UsageError("ref is required")
         session_id = self.answers.row(asked.ref, cwd=asked.cwd, fuzzy=not asked.force)["sessionId"]
-        await pipeline.read(int)  # let the loop learn what the store knows already
+        await pipeline.read(int)  # wait for updates that are already stored to reach the loop
         known = pipeline.known.get(session_id)
         if known is None:
             raise NotFoundError("the session's file is gone", hint="its meta file is still there")
@@ -224,7 +223,7 @@ class Api(ReadMethods):
         return {"sessionId": asked.ref, "entryId": asked.entry_id, "label": shown or None}
 
     def _subscribe(self, asked: params.Subscribe, peer: Peer) -> Row:
-        """Send these events from now on, instead of those of an earlier subscription."""
+        """Send these events from now on; they replace an earlier subscription's."""
         wanted = asked.events
         names = {one for name in wanted or () for one in (name, *ALIASES.get(name, ()))}
 
@@ -238,10 +237,10 @@ class Api(ReadMethods):
 
 
 class LocalBackend:
-    """Answers methods as `Client` does, in this process. Not thread-safe.
+    """Answers methods in this process, as `Client` does through the socket. Not thread-safe.
 
-    The store is only read, a session's tree comes from its file, and questions and compactions use
-    the built-in model. Nothing leaves the machine or is kept.
+    The store is opened read-only, a session's tree is read from its file, and questions and
+    compactions use the built-in model. Nothing leaves the machine or is stored.
     """
 
     def __init__(
@@ -251,7 +250,7 @@ class LocalBackend:
         home: Path,
         warn: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """`warn` is called once if the answers will be incomplete."""
+        """`warn` is called once if answers may be incomplete."""
         self._places = places
         self._env = env
         self._user_home = home
@@ -303,7 +302,7 @@ class LocalBackend:
         )
 
     def _hides(self, row: dict[str, Any]) -> bool:
-        """Whether the user excluded a session that no daemon has removed since."""
+        """Whether the user excluded a session that is still in the store."""
         return self._exclusions.match(row["sessionFile"], row["cwd"], row["sessionId"])
 
     def _meta_dir(self, session_id: str) -> str | None:

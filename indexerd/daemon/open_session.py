@@ -1,7 +1,7 @@
-"""One session opened for an answer: its tree, a branch made of it, and reading without a daemon.
+"""Open one session for an answer: views of its tree, `branch`, and reading without a daemon.
 
-`branch` makes a new session file of one path, when its user asks for it, and never over another
-file: nothing else makes a session file.
+`branch` writes one path to a new session file when the user asks for it, never over an existing
+file. Nothing else writes session files.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
 from indexerd.times import iso
 
-# How the other agents make a branch of a session: their files are theirs alone to write.
+# How to branch in other agents, as only they write their files.
 _OWN_WAYS = {
-    "claude": "`claude --resume ID --fork-session` makes a branch of its own",
-    "codex": "`codex fork ID` makes a branch of its own",
+    "claude": "`claude --resume ID --fork-session` forks the session",
+    "codex": "`codex fork ID` forks the session",
     "opencode": "fork the session inside opencode",
 }
 
 
 def open_session(library: Library, session_id: str, leaf: str | None = None) -> OpenSession | None:
-    """Copy a session's state, in the thread that owns it; None where its file is gone."""
+    """Copy a session's state, in the thread that owns it; None if its file is gone."""
     info, state = library.files.info(session_id), library.files.state(session_id)
     if info is None or state is None:
         return None
@@ -66,7 +66,7 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
 
 
 def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
-    """`branches`, with our own summaries of them."""
+    """Answer `branches`, with our own summaries of them."""
     summaries: dict[str, str] = {}
     with suppress(IndexerdError):  # as for labels
         found = read_segments(session.home, session.info.session_id, "branch")
@@ -93,17 +93,17 @@ def show(
 def make_branch(
     asked: params.Branch, session: OpenSession, _check: object = None
 ) -> dict[str, Any]:
-    """Make a session file of one path. UsageError for sessions of agents other than pi."""
+    """Write a new session file of one path. UsageError for agents other than pi."""
     file, info, state = asked.file, session.info, session.state
     if file is not None and (not file.startswith("/") or "\0" in file):
-        raise UsageError("file is an absolute path, and has no NUL in it")
+        raise UsageError("file must be an absolute path without NUL")
     if info.agent != "pi":
         hint = _OWN_WAYS.get(info.agent)
-        raise UsageError("a branch can be extracted from a session of pi only", hint=hint)
+        raise UsageError("branches can only be extracted from sessions of pi", hint=hint)
     rows = state.path()
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
     if all(state.kind(row) is Kind.LABEL for row in rows):
-        raise SessionEmptyError("there is nothing but labels on this path")
+        raise SessionEmptyError("this path has only labels")
     source = info.path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     new_id, now = str(uuid.uuid4()), iso(time.time())
     fields = {"version": info.version, "id": new_id, "timestamp": now}
@@ -115,7 +115,7 @@ def make_branch(
         def line(row: int) -> bytes:
             if data := lines.row(row):
                 return data
-            message = "an entry on this path is too long to be copied"
+            message = "an entry on this path is too long to copy"
             raise SessionUnreadableError(message, hint="pi itself can fork it")
 
         new_entry_id = partial(secrets.token_hex, 4)
@@ -129,7 +129,7 @@ def make_branch(
 def read_alone(
     row: Mapping[str, Any], settings: Settings, env: Mapping[str, str], home: Path
 ) -> Iterator[Library]:
-    """A library with one session, read now; its caches are in a temporary directory."""
+    """Read one session into a library whose caches are in a temporary directory."""
 
     def refuse(_path: str, bug: Exception) -> None:
         raise SessionUnreadableError(f"the session file cannot be read: {type(bug).__name__}")

@@ -4,8 +4,8 @@
             -> _learn -> bus -> unix server
     index:  policy -> queue -> indexer (transcript, model, check, meta file) -> library -> bus
 
-One loop follows the files, another reads texts for the search index; one thread reads files for
-both, in bounded steps. Nothing here is stored: after a restart the same decisions are made again.
+One loop follows the files, another reads texts for the search index; a single thread reads files
+for both, in bounded steps. Nothing here is stored: a restart makes the same decisions again.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ DAY = 86_400
 LONGEST_PAUSE = 300.0  # seconds between two decisions: a laptop may sleep, a clock may be set
 RESCAN_GAP = 1.0  # seconds between two scans
 RETRY_SECONDS = 2.0  # after our own disk refused a write
-GATHER, GATHER_MAX = 0.5, 1.0  # rest between two rounds of texts: share of the last; seconds
-FILES_FIRST = 0.25  # seconds that texts wait while files are to be read
-STALL_SECONDS = 60.0  # that one step of the reader may take
+GATHER, GATHER_MAX = 0.5, 1.0  # pause after a round of texts: share of its time; seconds
+FILES_FIRST = 0.25  # seconds that texts wait while there are files to read
+STALL_SECONDS = 60.0  # after which a step of the reader counts as hanging
 
 _T = TypeVar("_T")
 
 
 class Pipeline:
-    """Follows the files, indexes their texts, and runs the sessions that are due."""
+    """Follows the files, indexes their texts, and indexes the sessions that are due."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class Pipeline:
         models: Models,
     ) -> None:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="reader")
-        self._stalled_at = math.inf  # of the thread's current work, by `monotonic`
+        self._stalled_at = math.inf  # when the thread's current work counts as hanging, `monotonic`
         self.library = library
         self.indexer = indexer
         self.watch = watch
@@ -76,17 +76,17 @@ class Pipeline:
         self.loaded = loaded
         self.models = models
         self.known: dict[str, SessionRuntime] = {}
-        self.jobs: dict[str, str] = {}  # sessions to index, and why; computed, never stored
+        self.jobs: dict[str, str] = {}  # sessions to index, with reasons; computed, never stored
         self.running: dict[str, asyncio.Task[None]] = {}
         self.scanned = asyncio.Event()
-        self.trouble = ""  # why our own disk cannot be written; empty if it can
+        self.troubles: dict[str, str] = {}  # why our own disk cannot be written, by failing loop
         self.last_scan_at = 0.0  # end of the last scan, in seconds since the epoch
         self.on_row: Callable[[str, dict[str, Any] | None], None] = lambda _id, _row: None
         self.on_growth: Callable[[str], None] = lambda _id: None
         self.now = time  # seconds since the epoch
         self.dirty = asyncio.Event()  # there are files to read
         self.unread = asyncio.Event()  # there are texts to read, to commit or to wipe
-        self._files_done = asyncio.Event()  # there is no file to read
+        self._files_done = asyncio.Event()  # there are no files to read
         self._started = time()
         self._scan_at = 0.0  # by `monotonic`
         self._scanning = False
@@ -112,9 +112,9 @@ class Pipeline:
     # -- files
 
     async def read(self, work: Callable[..., _T], *args: Any) -> _T:
-        """Do work in the one thread that reads files and writes store and index.
+        """Do work in the single thread that reads files and writes store and index.
 
-        Wakes the loops for what it left to do.
+        Then wakes the loops that have more to do.
         """
 
         def watched_work() -> _T:
@@ -133,7 +133,7 @@ class Pipeline:
                 self.dirty.set()
 
     async def start(self) -> None:
-        """Load what store and index know."""
+        """Load the stored state."""
         await self.indexer.load()
         self._learn(await self.read(self.library.load))
 
@@ -145,31 +145,29 @@ class Pipeline:
         await asyncio.gather(*self.running.values(), return_exceptions=True)
 
     async def follow(self) -> None:
-        """Follow the files until cancelled; returns where a cache is damaged."""
+        """Follow the files until cancelled; return if a cache is damaged."""
         await self.start()
         await self._repeat(self._look)
 
     async def index_texts(self) -> None:
-        """Read texts for the search index until cancelled; returns where a cache is damaged."""
+        """Read texts for the search index until cancelled; return if a cache is damaged."""
         await self.scanned.wait()
         await self._repeat(self._read_texts)
 
     async def _repeat(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do work again and again; retry while our own disk is full or locked."""
-        failed = False
+        """Repeat work; retry while our own disk is full or locked."""
         while not self.library.damaged:
             try:
                 await work()
-                if failed:
-                    failed, self.trouble = False, ""
+                self.troubles.pop(work.__name__, None)
             except StateError as bad:
-                if not failed:
+                if work.__name__ not in self.troubles:
                     self.bus.log("watch.degraded", {"reason": str(bad)})
-                failed, self.trouble = True, str(bad)
+                self.troubles[work.__name__] = str(bad)
                 await asyncio.sleep(RETRY_SECONDS)
 
     def rescan(self) -> None:
-        """Compare everything again soon, since hints alone will not show all changes."""
+        """Scan again soon, since hints alone will not show all changes."""
         self._scan_at = min(self._scan_at, monotonic() + RESCAN_GAP)
         self.dirty.set()
 
@@ -205,7 +203,7 @@ class Pipeline:
             await self._look()
 
     async def _begin_scan(self) -> None:
-        """Watch first, list second."""
+        """Watch first, and list after that, so that no change is missed."""
         began = monotonic()
         stores = await self.read(self.library.find_stores)
         self.watch.open()
@@ -220,7 +218,7 @@ class Pipeline:
         is_first = not self.scanned.is_set()
         if is_first:
             self._learn(await self.read(self.library.end_first_scan))
-        self._scanning, self.trouble = False, ""  # all was stored
+        self._scanning = False
         self.last_scan_at = self.now()
         self.unread.set()
         self.bus.log("watch.rescan", {"count": len(self.known)})
@@ -229,7 +227,7 @@ class Pipeline:
             self._consider_all()
 
     async def _read_texts(self) -> None:
-        """Index some texts, commit, and rest, so that appends gather."""
+        """Index some texts, commit, and pause, so that appends are batched."""
         with suppress(TimeoutError):
             async with asyncio.timeout(FILES_FIRST):
                 await self._files_done.wait()
@@ -240,6 +238,7 @@ class Pipeline:
             await asyncio.to_thread(self.library.index.commit)
             await asyncio.to_thread(trim)
         if not more:
+            self.troubles.pop(self._read_texts.__name__, None)  # the wait below may be long
             await asyncio.sleep(min(GATHER * (monotonic() - began), GATHER_MAX))
             if not await self.read(lambda: texts.due):
                 await self.unread.wait()
@@ -247,7 +246,7 @@ class Pipeline:
     # -- sessions
 
     def _learn(self, updates: list[Update]) -> None:
-        """Take what the library found, publish it, and decide again."""
+        """Apply and publish the library's updates, and decide on each session again."""
         now = self.now()
         if updates:
             self.unread.set()
@@ -278,7 +277,7 @@ class Pipeline:
             self.consider(key)
 
     def consider(self, session_id: str) -> None:
-        """Decide on one session: queue it, decide again later, or leave it until it changes."""
+        """Queue a session, decide on it again later, or leave it until it changes."""
         if timer := self._timers.pop(session_id, None):
             timer.cancel()
         known = self.known.get(session_id)
@@ -298,7 +297,7 @@ class Pipeline:
             return
         self.jobs.pop(session_id, None)
         if when == math.inf:
-            known.answer(SessionEmptyError(f"there is no answer in it yet ({why})"))
+            known.answer(SessionEmptyError(f"the session has no answer yet ({why})"))
             return
         if known.forced and info.turn is Turn.OPEN:
             if now >= known.forced.until:
@@ -310,7 +309,7 @@ class Pipeline:
         self._timers[session_id] = loop.call_later(pause, self.consider, session_id)
 
     def _models_for(self, known: SessionRuntime) -> list[Model]:
-        """The models that may index a session unasked: an old one stays on this machine."""
+        """Return the models for an automatic run: only local ones if the session is old."""
         age = self._started - known.info.modified_ms / 1000
         old = age > self.settings.index.backfill_days * DAY
         return [one for one in self.models.available() if not (old and one.remote)]
@@ -326,13 +325,13 @@ class Pipeline:
 
     async def _run(self, session_id: str, why: str, known: SessionRuntime) -> None:
         try:
-            if self.known.get(session_id) is not known:  # it went before this began
+            if self.known.get(session_id) is not known:  # it vanished before this began
                 known.answer(NotFoundError("the session's file is gone"))
             else:
                 began = self.now()
                 usable = self.models.available() if known.forced else self._models_for(known)
                 updates = await self.indexer.run(known, why, self.settings, usable)
-                if updates:  # messages that came meanwhile have waited since this run began
+                if updates:  # newer messages have waited since this run began
                     known.open_since = began
                 self._learn(updates)
         finally:
@@ -348,7 +347,7 @@ class Pipeline:
             self._start_runs()
 
     def force(self, session_id: str) -> asyncio.Future[Done | IndexerdError]:
-        """Index a session as soon as its turn has ended, below the threshold too.
+        """Index a session as soon as its turn has ended, even below the threshold.
 
         Raises ConfigError, ModelUnavailableError, NotFoundError, or AlreadyRunningError.
         """
@@ -364,7 +363,7 @@ class Pipeline:
         return waiter
 
     def refuse_if_off(self) -> None:
-        """Raise ConfigError or ModelUnavailableError where no session can be indexed."""
+        """Raise ConfigError or ModelUnavailableError if no session can be indexed."""
         if self.indexing_off:
             raise ConfigError(self.loaded.problems)
         if not self.models.available():
@@ -379,16 +378,16 @@ class Pipeline:
         self._learn(await self.read(self.library.written, session_id, directory))
 
     async def reconsider(self) -> None:
-        """Drop what settings exclude now, and look for what they no longer exclude.
+        """Drop newly excluded sessions, and find those that are no longer excluded.
 
-        Raises StateError where it could not be dropped yet; a later step tries again.
+        Raises StateError if they could not be dropped yet; a later step tries again.
         """
         await self.read(self.library.reconsider)
         self.rescan()
         self._learn(await self.read(self.library.flush))
 
     async def reload(self, loaded: Loaded, models: Models) -> None:
-        """Apply new settings; sessions that waited for a model or a price wait no longer."""
+        """Apply new settings; sessions no longer wait for a model or the budget."""
         self.loaded, self.models = loaded, models
         with suppress(StateError):
             await self.reconsider()  # before anything is sent

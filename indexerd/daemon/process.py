@@ -17,15 +17,15 @@ from indexerd.disk import hold, make_directory
 from indexerd.errors import AccessError, AlreadyRunningError
 
 FILES_WANTED = 4096
-GROWTH = 8 * 1024 * 1024  # bytes that the process may grow by before it gives any back
+GROWTH = 8 * 1024 * 1024  # bytes that the process may grow by before memory is given back
 FREED_MIN = 1024 * 1024  # bytes; if less was given back, nothing more is free
-M_ARENA_MAX, ARENAS = -8, 2  # mallopt: heaps of the C library's allocator, for all threads
-M_MMAP_THRESHOLD, MAPPED = -3, 1 << 19  # bytes: blocks of as many are given back when freed
+M_ARENA_MAX, ARENAS = -8, 2  # mallopt: number of heaps of the C allocator, for all threads
+M_MMAP_THRESHOLD, MAPPED = -3, 1 << 19  # bytes: larger blocks go back to the system when freed
 YOUNG = 10_000  # new objects before the young generation is collected
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory with mode 0700; an existing one gets that mode if it has our name."""
+    """Create a directory with mode 0700; an existing one gets that mode if it has our name."""
     try:
         make_directory(directory)
         if directory.name == "indexerd":
@@ -42,9 +42,9 @@ def raise_file_limit() -> None:
 
 
 class Notifier:
-    """Messages to systemd's notification socket; without systemd nothing is sent.
+    """Sends messages to systemd's notification socket; without systemd it does nothing.
 
-    A watchdog ping must follow real progress, or a hung daemon would look healthy.
+    Ping the watchdog only after real progress, or a hung daemon would look healthy.
     """
 
     def __init__(self, env: Mapping[str, str]) -> None:
@@ -52,14 +52,14 @@ class Notifier:
         self._address = f"\0{path[1:]}" if path.startswith("@") else path  # an abstract name
         ours = env.get("WATCHDOG_PID") in (None, "", str(os.getpid()))
         micros = env.get("WATCHDOG_USEC", "") if path and ours else ""
-        # The longest time between two pings, if systemd wants any.
+        # The longest time between two pings; 0: systemd wants none.
         self.watchdog_seconds = int(micros) / 1e6 if micros.isdecimal() else 0.0
 
     def send(self, message: str) -> None:
-        """Send a message; never raises. Only those that are sent once may wait, for a second."""
+        """Send a message; never raises. Messages that are sent only once may wait a second."""
         if self._address:
             with (
-                suppress(OSError, ValueError),  # gone, full, too long a path
+                suppress(OSError, ValueError),  # gone, full, or the path is too long
                 socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line,
             ):
                 line.settimeout(message in ("READY=1", "STOPPING=1"))
@@ -67,7 +67,7 @@ class Notifier:
 
 
 def claim(directories: Iterable[str]) -> ExitStack:
-    """Claim directories of meta files; two daemons would pay for the same sessions twice.
+    """Claim directories of meta files, or two daemons would pay for the same sessions twice.
 
     The claim is a socket with an abstract name (Linux), or a locked file in the directory.
     """
@@ -90,21 +90,21 @@ def claim(directories: Iterable[str]) -> ExitStack:
 
 
 class Footprint:
-    """Gives memory back after a large session: neither Python nor glibc does so by itself.
+    """Gives memory back after a large session, as neither Python nor glibc does so itself.
 
     A full collection over modules and some thousand sessions takes 50 to 100 ms, in which nothing
-    else runs, so what exists once the sessions are known is excluded from it.
+    else runs, so objects that exist once the sessions are loaded are excluded from it.
     """
 
     def __init__(self) -> None:
-        """To be made when the modules are loaded."""
+        """Create this after the modules are loaded."""
         with suppress(OSError, AttributeError):  # else each of tantivy's threads has a heap
             ctypes.CDLL(None).mallopt(M_ARENA_MAX, ARENAS)
             ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MAPPED)
         gc.set_threshold(YOUNG)
         gc.freeze()
-        self._least = 0  # bytes; 0: the sessions were not known yet
-        self._settled = True  # False: the last call freed much, so work was perhaps not finished
+        self._least = 0  # bytes; 0: the sessions are not loaded yet
+        self._settled = True  # False: the last call freed much, so work may be going on
 
     def tend(self) -> None:
         """Give memory back if the process has grown; called every few seconds."""
@@ -128,7 +128,7 @@ def trim() -> None:
 
 
 def resident() -> int:
-    """Bytes of memory that the process uses; 0 where /proc does not exist."""
+    """Return the process's resident memory in bytes; 0 without /proc."""
     try:
         return int(Path("/proc/self/statm").read_bytes().split()[1]) * resource.getpagesize()
     except OSError:

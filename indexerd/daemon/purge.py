@@ -1,8 +1,8 @@
-"""`purge`: remove our files of a session and do not read it again.
+"""`purge`: remove our files about a session, and do not read it again.
 
-The session is noted as forgotten before anything is removed, so a purge that a crash cut short can
-be repeated, by the session's id. The agent's own file stays, unless its removal is requested. Forks
-and sub-agents stay.
+The session is recorded as forgotten before anything is removed, so a purge that a crash interrupted
+can be repeated with the session's id. The agent's own file stays unless its removal is requested.
+Forks and sub-agents stay.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class _Target(NamedTuple):
 
     session_id: str
     agent: str  # "" if unknown
-    command: str  # the agent's own, which deletes it; "" if its file may be removed
-    row: Row  # empty: it is forgotten already
+    command: str  # the agent's own command to delete it; "" if its file may be removed
+    row: Row  # empty: the session is already forgotten
     homes: list[Path]  # directories that may have files of ours
     ours: list[Path]
     transcripts: list[Path]
@@ -51,7 +51,7 @@ class Purge:
     answers: Answers
     writer: MetaWriter
     forgotten: Forgotten
-    forget: Callable[[str], Awaitable[None]]  # drops what was injected of it into other sessions
+    forget: Callable[[str], Awaitable[None]]  # drops texts about it that were injected elsewhere
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def purge(self, asked: params.Purge) -> Row:
@@ -108,7 +108,7 @@ class Purge:
 
 
 def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
-    """Find a session's files. For the thread that owns the library."""
+    """Find a session's files, in the thread that owns the library."""
     meta, owners = library.metas.get(session_id), library.files.owners
     places = [*([meta.directory] if meta else []), *(one.meta for one in library.files.stores)]
     homes = [*map(Path, dict.fromkeys(places))]
@@ -126,11 +126,11 @@ def _check_transcript(found: _Target) -> None:
     """Raise UsageError if the agent's own file must not be removed."""
     agent, dependents = found.agent, found.dependents
     if found.command:
-        why = f"{agent} keeps its sessions in one database, which only {agent} may write"
+        why = f"{agent} keeps its sessions in a database that only {agent} may change"
         raise UsageError(why, hint=f"`{found.command} {found.session_id}` deletes it there")
     if not found.row:
         hint = "remove its file by hand"
-        raise UsageError("of a purged session not even the file's place is known", hint=hint)
+        raise UsageError("the session is already purged, so its file's path is unknown", hint=hint)
     if dependents:
         count = f"{len(dependents)} other sessions" if dependents[1:] else "another session"
         raise UsageError(
@@ -140,7 +140,7 @@ def _check_transcript(found: _Target) -> None:
 
 
 def _remove_transcripts(found: _Target) -> tuple[list[Path], dict[Path, str]]:
-    """Remove a session's own files; return the removed ones, and why the others were kept."""
+    """Remove the agent's files; return the removed ones, and why the others were kept."""
     gone, kept = list[Path](), dict[Path, str]()
     for path in found.transcripts:
         try:
@@ -154,5 +154,5 @@ def _remove_transcripts(found: _Target) -> tuple[list[Path], dict[Path, str]]:
             kept[path] = os.strerror(bad.errno or 0)
     if not found.transcripts:
         path = Path(found.row["sessionFile"])
-        kept[path] = "it is a link" if path.is_symlink() else "it is not there any more"
+        kept[path] = "it is a link" if path.is_symlink() else "it no longer exists"
     return gone, kept

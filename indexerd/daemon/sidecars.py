@@ -1,4 +1,4 @@
-"""Changes to the users' own files of sessions, and the block for a resumed session.
+"""Changes to sessions' sidecars, and the block for a resumed session.
 
 Title, labels, environment hint and context sets share one file, so all changes go through here, one
 at a time. A fork without sets of its own has those of the session it came from.
@@ -31,7 +31,7 @@ from indexerd.times import iso
 Row = dict[str, Any]
 
 NEW_SESSION_PATIENCE, POLL = 2.0, 0.05  # seconds
-_WHOLE_ID = 16  # characters; a shorter word may be the beginning of an id
+_WHOLE_ID = 16  # characters; a shorter reference may be an id prefix
 
 
 @dataclass(eq=False)
@@ -93,9 +93,9 @@ class Sidecars:
         return edited
 
     async def _row_soon(self, asked: params.SessionParams) -> Row:
-        """Return the row, also of a session that has just begun.
+        """Return a session's row; wait a little for a session that has just begun.
 
-        Agents call the tool in their first turn, when their file may not exist yet.
+        Agents call the tool in their first turn, when the session's file may not exist yet.
         """
         until, ref = monotonic() + NEW_SESSION_PATIENCE, asked.session
         while True:
@@ -121,7 +121,7 @@ class Sidecars:
         return {"sessionId": session_id, "text": text, "missingFiles": missing}
 
     def opened(self, session_id: str) -> None:
-        """Publish the sets of a session whose history was opened."""
+        """Publish the context sets of a session whose history was opened."""
         with suppress(IndexerdError):  # `get` reports an invalid file
             if context := self.answers.sidecar(self.answers.by_id(session_id)).context:
                 self.pipeline.bus.context("load", session_id, context)

@@ -1,12 +1,12 @@
-"""The Unix-socket server: JSON-RPC lines in, one answer after another out.
+"""The Unix-socket server: JSON-RPC lines in, answers in the same order out.
 
-`handle(request, peer)` returns a result, a `wire.Failure`, or an awaitable of one, or raises an
-`IndexerdError`. Any other exception answers "internal error" and goes to `on_error`.
+`handle(request, peer)` returns a result, a `wire.Failure` or an awaitable of either, or raises an
+`IndexerdError`. Any other exception is answered with "internal error" and passed to `on_error`.
 
-What surprised us: `asyncio.start_unix_server(path)` unlinks whatever socket lies there, even a live
+What surprised us: `asyncio.start_unix_server(path)` unlinks any existing socket, even a live
 daemon's, and makes its own with mode 0755, so the socket is made here. A peer that is gone looks
 like one that has only finished sending (`nc -N`), so both get their answers. If we hang up while a
-peer still sends, it gets EPIPE before it reads the error.
+peer is still sending, it gets EPIPE before it reads the error.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class UnixServer:
         for task, peer in tasks.items():
             if not peer.busy:
                 task.cancel()
-        for _ in range(2):  # requests end by themselves, then answer that they were cut short
+        for _ in range(2):  # let requests finish, then cancel them and let them say so
             if tasks:
                 await asyncio.wait(tasks, timeout=self.limits.grace_seconds)
             for task in tasks:
@@ -102,7 +102,7 @@ class UnixServer:
                 await peer.run()
             except asyncio.CancelledError:  # by `close`; asyncio itself would report it
                 pass
-            except Exception as bug:  # noqa: BLE001 - is reported
+            except Exception as bug:  # noqa: BLE001 - it is reported
                 self.on_error("connection", bug)
             finally:
                 del self.peers[peer]
@@ -134,7 +134,7 @@ class Peer:
         try:
             while not self.server.closing and (line := await self._read_line()):
                 await self._write(await self._answer(wire.parse(line)))
-                await asyncio.sleep(0)  # the next line may be here already: let others run
+                await asyncio.sleep(0)  # the next line may already be here: let other tasks run
         except asyncio.LimitOverrunError:
             self.server.reject("too_long")
             with suppress(ConnectionError, TimeoutError):
@@ -175,7 +175,7 @@ class Peer:
             failed = isinstance(found, wire.Failure)
             line = found.to_line() if failed else wire.result(request.id, found)
         except asyncio.CancelledError:
-            line = wire.failure(request.id, DaemonDownError("the request was cut short"))
+            line = wire.failure(request.id, DaemonDownError("the daemon is stopping"))
         except IndexerdError as bad:
             line = wire.failure(request.id, bad)
         except Exception as bug:  # noqa: BLE001 - becomes the answer, and is reported
@@ -215,7 +215,8 @@ def _bind(path: Path) -> tuple[socket.socket, os.stat_result]:
         sock.close()
         if isinstance(bad, IndexerdError):
             raise
-        why = f"cannot make the socket {path}: {bad.strerror or bad}"  # too long a path: no errno
+        # If the path is too long, the error has no errno.
+        why = f"cannot create the socket {path}: {bad.strerror or bad}"
         raise AccessError(why, hint=_ELSEWHERE) from bad
 
 
@@ -224,7 +225,7 @@ def _remove_unused(path: Path) -> None:
     if not os.path.lexists(path):
         return
     if not stat.S_ISSOCK(path.lstat().st_mode):
-        raise AccessError(f"{path} is not a socket, and was left alone", hint=_ELSEWHERE)
+        raise AccessError(f"{path} is not a socket, and was not removed", hint=_ELSEWHERE)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.settimeout(0)
         try:

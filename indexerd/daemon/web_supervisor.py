@@ -1,8 +1,8 @@
 """Runs the web view of `[web] listen` as a separate process while the daemon runs.
 
-The view ends when its standard input closes, so a killed daemon leaves no process behind. It prints
-its address; if it ends, its last line is the reason. It is restarted when settings change, and
-after it ended, with pauses that grow to five minutes.
+The view exits when its standard input closes, so a killed daemon leaves no process behind. It
+prints its address; if it exits, its last line is the reason. It is restarted when settings change,
+and after it exits, with pauses that grow to five minutes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from indexerd.privacy.sanitize import clean_line
 from indexerd.times import iso
 
 PAUSE_MAX = 300.0  # seconds between two attempts
-END_SECONDS = 5.0  # that the view has to end by itself
+END_SECONDS = 5.0  # for the view to exit before it is killed
 REASON_MAX = 300  # characters
 _CURE = "see `indexerd logs`; `indexerd web` can use another address; it is retried"
 
@@ -36,7 +36,7 @@ class WebSupervisor:
     reloaded: asyncio.Event = field(default_factory=asyncio.Event)  # set when settings changed
 
     async def run(self) -> None:
-        """Keep the view running until cancelled; then end it."""
+        """Keep the view running until cancelled; then stop it."""
         failures = 0
         while True:
             self.reloaded.clear()
@@ -46,7 +46,7 @@ class WebSupervisor:
             elif why := await self._serve(address):
                 failures += 1
                 pause = min(PAUSE_MAX, 2.0 ** min(failures, 10))
-                since = iso(time.time())
+                since = self.problems[0]["since"] if self.problems else iso(time.time())
                 self.problems = [{"code": "web_down", "cause": why, "since": since, "cure": _CURE}]
                 self.bus.log("web.ended", {"reason": why})
             with suppress(TimeoutError):
@@ -55,7 +55,7 @@ class WebSupervisor:
                 failures = 0
 
     async def _serve(self, address: str) -> str:
-        """Run the view until it ends, and return why; "" if settings changed."""
+        """Run the view until it exits, and return why; "" if settings changed."""
         try:
             child = await asyncio.create_subprocess_exec(
                 *self.command, address, stdin=PIPE, stdout=PIPE, stderr=STDOUT
@@ -80,7 +80,7 @@ class WebSupervisor:
             await child.wait()
 
     async def _read_output(self, child: Process) -> str:
-        """Read the view's address; when it ends, return the reason."""
+        """Read the view's address; when it exits, return the reason."""
         assert child.stdout is not None  # noqa: S101 - it is a pipe
         reason = ""
         while line := await child.stdout.readline():
@@ -90,4 +90,4 @@ class WebSupervisor:
                 self.bus.log("web.started", {"pid": child.pid, "url": text})
             elif text and not text.startswith("hint: "):
                 reason = text.removeprefix("indexerd: ")
-        return reason or f"it ended with exit code {await child.wait()}"
+        return reason or f"it exited with code {await child.wait()}"

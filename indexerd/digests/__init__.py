@@ -1,1 +1,1 @@
-"""Long sessions made short: segments, compaction, hand-offs, statistics."""
+"""Condense long sessions: segments, compaction, hand-offs, statistics."""

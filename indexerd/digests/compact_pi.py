@@ -1,10 +1,10 @@
-"""Compaction by pi's rules: when a session is compacted, where it is cut, what is summarized.
+"""Compaction by pi's rules: where a session is cut and what is summarized.
 
-Rules and constants are pi's (0.81's where it answered, else 0.87's). Tokens are estimated as a
-fourth of the UTF-16 units, rounded up for each message. Real numbers win: the context is as large
-as the newest answer reports, and what came later is estimated; unless that answer failed, or an
-edit or a compaction came after it. For agents other than pi, what a compaction keeps in the place
-of history is summarized again with what followed it.
+Rules and constants are pi's (those of 0.81 where it has them, else of 0.87). Tokens are estimated
+as a fourth of the UTF-16 units, rounded up for each message. Real numbers win: the context is as
+large as the newest answer reports, plus an estimate of what came later, unless that answer failed
+or an edit or a compaction came after it. For agents other than pi, messages that a compaction keeps
+instead of history are summarized again with what followed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IMAGE_UNITS = 4_800
 
 _TURNS = frozenset({"user", "bashExecution", "custom", "branchSummary", "compactionSummary"})
 _CUTS = _TURNS | {"assistant"}
-_PROMPTS = frozenset({"system", "developer"})  # state of the prompt, not conversation
+_PROMPTS = frozenset({"system", "developer"})  # parts of the prompt, not of the conversation
 _ESTIMATED = _CUTS | _PROMPTS | {"toolResult"}
 
 
@@ -48,14 +48,14 @@ def _units(message: ContextMessage) -> int:
 
 
 def context_tokens(entries: Sequence[ContextEntry]) -> tuple[int, int]:
-    """Return the tokens of a context, and how many of them the newest answer's model counted."""
+    """Return a context's tokens, and how many of them the newest answer's model counted."""
     edits = (one.place for one in entries if one.entry.type == "context_edit")
     changed = max([*edits, *(one.place for one in entries if _is_compaction(one))], default=-1)
     for at in reversed(range(len(entries))):
         if used := _usage(entries[at]):
             if entries[at].place <= changed:
                 break
-            # No answer's count includes the results that it brings itself.
+            # An answer's count never includes the tool results on its own line.
             trailing = (one for entry in entries[at + 1 :] for one in entry.speeches)
             return used + estimate_tokens(*entries[at].speeches[1:], *trailing), used
     return sum(estimate_tokens(*one.speeches) for one in entries), 0
@@ -73,13 +73,13 @@ class Cut(NamedTuple):
     """Where a context is cut, as places in the list of entries."""
 
     first_kept: int
-    turn_start: int  # of the turn that the cut splits; -1 where it splits none
+    turn_start: int  # of the turn that the cut splits; -1: it splits none
 
 
 def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = KEEP_RECENT) -> Cut:
-    """Find where to cut the entries from `start` up to `end`, so that about `keep` tokens stay.
+    """Find where to cut the entries from `start` up to `end` to keep about `keep` tokens.
 
-    Never before a tool's result, which has to follow its call.
+    The cut is never before a tool's result, which must follow its call.
     """
     places = [at for at in range(start, end) if _has(entries[at], _CUTS)]
     if not places:
@@ -107,7 +107,7 @@ def _is_compaction(entry: ContextEntry) -> bool:
 
 
 class Prepared(NamedTuple):
-    """What a compaction summarizes and keeps."""
+    """The parts of a context that a compaction summarizes and keeps."""
 
     first_kept_id: str | None  # id of the first entry that stays
     history: tuple[ContextMessage, ...]  # summarized together with the previous summary
@@ -119,9 +119,9 @@ class Prepared(NamedTuple):
 
 
 def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepared | None:
-    """Decide what to summarize of a context, keeping `keep` tokens.
+    """Decide which part of a context to summarize, keeping `keep` tokens.
 
-    None where nothing is left to summarize, or nothing came since the last compaction.
+    None if nothing is left to summarize, or nothing came since the last compaction.
     """
     newest = max(entries, key=lambda one: one.place, default=None)
     if newest is None or _is_compaction(newest):

@@ -38,20 +38,20 @@ from indexerd.sessions.state import message_rows, name_at, rows_between
 from indexerd.settings import Settings
 from indexerd.sources.session_reader import Check, OpenSession
 
-AFTER_REPLY = 0.02  # seconds: the event of an opened history follows its answer
-LEAST_BY_TOKENS = 10  # messages of a segment that is made only for the size of the context
+AFTER_REPLY = 0.02  # seconds: `context.load` follows the answer to `history`
+LEAST_BY_TOKENS = 10  # messages of a segment that only the size of the context asks for
 RESULT_MAX = 500  # characters of a tool's result that are summarized
 KEPT = Keep(result=2000, head=10_000, tail=5_000, given=5_000)  # of one message
-SPAN_MAX, SPAN_BYTES = 1000, 2_000_000  # messages of one segment, and their text, in memory at once
+SPAN_MAX, SPAN_BYTES = 1000, 2_000_000  # messages of a segment, and bytes of text in memory at once
 _SHELLS = frozenset({"bash", "shell", "exec_command", "local_shell", "container.exec", "execute"})
 
 
 @dataclass(slots=True)
 class Plan:
-    """The next segment; without a `stretch` there is none, and `why` says why."""
+    """The next segment; without a `stretch` there is none, and `why` is the reason."""
 
     home: Path | None
-    before: int  # messages of the assembled context: the verbatim ones, and one for each segment
+    before: int  # messages of the assembled context: verbatim messages, and one per segment
     why: str = ""
     stretch: Stretch | None = None
     text: transcript.RedactedTranscript = transcript.NO_PARTS
@@ -84,7 +84,7 @@ def plan_segment(
     plan = Plan(session.home, len(chain) + verbatim)
     first, end = covered(chain), len(rows) - wanted.preserve_recent
     if end <= first:
-        plan.why = f"all but the newest {wanted.preserve_recent} messages are summed up"
+        plan.why = f"all but the newest {wanted.preserve_recent} messages are already summarised"
         return plan
     last, size = first, 0  # the next segment continues there
     for last in range(first, min(end, first + SPAN_MAX)):
@@ -95,7 +95,7 @@ def plan_segment(
     with session.reading(check, KEPT) as read:
         due = manual or verbatim > wanted.trigger_threshold
         if not due and not (large and outgrown(session, read, wanted)):
-            plan.why = "the messages without a summary do not exceed the threshold"
+            plan.why = "there are not more messages without a summary than the threshold"
             return plan
         entries = {one: read(one) for one in rows_between(state.path(), rows, first, last)}
     _fill(plan, entries, session, settings)
@@ -139,7 +139,7 @@ def _fill(plan: Plan, entries: dict[int, Entry], session: OpenSession, settings:
 
 
 class Digests:
-    """Answers the methods for long sessions, and makes automatic digests."""
+    """Answers the methods for long sessions."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -173,9 +173,9 @@ class Digests:
         services, off = self.services, ""
         row, settings = services.rows.by_id(session_id), services.settings()
         if not settings.digest.enabled:
-            off = "digests are switched off: [digest] enabled"
+            off = "digests are off: [digest] enabled"
         elif matches(services.excluded(), row["sessionFile"], row["cwd"]):
-            off = "digests are switched off for this session: [digest] exclude"
+            off = "digests are off for this session: [digest] exclude"
         found: dict[str, Any] = {"sessionId": session_id, "segment": None}
         if off and not manual:
             return found | {"reason": off}
@@ -211,7 +211,7 @@ class Digests:
 
 
 class AutoDigests:
-    """Makes digests of the `known` sessions that have grown, each time a turn has ended.
+    """Makes digests of those `known` sessions that have grown, at the end of each turn.
 
     A failure is retried at the end of the next turn.
     """
@@ -231,7 +231,7 @@ class AutoDigests:
         self._wake.set()
 
     async def run(self, *, once: bool = False) -> None:
-        """Make digests as they fall due, until cancelled; with `once` until none is left."""
+        """Make digests when they are due, until cancelled; with `once`, until none is due."""
         while True:
             self._wake.clear()
             now = time.time()

@@ -1,7 +1,7 @@
-"""Prompts for the summaries of a segment, a context or a branch, and the user's hook for them.
+"""Prompts for the summary of a segment, a context or a branch, and the user's hook for them.
 
-The conversation is framed by two lines with a nonce that its author could not know. The headings
-are those of pi's own summaries, so that pi can merge them.
+The conversation is between two lines with a nonce that its author could not know. The headings are
+those of pi's own summaries, so that pi can merge them.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from indexerd.events import Prompt, Stretch
 from indexerd.privacy.sanitize import clean_text, replace_surrogates
 
 SEGMENT_TOKENS = 1000  # of a segment's text
-CHECKPOINT_TOKENS = 13_107  # 0.8 of what pi keeps free of a window
-TURN_TOKENS = 8192  # half of it
+CHECKPOINT_TOKENS = 13_107  # 0.8 of what pi keeps free in a window
+TURN_TOKENS = 8192  # half of what pi keeps free
 BRANCH_TOKENS = 2048
 PREVIOUS_MAX = 60_000  # characters of an earlier summary that are shown
-HOOK_TEXT_MAX = 64 * 1024  # characters of one text of the hook's
+HOOK_TEXT_MAX = 64 * 1024  # characters of one text that the hook prints
 
 SYSTEM = (
     "You summarize parts of software engineers' sessions with coding agents, for whoever continues "
@@ -136,16 +136,16 @@ def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Promp
         f"<{tag}>\n[begin {nonce}]\n{inside}\n[end {nonce}]\n</{tag}>"
         for tag, inside in framed.items()
     ]
-    parts += [f"Known besides: {one}" for one in wish.context]
+    parts += [f"Additional context: {one}" for one in wish.context]
     parts.append(wish.instead or instructions(stretch))
     if focus := wish.focus.strip():
-        parts.append(f"Dwell on this: {focus}")
+        parts.append(f"Focus on this: {focus}")
     most = max(stretch.max_tokens, SEGMENT_TOKENS)  # the instructions may ask for less
     return Prompt(system=SYSTEM, user="\n\n".join(parts), max_output_tokens=most, stretch=stretch)
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """What a hook prints. `prompt` replaces the default instructions."""
+    """A hook's output. `prompt` replaces the default instructions."""
 
     context: Annotated[list[str], msgspec.Meta(max_length=50)] | None = None
     prompt: str | None = None
@@ -154,7 +154,7 @@ class Advice(msgspec.Struct, frozen=True):
 def consult(argv: Sequence[str], payload: Mapping[str, Any], seconds: float) -> Advice:
     """Run the user's hook for at most `seconds`; IndexerdError says why it failed.
 
-    It gets JSON about the task on stdin, never a word of the conversation, and none of our keys in
+    It gets JSON about the task on stdin, but no text of the conversation, and none of our keys in
     its environment.
     """
     env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG") or k[:4] == "XDG_"}
@@ -167,9 +167,9 @@ def consult(argv: Sequence[str], payload: Mapping[str, Any], seconds: float) -> 
     except subprocess.TimeoutExpired:
         raise IndexerdError(f"it took longer than {seconds:g} s") from None
     except subprocess.CalledProcessError as bad:
-        raise IndexerdError(f"it ended with code {bad.returncode}") from None
+        raise IndexerdError(f"it exited with code {bad.returncode}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise IndexerdError("its output is not what docs/CLI.md asks for") from None
+        raise IndexerdError("its output is invalid: see docs/CLI.md") from None
     except (OSError, ValueError) as bad:  # ValueError: a NUL in an argument
         raise IndexerdError(f"it cannot be started: {bad}") from None
     context = [clean_text(one, HOOK_TEXT_MAX) for one in found.context or ()]

@@ -1,8 +1,8 @@
-"""Segments, one a line of `<id>.digest.jsonl`, and `history`: segments and the later messages.
+"""Segments, one per line of `<id>.digest.jsonl`, and `history`: segments and later messages.
 
-A segment summarizes a range of a path's messages, and names the row of its last one. Where that
-row has the same position on another path, everything before it is the same, too; so branches share
-the segments of their common beginning.
+A segment summarizes a range of a path's messages, and names the last of them. If that message has
+the same position on another path, everything before it is the same, too, so branches share the
+segments of their common beginning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from indexerd.sources.session_reader import Check, OpenSession
 from indexerd.times import iso
 
 MESSAGES_MAX = 15_000  # newest ones in an answer
-LINE_MAX, LINE_READ = 200, 4000  # characters of a message, unless everything is asked for
+LINE_MAX, LINE_READ = 200, 4000  # characters of a message, without `full`
 FULL_MAX = 4_000_000  # bytes of all texts, before each is cut shorter
 RESULT_MAX = 2000  # characters of a tool's result, and of each end of a call's arguments
 CONTENT_MAX = 20_000  # characters; a model is asked for a fifth of it at most
@@ -54,7 +54,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
     token_count: int = 0  # of the content
     model: str = ""
     leaf_id: str = msgspec.field(name="leafId")  # name of the last message (sessions/state.py)
-    kind: Literal["segment", "branch"] = "segment"  # branch: of an abandoned branch; in no chain
+    kind: Literal["segment", "branch"] = "segment"  # branch: of an abandoned one; in no chain
 
     @property
     def messages(self) -> int:
@@ -62,7 +62,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(stored: Mapping[str, Any]) -> Segment | None:
-    """Read a line of the sidecar, from any program; None where it cannot be used."""
+    """Read a line of the sidecar, which any program may have written; None if it is unusable."""
     try:
         found = msgspec.convert({k: one for k, one in stored.items() if one is not None}, Segment)
     except (msgspec.ValidationError, RecursionError):
@@ -93,15 +93,15 @@ async def store_segment(
     made = Segment(
         id=f"seg_{secrets.token_hex(6)}", content=text, generated_at=now, token_count=size, **facts
     )
-    services.rows.by_id(session_id)  # NotFoundError: it was forgotten meanwhile
+    services.rows.by_id(session_id)  # NotFoundError: the session was purged meanwhile
     if home is None:
-        raise NotFoundError("there is no place for this session's sidecar")
+        raise NotFoundError("this session has no directory for a sidecar")
     await asyncio.to_thread(_store, services.writer, home, session_id, made)
     return made
 
 
 def _store(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:
-    """Write a line. The summary of a branch replaces an older one of the same branch."""
+    """Add a line. A branch's summary replaces an older one of the same branch."""
     with _storing:
         lines = [line for line in digest_bytes(home / digest_name(session_id)).split(b"\n") if line]
         if segment.kind == "branch":
@@ -111,10 +111,10 @@ def _store(writer: MetaWriter, home: Path, session_id: str, segment: Segment) ->
 
 
 def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment]) -> list[Segment]:
-    """Return the segments valid on a path, oldest first, from message 0 on and without a gap.
+    """Return the segments valid on a path, oldest first, from message 0 on without a gap.
 
-    `rows` are the path's message rows. Segments made on different paths may overlap: the chain
-    that reaches furthest wins, and of two that reach equally far the one stored later.
+    `rows` are the path's message rows. Segments made on different paths may overlap: the chain that
+    reaches furthest wins, and at equal reach the one stored later.
     """
     likely = [one for one in segments if one.kind == "segment" and one.covering[1] < len(rows)]
     names = names_on(state, rows[-1], {rows[one.covering[1]] for one in likely}) if likely else {}
@@ -136,7 +136,7 @@ def covered(chain: Sequence[Segment]) -> int:
 
 
 def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -> dict[str, Any]:
-    """Return the segments and the later messages, not redacted; in full also the whole context."""
+    """Return the segments and later messages, not redacted; with `full` also the whole context."""
     state = session.state
     rows = message_rows(state)
     chain = chain_at(state, session.home, session.info.session_id)
@@ -165,7 +165,7 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
                 one["at"] = first.timestamp
                 tools = [call.name for entry in entries for call in entry.tools if call.name]
                 recent.append(one | ({"tools": tools[:20]} if tools and not text else {}))
-            if full:  # a message without words shows its calls and results
+            if full:  # a message without text shows its calls and results
                 text = text or serialize(context_messages(state, read, own))[:most]
                 context += [{"role": role, "text": text, "entryId": first.id}] if text else []
     found = {

@@ -1,7 +1,7 @@
-"""`stats`: how full a session's context is, which agent would compact it, and the totals.
+"""`stats`: how full a session's context is, which agents would compact it, and totals.
 
-What surprised us: the list of models may be wrong about one that is served with a larger window. If
-a counted context does not fit, the window counts as unknown.
+What surprised us: the list of models may be wrong about a model that is served with a larger
+window. If a counted context does not fit the listed window, the window counts as unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from indexerd.sessions.state import SessionState, message_rows, rows_between
 from indexerd.settings import Digest
 from indexerd.sources.session_reader import Check, OpenSession
 
-OUTPUT_MAX = 32_000  # tokens of an answer in opencode, whatever the model could say
+OUTPUT_MAX = 32_000  # tokens that opencode reserves for an answer, whatever the model's limit
 WARN_PERCENT, FOLD_PERCENT = 80, 90  # of the usable tokens
 
 
@@ -45,9 +45,9 @@ def stats(
     if window is None:
         return found
     found |= {"window": window, "windowSource": source}
-    found["shouldCompact"] = {  # by itself
+    found["shouldCompact"] = {  # whether the agent would do it on its own
         "pi": tokens > window - reserve,
-        # From 9/10 of the whole window on, of which Codex records 95/100: hence 18/19.
+        # Codex compacts at 9/10 of the whole window and records 95/100 of that: hence 18/19.
         "codex": tokens >= (window if source == "agent" else window * 95 // 100) * 18 // 19 > 0,
         "opencode": tokens >= max(0, window - OUTPUT_MAX),
     }
@@ -61,7 +61,7 @@ def stats(
 
 
 def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
-    """Say whether a context leaves less than the reserve of its model's window, if known."""
+    """Whether a context leaves less than the reserve of its model's window, if that is known."""
     tokens, counted = context_size(session.state, context_entries(session.state, read))
     window, _ = _window(session.state, read, counted, settings)
     return window is not None and tokens > window - settings.reserve_tokens
@@ -87,7 +87,7 @@ def _window(
 def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[int, int]:
     """Return the tokens of a context, and how many of them a provider counted.
 
-    Codex notes a request's count beside its answers, other agents in them.
+    Codex records a request's count next to its answers, other agents in them.
     """
     used, at = state.context.used, state.context.at
     begin = max((one.row for one in entries if one.entry.kind is Kind.COMPACTION), default=-1)
@@ -100,7 +100,7 @@ def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[
 
 
 def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[str, Any]:
-    """Tokens and cost are those of every branch, tools and files those of the current path."""
+    """Sum up a session: tokens and cost of every branch, tools and files of the current path."""
     state, info = session.state, session.info
     rows, chain = message_rows(state), chain_at(state, session.home, info.session_id)
     lines = rows_between(state.path(), rows, 0, covered(chain) - 1)

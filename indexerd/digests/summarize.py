@@ -1,7 +1,7 @@
-"""Summarize a conversation with the first model that can be used.
+"""Summarize a conversation with the first usable model.
 
-If a model calls the text too large, a compaction leaves out its oldest parts, as the agents' own
-do. A segment stands for all of its messages: its halves are summarized one after the other.
+If the text is too large for a model, a compaction drops the oldest parts, as the agents' own do. A
+segment must cover all of its messages, so its halves are summarized one after the other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from indexerd.privacy.redact import redactor
 from indexerd.privacy.sanitize import clean_text
 from indexerd.references.services import Services
 
-CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer is not usable
+CHARS_PER_TOKEN = 8  # more than any model writes: a longer answer is rejected
 PAUSE_SECONDS, LONGEST_PAUSE = 0.25, 4.0  # before a smaller text is tried
 
 Row = dict[str, Any]
@@ -43,14 +43,14 @@ class Summarizer:
         *,
         strategy: str = "",
         covering: tuple[int, int] | None = None,
-        asked: bool = True,  # by a person; else automatic
+        asked: bool = True,  # a person asked for it; else it is automatic
     ) -> None:
-        self.model: str | None = None  # that wrote the first summary
+        self.model: str | None = None  # the one that wrote the first summary
         self.ms, self.notes = 0, list[str]()
         self._services, self._row, self._task, self._asked = services, row, task, asked
         self._settings, self._redactions = services.settings(), Counter[str]()
         self._clean = redactor(self._settings)
-        # What the user's hook gets, beside the prompt.
+        # The user's hook gets this and the prompt.
         self._payload: Row = {"task": task, "strategy": strategy, "sessionId": row["sessionId"]}
         self._payload |= {"agent": row["agent"], "covering": covering}
         audit: Row = {
@@ -83,7 +83,7 @@ class Summarizer:
             text, model = await first_usable(self._services.summarizers(), work)
         except errors.ModelError as bad:
             if self._asked and bad.kind not in ("budget_exhausted", "model_unavailable"):
-                bad.hint = "try again later, or another model: [digest] model"
+                bad.hint = "try again later, or use another model: [digest] model"
             raise
         self.model = self.model or model.key
         self.ms += round((perf_counter() - started) * 1000)
@@ -91,14 +91,14 @@ class Summarizer:
 
     def _safe(self, text: str) -> str:
         clean, found = self._clean(text)
-        self._redactions.update(found)  # of everything that is sent
+        self._redactions.update(found)  # counts for everything that is sent
         return clean
 
     def _log(self, event: str, fields: dict[str, Any]) -> None:
         self._services.events.log(event, {"session": self._row["sessionId"], **fields})
 
     async def _consult_hook(self, base: Stretch, wish: Wish) -> Wish:
-        """Ask the user's hook to change the prompt; a failing hook changes nothing."""
+        """Let the user's hook change the prompt; a failing hook changes nothing."""
         wanted = self._settings.digest
         if not wanted.hook:
             return wish
@@ -115,7 +115,7 @@ class Summarizer:
     async def _by_model(
         self, everything: Sequence[Part], base: Stretch, wish: Wish, model: Model
     ) -> str:
-        """Summarize with one model, in smaller parts if it calls the text too large."""
+        """Summarize with one model, in smaller parts if the text is too large for it."""
         segment, pause = self._task == "segment", PAUSE_SECONDS
         todo, texts, parts = [everything], list[str](), everything
         while todo:
@@ -139,7 +139,9 @@ class Summarizer:
                 pause = min(2 * pause, LONGEST_PAUSE)
         if not segment and len(parts) < len(everything):
             dropped = len(everything) - len(parts)
-            self.notes.append(f"{dropped} of the oldest parts were too much for {model.key}")
+            self.notes.append(
+                f"the oldest parts ({dropped}) were left out: too large for {model.key}"
+            )
         return "\n\n".join(texts)
 
     async def _ask(self, model: Model, base: Prompt) -> str:

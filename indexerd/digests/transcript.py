@@ -1,8 +1,8 @@
-"""Select the messages of a conversation that are summarized, and redact their text as a whole.
+"""Select the messages of a conversation to summarize, and redact their text as a whole.
 
-Machine-made text under the user's role is left out, and so are requests for permissions in Codex's
-calls. What surprised us: Codex may put the first prompt behind instructions, in one message; in a
-sub-agent's session nobody typed anything, and the parent's request stands for the user's words.
+Machine-made text in the user's role is left out, and so are permission requests in Codex's calls.
+What surprised us: Codex may put the first prompt after instructions in the same message; in a
+sub-agent's session nobody typed anything, and the parent's request counts as the user's words.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PARENTS = {"claude": Kind.TOOL, "codex": Kind.CUSTOM, "opencode": Kind.OTHER}
 _APPROVALS = {"additional_permissions", "justification", "prefix_rule", "sandbox_permissions"}
 _APPROVALS |= {"with_escalated_permissions"}
 
-# ASCII separators that no text needs, and that redaction treats as white space.
+# ASCII separators, which redaction treats as white space; texts lose them.
 _MARKS = {"user": "\x1c", "assistant": "\x1d", "": "\x1e"}
 _ROLES = {mark: role for role, mark in _MARKS.items()}
 _UNMARKED = str.maketrans(dict.fromkeys(_ROLES))
@@ -60,7 +60,7 @@ def redact_parts(
 ) -> RedactedTranscript:
     """Redact messages as one text, so that a secret that spans two of them is found.
 
-    A mark before each part says whose words it is; if redaction removes it, two parts become one.
+    A mark before each part gives its speaker; if redaction removes the mark, two parts become one.
     """
     marked = list[str]()
     for message, text in parts_of(said, tool_result_max=tool_result_max):
@@ -77,7 +77,7 @@ def redact_parts(
 def summarizable_messages(
     messages: Iterable[ContextMessage], state: SessionState, agent: str
 ) -> Iterator[ContextMessage]:
-    """Select the messages, each with the kind of its real speaker."""
+    """Select the messages to summarize, each with the kind of its real speaker."""
     for one in messages:
         role, kind = one.role, one.entry.kind
         found: ContextMessage | None = one
@@ -110,7 +110,7 @@ def speaker(message: ContextMessage) -> str:
 
 
 def _under_user(message: ContextMessage, state: SessionState, agent: str) -> ContextMessage | None:
-    """Return what stays of a message under the user's role that no person wrote."""
+    """Return the part to keep of a message in the user's role that no person wrote."""
     entry, held = message.entry, message.entry.compaction or Compaction()
     if entry.kind is Kind.COMPACTION:  # messages kept in it; some agents note who wrote them
         text, retained = "".join(message.texts), held.retained or ()
@@ -132,7 +132,7 @@ def _as(message: ContextMessage, kind: Kind) -> ContextMessage:
 
 
 def _own(message: ContextMessage) -> ContextMessage:
-    """Keep only the person's own words of what the model got, unless an edit replaced them."""
+    """Keep only the person's own words of the text sent to the model, unless it was edited."""
     if message.entry.sent is not None and message.texts == message.entry.sent:
         return replace(message, texts=message.entry.texts)
     return message

@@ -1,1 +1,1 @@
-"""From a session that is due to a checked description of it."""
+"""Index a session that is due: prompt, model, checked description."""

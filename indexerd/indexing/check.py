@@ -1,7 +1,8 @@
-"""Check a model's answer: text in, `Metadata` out, or the reason for its rejection.
+"""Check a model's answer: text in, `Metadata` or the reason for its rejection out.
 
-The JSON object may stand bare, in a code fence or within prose: from the first `{` to the last `}`.
-Its texts are cleaned, and only then redacted, since an invisible character would hide a secret.
+The JSON object may be bare, in a code fence or within prose: it reaches from the first `{` to the
+last `}`. Its texts are cleaned before they are redacted, since an invisible character could hide a
+secret.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PLACEHOLDERS = frozenset(
 
 
 def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata | Rejected:
-    """Check a reply; one that the output limit `cut` is never salvaged."""
+    """Check a reply; it is rejected if the output limit `cut` it."""
 
     def safe(text: str, clean: Callable[[str, int], str], limit: int) -> str:
         return clean(redact(clean_text(text, len(text))), limit)
@@ -47,7 +48,7 @@ def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata
 
 
 def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
-    """Return the JSON object of a reply; raise ValueError, in words for the model."""
+    """Return the JSON object of a reply; ValueError has a message for the model."""
     if not reply.strip():
         raise ValueError("Empty model output" + (" (cut by the output limit)" if cut else ""))
     if cut:
@@ -66,7 +67,7 @@ def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
 
 
 def reason_of(bad: ValueError) -> str:
-    """Describe for the model what is wrong with its answer, without quoting it."""
+    """Tell the model what is wrong with its answer, without quoting it."""
     if not isinstance(bad, ValidationError):
         return str(bad)
     return "; ".join(

@@ -2,11 +2,11 @@
 
     snapshot -> models.attempts (budget inside) -> check -> meta.writer -> library -> events
 
-A failing provider ends the run at once; `policy.after_failure` says when the session is tried
-again, and that is stored until a run succeeds. What arrives while the model works counts for the
-next run. For the transcript only the lines that it needs are read, from the leaf backwards. What a
-paid run described is not sent again while its leaf is on the path: its description and the newer
-text are.
+A failing provider ends the run at once; `policy.after_failure` says when to retry, and that is
+stored until a run succeeds. Messages that arrive while the model works count for the next run. For
+the transcript only the lines that it needs are read, from the leaf backwards. While the leaf of a
+remote model's run is on the path, messages it described are not sent again, only its description
+and the newer messages.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Read = Callable[..., Awaitable[Any]]  # runs a function in the thread that owns 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is sent of a session, and what is stored with the answer."""
+    """The parts of a session that are sent, and the facts stored with the answer."""
 
     info: SessionInfo
     session_file: str
@@ -91,7 +91,7 @@ class Snapshot:
     since_id: str | None  # the last entry that only the earlier answer describes
 
     def as_sent(self, models: Sequence[Model]) -> dict[str, Any]:
-        """Return the socket's `as_sent`: what would be sent now, and to which model."""
+        """Return the result of the socket's `as_sent`: the prompt, and the model to send it to."""
         model = models[0] if models else None
         return {
             "sessionId": self.info.session_id,
@@ -115,7 +115,7 @@ class Done:
     adopted: bool
 
 
-# The kind of an error, and whether a retry may help; its traceback would hold the prompt.
+# An error's kind, and whether a retry may help. The error itself would keep the prompt in memory.
 Failure = tuple[str, bool]
 
 
@@ -132,7 +132,7 @@ class Indexer:
     retries: dict[str, RetryState] = field(default_factory=dict)  # of sessions that failed
 
     async def load(self) -> None:
-        """Load the stored retry states that a reload does not end, since a restart is one."""
+        """Load stored retry states, except those that a reload ends: a restart reloads, too."""
         decode = msgspec.msgpack.Decoder(RetryState).decode
         held = await self.read(self.library.store.notes, TOPIC, decode)
         self.retries = {key: one for key, one in held.items() if not one.ends_with_reload}
@@ -140,16 +140,16 @@ class Indexer:
     async def run(
         self, session: SessionRuntime, why: str, settings: Settings, models: Sequence[Model]
     ) -> list[Any]:
-        """Index a session now, by the first of `models` that can be used.
+        """Index a session now with the first usable model; answer the caller of a forced run.
 
-        Returns the changes in the library, none after a failure; answers a forced run's caller.
+        Returns the changes in the library: none after a failure.
         """
         session_id = session.info.session_id
         self.events.indexing(session, why)
         try:
             done, updates = await self._index(session, settings, models)
         except asyncio.CancelledError:
-            session.answer(NotFoundError("the session was purged, or the daemon ends"))
+            session.answer(NotFoundError("the session was purged, or the daemon is stopping"))
             raise
         except IndexerdError as bad:
             await self._failed(session, bad)
@@ -218,7 +218,7 @@ class Indexer:
             self.events.retry(session, which | {"of": ATTEMPTS - 1, "reason": error})
 
     async def lift(self, session: SessionRuntime) -> None:
-        """End a wait for a model or the budget, as the configuration changed."""
+        """End a wait for a model or the budget after the configuration changed."""
         if session.retry.ends_with_reload:
             await self._keep(session, NO_FAILURE)
 
@@ -232,15 +232,15 @@ class Indexer:
             return
         self.retries[session_id] = state
         packed = msgspec.msgpack.encode(state) if state != NO_FAILURE else None
-        with suppress(StateError):  # not stored: it is tried again after a restart
+        with suppress(StateError):  # not stored: a restart retries the session sooner
             await self.read(self.library.store.note, TOPIC, session_id, packed)
 
     async def estimate(
         self, due: Sequence[str], settings: Settings, models: Sequence[Model]
     ) -> dict[str, Any]:
-        """Return the most that indexing these sessions may cost, one call each; sends nothing.
+        """Return the maximum cost of indexing these sessions, one call each; sends nothing.
 
-        `costUsd` is None if a price is not known.
+        `costUsd` is None if a price is unknown.
         """
         model = models[0] if models else None
         tokens = unreadable = 0
@@ -300,13 +300,13 @@ async def take_snapshot(
 ) -> Snapshot:
     """Take a snapshot; nothing leaves the machine.
 
-    The facts of a session need all its lines, which are read in steps, so that the thread does
+    A session's facts need all its lines. They are read in steps, so that the reader thread does
     other work in between. Raises NotFoundError, SessionUnreadableError or SessionEmptyError.
     """
     while not await read(library.texts.index, session_id):
         pass
     while True:
-        with suppress(ValueError):  # a line was not what it looked like: parse them all
+        with suppress(ValueError):  # a line no longer parses: the file was rewritten
             taken: Snapshot = await read(_take, library, session_id, settings)
             return taken
         if not await read(library.reread, session_id):
@@ -319,7 +319,8 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
         raise NotFoundError("the session's file is gone")
     directory = Path(library.meta_dir(info))
     seen = stamp(directory / meta_name(session_id))
-    meta = _old_meta(directory, session_id) or library.metas.meta(session_id)  # of another root
+    # The second is that of another root.
+    meta = _old_meta(directory, session_id) or library.metas.meta(session_id)
     old = meta if settings.index.merge_previous_summary else None
     described, redact = border(info.agent, state, old), redactor(settings)
     with library.files.lines(session_id) as lines:
@@ -357,10 +358,10 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
 
 
 def _old_meta(directory: Path, session_id: str) -> MetaFile | None:
-    """Read the meta file; an invalid one counts as none.
+    """Read the meta file; an invalid one is ignored.
 
-    AccessError where it cannot be read, or the directory is a file: no model is paid for an answer
-    that could not be stored.
+    AccessError: it cannot be read, or the directory is a file, so an answer could not be stored and
+    no model may be paid for one.
     """
     if directory.exists() and not directory.is_dir():
         raise AccessError(f"{directory} is not a directory", hint="move it out of the way")
@@ -372,7 +373,7 @@ def _old_meta(directory: Path, session_id: str) -> MetaFile | None:
 def _carried(
     meta: MetaFile, redact: Redactor, counts: Counter[str], *, whole: bool
 ) -> tuple[str, str]:
-    """Return an earlier run's summary, and what is sent of that run: the `whole` or the summary."""
+    """Return an earlier run's summary, and the text to send: the `whole` answer or the summary."""
 
     def safe(text: str) -> str:  # another program may have written it, unredacted
         clean, found = redact(clean_text(text, len(text)))
@@ -389,10 +390,10 @@ def _carried(
 
 
 def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None:
-    """Return the row up to which a meta file describes the path; None if it is not built upon.
+    """Return the row up to which a meta file describes the path; None: the next run ignores it.
 
-    That is so for one of a local model, one that nothing came after, and one whose leaf has left
-    the path.
+    That is so for a local model's meta file, if nothing came after its leaf, or if that left the
+    path.
     """
     row = _indexed_row(state, meta)
     if row is None or meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():
@@ -414,9 +415,9 @@ def _indexed_row(state: SessionState, meta: MetaFile | None) -> int | None:
 def _newest_first(
     info: SessionInfo, state: SessionState, lines: SessionLines, described: int | None
 ) -> Iterator[Section]:
-    """Yield the path's messages from the leaf back, old ones from the row `described` on.
+    """Yield the path's messages from the leaf backwards; from the row `described` on they are old.
 
-    A line is read only when its message is asked for.
+    A line is read only when its message is requested.
     """
     read, old = ADAPTERS[info.agent].read, False
     for row in state.up(state.leaf):

@@ -1,8 +1,8 @@
-"""When a session is indexed, and when again after a failure: pure decisions.
+"""Decide when a session is indexed, and when it is retried after a failure. No I/O.
 
 The threshold counts new user messages on the current path. A session is due a quiet time after the
-agent's turn ended, longer after a failed turn, since a retry often follows; one that goes on
-without an end or a pause is due after `max_wait_seconds`. Times are in seconds since the epoch.
+agent's turn ended, and a longer one after a failed turn, since a retry often follows; a session
+that never pauses is due after `max_wait_seconds`. Times are in seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _UNTIL_RELOAD = frozenset({"model_unavailable", "budget_exhausted"})
 
 
 class RetryState(msgspec.Struct, array_like=True, frozen=True):
-    """Failures of a session in a row, and when it is tried again; kept over restarts."""
+    """A session's consecutive failures, and when it is retried; kept over restarts."""
 
     failures: int = 0
     retry_at: float = 0.0
-    refused_at: int | None = None  # the count of new user messages when a model declined
+    refused_at: int | None = None  # new user messages when a model declined the session
     why: str = ""  # the kind of the newest error
 
     @property
@@ -52,7 +52,7 @@ NO_FAILURE = RetryState()
 class Forced(msgspec.Struct):
     """A user's request to index a session now."""
 
-    until: float  # give up then on a session in the middle of a turn
+    until: float  # when to give up if the session is still in the middle of a turn
     waiter: asyncio.Future[Any]
 
 
@@ -75,7 +75,7 @@ class SessionRuntime(msgspec.Struct):
 
 
 def decide(session: SessionRuntime, settings: Settings, now: float) -> tuple[float, str]:
-    """Return when to index a session (infinity: after it changes), and why then."""
+    """Return when to index a session (infinity: not before it changes), and the reason."""
     info, retry, forced = session.info, session.retry, session.forced is not None
     if not info.answered:  # until then the agent may discard the session
         return math.inf, "no_answer"
@@ -104,9 +104,9 @@ def settled_at(session: SessionRuntime, settings: Settings) -> float | None:
 def after_failure(
     state: RetryState, error: IndexerdError, new_users: int, now: float
 ) -> RetryState:
-    """Return the state after one more failed run: retry after a minute, doubled up to six hours.
+    """Return the state after another failed run: retry after a minute, doubling to six hours.
 
-    Outages of models and budget do not count as failures of the session.
+    Outages of models and a spent budget do not count as failures of the session.
     """
     if isinstance(error, RefusedError | SessionEmptyError | NotFoundError):
         return RetryState(state.failures, now, new_users, error.kind)

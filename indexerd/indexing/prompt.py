@@ -1,7 +1,7 @@
-"""The prompt of an indexing run, and of a retry after a malformed answer.
+"""The prompts of an indexing run, and of a retry after a malformed answer.
 
-The transcript stands between two lines with a nonce that its author could not know, so a forged end
-mark inside it ends nothing; so does an earlier summary, which another program may have written.
+The transcript is between two lines with a nonce that its author could not know, so a forged end
+mark inside it has no effect. An earlier summary, which another program may have written, is too.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from indexerd.events import Facts, Prompt
 from indexerd.privacy.sanitize import replace_surrogates
 
-REPLY_SHOWN = 4000  # characters of a malformed reply that the retry carries
+REPLY_SHOWN = 4000  # characters of a malformed reply that the retry repeats
 
 SYSTEM = (
     "You are the archivist of a software engineer's sessions with coding agents. You read one "
@@ -66,7 +66,7 @@ def index_prompt(
 ) -> Prompt:
     """Build the prompt of an indexing run.
 
-    `earlier` is an earlier run's text about the part that was cut, or, if the transcript holds
+    `earlier` is an earlier run's text about the part that was cut, or, if the transcript has
     `only_new` messages, about everything before it.
     """
     parts = [
@@ -82,7 +82,7 @@ def index_prompt(
 
 
 def retry_prompt(base: Prompt, reply: str, error: str) -> Prompt:
-    """Repeat a prompt, with the malformed reply and what was wrong with it."""
+    """Repeat a prompt, with the malformed reply and the reason for its rejection."""
     shown = replace_surrogates(reply[:REPLY_SHOWN])
     user = (
         f"{base.user}\n\nYour previous reply was rejected.\n\n<previous_reply>\n{shown}\n"

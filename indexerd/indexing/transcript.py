@@ -1,9 +1,9 @@
 """The transcript that is sent to a model: the newest text within a cap.
 
-Sections are `User: …` or `Assistant: …`, split by a blank line, and read newest first until the cap
-is passed. The joined text is redacted before it is truncated, so that a secret that the cut would
-split, or that is spread over two messages, is found whole. Sections that an earlier summary covers
-are left out, unless a secret spans the border between them and the new ones.
+Sections are `User: …` or `Assistant: …`, separated by blank lines, and read newest first until the
+cap is passed. The joined text is redacted before it is truncated, so a secret is found whole even
+if the cut would split it or it spans two messages. Sections that an earlier summary covers are left
+out, unless a secret spans the border between them and the new ones.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from indexerd.privacy.redact import Redactor
 
 MARKER = "[Conversation truncated — only the most recent portion is shown]"
 MESSAGE_MAX = 4 * 1024 * 1024  # characters of one message that are read
-# Read beyond the cap, counted after redaction: the end of a secret whose beginning was not read is
-# no longer than this, so the cut removes it.
+# Read beyond the cap, measured after redaction: if the beginning of a secret was not read, its rest
+# is no longer than this, so the cut removes it.
 BEYOND_BYTES = 4096
 BEYOND_LINES = 64
-_SPEAKER = re.compile(r"(?:\A|(?<!\n)(?:\n\n)+)(User|Assistant): ")  # at a section's beginning
+_SPEAKER = re.compile(r"(?:\A|(?<!\n)(?:\n\n)+)(User|Assistant): ")  # starts a section
 
 _T = TypeVar("_T")
 
@@ -50,10 +50,10 @@ class Caps(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The text to send, and what was left out of it."""
+    """The text to send, and facts about what was left out."""
 
     text: str
-    truncated: bool  # the text lacks some of the sections that it should hold
+    truncated: bool  # the text lacks some of its sections
     redactions: dict[str, int]  # in the text
     sections: tuple[Section, ...]  # all that were read: redacted, oldest first
     only_new: bool  # the text holds no old section
@@ -65,7 +65,7 @@ def size_of(text: str) -> int:
 
 
 def assemble(newest_first: Iterable[Section], caps: Caps, redact: Redactor) -> Transcript:
-    """Take sections newest first until the cap is passed, redact, cut, mark."""
+    """Read sections, newest first, until the cap is passed; redact, cut and mark the text."""
     taken, text, counts = redact_newest(newest_first, str, caps, redact)
     sections, cut = _sections(text), caps.passed(text)
     fresh = [str(one) for one in taken if not one.old]
@@ -84,8 +84,8 @@ def redact_newest(
 ) -> tuple[list[_T], str, dict[str, int]]:
     """Read items until they pass the caps, and redact them as one text.
 
-    Returns the items, oldest first, the redacted text, with blank lines between them, and the
-    counts of redactions. Where redaction shrinks the text too much, twice as much is read.
+    Returns the items, oldest first; their redacted text, joined by blank lines; and the counts of
+    redactions. If redaction shrinks the text too much, twice as much is read.
     """
     source, taken, texts = iter(newest_first), list[_T](), list[str]()
     size = lines = -2
@@ -106,9 +106,9 @@ def redact_newest(
 
 
 def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
-    r"""Keep the end of a text within the caps, as pi's truncateTail does; True if it was cut.
+    r"""Cut a text to the caps from its end, as pi's truncateTail does; return also if it was cut.
 
-    Whole lines (split at `\n` only) are kept; a last line that is itself too long keeps its end.
+    Whole lines (split at `\n` only) are kept; if the last line is too long, its end is.
     """
     lines = text.split("\n")
     if len(lines) <= caps.max_lines and size_of(text) <= caps.max_bytes:

@@ -1,1 +1,1 @@
-"""The socket's language: JSON-RPC lines, methods and their params, limits."""
+"""The socket's protocol: JSON-RPC lines, methods and their params, limits."""

@@ -1,8 +1,8 @@
-"""The greatest lengths of texts in meta files and in rows."""
+"""Maximum lengths of texts in meta files and in rows."""
 
 from __future__ import annotations
 
-# What we write into a meta file, in characters; longer texts of others are cut when shown.
+# What we write into a meta file, in characters; other programs' longer texts are cut when shown.
 NAME_MAX = 120
 DESCRIPTION_MAX = 1200
 SUMMARY_MAX = 8000

@@ -12,10 +12,10 @@ from indexerd.protocol.params import LeafParams, Params, RefParams, decode
 
 
 class Method(NamedTuple):
-    """Where and for which sessions a method can be called."""
+    """A method's params, and where it can be called."""
 
     params: type[Params]
-    exact: bool = False  # not for a session whose name is merely similar to `ref`
+    exact: bool = False  # a name that is only similar to `ref` does not match
     needs_daemon: bool = False  # cannot be answered in another process
 
 
@@ -53,8 +53,8 @@ METHODS: dict[str, Method] = {
 }
 
 
-# Codes of the original `query_session` tool. It had neither budgets nor texts too large for a
-# model: these get the nearest code.
+# Codes of the original `query_session` tool, which had no budgets and no limit of a model's input:
+# these errors get the nearest code.
 _QUERY_CODES = {
     "usage": "INVALID_ARGS",
     "call_limit_exceeded": "CALL_LIMIT_EXCEEDED",

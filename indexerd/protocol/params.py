@@ -1,4 +1,4 @@
-"""The params of each method of the socket, and their check.
+"""The params of each method of the socket, and how they are checked.
 
 Unknown fields are ignored, and null is the same as an absent field, except in `Update`: there null
 clears, and absent fields are UNSET.
@@ -27,7 +27,7 @@ class Params(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RefParams(Params, frozen=True, kw_only=True):
-    """A session by its id, a prefix of that, or a name; names are looked for in `cwd` first."""
+    """A session by id, id prefix or name; names are looked up in `cwd` first."""
 
     ref: Text
     cwd: str | None = None
@@ -40,7 +40,7 @@ class LeafParams(RefParams, frozen=True, kw_only=True):
 
 
 class SessionParams(Params, frozen=True, kw_only=True):
-    """The same as `RefParams`, for methods whose callers are agents."""
+    """Like `RefParams`, for methods that agents call."""
 
     session: Text
     cwd: str | None = None
@@ -91,13 +91,13 @@ class Rule(Params, frozen=True, kw_only=True, tag_field="rule", forbid_unknown_f
 
 
 class Prune(Rule, tag="prune", frozen=True, kw_only=True):
-    """Clear the results of tools, but the newest so many tokens."""
+    """Clear the results of tools, except the newest `protect_tokens` tokens of them."""
 
-    protect_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 40_000  # opencode's
+    protect_tokens: Annotated[int, Meta(ge=0, le=1_000_000_000)] = 40_000  # as opencode does
 
 
 class Summary(Rule, tag="summary", frozen=True, kw_only=True):
-    """Replace the messages of these entries and those between them by one text."""
+    """Replace the messages from one entry to another, both included, by a text."""
 
     text: Annotated[str, Meta(min_length=1, max_length=65_536)]
     first: Text | None = msgspec.field(default=None, name="from")  # None: from the start
@@ -105,7 +105,7 @@ class Summary(Rule, tag="summary", frozen=True, kw_only=True):
 
 
 class Truncate(Rule, tag="truncate", frozen=True, kw_only=True):
-    """Keep the head or the tail of a longer text; `roles` None: of all."""
+    """Keep only the head or the tail of texts longer than `chars`; `roles` None: of every role."""
 
     chars: Annotated[int, Meta(ge=100, le=1_000_000_000)]
     keep: Literal["head", "tail"] = "head"
@@ -145,14 +145,14 @@ class Label(RefParams, frozen=True, kw_only=True):
 
 
 class EntryLabel(Params, frozen=True, kw_only=True):
-    """A label of an entry, and none if there is no text."""
+    """A label to set on an entry; without a text the label is removed."""
 
     entry_id: Text
     text: str | None = None
 
 
 class ContextSet(Params, frozen=True, kw_only=True):
-    """A set of `Update`; without items it is cleared."""
+    """A context set to store; without items it is cleared."""
 
     set_name: Text
     items: list[str] | None = None

@@ -1,7 +1,7 @@
-"""The socket's language: JSON-RPC 2.0, one JSON document per line.
+"""The socket's wire format: JSON-RPC 2.0, one JSON document per line.
 
-msgspec reads first. Lines that it refuses (escaped lone surrogates, which agents do write) are read
-by the standard library, which would let NaN, 1e999 and lone surrogates through.
+msgspec parses a line first. A line that it refuses, as for the escaped lone surrogates that agents
+do write, is parsed by the standard library; NaN, 1e999 and surrogates are then dealt with here.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import msgspec
 from indexerd.errors import RPC_CODES, IndexerdError, UsageError
 from indexerd.privacy.sanitize import without_surrogates
 
-LINE_MAX = 1024 * 1024  # bytes of one request line, its newline not counted
-ID_MAX = 256  # characters of a request's id, which is echoed
+LINE_MAX = 1024 * 1024  # bytes of one request line, without its newline
+ID_MAX = 256  # characters of a request's id, which the answer repeats
 _SHOWN = 64  # characters of a method's name that an error message repeats
 
 Id: TypeAlias = str | int | float | None
 
 
 class Fault(IntEnum):
-    """JSON-RPC's own codes, for errors in the request itself."""
+    """JSON-RPC's own error codes, for faulty requests and internal errors."""
 
     PARSE = -32700
     INVALID_REQUEST = -32600
@@ -36,7 +36,7 @@ class Fault(IntEnum):
 
 
 class Request(msgspec.Struct, frozen=True):
-    """One call. `params` is always an object; absent and null ones are empty."""
+    """One call. `params` is always an object: empty if it was absent or null."""
 
     id: Id
     method: str
@@ -46,7 +46,7 @@ class Request(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A fault to answer with. `id` is null if that of the request could not be read."""
+    """A fault to answer with. `id` is None if the request's id could not be read."""
 
     id: Id
     fault: Fault
@@ -68,7 +68,7 @@ def parse(line: bytes | bytearray) -> Request | Failure:
     except (ValueError, RecursionError):
         return Failure(None, Fault.PARSE, "not a JSON document")
     if not isinstance(value, dict):
-        message = "a request is a JSON object; batches are not supported: send one a line"
+        message = "a request must be a JSON object; batches are not supported: send one per line"
         return Failure(None, Fault.INVALID_REQUEST, message)
     asked, method, params = value.get("id"), value.get("method"), value.get("params")
     is_id = asked is None or (isinstance(asked, str | int | float) and not isinstance(asked, bool))
@@ -85,19 +85,19 @@ def parse(line: bytes | bytearray) -> Request | Failure:
 
 
 def result(id: Id, value: Any) -> bytes:  # noqa: A002 - the protocol's own word
-    """Answer a request. What is not JSON raises TypeError, endless nesting RecursionError."""
+    """Encode an answer. TypeError: the value is not JSON. RecursionError: it is nested too deep."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (dump(id), dump(value))
 
 
 def failure(id: Id, error: IndexerdError) -> bytes:  # noqa: A002 - as above
-    """Answer with an error: UsageError is "invalid params", others have the code of their kind."""
+    """Encode an error: UsageError as "invalid params", others with the code of their kind."""
     invalid = isinstance(error, UsageError)
     code = Fault.INVALID_PARAMS if invalid else RPC_CODES.get(error.kind, RPC_CODES["internal"])
     return _error(id, code, str(error), error.data())
 
 
 def event(params: Mapping[str, Any]) -> bytes:
-    """Write a notification for a subscriber. Raises as `result` does."""
+    """Encode a notification for a subscriber. Raises what `result` raises."""
     return b'{"jsonrpc":"2.0","method":"event","params":%b}\n' % dump(dict(params))
 
 
@@ -107,7 +107,7 @@ def unknown_method(request: Request) -> Failure:
 
 
 def too_long() -> Failure:
-    return Failure(None, Fault.INVALID_REQUEST, f"a request line is at most {LINE_MAX} bytes")
+    return Failure(None, Fault.INVALID_REQUEST, f"the request line exceeds {LINE_MAX} bytes")
 
 
 def _error(id: Id, code: int, message: str, data: Mapping[str, Any]) -> bytes:  # noqa: A002 - as above
@@ -122,7 +122,7 @@ _encode = msgspec.json.Encoder().encode
 def _load(line: bytes | bytearray) -> Any:
     try:
         return _decode(line)
-    except ValueError:  # every error of msgspec's is one, and so is a bad UTF-8 byte
+    except ValueError:  # the base of msgspec's errors and of an invalid UTF-8 byte's
         value = json.loads(line.decode("utf-8"), parse_constant=_finite, parse_float=_finite)
         return without_surrogates(value)
 
@@ -144,7 +144,7 @@ def dump(value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of one peer; the defaults are those of the protocol."""
+    """The limits of one server; the defaults are the protocol's."""
 
     line_bytes: int = LINE_MAX
     half_line_seconds: float = 5.0

@@ -2,8 +2,8 @@
 
     parse -> references/resolve.py -> meta files -> questions -> a block of summaries, the answers
 
-The prompt is never changed and never refused. Only meta files are read, no session file, unless
-the prompt asks a question. A name never means the asking session, whose own message contains it.
+The prompt is never changed and never refused. Session files are read only if the prompt asks a
+question. A name never resolves to the prompt's own session, whose message contains that name.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from indexerd.times import iso
 
 _STATUS = {"not_found": "not_found", "ambiguous_reference": "ambiguous", "usage": "not_found"}
 _REASONS = ("not_found", "invalid_meta", "over_limit", "ambiguous")
-_MEANT = "@@"  # before a reference that is kept among texts by session id; no id begins so
+_MEANT = "@@"  # prefix of references among texts kept by session id; no id begins with it
 
 Row = dict[str, Any]
 Ask = Callable[[str, str, str], Awaitable[Row]]  # session id, question, turn id -> the answer
@@ -52,7 +52,7 @@ async def expand(services: Services, ask: Ask, asked: Expand) -> Row:
 
 
 def _key(one: Reference) -> tuple[str, int]:
-    """Return the same for references that differ in case at most."""
+    """Return a reference's key, in which case does not count."""
     return one.ref.lower(), one.up
 
 
@@ -64,9 +64,9 @@ class _Prompt:
         self._limits = services.settings().references
         self._redact = redactor(services.settings())
         self._kept = kept  # texts from earlier prompts of the session
-        self.fresh: dict[str, str] = {}  # to be kept from now on
+        self.fresh: dict[str, str] = {}  # texts to keep from now on
         self.outcomes: dict[tuple[str, int], Row] = {}
-        self._rows: dict[tuple[str, int], Row] = {}  # of the resolved ones
+        self._rows: dict[tuple[str, int], Row] = {}  # of resolved references
         self._sections: dict[str, str] = {}  # by session id, in order
 
     async def resolve(self, asked: Reference) -> None:
@@ -95,7 +95,7 @@ class _Prompt:
                 outcome["notes"].append(str(bad))
 
     def _find(self, asked: Reference) -> Row:
-        """Find the session meant; in one session the same word always means the same."""
+        """Resolve a reference; within a session, the same name always gives the same session."""
         word, given = _MEANT + asked.ref.lower(), self._asked
         if row := self._known(self._kept.get(word)):
             return row
@@ -132,14 +132,14 @@ class _Prompt:
             parent = self._known(row.get("parentSessionId"))
             if parent is None:
                 named = row.get("parentSessionFile") or row.get("parentSessionId")
-                why = "whose parent is not known any more" if named else "which has no parent"
+                why = "whose parent is no longer known" if named else "which has no parent"
                 notes.append(f"ancestors end at {row['sessionId']}, {why}")
                 return
             row = parent
             await self._add_section(row)
 
     async def answers(self, found: Sequence[Reference], ask: Ask) -> list[tuple[Row, str, Row]]:
-        """Ask each question once; return row, question and answer of the answered."""
+        """Ask each question once; return row, question and answer of each that was answered."""
         turn_id, asked = self._asked.turn_id or f"prompt-{uuid.uuid4()}", set[tuple[str, str]]()
         answers: list[tuple[Row, str, Row]] = []
         for one in found:
@@ -157,7 +157,7 @@ class _Prompt:
         return answers
 
     def result(self, answers: Sequence[tuple[Row, str, Row]]) -> Row:
-        """Make the result; answers get at most half of the bytes, summaries the rest."""
+        """Build the result; answers get at most half of the bytes, summaries the rest."""
         most = self._limits.max_injected_bytes
         if self._asked.max_bytes is not UNSET:
             most = min(self._asked.max_bytes, most)

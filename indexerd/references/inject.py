@@ -1,9 +1,9 @@
 """The messages put into a prompt about other sessions, within a limit.
 
 Meta files and answers are untrusted: a model wrote them from a transcript that anybody may have
-poisoned. Every text is redacted whole, then cut to its length and quoted (privacy/sanitize.py). The
-same input always gives the same bytes, and a session that names another one twice gets the first
-text again, even if the meta file has changed since. The layout is the older extension's.
+poisoned. Every text is redacted whole, then cut and quoted (privacy/sanitize.py). The same input
+always gives the same bytes, and a session that refers to another one twice gets the first text
+again, even if the meta file has changed since. The layout is that of the older extension.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ GUIDE = (
 )
 TRUNCATED = "[truncated to fit maxInjectedBytes]"
 LINE_MAX = 1000  # characters of one line of facts
-_READ_MAX = 65_536  # characters of one text; far more than is shown of any
+_READ_MAX = 65_536  # characters of one text; far more than is ever shown
 
 TOPIC = "injected"  # of the store's notes
-EACH_MAX = 100  # texts and references that are kept of one session
+EACH_MAX = 100  # texts and references kept for one session
 _decoded = msgspec.msgpack.Decoder(dict[str, str]).decode
 
 
@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
 
 def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str:
-    """Write a session's section from its row and meta file; `block` numbers it."""
+    """Write a session's section from its row and meta file; `block` adds its number."""
 
     def line(text: str) -> str:
         return redact(clean_line(text[:_READ_MAX], _READ_MAX))[0]
@@ -73,7 +73,7 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
 
 
 def block(sections: Mapping[str, str], max_bytes: int, notes: Sequence[str] = ()) -> Block:
-    """Write the message for sections by session id, and our notes, in at most `max_bytes` bytes."""
+    """Write the message for sections, by session id, and our notes, in at most `max_bytes`."""
     parts = [f"## {number}. {one}" for number, one in enumerate(sections.values(), 1)]
     parts += ["\n".join(f"note: {inline(one, LINE_MAX)}" for one in notes)] if notes else []
     return _fitted(f"{HEAD}\n{GUIDE}", parts, max_bytes, {"sessionIds": list(sections)})
@@ -82,7 +82,7 @@ def block(sections: Mapping[str, str], max_bytes: int, notes: Sequence[str] = ()
 def answer_block(
     row: dict[str, Any], question: str, answer: dict[str, Any], redact: Redactor, max_bytes: int
 ) -> Block:
-    """Write the message for an answer, which is redacted already."""
+    """Write the message for an answer that is already redacted."""
     name = inline(redact(clean_line(row["name"][:_READ_MAX], _READ_MAX))[0], NAME_MAX)
     lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
     lines += [f"[{one['entryId']}] {one['role']}: {one['excerpt']}" for one in answer["citations"]]
@@ -129,7 +129,7 @@ def _size(text: str) -> int:
 
 
 class InjectionCache:
-    """Injected texts by the session that got them, and within it by the session they describe."""
+    """Injected texts, by the session that got them and then by the session they describe."""
 
     def __init__(self, store: StateStore, run: Callable[..., Awaitable[Any]]) -> None:
         self._store, self._run = store, run
@@ -140,7 +140,7 @@ class InjectionCache:
         return {}
 
     async def keep(self, session_id: str, texts: Mapping[str, str]) -> None:
-        """Add texts; those kept already win, and the oldest of many are dropped."""
+        """Add texts; existing ones win, and beyond EACH_MAX the oldest are dropped."""
 
         def keep() -> None:
             old = self._texts(session_id)
@@ -152,7 +152,7 @@ class InjectionCache:
             await self._run(keep)
 
     async def forget(self, session_id: str) -> None:
-        """Drop what was injected into a session, and everywhere else what describes it."""
+        """Drop the texts injected into a session, and those that describe it everywhere else."""
 
         def forget() -> None:
             self._store.note(TOPIC, session_id, None)

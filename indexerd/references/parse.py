@@ -1,10 +1,10 @@
 r"""Find the `@@…` references of a prompt, in order.
 
-They are `@@id`, `@@name-of-it` and `@@"name of it"`, each with `~2` (two ancestors as well) or with
-`: a question?` behind it. Nothing is a reference in code (CommonMark's spans and fences), after a
-backslash, or in a word like an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). A question
-is a single sentence that ends with its mark, so that a request that only mentions a session asks
-nothing by accident.
+The forms are `@@id`, `@@some-name` and `@@"some name"`, each optionally followed by `~2` (include
+two ancestors) or `: a question?`. Nothing is a reference in code (CommonMark's spans and fences),
+after a backslash, or in a word like an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). A
+question is a single sentence that ends with a question mark, so that a request that only mentions a
+session asks nothing by accident.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ QUESTION_MAX = 2000  # characters of a question
 FOUND_MAX = 100  # references of one prompt
 UP_MAX = 10  # ancestors
 
-# Blanks, and signs of several scripts, that end a name; ruff's RUF001 takes them for mistakes.
+# Blanks and punctuation of several scripts, which end a name; escaped because of ruff's RUF001.
 _SIGNS = (
     r"""\s"'`()\[\]{}<>,;:!?@#$%^&*=+|\\/~…«»"""
     "\u2010-\u2015\u2018-\u201e\u2039\u203a\u2047-\u2049"  # dashes, quotes, question marks
@@ -42,11 +42,11 @@ _QUESTION = lazy_pattern(
     rf"[:\uff1a][ \t]*(?P<asked>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
     r"(?=[\s\"'”»)\]*_]|$)"
 )
-# A full stop before a small letter is an abbreviation's.
+# A full stop before a lower-case letter ends an abbreviation, not a sentence.
 _SENTENCE_END = lazy_pattern("[.!;](?=\\s+[^\\sa-z])|[\u3002\uff01\uff1b]")
 _BEFORE_QUESTION = " \t:\"'“„«"
 
-# A fence may be in quotes and list items; an open one lasts to the end of the text.
+# A fence may be inside quotes and list items; an unclosed fence extends to the end of the text.
 _FENCED = lazy_pattern(
     r"^(?:[ \t]*(?:>|[-*+][ \t]|[0-9]{1,9}[.)][ \t]))*+[ \t]*(`{3,}|~{3,})[^`\n]*$"
     r"[\s\S]*?(?:^[ \t>]*\1[`~]*[ \t]*$|\Z)",
@@ -56,7 +56,7 @@ _SPAN = lazy_pattern(r"(?<!`)(`{1,20})(?!`)(?:(?!\n[ \t]*\n)[\s\S])*?(?<!`)\1(?!
 
 
 class Reference(NamedTuple):
-    """A reference. `raw` is its text in the prompt, without its question."""
+    """A reference. `raw` is its text in the prompt, without the question."""
 
     raw: str
     ref: str

@@ -1,10 +1,10 @@
 """Questions about one past session: `query_session`.
 
-The model reads the newest part of the path, redacted as one before it is cut, in sections like
-`[entryId] User: …`; the agent's own summaries stand in for what is cut, and the built-in model
-searches all. Citations refer to the beginnings of sections, so lines of a text that look like one
-are quoted. Of an answer's citations, those of entries that were not in that text are dropped, and
-wrong excerpts replaced by the entry's nearest words. Neither question nor answer is kept or logged.
+The model reads the newest part of the path, redacted as a whole before it is cut, in sections like
+`[entryId] User: …`; the agent's own summaries replace what is cut. The built-in model searches
+more. Citations refer to section headings, so a line of a message that looks like a heading is
+quoted. Citations of entries that were not sent are dropped, and wrong excerpts are replaced by the
+entry's nearest words. Neither question nor answer is kept or logged.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from indexerd.sources.session_reader import Check, OpenSession
 
 QUESTION_MAX = 4000  # characters
 LOCAL_BYTES = 2_000_000  # of a session, for the built-in model
-TURNS_MAX = 1000  # whose questions are counted; the oldest are forgotten
+TURNS_MAX = 1000  # turns whose questions are counted; the oldest are forgotten
 ANSWER_MAX = 8000  # characters
 EXCERPT_MAX = 280
 CITATIONS_MAX = 8
 CUT = "…"  # begins a section whose text was cut
 _READ_MAX = 4 * EXCERPT_MAX  # characters of an excerpt
-_MENDED = "did not quote its entry to the letter: it now has the entry's words"
-_FALSE = "quoted words that its entry does not have: dropped"
-SUMMARIES_SHARE = 4  # summaries may take one of so many parts
+_CORRECTED = "did not quote the entry exactly: the excerpt is now the entry's own words"
+_FALSE = "quoted words that are not in the entry: dropped"
+SUMMARIES_SHARE = 4  # summaries may take a fourth of the space
 
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 _SUMMARIES = {Kind.COMPACTION: "summary", Kind.BRANCH_SUMMARY: "summary"}
@@ -101,10 +101,10 @@ Answer = dict[str, Any]  # fields of the result of `query_session`
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """An entry with text. `role`: user, assistant, or summary for the agent's own."""
+    """An entry with text. `role`: user, assistant, or summary if the agent summarised."""
 
     entry_id: str
-    shown: str  # the id shown to the model: the entry's own, if that is plain
+    shown: str  # the id shown to the model: the entry's own if that is plain
     role: str
     text: str
 
@@ -117,7 +117,7 @@ class _Citation(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", alias_generator=to_camel)
 
     entry_id: str
-    role: str = ""  # makes a model look; the entry's own counts
+    role: str = ""  # asked for so that the model looks; the entry's own is used
     excerpt: str
 
 
@@ -145,7 +145,7 @@ class Context:
         return "\n\n".join(one.head + one.text for one in self.sections)
 
     def prompt(self, question: str, *, local: bool) -> Prompt:
-        """Build the prompt; the nonce is what a forged end mark cannot know."""
+        """Build the prompt; a forged end mark cannot contain the nonce."""
         if local:
             said = tuple((one.shown, one.role, one.text) for one in self.sections)
             return Prompt(system="", user=question, question=Question(question, said))
@@ -169,7 +169,7 @@ def read_context(session: OpenSession, check: Check, *, max_bytes: int, clean: R
 
 
 def section_of(entry_id: str, role: str, text: str, row: int) -> Section:
-    """Make an entry a section: visible text, in which no line looks like a beginning."""
+    """Make a section of an entry: visible text in which no line looks like a heading."""
     shown = entry_id if _PLAIN.fullmatch(entry_id) else f"entry-{row}"
     return Section(entry_id, shown, role, _LIKE_HEADS.sub("> ", bare(text[-MESSAGE_MAX:])))
 
@@ -179,7 +179,7 @@ def compose(
 ) -> Context:
     """Read, redact and cut to at most `max_bytes`, summaries included.
 
-    Both iterables begin with the newest and are consumed only as far as needed.
+    Both iterables are newest first and are consumed only as far as needed.
     """
     said = (one for one in newest_first if one.text.strip())
     caps = Caps(max_bytes)
@@ -210,9 +210,9 @@ def _cost(one: Section) -> int:
 
 
 def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
-    """Split the redacted text into sections again, by the beginnings of those `taken`, in order.
+    """Split the redacted text into sections again, by the headings of those `taken`, in order.
 
-    If redaction removed a beginning, the rest of that section belongs to the one before.
+    If redaction removed a heading, the rest of that section is added to the one before.
     """
     text = f"\n\n{text}"
     places = {one.head: at for at, one in enumerate(taken)}
@@ -229,7 +229,7 @@ def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
 
 
 def _cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:
-    """Keep the last sections that fit; the oldest of them keeps its head and its end."""
+    """Keep the newest sections that fit; of the next one, keep the heading and the end."""
     kept: list[Section] = []
     left = max_bytes + 2  # no blank line comes before the first
     for one in reversed(sections):
@@ -247,14 +247,14 @@ def _cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:
 def validate_answer(
     reply: str, *, cut: bool, clean: Redactor, sections: Sequence[Section]
 ) -> Answer | Rejected:
-    """Check a reply to a question about `sections`; `cut`: the output limit ended it."""
+    """Check a reply to a question about `sections`; `cut`: the output limit cut it."""
     try:
         said = _Answer.model_validate(json_of(reply, cut=cut))
     except ValueError as bad:
         return Rejected(reason_of(bad))
     whole = clean(clean_text(said.answer_markdown, len(said.answer_markdown)))[0]
     if not whole.strip(" ."):
-        return Rejected("answerMarkdown: it is empty")
+        return Rejected("answerMarkdown: empty")
     citations, notes = _checked(said.citations[: 4 * CITATIONS_MAX], sections, clean)
     if len(whole) > ANSWER_MAX:
         notes.append(f"The answer was cut to {ANSWER_MAX} characters.")
@@ -274,13 +274,13 @@ def _checked(
     for one in given:
         section = places.get(one.entry_id.strip(" \t\n[]`"))
         if section is None:
-            counts["named an entry that is not in the text that was read: dropped"] += 1
+            counts["named an entry that the model did not read: dropped"] += 1
             continue
         wanted = one.excerpt[:_READ_MAX]
         excerpt = clean_line(clean(clean_text(wanted, _READ_MAX))[0], EXCERPT_MAX)
         if not excerpt or "".join(excerpt.split()) not in "".join(section.text.split()):
             excerpt = clean_line(nearest(section.text.removeprefix(CUT), wanted), EXCERPT_MAX)
-            counts[_MENDED if excerpt else _FALSE] += 1
+            counts[_CORRECTED if excerpt else _FALSE] += 1
         cited = {"entryId": section.entry_id, "role": section.role, "excerpt": excerpt}
         if excerpt and cited not in found:
             found.append(cited)
@@ -302,7 +302,7 @@ class _Run:
 
 
 class Questions:
-    """Answers questions."""
+    """Answers questions about sessions."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -316,14 +316,14 @@ class Questions:
     async def answer(
         self, session_id: str, question: str, turn_id: str | None = None, leaf: str | None = None
     ) -> dict[str, Any]:
-        """Answer from one session, as seen from its leaf or from another entry.
+        """Answer from one session, on the path to its leaf or to another entry.
 
         With a `turn_id`, at most `query.max_calls_per_turn` questions are answered for it.
         """
         started, settings = perf_counter(), self._services.settings()
         clean, asked = redactor(settings), clean_text(question, len(question))
         if not 0 < len(asked) <= QUESTION_MAX:
-            raise errors.UsageError(f"a question has 1 to {QUESTION_MAX} characters")
+            raise errors.UsageError(f"a question must have 1 to {QUESTION_MAX} characters")
         name = self._services.rows.by_id(session_id)["name"]
         kind = "query-session:query_session"
         audit = {"customType": kind, "sessionId": session_id, "bytes": 0}
@@ -359,7 +359,8 @@ class Questions:
         if len(self._turns) > TURNS_MAX:
             del self._turns[next(iter(self._turns))]
         if count >= limit:
-            raise errors.CallLimitError(f"a turn may ask {limit} questions, and this one has")
+            many = "question" if limit == 1 else "questions"
+            raise errors.CallLimitError(f"this turn has used its limit of {limit} {many}")
 
     async def _ask(self, run: _Run, model: Model) -> Answer:
         local = model.key.startswith(LOCAL)

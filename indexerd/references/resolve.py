@@ -1,11 +1,11 @@
-"""Which session a reference (`@@name`) means: the ids and names of all sessions, in memory.
+"""Resolve references (`@@name`) to sessions, with the ids and names of all sessions in memory.
 
-The order: exact id, unique beginning of an id, exact name, fuzzy name; never a guess. With a cwd
-and the scope "project", sessions in and below it come first, then those above, then all others.
-A fuzzy reference *means* a name if its words occur there in order: identical, inflected, a
-beginning of five letters or more, or a typo; numbers must be identical. Other names with such words
-are offered with the error: "Convert PNG to JPG" is not `convert-jpg-to-png`. A single substituted
-letter is no typo ("sprint", "spring"), nor is a word that occurs in some name as typed.
+The order: exact id, unique id prefix, exact name, fuzzy name; never a guess. With a cwd and the
+scope "project", sessions in and below it come first, then those above, then all others. A fuzzy
+reference *means* a name if its words occur there in order: identical, inflected, as a prefix of
+five letters or more, or with a typo; numbers must be identical. Other names with such words are
+only candidates of the error: "Convert PNG to JPG" is not `convert-jpg-to-png`. A substituted letter
+is no typo ("sprint", "spring"), and neither is a word that some name contains as typed.
 """
 
 from __future__ import annotations
@@ -33,31 +33,31 @@ PREFIX_MIN = 6  # characters of an id
 _REF_MAX, _NAME_MAX, _LABEL_MAX = 512, 400, 60  # characters
 _CANDIDATES_MAX = 10
 _COMPARED = 100  # names that are compared in full
-_NEARLY, _CLEARLY = 0.9, 0.1  # of 1: a score that decides between several, and by how much
-_LIKE_BEGIN, _MEANT_BEGIN = 3, 5  # letters that may stand for the word that they begin
+_NEARLY, _CLEARLY = 0.9, 0.1  # the best of several needs this score, and this lead
+_LIKE_BEGIN, _MEANT_BEGIN = 3, 5  # letters of a prefix for a candidate, and for a match
 _TYPO_MIN = 5  # letters of a word that may be mistyped
 _CONTENT_MIN = 3  # letters of a word that distinguishes names
 _BELOW, _ABOVE, _ELSEWHERE = 0, 1, 2  # distances
 
-# Ids as the agents make them. Those that a user of pi chose look like names; a commit is no id.
+# Ids as the agents make them. Ids that a user of pi chose look like names; a commit is not an id.
 _WHOLE_ID = lazy_pattern(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}"
     r"|agent-(?=[a-f]*[0-9])[0-9a-f]{8,}|ses_(?=[a-z]*[0-9])[0-9a-z]{16,}",
     re.IGNORECASE,
 )
-_WORD = lazy_pattern(r"[^\W_]+(?:[+#]+(?![^\W_+#]))?")  # "c++" is one, "#12" is 12
-_NO_SIGNS = lazy_pattern(r"(?<![^\W_])[+#]+|[+#]+(?=[^\W_])")  # of a word
+_WORD = lazy_pattern(r"[^\W_]+(?:[+#]+(?![^\W_+#]))?")  # "c++" is a word, "#12" is 12
+_NO_SIGNS = lazy_pattern(r"(?<![^\W_])[+#]+|[+#]+(?=[^\W_])")  # signs that end no word
 _IN_NUMBER = lazy_pattern(r"(?<=\d) (?=\d)")
 _NEGATIONS = re.compile(
     "(no|not|never|none|non|without|cannot|(do|does|is|ca|wo)nt|t|un|nicht|keine?|ohne|nie|pas"
     "|sans|ne|sin|nunca|[不未非无無反没沒])"
 )
 _ENDINGS = ("s", "es", "d", "ed", "ing")
-_TURNING_ENDS = ("less", "free", "out", "off")  # "server" begins "serverless": another thing
+_TURNING_ENDS = ("less", "free", "out", "off")  # "serverless" is not a kind of "server"
 
 
 class Match(NamedTuple):
-    """The session meant. Only a fuzzy match has a `score` (0 to 1)."""
+    """The session that a reference means. Only a fuzzy match has a `score` (0 to 1)."""
 
     session_id: str
     how: Literal["id", "prefix", "name", "fuzzy"]
@@ -65,7 +65,7 @@ class Match(NamedTuple):
 
 
 def folded(text: str) -> str:
-    """Fold a name to its words with single spaces, so that equal names are equal."""
+    """Fold a name to its words, with single spaces, for comparison."""
     text = unicodedata.normalize("NFKC", text[:_NAME_MAX]).casefold()
     if text.isascii():
         words = _WORD.findall(text)
@@ -82,7 +82,7 @@ def _is_letter(char: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _distance(here: str | None, cwd: str) -> int:
-    """Return how far a session's directory is from `here`; None: all are equally near."""
+    """Return how far a session's directory is from `here`; if that is None, all are equal."""
     if not here or not cwd:
         return _ELSEWHERE if here else _BELOW
     here, cwd = here.rstrip("/") + "/", cwd.rstrip("/") + "/"
@@ -92,7 +92,7 @@ def _distance(here: str | None, cwd: str) -> int:
 
 
 class _Lookup(dict[str, set[str]]):
-    """Values by key, and keys by their beginning."""
+    """Values by key, and keys by prefix."""
 
     _ordered: Sequence[str] = ()
 
@@ -156,14 +156,14 @@ class Names:
         exclude: str | None = None,
         fuzzy: bool = True,
     ) -> Match:
-        """Find the session that is meant; `exclude`, an id, is found by that id only.
+        """Find the session that a reference means; `exclude` is found only by its whole id.
 
         Raises UsageError (no reference), NotFoundError, AmbiguousError.
         """
         ref = ref.strip()
         if not ref or len(ref) > _REF_MAX:
             hint = f"an id, the first {PREFIX_MIN} or more characters of one, or a name"
-            raise UsageError("not a reference to a session", hint=hint)
+            raise UsageError("not a session reference", hint=hint)
         here = cwd if scope == "project" else None
         same = self._ids.get(ref.lower(), set())
         if ref in same or len(same) == 1:
@@ -181,7 +181,7 @@ class Names:
             raise self._ambiguous(dict.fromkeys(begun), here, exclude)
         if is_id:
             raise NotFoundError("no session has this id")
-        session_id, score = self._fuzzy(folded(ref), here, exclude)
+        session_id, score = self._fuzzy(ref, here, exclude)
         if not fuzzy:
             raise self._ambiguous({session_id: score}, here)
         return Match(session_id, "fuzzy", score)
@@ -197,7 +197,7 @@ class Names:
     def _ambiguous(
         self, scores: Mapping[str, Any], here: str | None = None, exclude: str | None = None
     ) -> AmbiguousError:
-        """Make the error; the nearest candidates come first, the asking session last."""
+        """Build the error; the nearest candidates come first, the excluded session last."""
 
         def order(one: str) -> tuple[Any, ...]:
             row = self._rows[one]
@@ -209,14 +209,14 @@ class Names:
             found: dict[str, Any] = {"sessionId": one, "name": row.name, "cwd": row.cwd}
             found["modifiedAt"] = iso_of_ms(row.modified)
             candidates.append(found if score is None else found | {"score": score})
-        text = f"{len(scores)} sessions fit this reference"
+        text = f"{len(scores)} sessions match this reference"
         if any(scores.values()):
             which = "this one" if len(scores) == 1 else f"one of these {len(scores)}"
             text = f"no session has exactly this name; did you mean {which}?"
         return AmbiguousError(text, candidates)
 
-    def _fuzzy(self, key: str, here: str | None, exclude: str | None) -> tuple[str, float]:
-        words = self._words
+    def _fuzzy(self, ref: str, here: str | None, exclude: str | None) -> tuple[str, float]:
+        key, words = folded(ref), self._words
         each = [
             words.any_of(one for one in words.begun(word[0]) if _is_like(word, one, words))
             | self._apart(word)
@@ -231,7 +231,7 @@ class Names:
             if _means(key, name, words):
                 meant |= found
         if not near:
-            raise NotFoundError("no session fits this reference")
+            raise NotFoundError(f'no session matches "{clean_line(ref, _LABEL_MAX)}"')
         if not meant:
             raise self._ambiguous(near, here)
         ids = sorted(self._nearest(meant, here, None), key=lambda one: -meant[one])
@@ -241,7 +241,7 @@ class Names:
         raise self._ambiguous({one: meant[one] for one in ids}, here)
 
     def _apart(self, word: str) -> set[str]:
-        """Find the names that have a typed word as two: "backup" may be "back up"."""
+        """Find names that contain a typed word as two words: "backup" may be "back up"."""
         names = set[str]()
         for pair in ((word[:cut], word[cut:]) for cut in range(1, len(word))):
             both = self._words.get(pair[0], set()) & self._words.get(pair[1], set())
@@ -249,9 +249,9 @@ class Names:
         return names
 
     def complete(self, asked: Complete, now: float) -> list[dict[str, Any]]:
-        """List live sessions with an id, or a word of a name, that begins with a prefix.
+        """List live sessions whose id, or a word of whose name, starts with a prefix.
 
-        Only those with the smallest distance, newest first; `now` in seconds since the epoch.
+        Only the nearest project's, newest first; `now` is in seconds since the epoch.
         """
         rows: Iterable[Named] = self._rows.values()
         if prefix := (asked.prefix or "").strip():
@@ -279,7 +279,7 @@ def _keys(row: Named) -> set[str]:
 
 
 def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
-    """Say whether a reference means a name that is like it; `words` are those of all names."""
+    """Whether a reference means a similar name; `words` are those of all names."""
     content = [one for one in key.split() if len(one) >= _CONTENT_MIN and not is_filler(one)]
     signs = [one for one in key.split() if len(one) == 1 and not one.isascii()]  # 東京
     if all(one.isdecimal() for one in content) and len(signs) < 2:  # noqa: PLR2004 - more than one
@@ -312,7 +312,7 @@ def _stands_for(word: str, other: str, words: Mapping[str, Any]) -> bool:
         return False
     if len(word) >= _MEANT_BEGIN and other.startswith(word):
         return not other[len(word) :].startswith(_TURNING_ENDS)
-    # A letter is missing or one too many, or two are swapped; "rerender" is not "render".
+    # A letter is missing, extra, or swapped with the next; "rerender" is not "render".
     if len(word) < _TYPO_MIN or word[0] != other[0] or word.endswith(other) or other.endswith(word):
         return False
     is_near = OSA.distance(word, other, score_cutoff=1) == 1
@@ -320,7 +320,7 @@ def _stands_for(word: str, other: str, words: Mapping[str, Any]) -> bool:
 
 
 class NameIndex:
-    """The names of a store's sessions that are shown, built on first use and kept up to date."""
+    """The names of a store's visible sessions, built on first use and kept up to date."""
 
     def __init__(self, store: StateStore, hides: Callable[[str], bool]) -> None:
         self._store, self._hides = store, hides

@@ -16,7 +16,7 @@ from indexerd.sources.session_reader import SessionReaderPool
 
 
 class NamedRows(Protocol):
-    """Rows, and the names that sessions are found by."""
+    """Rows, and the names by which sessions are found."""
 
     @property
     def names(self) -> Names: ...
@@ -27,7 +27,7 @@ class NamedRows(Protocol):
 
 
 class Events(Protocol):
-    """The part of the event bus that is used."""
+    """The part of the event bus that is used here."""
 
     def log(self, event: str, fields: dict[str, Any]) -> None: ...
     def publish(self, event: str, session_id: str | None, fields: dict[str, Any]) -> None: ...
@@ -36,7 +36,7 @@ class Events(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The defaults serve without a daemon."""
+    """The shared parts. The defaults are for answers without a daemon."""
 
     rows: NamedRows
     pool: SessionReaderPool

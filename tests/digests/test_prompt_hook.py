@@ -11,7 +11,7 @@ from indexerd.errors import IndexerdError
 
 PATIENCE = 20.0  # seconds
 PAYLOAD = {"task": "segment", "sessionId": "s1", "covering": [0, 9], "prompt": "Sum up \ud800."}
-BAD = "its output is not what docs/CLI.md asks for"
+BAD = "its output is invalid: see docs/CLI.md"
 
 
 def shell(script: str, *, seconds: float = PATIENCE) -> Any:
@@ -25,7 +25,7 @@ def shell(script: str, *, seconds: float = PATIENCE) -> Any:
     ("script", "reason"),
     [
         ('echo \'{"prompt": "Say \\u001b[1mit"}\'', Advice([], "Say it")),
-        ("echo '{}'; exit 3", "it ended with code 3"),
+        ("echo '{}'; exit 3", "it exited with code 3"),
         ("true", BAD),
         ('echo \'{"context": "all of it"}\'', BAD),
     ],

@@ -134,9 +134,9 @@ def test_citations_are_held_against_the_entries() -> None:
     assert [one["entryId"] for one in held["citations"]] == ["e3", "e1"]
     assert held["citations"][1]["excerpt"].startswith("We decided to write alerts to a file")
     assert sorted(held["notes"]) == [
-        "1 citation did not quote its entry to the letter: it now has the entry's words.",
-        "1 citation named an entry that is not in the text that was read: dropped.",
-        "1 citation quoted words that its entry does not have: dropped.",
+        "1 citation did not quote the entry exactly: the excerpt is now the entry's own words.",
+        "1 citation named an entry that the model did not read: dropped.",
+        "1 citation quoted words that are not in the entry: dropped.",
     ]
 
 

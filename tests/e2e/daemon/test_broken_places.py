@@ -6,6 +6,7 @@ import os
 import shutil
 import stat
 import sys
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +58,9 @@ def test_a_full_state_directory(world: World) -> None:
         old.talk(5)
         small = world.session(turns=2)  # nothing is to be done with it, but to show it
         until(lambda: "state_unwritable" in problems(world), "the problem in the status")
+        for _ in range(30):  # no scan and no other loop hides it
+            assert "state_unwritable" in problems(world)
+            time.sleep(0.1)
         status = world.call("status")
         assert status["state"] == "degraded"
         assert all(one["cause"] and one["cure"] for one in status["problems"])

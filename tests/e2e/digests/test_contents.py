@@ -257,7 +257,7 @@ def test_a_hook_adds_to_a_prompt_or_takes_its_place(desk: Desk) -> None:
         assert word in default
     assert "**End state**" in default
     assert [value for key, value in request.json.items() if "max" in key] == [1000]
-    assert "Known besides: Ticket 7 is it." in added
+    assert "Additional context: Ticket 7 is it." in added
     assert BULLETS in added
     assert poem.strip() == "Write a poem."
     assert failed == default

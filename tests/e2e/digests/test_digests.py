@@ -134,12 +134,12 @@ def test_what_is_too_large_loses_its_oldest_part(running: World) -> None:
     rules(
         running,
         {"match": "Question 1:", "error": "too_large"},
-        {"match": "Dwell on this: the widgets", "text": "## Goal\nWidgets."},
+        {"match": "Focus on this: the widgets", "text": "## Goal\nWidgets."},
     )
     text = running.run("compact", session.id, "--instructions", "the widgets")
     rules(running)
     assert "Widgets." in text
-    assert re.match(r"indexerd: \d+ of the oldest parts were too much", running.stderr)
+    assert re.match(r"indexerd: the oldest parts \(\d+\) were left out", running.stderr)
     assert [row["success"] for row in audit(running, session)] == [False, True]
 
 
@@ -155,7 +155,7 @@ def test_by_hand_below_the_threshold(running: World) -> None:
     assert "0-13" in text
     assert "We decided to write alerts to a file." in text
     again = running.call("digest", ref=session.id)
-    assert again["reason"] == "all but the newest 10 messages are summed up"
+    assert again["reason"] == "all but the newest 10 messages are already summarised"
     full = running.run("history", session.id, "--full")
     assert full.splitlines()[0].startswith("0-13  ")
     numbers = re.findall(r"^(\d+) (?:user|assistant)  ", full, re.MULTILINE)
@@ -178,7 +178,7 @@ def test_excluded_sessions_have_no_digests(running: World) -> None:
     found = running.call("digest", ref=quiet.id)
     assert (found["segment"], lines(running, quiet.id)) == (None, [])
     assert "exclude" in found["reason"]
-    assert running.run("digest", quiet.id).startswith("nothing to do: digests are switched off")
+    assert running.run("digest", quiet.id).startswith("nothing to do: digests are off")
 
 
 def test_a_branch_switch_keeps_what_is_shared(running: World) -> None:

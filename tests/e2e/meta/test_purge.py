@@ -204,6 +204,6 @@ def test_a_file_that_cannot_go_is_told_of(world: World) -> None:
         gone.path.unlink()
         wait(world, gone.id, gone=True)
         done: Any = world.run("purge", gone.id, "--yes", "--transcript", "--json", code=1)
-        reason = {"path": str(gone.path), "reason": "it is not there any more"}
+        reason = {"path": str(gone.path), "reason": "it no longer exists"}
         assert (done["transcriptRemoved"], done["notRemoved"]) == (False, [reason])
         assert done["removed"] == [str(world.metas / f"{gone.id}.meta.json")]

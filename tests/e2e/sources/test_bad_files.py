@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from indexerd.times import iso
 from tests.e2e.world import Session, World, hit_by, hooked, let_pass, logged, scanned, until, wait
 
 pytestmark = pytest.mark.faults
@@ -34,12 +36,26 @@ def test_odd_names_and_headers_lose_only_themselves(world: World) -> None:
         world.wait_meta("odd-name")
         until(lambda: world.row("version"), "the row")
         causes = " ".join(one["cause"] for one in world.call("status")["problems"])
-        assert "not of the allowed form" in causes
+        assert "its session id is invalid" in causes
         assert process.poll() is None
     with world.daemon():
         until(lambda: world.call("list")["sessions"], "the sessions, out of the ledger")
         assert world.call("resolve", ref="odd-name")["sessionId"] == "odd-name"
     assert not (world.pi / "escape.meta.json").exists()
+
+
+def test_a_problem_has_the_time_at_which_it_began(world: World) -> None:
+    """S0.26: neither the daemon's start nor the time of the latest look."""
+    with world.daemon():
+        until(lambda: world.call("status")["lastScanAt"], "the first scan")
+        for number in range(2):
+            began = iso(time.time())
+            (world.sessions / f"bad{number}.jsonl").write_text('{"type":"session","id":"../x"}\n')
+            until(lambda: len(world.call("status")["problems"]) > number, "the problem")  # noqa: B023 - called at once
+            since = [one["since"] for one in world.call("status")["problems"]]
+            assert since[number] >= began
+            assert since == sorted(set(since))
+            time.sleep(0.01)
 
 
 def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> None:
@@ -67,6 +83,7 @@ def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> No
 # One file fails as a bad disk does, another as one of somebody else's, while a third file exists.
 BAD_DISK = """
 import os
+import time
 
 read, opened = os.pread, os.open
 
