@@ -148,9 +148,9 @@ class Texts:
                         said.append(Message(row, entry.id, entry.role or "", entry.timestamp, text))
                 if is_last:  # rows that may still change are not kept, but read at each step
                     now = _decode(_encode(held))
-                    rest = [row for row in path[bisect_left(path, end) :] if _does(state, row)]
-                    again = [(row, True, True) for row in rest[-limit:]]
-                    deque(_sum_up(info, state, lines, now, again), maxlen=0)
+                    rest, done = range(end, len(state)), {*path[bisect_left(path, end) :]}
+                    again = [(row, True, row in done and _does(state, row)) for row in rest]
+                    deque(_sum_up(info, state, lines, now, again[-limit:]), maxlen=0)
                     facts = now.done.facts()
         except SessionUnreadableError:
             return True

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from tests.e2e.world import World, clock, opencode_rows, until, wait
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -62,14 +64,18 @@ def test_pi_counts_every_call_that_was_paid(world: World) -> None:
         wait(world, session.id, leafId=leaf, filesModified=files, toolsUsed={"edit": 1}, **spent)
 
 
-def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World) -> None:
-    """S1.13, S3.10: a revert hides messages, and what they took stays paid; so do compactions."""
+@pytest.mark.parametrize("finished", [3, 2])
+def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World, finished: int) -> None:
+    """S1.13, S3.10: a revert hides messages, and what they took stays paid; so do compactions.
+
+    The last message may be unfinished, as that of a client that died is.
+    """
     rows = opencode_rows(bare_world)
     rows.session("ses_a")
     for n, extra in enumerate(({}, {"summary": True, "mode": "compaction"}, {})):
         rows.said("ses_a", f"msg_{n}u", "user", f"Question {n}.")
         at = rows.tick()
-        done = {"finish": "stop", "time": {"created": at, "completed": at}}
+        done = {"finish": "stop", "time": {"created": at, "completed": at}} if n < finished else {}
         rows.message("ses_a", f"msg_{n}v", "assistant", cost=0.25, **SPENT, **done, **extra)
         tool = {"status": "completed", "input": {"filePath": f"/w/{n}.py"}, "output": "ok"}
         rows.part("ses_a", f"msg_{n}v", f"prt_{n}", type="tool", tool="edit", state=tool)
