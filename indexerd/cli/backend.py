@@ -151,11 +151,16 @@ def safe(text: object, limit: int = 400) -> str:
 
 def complain(bad: IndexerdError, *, as_json: bool) -> int:
     """Print an error, on stderr or as JSON on stdout; return its exit code."""
+    message = str(bad)
+    if "/" in message + bad.hint:  # a path, in which a secret may be
+        from indexerd.privacy.redact import shown_path
+
+        message, bad.hint = shown_path(message), shown_path(bad.hint)
     if as_json:
         data = {key: value for key, value in bad.data().items() if key != "kind"}
-        put([json_text({"error": {"code": bad.kind, "message": str(bad)} | data})])
+        put([json_text({"error": {"code": bad.kind, "message": message} | data})])
         return bad.exit_code
-    aside(f"indexerd: {safe(bad, 8000)}")
+    aside(f"indexerd: {safe(message, 8000)}")
     for one in getattr(bad, "candidates", ()):
         aside(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}")
     for one in getattr(bad, "problems", ()):

@@ -17,6 +17,7 @@ from indexerd.cli.backend import App, put, safe
 from indexerd.cli.main import as_json, command, current, flag
 from indexerd.cli.printing import count
 from indexerd.errors import IndexerdError
+from indexerd.privacy.redact import shown_path
 
 if TYPE_CHECKING:
     from indexerd.sources.stores import Store
@@ -31,7 +32,7 @@ Check = tuple[str, str, str, str]  # what was checked; ok, note or bad; what was
 def doctor() -> int:
     """Check the set-up, and say what to fix."""
     keys = ("name", "state", "found", "cure")
-    checks = [dict(zip(keys, one, strict=True)) for one in _checks(current())]
+    checks = [dict(zip(keys, map(shown_path, one), strict=True)) for one in _checks(current())]
     if not as_json({"checks": checks}):
         for one in checks:
             put([f"{one['state']:4}  {one['name']}: {safe(one['found'], 2000)}"])

@@ -357,11 +357,11 @@ def _of_several(talk: Conversation, whose: str, fields: Answer) -> Answer:
 
 
 def _command(talk: Conversation, row: Mapping[str, Any]) -> tuple[str | None, str]:
-    """A resume command, never changed: one that could act on a terminal is withheld."""
+    """A resume command, never changed: one with a secret or control characters is withheld."""
     command = str(row.get("resume") or "")
     if row.get("gone") or not command:
         return None, "the session's file is gone: there is nothing to resume"
-    if escape_path(command) != command:
+    if escape_path(command) != command or "resume" in row.get("shown", ()):
         session_id = talk.renderer.render(row["sessionId"], "sessionId")
         return None, f"show the user: run `indexerd resume {session_id}`"
     return command, "for the user to run in a terminal of their own"

@@ -274,7 +274,7 @@ def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
         try:
             yield
         except IndexerdError as bad:
-            warnings.append(str(bad))
+            warnings.append(shown_path(str(bad)))
 
     with attempt():
         if meta := read_meta(directory / meta_name(session_id)):

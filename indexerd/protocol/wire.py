@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from indexerd.errors import RPC_CODES, IndexerdError, UsageError
+from indexerd.privacy.redact import shown_path
 from indexerd.privacy.sanitize import without_surrogates
 
 LINE_MAX = 1024 * 1024  # bytes of one request line, without its newline
@@ -93,7 +94,8 @@ def failure(id: Id, error: IndexerdError) -> bytes:  # noqa: A002 - as above
     """Encode an error: UsageError as "invalid params", others with the code of their kind."""
     invalid = isinstance(error, UsageError)
     code = Fault.INVALID_PARAMS if invalid else RPC_CODES.get(error.kind, RPC_CODES["internal"])
-    return _error(id, code, str(error), error.data())
+    safe = {"hint": shown_path(error.hint)}
+    return _error(id, code, shown_path(str(error)), error.data() | safe)
 
 
 def event(params: Mapping[str, Any]) -> bytes:

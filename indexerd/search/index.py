@@ -112,7 +112,11 @@ class TextIndex:
         """
         kind = f"{VERSION}." if self._readonly else f"{VERSION}.{patterns}."
         name = self.store.noted("index", "name", bytes.decode) or ""
-        found = name.startswith(kind) and (self._directory / name / "meta.json").is_file()
+        found = False
+        with suppress(OSError):
+            if not self._readonly:
+                self._directory.chmod(0o700)  # no other mode keeps the daemon from starting
+            found = name.startswith(kind) and (self._directory / name / "meta.json").is_file()
         if self._readonly:
             self._index = self._make(name) if found else None
             return
@@ -122,7 +126,7 @@ class TextIndex:
                 self._writer.wait_merging_threads()  # which write into its directory
             self.close()
             self.patterns = patterns
-            with suppress(DamagedError), self._guard():
+            with suppress(DamagedError, WriteError), self._guard():
                 if found:
                     _verify(self._directory / name)
                     self._index = self._make(name)

@@ -241,11 +241,14 @@ def test_a_resume_command_is_exact_or_not_given(daemon: Daemon) -> None:
         exact = call(desk(daemon), "resume_command", session=ID)
         daemon.rows = [row(resume="cd '/w/\x1b]0;pwn\x07' && pi")]
         odd = call(desk(daemon), "resume_command", session=ID)
+        daemon.rows = [row(resume="cd /w/ghp_x && pi", shown={"resume": f"indexerd resume {ID}"})]
+        secret = call(desk(daemon), "resume_command", session=ID)
         daemon.rows = [row(gone=True)]
         gone = call(desk(daemon), "resume_command", session=ID)
     assert exact.structured_content["command"] == f"cd /w && pi --session {ID}"
-    assert odd.structured_content["command"] is None
-    assert f"indexerd resume {ID}" in odd.structured_content["note"]
+    for one in (odd, secret):
+        assert one.structured_content["command"] is None
+        assert f"indexerd resume {ID}" in one.structured_content["note"]
     assert gone.structured_content["command"] is None
 
 

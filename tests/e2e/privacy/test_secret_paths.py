@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from indexerd.errors import InvalidMetaError
 from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.web.view import announced, config, free_port
 from tests.e2e.world import Session, World, until
@@ -146,6 +147,31 @@ def test_pages_of_the_view(place: Place) -> None:
         pages.append(browser.get(f"{base}/s/{place.fork.id}/document"))
     assert [one.status_code for one in pages] == [200] * len(pages)
     assert [str(one.url) for one in pages if WORD in one.text] == []
+
+
+def test_errors_and_checks_of_places(tmp_path: Path) -> None:
+    """S2.21: a secret above all files is in no error, warning or check, daemon or not."""
+    world = World(tmp_path / TOKEN)
+    world.socket = tmp_path / "s"
+    world.env["INDEXERD_SOCKET"] = str(world.socket)
+    world.install_pi()
+    session = world.session(turns=1)
+    world.metas.mkdir()
+    (world.metas / f"{session.id}.user.json").write_text("[]")
+
+    def asked() -> Iterator[str]:
+        for argv in (("doctor",), ("footer", session.id), ("context-get", session.id)):
+            yield world.run(*argv, code=None) + world.stderr
+            yield json.dumps(world.run(*argv, "--json", code=None)) + world.stderr
+
+    with world.daemon():
+        world.seen(session)
+        assert leaks([*asked(), world.call("get", ref=session.id)]) == []
+        with pytest.raises(InvalidMetaError) as caught:
+            world.call("footer", ref=session.id)
+        assert f"/{MARK}/" in str(caught.value)
+        assert WORD not in str(caught.value) + caught.value.hint
+    assert leaks([*asked()]) == []
 
 
 def test_files_of_our_own(place: Place) -> None:

@@ -7,6 +7,7 @@ import os
 import random
 import shutil
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +25,7 @@ PAGE = 4096
 STORE, INDEX = "store.sqlite", "search"
 # How the daemon ended, which cache is damaged (of the index any file), and how.
 PLACES = [*product(("ended", "killed"), (STORE, INDEX)), ("killed", f"{STORE}-wal")]
+PLAIN = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
 WAYS = [*product(PLACES, ["flip", "zero", "head", "double", "cut", "empty"])]
 
 
@@ -235,6 +237,18 @@ def test_a_link_to_nowhere_in_place_of_a_cache(template: Template, name: str) ->
     if name == "damaged":
         spoil(state / STORE, *ROWS[0])
     template.comes_to_it(f"a link in place of {name}")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="root may open any file")
+@pytest.mark.parametrize(
+    ("names", "mode"), [(INDEX, 0), (f"{INDEX}/*", 0), (f"{INDEX}/*/*", 0o400)]
+)
+def test_an_index_of_another_mode(template: Template, names: str, mode: int) -> None:
+    """S3.30: the daemon starts, and makes a new one if it must."""
+    for path in template.fresh("ended").glob(names):
+        path.chmod(mode)
+    with template.world.daemon(under=PLAIN):
+        until(template.tells, "all that was known")
 
 
 @pytest.mark.faults
