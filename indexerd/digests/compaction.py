@@ -163,7 +163,7 @@ def plan_branch(
     rows = [row for row in state.path(tip) if row not in shared]
     window = settings.digest.context_window or WINDOW
     with session.reading(check, SUMMED) as read:
-        entries = context.entries_of(state, read, rows, edits=False)
+        entries = context.entries_of(state, read, rows)
     messages, files = fit_branch(entries, max(1, window - settings.digest.reserve_tokens))
     said = transcript.summarizable_messages(messages, state, session.info.agent)
     text = redact_parts(said, clean)

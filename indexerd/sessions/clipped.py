@@ -1,10 +1,9 @@
 """Cut the long texts of entries to what a summary or a count needs.
 
-A tool's result keeps its beginning; words and the arguments of a call keep both ends: of two
-hundred megabytes of results a few hundred kilobytes stay in memory. A text that was cut is a
-`Clipped`: a note in it says how much is left out, and `lost` is its length, so that counts of
-tokens stay right. Code that joins or measures such texts uses `joined` and `units`; to all other
-code they are plain texts.
+A tool result keeps its beginning; prose and the arguments of a call keep both ends: of 200 MB of
+results a few hundred KB stay in memory. A text that was cut is a `Clipped`: a note in it says how
+much was left out, and `lost` counts it, so that token counts stay right. Code that joins or
+measures such texts uses `joined` and `units`; to all other code they are plain strings.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from indexerd.privacy.sanitize import replace_surrogates
 
 LEFT_OUT = "\n[... {count} characters left out ...]\n"
 _NOTE_MAX = len(LEFT_OUT) + 20
-_NEAR = 4096  # characters in which a border is looked for
+_NEAR = 4096  # characters searched for a line or word boundary
 _SUMMARIES = frozenset({Kind.COMPACTION, Kind.BRANCH_SUMMARY})
 
 
 class Clipped(str):
-    """A text, or a value's JSON, that was cut; `lost`: how many UTF-16 units longer it was."""
+    """A text, or a value's JSON, that was cut by `lost` UTF-16 units."""
 
     __slots__ = ("lost",)
     lost: int
@@ -38,16 +37,16 @@ class Clipped(str):
 
 
 def units(text: str) -> int:
-    """Return a text's length in UTF-16 units, as JavaScript counts, before it was cut."""
+    """Return a text's length before it was cut, in UTF-16 units, as JavaScript counts."""
     size = len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
     return size + (text.lost if isinstance(text, Clipped) else 0)
 
 
 def clip(text: str, head: int, tail: int = 0) -> str:
-    """Keep the first and the last characters of a long text, and put a note between them.
+    """Keep the first `head` and last `tail` characters of a long text, with a note between.
 
-    A text that keeps both ends is cut between lines, or else between words, where there are any
-    nearby: half a secret would not be recognised.
+    If both ends are kept, the cuts are at line ends or else spaces, if any are near: half a secret
+    would not be recognised.
     """
     if len(text) <= head + tail + _NOTE_MAX:
         return text
@@ -63,13 +62,13 @@ def clip(text: str, head: int, tail: int = 0) -> str:
 
 
 def joined(texts: Sequence[str], between: str = "") -> str:
-    """Join texts to one that is as long as they were."""
+    """Join texts; the result's `lost` is the sum of theirs."""
     text, lost = between.join(texts), sum(one.lost for one in texts if isinstance(one, Clipped))
     return Clipped(text, lost) if lost else text
 
 
 def about(value: object, most: int) -> int:
-    """Estimate a value's length as JSON; stop looking beyond `most`."""
+    """Estimate a value's length as JSON; stop once it exceeds `most`."""
     size, todo = 0, [value]
     while todo and size <= most:
         one = todo.pop()
@@ -84,28 +83,28 @@ def about(value: object, most: int) -> int:
 
 
 def arguments(call: ToolCall) -> Any:
-    """Return the arguments of a call; an object that is stored as text is parsed."""
-    held = call.arguments
-    if isinstance(held, str) and held.lstrip()[:1] == "{":
+    """Return the arguments of a call; an object stored as text is parsed."""
+    given = call.arguments
+    if isinstance(given, str) and given.lstrip()[:1] == "{":
         try:
-            return json.loads(held)
+            return json.loads(given)
         except (ValueError, RecursionError):
             pass
-    return held
+    return given
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How many characters stay of a text."""
+    """How many characters of each kind of text to keep."""
 
-    result: int  # at the beginning of a tool's result
-    head: int  # of words, at the beginning
-    tail: int  # and at the end
-    given: int  # at each end of an argument of a call
+    result: int  # at the beginning of a tool result
+    head: int  # at the beginning of prose
+    tail: int  # at the end of prose
+    given: int  # at each end of a call's argument
 
 
-# pi's summaries have 2,000 units of a result (sessions/context.py), and Codex keeps both ends of
-# what a human said, 40,000 bytes each: no rule looks at more of one text.
+# pi's summaries use 2,000 units of a result (sessions/context.py), and Codex keeps 40,000 bytes at
+# each end of a human's message: no rule reads more of one text.
 SUMMED = Keep(result=2000, head=100_000, tail=50_000, given=8_000)
 COUNTED = Keep(result=64, head=64, tail=0, given=64)  # for counts
 
@@ -117,7 +116,7 @@ def clipped(entry: Entry, keep: Keep) -> Entry:
         return tuple([clip(text, keep.head, keep.tail) for text in texts])
 
     texts, sent, ran = entry.texts, entry.sent, entry.ran
-    if entry.kind is Kind.TOOL:  # texts of results stay those of the results: see context.py
+    if entry.kind is Kind.TOOL:  # must still end with the results' texts: see `beside_results`
         rest = beside_results(entry, texts)
         if rest is not None:
             texts = (*([rest] if rest else []), *(one.text for one in entry.results))
@@ -137,9 +136,9 @@ def clipped(entry: Entry, keep: Keep) -> Entry:
 
 
 def beside_results(entry: Entry, texts: Sequence[str]) -> str | None:
-    """Return the text before a line's results; None where its texts are not theirs."""
-    whole, held = "".join(texts), "".join(one.text for one in entry.results)
-    return whole[: len(whole) - len(held)] if entry.results and whole.endswith(held) else None
+    """Return the text before an entry's results; None if its texts do not end with theirs."""
+    whole, results = "".join(texts), "".join(one.text for one in entry.results)
+    return whole.removesuffix(results) if entry.results and whole.endswith(results) else None
 
 
 def _call(call: ToolCall, ends: int) -> ToolCall:

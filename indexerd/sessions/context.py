@@ -1,11 +1,11 @@
-"""Build what an agent would send its model, and write it as text for one that will summarize it.
+"""Build the messages that an agent would send its model, and serialize them for a summary.
 
-Rows that a compaction has replaced are not read, except settings, which hold however far back they
-were made. The rules are pi's. What surprised us: an older compaction in the range that a newer one
-keeps is repeated where it stands, as pi did up to 0.81 at least; pi 0.87 leaves it out.
+Rows that a compaction replaced are not read, except settings, which apply however old they are. The
+rules are pi's. What surprised us: an older compaction in the range that a newer one keeps is
+repeated in its place, as pi did at least until 0.81; pi 0.87 leaves it out.
 
-The text is pi's, too: what pi gives its model as the user's words (summaries, commands, extensions'
-notes) is the user's; pictures, system messages and commands that the user kept from the model are
+The text follows pi as well: what pi sends in the user's name (summaries, commands, extensions'
+notes) is the user's; pictures, system messages and commands that the user hid from the model are
 left out; JavaScript counts a character beyond the basic plane as two. Nothing is redacted here.
 """
 
@@ -23,9 +23,9 @@ from indexerd.sessions.clipped import Clipped, about, arguments, beside_results,
 from indexerd.sessions.state import SessionState
 
 ASKED_MAX = 80_000  # bytes of human messages that an old Codex compaction keeps
-TEXT_MAX = 10_000_000  # characters of all texts together; no model takes as many
-ENTRIES_MAX = 15_000  # of a context, each 2 KB of memory; no model's window has room for more
-CLEARED = "[Old tool result content cleared]"  # opencode's words for a result that it took away
+TEXT_MAX = 10_000_000  # characters of all texts together; more than any model's window
+ENTRIES_MAX = 15_000  # of a context, 2 KB of memory each; more than any model's window
+CLEARED = "[Old tool result content cleared]"  # opencode's text in place of a pruned result
 
 ROLES = {
     Kind.USER: "user",
@@ -41,32 +41,32 @@ _EDITABLE = frozenset({Kind.USER, Kind.ASSISTANT, Kind.TOOL, Kind.CUSTOM})
 
 TOOL_RESULT_MAX = 2000  # UTF-16 units
 
-# What pi puts around a summary; facts of its format.
+# pi's own texts around a summary.
 _COMPACTED = "The conversation history before this point was compacted into the following summary:"
 _BRANCHED = "The following is a summary of a branch that this conversation came back from:"
 _AROUND = {
     "user": ("", ""),
     "custom": ("", ""),
-    "bashExecution": ("", ""),  # of another agent: the text says it all
+    "bashExecution": ("", ""),  # another agent's: its text is complete
     "compactionSummary": (f"{_COMPACTED}\n\n<summary>\n", "\n</summary>"),
     "branchSummary": (f"{_BRANCHED}\n\n<summary>\n", "</summary>"),
 }
 
-Read = Callable[[int], Entry]  # a row in full
-_Says = Callable[..., Iterator["ContextMessage"]]  # of an entry, and what edits it
+Read = Callable[[int], Entry]  # reads a row in full
+_Says = Callable[..., Iterator["ContextMessage"]]  # turns an entry and its edit into messages
 
 
 @dataclass(frozen=True, slots=True)
 class ContextMessage:
-    """One message to the model. `role` is pi's name for it, or an agent's own (developer)."""
+    """A message to the model. `role` is pi's, or an agent's own (developer)."""
 
     role: str
-    entry: Entry  # where it comes from
+    entry: Entry  # its source
     texts: tuple[str, ...] = ()  # as the model gets them
     thinking: tuple[str, ...] = ()
     calls: tuple[ToolCall, ...] = ()
     images: int = 0
-    result: ToolResult | None = None  # what the texts are, where the agent tells results apart
+    result: ToolResult | None = None  # whose text this is, if the agent stores results apart
 
     @property
     def text(self) -> str:
@@ -75,17 +75,17 @@ class ContextMessage:
 
 @dataclass(frozen=True, slots=True)
 class ContextEntry:
-    """One entry on its way to the model."""
+    """An entry and the messages that it becomes."""
 
     row: int
     entry: Entry
-    speeches: tuple[ContextMessage, ...] = ()  # empty: the model does not see it
-    place: int = 0  # on the path; larger for what was found below the path's end
+    speeches: tuple[ContextMessage, ...] = ()  # none: the model does not see the entry
+    place: int = 0  # on the path; larger for entries below the path's end
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The messages a model would get, one for each entry. `model`: {provider, modelId}."""
+    """The messages for a model, one per entry. `model`: {provider, modelId}."""
 
     messages: list[ContextMessage]
     model: dict[str, str | None] | None
@@ -93,38 +93,37 @@ class Context:
 
 
 def context_of(state: SessionState, read: Read, *, level: str | None = None) -> Context:
-    """Build the context at the state's leaf; `level` is the thinking level where none was set.
+    """Build the context at the state's leaf; `level` is the thinking level if none was set.
 
-    ContextTooLargeError where the texts are beyond all bounds.
+    ContextTooLargeError if it exceeds ENTRIES_MAX or TEXT_MAX.
     """
-    # Only messages are kept: what the model does not see may be long, and no bound counts it.
+    # Only messages are kept: no bound counts the parts that the model does not see.
     found = [one for part in _bounded(_parts(state, read, _messages)) for one in part.speeches]
     model, thinking = _settings(state, read)
     return Context(found, model, thinking or level)
 
 
 def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
-    """Build the same by entry: the newest compaction, the entries it keeps, and later ones."""
+    """Build the context by entry: the newest compaction, the entries it keeps, and later ones."""
     return list(_bounded(_parts(state, read, _speeches)))
 
 
-def entries_of(
-    state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
-) -> list[ContextEntry]:
-    """Build the context of these rows in order: a compaction among them replaces nothing."""
+def entries_of(state: SessionState, read: Read, rows: Sequence[int]) -> list[ContextEntry]:
+    """Build the context of these rows in order; edits and compactions among them do not count."""
     _limit(len(rows), ENTRIES_MAX, "entries")
-    return list(_bounded(_one_by_one(state, read, rows, edits=edits)))
+    return list(_bounded(_one_by_one(state, read, rows, edits=False)))
 
 
 def context_messages(
     state: SessionState, read: Read, rows: Sequence[int]
 ) -> Iterator[ContextMessage]:
-    """Yield the messages of these rows, without a limit, for callers that do not keep them."""
-    return (speech for entry in _one_by_one(state, read, rows) for speech in entry.speeches)
+    """Yield the messages of these rows without a limit, for callers that do not keep them."""
+    entries = _one_by_one(state, read, rows, edits=True)
+    return (speech for entry in entries for speech in entry.speeches)
 
 
 def _one_by_one(
-    state: SessionState, read: Read, rows: Sequence[int], *, edits: bool = True
+    state: SessionState, read: Read, rows: Sequence[int], *, edits: bool
 ) -> Iterator[ContextEntry]:
     new = _edits(read(row) for row in rows if edits and state.kind(row) is Kind.OTHER)
     for place, row in enumerate(rows):
@@ -135,7 +134,7 @@ def _one_by_one(
 
 def _limit(size: int, most: int, what: str) -> None:
     if size > most:
-        hint = "name an earlier entry with --leaf, where there is that option"
+        hint = "name an earlier entry with --leaf, if the command has that option"
         raise ContextTooLargeError(f"the context is longer than {most} {what}", hint=hint)
 
 
@@ -150,7 +149,7 @@ def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
 
 
 def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntry]:
-    """Yield the entries of the context in the order in which a model gets them."""
+    """Yield the entries of the context in the model's order."""
     path = state.path()
     places = (at for at in reversed(range(len(path))) if state.kind(path[at]) is Kind.COMPACTION)
     at = next(places, None)
@@ -172,9 +171,9 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
 
 
 def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequence[int]:
-    """List the places on the path: the compaction, earlier entries that it keeps, later ones."""
-    held, later = read(path[at]).compaction or Compaction(), range(at + 1, len(path))
-    if held.retained is None and held.role == "user":  # old Codex: the newest human messages stay
+    """List places on the path: the compaction, earlier entries that it keeps, then later ones."""
+    compaction, later = read(path[at]).compaction or Compaction(), range(at + 1, len(path))
+    if compaction.retained is None and compaction.role == "user":  # old Codex: human messages stay
         asked, room = [], ASKED_MAX
         for place in (one for one in reversed(range(at)) if state.kind(path[one]) is Kind.USER):
             room -= len("".join(read(path[place]).as_sent).encode("utf-8", "replace"))
@@ -183,20 +182,20 @@ def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequ
             asked.append(place)
         return [*reversed(asked), at, *later]
     first = at
-    if held.retained is None and held.kept is not None:
+    if compaction.retained is None and compaction.kept is not None:
         ids = [state.id(row) for row in path[:at]]
-        first = ids.index(held.kept) if held.kept in ids else at
+        first = ids.index(compaction.kept) if compaction.kept in ids else at
     stays = [place for place in range(first, at) if state.kind(path[place]) is not Kind.SYSTEM]
     return [at, *stays, *later]
 
 
 def _edits(entries: Iterable[Entry]) -> dict[str, Edit]:
-    """Map entry ids to their newest edits."""
+    """Map entries' ids to their newest edits."""
     return {one.edit.target: one.edit for one in entries if one.edit is not None}
 
 
 def _below(state: SessionState, path: Sequence[int]) -> list[int]:
-    """List rows below the leaf whose text may go before the leaf, or before later messages."""
+    """List rows below the leaf whose text may be sent before the leaf or a later message."""
     found, below = list[int](), {*path[-1:]}
     for row in range(path[-1] + 1 if path else len(state), len(state)):
         if state.parent(row) in below:
@@ -208,7 +207,7 @@ def _below(state: SessionState, path: Sequence[int]) -> list[int]:
 
 
 def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
-    """Sort an answer first, then results, then entries that go ahead, if any do, then the rest."""
+    """If any entries are `ahead`, sort: the answer, results, those entries, the rest."""
 
     def order(part: ContextEntry) -> int:
         result = part.entry.kind is Kind.TOOL and part.entry.sent_as is None
@@ -219,17 +218,17 @@ def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
 
 
 def role_of(entry: Entry) -> str | None:
-    """Return the role in which a model sees an entry; None where it does not."""
+    """Return the role in which a model sees an entry; None if it does not."""
     if entry.unseen:
         return None
     if entry.kind is Kind.COMPACTION:
-        held = entry.compaction or Compaction()
-        return None if held.whole else held.role
+        compaction = entry.compaction or Compaction()
+        return None if compaction.whole else compaction.role
     if entry.sent_as is not None:
         return entry.sent_as
     if entry.kind is Kind.SYSTEM:
         return entry.role if entry.role in ("system", "developer") else None
-    if entry.kind is Kind.OTHER:  # of any role: sent, though no human typed it
+    if entry.kind is Kind.OTHER:  # sent, though no human typed it
         return entry.role if entry.type == "message" else None
     return ROLES.get(entry.kind)
 
@@ -239,23 +238,23 @@ def _messages(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[Cont
     role = role_of(entry)
     if edit is not None and edit.removed:
         return
-    held = (entry.compaction if newest else None) or Compaction()
-    if held.system is not None:
-        yield ContextMessage("system", entry, (held.system,))
+    compaction = (entry.compaction if newest else None) or Compaction()
+    if compaction.system is not None:
+        yield ContextMessage("system", entry, (compaction.system,))
     if role is not None and (entry.kind is not Kind.BRANCH_SUMMARY or entry.texts):
         if edit is not None and entry.kind in _EDITABLE:
             yield ContextMessage(role, entry, edit.texts, edit.thinking, edit.calls, edit.images)
         else:
             calls = tuple(call for call in entry.tools if call.name)
             yield ContextMessage(role, entry, entry.as_sent, entry.thinking, calls, entry.images)
-    for one in held.retained or ():
+    for one in compaction.retained or ():
         yield ContextMessage(one.role, entry, (one.text,))
 
 
 def _speeches(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[ContextMessage]:
-    """Yield the same, with each tool result apart, and calls that have their own lines."""
+    """Yield an entry's messages, with a message per tool result, and calls on their own lines."""
     if entry.kind is Kind.CALL or (entry.kind is Kind.OTHER and role_of(entry) is None):
-        # A part of an answer that has its own line: calls, or thoughts.
+        # Part of an answer on a line of its own: calls or thoughts.
         calls = tuple(call for call in entry.tools if call.name and entry.kind is Kind.CALL)
         thinking = entry.thinking if entry.role == "assistant" else ()
         if (calls or thinking) and not entry.unseen:
@@ -290,7 +289,7 @@ def _results(entry: Entry, images: int) -> Iterator[ContextMessage]:
     for one in entry.results:
         text = CLEARED if one.cleared else one.text
         yield ContextMessage("toolResult", entry, (text,), images=images, result=one)
-        images = 0  # which of several results they belong to is not said: they count once
+        images = 0  # it is not known which result has them: count them once
 
 
 def _settings(state: SessionState, read: Read) -> tuple[dict[str, str | None] | None, str | None]:
@@ -304,7 +303,7 @@ def _settings(state: SessionState, read: Read) -> tuple[dict[str, str | None] | 
         named = entry.model or entry.next_model
         if model is None and named:
             model = {"provider": entry.provider or state.provider or None, "modelId": named}
-        if level is None:  # empty: an entry says that there is none
+        if level is None:  # "": an entry says that there is none
             level = entry.thinking_level
         if model is not None and level is not None:
             break
@@ -318,7 +317,7 @@ def serialize(messages: Iterable[ContextMessage]) -> str:
 def parts_of(
     messages: Iterable[ContextMessage], *, tool_result_max: int = TOOL_RESULT_MAX
 ) -> list[tuple[ContextMessage, str]]:
-    """Return the messages with their texts, of which one has several where it also calls tools."""
+    """Pair the messages with their texts; an answer with thoughts or calls has several."""
     return [(message, text) for message in messages for text in _written(message, tool_result_max)]
 
 
@@ -338,7 +337,7 @@ def _written(message: ContextMessage, most: int) -> Iterator[str]:
 
 
 def _as_user(message: ContextMessage) -> str:
-    """Return the user's words as the model gets them; "" where it gets none."""
+    """Return a message as the model gets it from the user; "" if it gets none."""
     ran = message.entry.ran
     if message.role != "bashExecution" or ran is None:
         around = _AROUND.get(message.role)
@@ -361,12 +360,12 @@ def _cut(text: str, most: int) -> str:
     if more <= 0:
         return text
     head = text.encode("utf-16-le", "surrogatepass")[: 2 * most]
-    # A pair that the cut tears apart is no text any more: pi writes it as U+FFFD.
+    # Like pi, write half a surrogate pair as U+FFFD.
     return f"{head.decode('utf-16-le', 'replace')}\n\n[... {more} more characters truncated]"
 
 
 def _call(call: ToolCall) -> str:
-    """Write a call as `name(key=JSON, …)`; an input that is no object is named `input`."""
+    """Write a call as `name(key=JSON, …)`; arguments that are not an object are named `input`."""
     given = arguments(call)
     if given is None:
         return f"{call.name}()"

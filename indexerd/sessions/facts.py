@@ -1,8 +1,8 @@
 """Gather the facts of a session: activity on its path, tokens and cost of all its branches.
 
-The files of a call are taken back if its result says that the call failed. An answer that
-an agent stored on several lines repeats its token counts on each: the largest counts. What a fork
-or a sub-agent copied was done and paid elsewhere.
+A call's files are removed if its result says that the call failed. An answer that an agent stored
+on several lines repeats its token counts on each: the largest counts. Entries that a fork or a
+sub-agent copied were done and paid elsewhere.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ TOOLS_MAX = 100
 MODELS_MAX = 20
 NAME_MAX = 80  # characters of a tool's or a model's name
 USES_KEPT = 3  # notable uses of a tool
-CALLS_KEPT = 64  # calls whose result may still come
-ANSWERS_KEPT = 8  # answers whose further lines may still come
+CALLS_KEPT = 64  # calls whose result may still follow
+ANSWERS_KEPT = 8  # answers of which more lines may follow
 PATH_MAX = 4096
 
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
 
 
 class Facts(msgspec.Struct, frozen=True, rename="camel"):
-    """Facts of a session as fields of a row, gathered while its text is indexed."""
+    """A session's facts as fields of its row, gathered while its text is indexed."""
 
     files_read: list[str] = []
     files_modified: list[str] = []
     tools_used: dict[str, int] = {}
-    tool_uses: dict[str, list[str]] = {}  # at most three a tool
+    tool_uses: dict[str, list[str]] = {}  # at most three per tool
     models: list[str] = []  # in order of their last use
     tokens: dict[str, int] = {}  # by TOKEN_KEYS
-    cost_usd: float | None = None  # where the agent recorded it
+    cost_usd: float | None = None  # if the agent recorded it
     duration_ms: int = 0  # from the first message to the last
 
 
 class Spent(msgspec.Struct, array_like=True):
-    """Tokens and cost so far of all branches, without copied entries."""
+    """Tokens and cost of all branches so far, without copied entries."""
 
     answers: dict[str, tuple[int, ...]] = field(default_factory=dict)
     tokens: tuple[int, ...] = (0, 0, 0, 0)  # by TOKEN_KEYS
     cost_usd: float | None = None
 
-    def add(self, said: Tokens | None) -> None:
-        if said is None:
+    def add(self, call: Tokens | None) -> None:
+        if call is None:
             return
-        new: tuple[int, ...] = (said.input, said.output, said.cache_read, said.cache_write)
+        new: tuple[int, ...] = (call.input, call.output, call.cache_read, call.cache_write)
         old: tuple[int, ...] = (0, 0, 0, 0)
-        if said.answer:
-            old = self.answers.pop(said.answer, old)
-            self.answers[said.answer] = new = tuple(map(max, new, old))
+        if call.answer:
+            old = self.answers.pop(call.answer, old)
+            self.answers[call.answer] = new = tuple(map(max, new, old))
             _forget_oldest(self.answers, ANSWERS_KEPT)
         self.tokens = tuple([a + b - c for a, b, c in zip(self.tokens, new, old, strict=True)])
-        if said.cost_usd is not None and not any(old):
-            self.cost_usd = (self.cost_usd or 0.0) + said.cost_usd
+        if call.cost_usd is not None and not any(old):
+            self.cost_usd = (self.cost_usd or 0.0) + call.cost_usd
 
 
 class ActivityStats(msgspec.Struct, array_like=True):
-    """Activity so far. Files are counted, so that one failed edit leaves the good ones."""
+    """Activity so far. Uses of a file are counted, so a failed edit cancels only itself."""
 
     reads: dict[str, int] = field(default_factory=dict)
     writes: dict[str, int] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
     spent: Spent = field(default_factory=Spent)
 
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
-        """Add an entry of the path; of a copied one only time and model count."""
+        """Add an entry of the path; of a copied entry only the time and the model count."""
         at, kind = iso_ms(entry.timestamp), entry.kind
         if at and kind in (Kind.USER, Kind.ASSISTANT):
             self.first_ms = min(self.first_ms or at, at)
@@ -120,7 +120,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
         name = call.name[:NAME_MAX]
         if name and (name in self.tools or len(self.tools) < TOOLS_MAX):
             self.tools[name] = self.tools.get(name, 0) + 1
-            # The newest three uses that differ, without secrets.
+            # The newest three different uses, without secrets.
             if use := clean_line(redact(call.detail[: 10 * USE_MAX]).text, USE_MAX):
                 uses = [one for one in self.uses.get(name, []) if one != use]
                 self.uses[name] = [*uses, use][-USES_KEPT:]
@@ -135,26 +135,26 @@ class ActivityStats(msgspec.Struct, array_like=True):
             _forget_oldest(self.calls, CALLS_KEPT)
 
 
-def _forget_oldest(held: dict[str, Any], most: int) -> None:
-    while len(held) > most:
-        del held[next(iter(held))]
+def _forget_oldest(entries: dict[str, Any], most: int) -> None:
+    while len(entries) > most:
+        del entries[next(iter(entries))]
 
 
 def absolute(path: str, cwd: str) -> str:
-    """Make a path absolute, as a tool was given it."""
+    """Make a tool's path argument absolute."""
     return posixpath.normpath(posixpath.join("/", cwd, path.removeprefix("@")))
 
 
 @dataclass(frozen=True, slots=True)
 class FileLists:
-    """Paths verbatim, in order. What was modified is not listed as read, too."""
+    """Paths verbatim, sorted. A modified file is not also listed as read."""
 
     read: tuple[str, ...]
     modified: tuple[str, ...]
 
 
 def file_lists(entries: Iterable[Entry]) -> FileLists:
-    """List the files of these entries' calls, and those that the agent's own summaries list."""
+    """List the files of these entries' calls, and those in the agent's own summaries."""
     read: set[str] = set()
     modified: set[str] = set()
     for entry in entries:
@@ -171,7 +171,7 @@ def file_lists(entries: Iterable[Entry]) -> FileLists:
 
 
 def fact_fields(facts: Facts | None) -> dict[str, Any]:
-    """Return the facts as fields of a row; unknown sums are left out."""
+    """Return the facts as fields of a row; without facts, sums are left out."""
     if facts is None:
         return {"filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": []}
     fields: dict[str, Any] = msgspec.to_builtins(facts)

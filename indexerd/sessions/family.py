@@ -1,7 +1,7 @@
 """Order the sessions of a family, and decide how each came from its parent.
 
-What agents write of parents is not ours: it may run in a circle, or name what is not there. So
-every session is met once, and a circle begins with the oldest session in it.
+The parents that agents record may form a cycle, or be missing. So every session is visited once,
+and a cycle begins with its oldest session.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ _FIELDS = (
     *("sessionId", "name", "agent", "cwd", "state", "archived", "gone", "createdAt", "modifiedAt"),
     *("userMessageCount", "parentSessionId"),
 )
-_COPIED = "claude"  # the agent whose forks say nothing, and copy all that their origin said
-_TITLED = "opencode"  # the agent whose forks say in their title what they came from
+_COPIED = "claude"  # the agent whose forks copy the history and do not name their origin
+_TITLED = "opencode"  # the agent whose forks name their origin by their title
 _Key = str | tuple[str, str]
 
 
 class Link(NamedTuple):
-    """Which session another came from."""
+    """A session and its parent."""
 
     session_id: str
-    parent: str  # its id, or its file where that is all that is known; empty: none
+    parent: str  # its id, or its file if only that is known; empty: none
     created: int  # ms since the epoch
     subagent: bool
 
 
 class Place(NamedTuple):
-    """A session's place in its family; `parent` is empty where that is no member of it."""
+    """A session's place in its family; `parent` is empty if it is not a member."""
 
     session_id: str
     depth: int
@@ -45,7 +45,7 @@ def by_age(links: Iterable[Link]) -> list[Link]:
 
 
 def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> list[Place]:
-    """Place every session that descends from these roots, each once."""
+    """Place every descendant of these roots once."""
     children: dict[str, list[Link]] = {}
     for one in by_age(below):
         children.setdefault(one.parent, []).append(one)
@@ -61,7 +61,7 @@ def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> list[Place]:
 
 
 def kept(places: Sequence[Place], own: str, limit: int) -> list[Place]:
-    """Keep at most `limit` places: first those from a session up, then from the top down."""
+    """Keep at most `limit` places: a session and its ancestors first, then from the top."""
     above = {one.session_id: one.parent for one in places}
     way = []
     while own in above:
@@ -72,10 +72,11 @@ def kept(places: Sequence[Place], own: str, limit: int) -> list[Place]:
 
 
 def relation(row: Row, above: Row | None, *, named: bool, carries_on: bool | None) -> Relation:
-    """Decide how a session came to be. `named`: it says that it came from another session.
+    """Decide how a session came from its parent. `named`: it has a parent.
 
-    `carries_on`: its messages continue where the parent's end; None where messages cannot tell,
-    as when it has none of them. Then times do: it was resumed if the parent ended before it began.
+    `carries_on`: its messages continue where the parent's end; None if messages cannot tell, for
+    example if it has none of them. Then times decide: it was resumed if the parent's last message
+    is older than the session.
     """
     if not named:
         return "root"
@@ -92,23 +93,23 @@ def member(row: Row, depth: int, how: Relation) -> dict[str, Any]:
 
 
 class Parent(NamedTuple):
-    """The session that another came from; either field may be all that is known."""
+    """A session's parent; either field may be unknown."""
 
     session_id: str | None = None
     file: str | None = None
 
 
 class ParentIndex:
-    """Finds parents and children by info, in one thread."""
+    """Finds parents and children by their infos, in one thread."""
 
     def __init__(self) -> None:
         self._infos: dict[str, SessionInfo] = {}
-        self._files: dict[str, str] = {}  # a path, and its last part -> session id
-        # A parent's id or file -> its children; a directory and a first entry -> its copies.
+        self._files: dict[str, str] = {}  # path, and also file name -> session id
+        # Parent's id or file name -> its children; (directory, first entry) -> copies of a history.
         self._groups: dict[_Key, dict[str, None]] = {}
 
     def put(self, session_id: str, info: SessionInfo | None) -> set[str]:
-        """Replace or (None) drop a session; returns those whose relations may change by it."""
+        """Replace or (None) drop a session; return others whose relations this may change."""
         old, others = self._infos.get(session_id), set[str]()
         if old is not None and info is not None and _relations(old) == _relations(info):
             self._infos[session_id] = info
@@ -143,14 +144,14 @@ class ParentIndex:
         if info.parent:
             owner = self._files.get(info.parent) or self._files.get(_leaf(info.parent))
             return Parent(owner, info.parent)
-        # A user can rename a fork or its origin. Then the only older copy is the origin, unless
-        # that is a fork itself, whose sibling this one may be.
+        # After a user renamed a fork or its origin, the only older copy is the origin, unless that
+        # copy is a fork itself and so may be a sibling.
         named = [one for one in older if info.fork_of and one.agent_title == info.fork_of]
         found = named or [one for one in older if len(older) == 1 and not one.fork_of]
         return Parent(found[0].session_id, found[0].file) if len(found) == 1 else Parent()
 
     def _older(self, info: SessionInfo) -> list[SessionInfo]:
-        """Older sessions with the same history, oldest first."""
+        """List older sessions with the same history, oldest first."""
         copies = [self._infos[one] for key in _copies(info) for one in self._groups.get(key, ())]
         return sorted((one for one in copies if _age(one) < _age(info)), key=_age)
 
@@ -170,7 +171,7 @@ def _copies(info: SessionInfo) -> list[tuple[str, str]]:
 
 
 def _leaf(path: str) -> str:
-    """A file's name: pi's holds time and id, and survives a directory that was moved."""
+    """Return a file's name: pi's has a time and an id, and survives a move of the directory."""
     return path.rpartition("/")[2]
 
 

@@ -1,7 +1,7 @@
 """The facts of a session that the daemon keeps in memory, without its tree.
 
-An info is made from a session's state whenever its file changed, and is all that policy, rows
-and lookups need. It is frozen: the thread that reads files makes new infos, other threads look.
+An info is made from a session's state whenever its file changes, and is all that policy, rows
+and lookups need. It is frozen: the thread that reads files makes infos, other threads read them.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     oversized: int
     since: str | None = None  # the lastIndexedLeafId that `new_users` was counted from
     new_users: int = 0
-    looped: bool = False  # parents run in a circle somewhere
+    looped: bool = False  # some parents form a cycle
     parent_id: str | None = None
     subagent: bool = False
     archived: bool = False
     git_branch: str = ""
     compactions: int = 0
-    born_ms: int = 0  # when the file began; a copied history is older than its file
-    first: str = ""  # the first entry's id: sessions of one directory that share it are kin
-    tokens: tuple[int, int, int, int] | None = None  # where the agent itself keeps the sum
-    boxed: bool = False  # in a database: the path is the database's with the id below it
-    bases: tuple[str, ...] = ()  # names of the files that its history begins in
-    wants: str = ""  # the thread whose file holds more of its history, and was not found
-    barred: bool = False  # more of its history is in a file that the user excluded
-    fork_of: str = ""  # the title of the session that this one says it was forked from
+    born_ms: int = 0  # when the file was begun; history copied into it is older
+    first: str = ""  # identifies the first entry: the same in all copies of one history
+    tokens: tuple[int, int, int, int] | None = None  # the agent's own sums, if it keeps them
+    boxed: bool = False  # in a database: the path is the database's, then the id
+    bases: tuple[str, ...] = ()  # names of the other files in which its history begins
+    wants: str = ""  # the thread with earlier history whose file was not found
+    barred: bool = False  # earlier history is in a file that the user excluded
+    fork_of: str = ""  # title of the session that this one was forked from, if it names that
 
     @property
     def is_heir(self) -> bool:
@@ -63,16 +63,16 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def file(self) -> str:
-        """The file that users know: for a session in a database, the database."""
+        """The file that the user knows; for a session in a database, the database."""
         return self.path.rpartition("/")[0] if self.boxed else self.path
 
     @property
     def modified_ms(self) -> int:
-        """The time of the newest message, or else of the file."""
+        """The time of the newest message, or else the file's."""
         return self.activity_ms or self.mtime_ms
 
 
-_SAME = (  # of a state and its info
+_SAME = (  # fields that an info copies from its state
     *("activity_ms", "turn", "messages", "answered", "bad_lines", "oversized", "git_branch"),
     *("leaf_id", "compactions", "first", "fork_of", "tokens", "wants", "barred"),
 )
@@ -90,9 +90,9 @@ def info_of(
     archived: bool = False,
     boxed: bool = False,
 ) -> SessionInfo | None:
-    """Make the info of a state; None when the file is no session.
+    """Make the info of a state; None if the file is not a session.
 
-    `title`, `archived` and `boxed` are known from other places than its lines.
+    `title`, `archived` and `boxed` come from elsewhere than the session's lines.
     """
     header = state.header
     if header is None:
@@ -108,7 +108,7 @@ def info_of(
         born_ms=state.born_ms or iso_ms(header.created_at),
         boxed=boxed,
         bases=tuple(base_name(path) for _, path in state.borrowed_files),
-        # pi itself lists a session by the first message of its file, whatever the path.
+        # Like pi's own list: the first message of the file, whatever the path.
         first_user=state.first_user
         if agent != "pi"
         else next(filter(None, state.openings.values()), ""),
@@ -131,14 +131,14 @@ _decoder = msgspec.msgpack.Decoder(SessionInfo)
 
 
 def pack(info: SessionInfo) -> bytes:
-    """Encode an info for the store, without its path, which need not be text."""
+    """Encode an info for the store, without its path, which may not be valid text."""
     return _encoder.encode(msgspec.structs.replace(info, path=""))
 
 
 def unpack(data: bytes, path: str) -> SessionInfo:
-    """Decode an info; ValueError for bytes of another build. Common strings are shared."""
+    """Decode an info; ValueError for another build's bytes. Common strings are shared."""
     info = _decoder.decode(data)  # its errors are ValueErrors
-    force_setattr(info, "path", path)  # nobody else has this info yet
+    force_setattr(info, "path", path)  # no other thread has this info yet
     for name in ("agent", "cwd", "git_branch"):
         force_setattr(info, name, sys.intern(getattr(info, name)))
     return info

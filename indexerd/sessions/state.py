@@ -1,13 +1,13 @@
 """Answer questions about one session's tree of entries, which adapters fill (agents/base.py).
 
-Texts stay in the file: a row has its offset and length. Where a history begins in another file, its
-rows come first, and `borrowed_files` names the file. Counts are those of the path, so they fall as
-well as rise. Positions count the user and assistant messages of a path, from 0; Claude Code writes
-one answer as several lines, which count once.
+Texts stay in the file: a row has its offset and length. If a history begins in another file, those
+rows come first, and `borrowed_files` names the file. Counts are those of the path, so they can also
+fall. Positions number the user and assistant messages of a path from 0; an answer that Claude Code
+writes as several lines counts once.
 
 What surprised us: Codex may rewrite a file, so that ids change and only turns keep their names. A
 row in the middle of a turn must not be named by the turn before: that turn stays when this one is
-taken back, and another in its place would look summarized.
+undone, and the turn that replaces it would look summarized.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _IS_COMPACTION = bytes(packed & KIND_MASK == Kind.COMPACTION for packed in range
 class SessionState(Tree):
     """A session's tree, and the files that hold its history."""
 
-    borrowed_files: list[tuple[int, str]] = field(default_factory=list)  # before which rows, whose
-    wants: str = ""  # the thread whose file holds more of its history, and was not found
-    barred: bool = False  # more of its history is in a file that the user excluded
+    borrowed_files: list[tuple[int, str]] = field(default_factory=list)  # end row, path
+    wants: str = ""  # the thread with earlier history whose file was not found
+    barred: bool = False  # earlier history is in a file that the user excluded
 
     def borrowed(self, path: str) -> None:
-        """Note that all rows so far are in another file."""
+        """Record that the rows so far are in another file."""
         self.borrowed_files.append((len(self.ids), path))
         self.header, self.seen = None, 0
 
@@ -64,7 +64,7 @@ class SessionState(Tree):
 
     @property
     def leaf_id(self) -> str | None:
-        """The name of the last marked row up to the leaf, or else the leaf's id."""
+        """The name of the nearest marked row at or above the leaf, or else the leaf's id."""
         if self.leaf == NOWHERE:
             return None
         names = {row: name for name, row in self.marks.items()}
@@ -82,7 +82,7 @@ class SessionState(Tree):
         return self.leads_to(row, self.leaf)
 
     def leads_to(self, above: int, row: int) -> bool:
-        """Return whether a row is `row` or above it."""
+        """Return whether `above` is `row` or one of its ancestors."""
         for one in self.up(row):
             if one == above:
                 return True
@@ -91,7 +91,7 @@ class SessionState(Tree):
         return False
 
     def left(self, leaf_id: str | None) -> bool:
-        """Return whether a former leaf is known and off the path: its branch was left."""
+        """Return whether a former leaf is known but off the path: its branch was abandoned."""
         row = self.row(leaf_id) if leaf_id else None
         return row is not None and not self.on_path(row)
 
@@ -101,20 +101,20 @@ class SessionState(Tree):
         return [row for row in self.entries() if not children[row]]
 
     def children(self) -> array[int]:
-        """Count the children of every row; those of ROOT come last."""
+        """Count the children of every row; the last count is ROOT's."""
         counts = array("I", bytes(4 * len(self.ids) + 4))
         for row in range(len(self.ids)):
             counts[self.parent(row)] += 1
         return counts
 
     def entries(self) -> Sequence[int]:
-        """Return one row for each id: the last, where ids repeat."""
+        """Return one row for each id; of rows with the same id, the last."""
         if not self.repeats:
             return range(len(self.ids))
         return sorted({self.index.get(one, row) for row, one in enumerate(self.ids)})
 
     def cycles(self) -> list[str]:
-        """Return the ids of entries on a parent cycle; none in an orderly file."""
+        """Return the ids of entries on a cycle of parents; none in an orderly file."""
         looped: list[str] = []
         met: set[int] = set()
         for start in range(0 if self.orderly else len(self.ids)):
@@ -150,12 +150,11 @@ class SessionState(Tree):
                 return self.turn_of(row) if kind == Kind.ASSISTANT else Turn.OPEN
         return Turn.OPEN
 
-    def user_messages(self, leaf: int | None = None) -> int:
-        rows = self.up(self.leaf if leaf is None else leaf)
-        return sum(self.codes[row] & KIND_MASK == Kind.USER for row in rows)
+    def user_messages(self) -> int:
+        return sum(self.codes[row] & KIND_MASK == Kind.USER for row in self.up(self.leaf))
 
     def new_user_messages(self, since: str | None) -> int:
-        """Count user messages on the path after `since`, or all where that is not on it."""
+        """Count user messages on the path after `since`, or all if it is not on the path."""
         mark = self.row(since) if since else None
         if mark is None or not self.on_path(mark):
             return self.user_messages()
@@ -163,17 +162,17 @@ class SessionState(Tree):
         return sum(self.codes[row] & KIND_MASK == Kind.USER for row in after)
 
     def still(self, leaf: int | None = None) -> SessionState:
-        """Copy the state for a reader in another thread, seen from a leaf of choice."""
+        """Copy the state for a reader in another thread, as seen from `leaf` or its own leaf."""
         still = replace(self, leaf=self.leaf if leaf is None else leaf)
         for name in self.__struct_fields__:
-            held: Any = getattr(self, name)
-            if isinstance(held, list | dict | array | bytearray):
-                setattr(still, name, copy(held))
+            value: Any = getattr(self, name)
+            if isinstance(value, list | dict | array | bytearray):
+                setattr(still, name, copy(value))
         return still
 
 
 def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
-    """List the rows of a path's user and assistant messages, by their positions."""
+    """List the rows of a path's user and assistant messages, in order of position."""
     found, running = list[int](), False
     for row in state.path(leaf):
         packed = state.codes[row]
@@ -192,8 +191,8 @@ def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
 def rows_between(path: Sequence[int], rows: Sequence[int], first: int, last: int) -> list[int]:
     """List the rows of a path that belong to the messages `first` to `last`.
 
-    `rows` are the path's message rows. What stands between two messages belongs to the earlier
-    one (results of tools, calls, settings), and what stands before message 0 to that.
+    `rows` are the path's message rows. Rows between two messages (tool results, calls, settings)
+    belong to the earlier message, rows before message 0 to message 0.
     """
     if first > last or not 0 <= first < len(rows):
         return []
@@ -203,20 +202,20 @@ def rows_between(path: Sequence[int], rows: Sequence[int], first: int, last: int
 
 
 def name_at(state: SessionState, row: int) -> str:
-    """Name a row so that the name survives a rewritten file; linear in the row's path."""
+    """Name a row so that the name survives a rewrite of the file; linear in the path's length."""
     return names_on(state, row, {row}).get(row, "") if row >= 0 else ""
 
 
 def names_on(state: SessionState, leaf: int, wanted: set[int]) -> dict[int, str]:
     """Name some rows of the path to a leaf.
 
-    Where turns are marked, it is the row's own mark, or that of the turn it stands in, whose mark
-    is on its newest row; outside of turns the nearest mark above. Without marks it is the id.
+    If turns are marked, the name is the row's own mark, or that of its turn, which is on the turn's
+    newest row; outside turns it is the nearest mark above. Without marks it is the row's id.
     """
     marked = {row: name for name, row in state.marks.items()}
     ordered = sorted(marked)
     found: dict[int, str] = {}
-    above, asked = -1, False  # the last marked row, and whether anyone asked since
+    above, asked = -1, False  # the last marked row, and whether a prompt followed it
     for row in state.path(leaf) if marked else wanted:
         if row in marked:
             above, asked = row, False
@@ -227,7 +226,7 @@ def names_on(state: SessionState, leaf: int, wanted: set[int]) -> dict[int, str]
             below = ordered[at] if at < len(ordered) else -1
             outside = above >= 0 and marked[above] == state.ids[above] and not asked
             if below > row and (outside or marked[below] == state.ids[below]):
-                below = -1  # its turn begins further down
+                below = -1  # that turn begins after this row
             mark = below if below >= 0 else above
             name = marked[mark] if mark >= 0 else state.ids[row]
             found[row] = clean_line(name[: 8 * ROW_NAME_MAX], ROW_NAME_MAX)

@@ -1,20 +1,20 @@
 """Answer the socket's questions about one session: its tree, its branches, a path, its context.
 
-Texts are the session's own, in full and not redacted: they go to the user who asks, nowhere else.
+Texts are the session's own, in full and not redacted: they go only to the user who asks.
 
-A tree's nodes come depth first, children oldest first, roots in the file's order.
+A tree's nodes are depth first, children oldest first, roots in the file's order.
 
-What surprised us, all of it pi's own way: an entry whose parent is unknown, or is the entry itself,
-is a root. Children are sorted by date, stably; a missing date equals every other. An id that
-repeats names its last line, and stands in the tree once for each of them, with all that is below
-it: that can double again and again, so from some length on a repeat is shown alone. Where parents
-run in a circle pi hangs; here nothing is shown below itself, and a circle that no root leads to
-stands at the end, opened at its first entry.
+What surprised us, all of it pi's own behaviour: an entry whose parent is unknown, or is the entry
+itself, is a root. Children are sorted by date, stably; a missing date equals every other. An id
+that repeats names its last line, and is in the tree once per line, with everything below it: that
+can double repeatedly, so from some length on a repeat is shown alone. On a cycle of parents pi
+hangs; here nothing is shown below itself, and a cycle that no root leads to comes last, opened at
+its first entry.
 
-A branch summary hangs where the new branch begins, and `fromId` is the old
-leaf in pi 0.87, but the place where the user went, or "root", in older files. So it counts only
-where it is off the summary's own path; else the branch that was left is that of the entry
-written just before the summary, if that one is off the path.
+The parent of a branch summary is where the new branch begins. `fromId` is the old leaf in pi 0.87,
+but in older files the place where the user went, or "root". So it counts only if it is off the
+summary's own path; else the abandoned branch is that of the entry written just before the summary,
+if that is off the path.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ from indexerd.sessions.state import NOWHERE, ROOT, SessionState, name_at
 from indexerd.times import iso_ms, iso_of_ms
 
 GIST_MAX = 1000  # characters
-TEXT_MAX = 65_536  # characters of one text of a path, where the answer has space for it
+TEXT_MAX = 65_536  # characters of one text of a path, if the answer has space for it
 _LIMITS = (TEXT_MAX, 2000, 200)
-ASKS_READ = 8  # messages of a branch that are read for one that says something
-TEXTS_MAX = 10_000_000  # characters of all texts of a path, before they are cut shorter
+ASKS_READ = 8  # prompts of a branch that are read to find one with text
+TEXTS_MAX = 10_000_000  # characters of all texts of a path, before they are cut further
 
-BRANCH_PREAMBLE = (  # what pi puts before the summary of a branch, for its model
+BRANCH_PREAMBLE = (  # pi puts this before the summary of a branch
     "The user explored a different conversation branch before returning here.\n"
     "Summary of that exploration:\n\n"
 )
 NODE_TEXT_MAX = 200  # characters of a node's text
 WORD_MAX = 64  # characters of a type, a role, a time
-NODES_MAX = 20_000  # of one answer
-LOOKED_AT = 800  # characters of a text: more never show
-SEARCHED = 65_536  # characters of a text that a search goes through
+NODES_MAX = 20_000  # in one answer
+LOOKED_AT = 800  # characters of a text that are cleaned: more are never shown
+SEARCHED = 65_536  # characters of a text that are searched
 
 _WENT_WELL = ("", "stop", "toolUse", "tool-calls")
 _BOOKKEEPING = frozenset({Kind.LABEL, Kind.NAME, Kind.SETTING})
@@ -70,21 +70,21 @@ _NOTE = "\n[{} characters left out]\n"
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A session as it was when it was opened, seen from the leaf asked for."""
+    """A session as it was when it was opened, seen from the requested leaf."""
 
     info: SessionInfo
     state: SessionState  # a copy of its own
-    labels: dict[str, str]  # by entry id: the user's, and the session's own
+    labels: dict[str, str]  # by entry id: the user's and the session's own
 
 
 def text_limit(state: SessionState, rows: Sequence[int], total: int) -> int:
-    """Choose how long each text may be, so that all of them together stay within bounds."""
+    """Choose the maximum length of each text so that their sum stays within `total`."""
     sums = ((limit, sum(min(state.lengths[row], limit) for row in rows)) for limit in _LIMITS)
     return next((limit for limit, size in sums if size <= total), _LIMITS[-1])
 
 
 def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
-    """Warn where lines of these rows were too long to be read: their length is stored as 0."""
+    """Warn if lines of these rows were too long to be read: their length is stored as 0."""
     count = sum(not state.lengths[row] for row in rows)
     if not count:
         return {}
@@ -99,15 +99,15 @@ def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
     answer = _head(session) | {"nodes": listed} | _unread(state, range(len(state)))
     if next(found, None) is not None:
         answer["truncated"] = True
-    if circle := state.cycles():
-        answer["cycles"] = circle
-        told = f"the parents of {len(circle)} entries run in a circle"
-        answer["warnings"] = [told, *answer.get("warnings", ())]
+    if looped := state.cycles():
+        answer["cycles"] = looped
+        warning = f"the parents of {len(looped)} entries form a cycle"
+        answer["warnings"] = [warning, *answer.get("warnings", ())]
     return answer
 
 
 def is_quiet(entry: Entry, turn: Turn, plain: str) -> bool:
-    """Return whether an entry only calls tools, or no one said it; `plain` is its text."""
+    """Return whether an entry only calls tools, or nobody wrote it; `plain` is its text."""
     if entry.kind is Kind.OTHER:
         return entry.role in ("user", "assistant")
     if entry.kind is not Kind.CALL and (plain or entry.kind is not Kind.ASSISTANT):
@@ -121,29 +121,29 @@ def shown_word(text: str) -> str:
 
 
 def _without_words(entry: Entry) -> str:
-    """Describe an entry without a text by its error, or by its calls."""
+    """Describe an entry without text by its error or its calls."""
     calls = (f"{call.name[:WORD_MAX]}: {call.detail[:NODE_TEXT_MAX]}" for call in entry.tools[:10])
     return entry.error or " ".join(f"[{call.removesuffix(': ')}]" for call in calls)
 
 
 def outline(state: SessionState, date: Callable[[int], int]) -> Iterator[tuple[int, int, int]]:
-    """Yield every entry's row, the row above it (or ROOT), and its depth, depth first.
+    """Yield every entry's row, its parent's row (or ROOT) and its depth, depth first.
 
-    `date` returns a row's time in ms, or 0; it is asked for entries that have siblings.
+    `date` returns a row's time in ms, or 0; it is called for entries that have siblings.
     """
     below = _children(state)
     seen = bytearray(len(state))
-    open_rows: set[int] = set()  # above the place that is shown, where parents may run in a circle
-    length, enough = 0, 2 * len(state)  # from this length on, repeats are shown alone
-    circles = [row for one in state.cycles() if (row := state.row(one)) is not None]
+    open_rows: set[int] = set()  # ancestors of the current row, if there may be cycles
+    length, enough = 0, 2 * len(state)  # beyond `enough`, repeats are shown alone
+    cycles = [row for one in state.cycles() if (row := state.row(one)) is not None]
     stack = [(row, ROOT, 0) for row in reversed(below(ROOT))]
-    while stack or circles:
+    while stack or cycles:
         if not stack:
-            row = circles.pop(0)
+            row = cycles.pop(0)
             stack += [] if seen[row] else [(row, ROOT, 0)]
             continue
         row, above, depth = stack.pop()
-        if row < 0:  # all below it was shown
+        if row < 0:  # everything below ~row was shown
             open_rows.discard(~row)
             continue
         if row in open_rows:
@@ -163,7 +163,7 @@ def outline(state: SessionState, date: Callable[[int], int]) -> Iterator[tuple[i
 
 
 def _children(state: SessionState) -> Callable[[int], list[int]]:
-    """Give the rows below a row, in the file's order; those below ROOT are the roots."""
+    """Return a function that lists a row's children in file order; ROOT's are the roots."""
     index, ids = state.index if state.repeats else {}, state.ids
     first, after = array("i", [ROOT]) * (len(ids) + 1), array("i", [ROOT]) * len(ids)
     for line in reversed(range(len(ids))):
@@ -174,7 +174,7 @@ def _children(state: SessionState) -> Callable[[int], list[int]]:
     def below(row: int) -> list[int]:
         found, line = list[int](), first[row]
         while line != ROOT:
-            found.append(index.get(ids[line], line))  # of an id the last line counts
+            found.append(index.get(ids[line], line))  # an id's last line counts
             line = after[line]
         return found
 
@@ -212,13 +212,13 @@ def nodes(
     mode: str = "all",
     search: str | None = None,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the nodes of the answer, as the state's leaf sees them.
+    """Yield the nodes of the answer, as seen from the state's leaf.
 
-    A node must have all words of `search`. `depth` counts the ancestors
-    that are shown; `parentId` is the real parent, shown or not.
+    A node must contain all words of `search`. `depth` counts the shown ancestors; `parentId` is
+    the real parent, shown or not.
     """
     active, tokens = set(state.up(state.leaf)), (search or "").lower().split()
-    depths = array("i")  # by real depth: shown ancestors of a node below
+    depths = array("i")  # by real depth: shown rows from the root to the current one
     for row, above, depth in outline(state, lambda row: iso_ms(read(row).timestamp)):
         entry, label = read(row), labels.get(state.id(row))
         plain = "".join(entry.texts).strip(JS_SPACE)
@@ -226,8 +226,8 @@ def nodes(
         quiet = row != state.leaf and is_quiet(entry, state.turn_of(row), plain)
         shown = _takes(mode, state.kind(row), entry, label, quiet=quiet)
         if tokens and shown:
-            said = f"{label or ''} {entry.role or entry.type} {entry.custom_type or ''}"
-            whole = f"{said} {plain[:SEARCHED] or text}".lower()
+            head = f"{label or ''} {entry.role or entry.type} {entry.custom_type or ''}"
+            whole = f"{head} {plain[:SEARCHED] or text}".lower()
             shown = all(token in whole for token in tokens)
         del depths[depth:]
         before = depths[-1] if depths else 0
@@ -250,9 +250,9 @@ def nodes(
 
 
 def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[str, Any]:
-    """`branches`: every tip; only its last message and what its gist is made of are read.
+    """Answer `branches`: every tip; only its last message and the text for its gist are read.
 
-    `stored` are our own summaries of branches, by the names of the leaves they are of.
+    `stored` maps the names of leaves to our own summaries of their branches.
     """
     state, labels = session.state, session.labels
     rows = (row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY)
@@ -280,23 +280,23 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
 
 
 class Tip(NamedTuple):
-    """A branch's last entry. Rows, or ROOT for none; counts are from the root on."""
+    """A branch's last entry. Fields are rows, or ROOT for none, and counts from the root."""
 
     row: int
     entries: int = 0
     users: int = 0
-    parting: int = ROOT  # the nearest row above that has several children
+    parting: int = ROOT  # the nearest ancestor with several children
     last: int = ROOT  # the newest user or assistant message
     summary: int = ROOT  # the branch summary of this branch
 
 
 def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
-    """List every branch's tip in the file's order; `summaries`: those of branches, by row.
+    """List every branch's tip in file order; `summaries`: branch summaries by row.
 
-    Where only bookkeeping follows the leaf, the leaf is the tip.
+    If only bookkeeping follows the leaf, the leaf is the tip.
     """
-    rows, told = state.tips(), dict(_told(state, summaries))
-    found = _tips_at(state, [*rows, state.leaf], told)
+    rows, summarized = state.tips(), dict(_summarized(state, summaries))
+    found = _tips_at(state, [*rows, state.leaf], summarized)
     tips = [found[row] for row in rows]
     if state.leaf in (NOWHERE, *rows):
         return tips
@@ -305,10 +305,10 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
     return [*others, leaf]
 
 
-def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) -> dict[int, Tip]:
-    """Count what these rows have above them; an orderly tree takes one pass over all rows."""
+def _tips_at(state: SessionState, wanted: list[int], sums: Mapping[int, int]) -> dict[int, Tip]:
+    """Make the Tips of these rows; an orderly tree takes one pass over all rows."""
     children, found, kept = state.children(), dict[int, Tip](), {*wanted}
-    left = children[:]  # children still to come; a row without any is not needed any more
+    left = children[:]  # children not yet visited; at 0 a row is no longer needed
     ways = [range(len(state))] if state.orderly else map(state.path, wanted)
     for way in ways:
         before = Tip(ROOT)
@@ -326,13 +326,13 @@ def _tips_at(state: SessionState, wanted: list[int], told: Mapping[int, int]) ->
                 users=above.users + (kind is Kind.USER),
                 parting=above.row if parts else above.parting,
                 last=row if kind in (Kind.USER, Kind.ASSISTANT) else above.last,
-                summary=told.get(row, above.summary),
+                summary=sums.get(row, above.summary),
             )
     return found
 
 
 def _names(state: SessionState, tip: Tip) -> set[str]:
-    """Collect the ids by which a summary may name this branch's end."""
+    """Collect the ids by which a stored summary may name this branch."""
     found = set[str]()
     for row in state.up(tip.row):
         found.add(state.id(row))
@@ -340,13 +340,13 @@ def _names(state: SessionState, tip: Tip) -> set[str]:
             break
     durable = name_at(state, tip.row)
     named = state.row(durable)
-    if named is None or named not in set(state.up(tip.parting)):  # else other branches share it
+    if named is None or named not in set(state.up(tip.parting)):  # not shared with other branches
         found.add(durable)
     return found
 
 
-def _told(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple[int, int]]:
-    """Pair the rows that were left with the summaries written then; later ones count."""
+def _summarized(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple[int, int]]:
+    """Pair the abandoned rows with the rows of their summaries; for one row the last counts."""
     for row, entry in summaries.items():
         left = state.row(entry.from_id) if entry.from_id is not None else None
         for one in (left, row - 1 if row else None) if any(entry.texts) else ():
@@ -362,27 +362,27 @@ def _gist(
     stored: Mapping[str, str],
     read: Read,
 ) -> tuple[str, str]:
-    """Say what a branch was about, and the source: digest, agent, or a question asked there."""
+    """Return a branch's gist and its source: digest, agent, or ask (a prompt in it)."""
     named = _names(state, tip) if stored else ()
     ours = next((text for leaf, text in stored.items() if leaf in named), "")
-    if ours:  # the user asked for it
+    if ours:  # first, because the user requested it
         return clean_text(ours[: 2 * GIST_MAX], GIST_MAX), "digest"
     if tip.summary != ROOT:
-        told = "".join(summaries[tip.summary].texts).removeprefix(BRANCH_PREAMBLE)
-        return clean_text(told[: 2 * GIST_MAX], GIST_MAX), "agent"
+        text = "".join(summaries[tip.summary].texts).removeprefix(BRANCH_PREAMBLE)
+        return clean_text(text[: 2 * GIST_MAX], GIST_MAX), "agent"
     own = takewhile(lambda row: row != tip.parting, state.up(tip.row))
     asks = [row for row in own if state.kind(row) is Kind.USER][::-1]
     for row in asks[:ASKS_READ] if tip.row != state.leaf else ():
-        said = clean_line(own_words(read(row).text)[:READ_MAX], FIRST_MESSAGE_MAX)
-        if said:
-            return said, "ask"
+        prompt = clean_line(own_words(read(row).text)[:READ_MAX], FIRST_MESSAGE_MAX)
+        if prompt:
+            return prompt, "ask"
     return "", ""
 
 
 def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
-    """`path`: the entries from the root to the leaf, with their texts.
+    """Answer `path`: the entries from the root to the leaf, with their texts.
 
-    `customType` asks for an extension's records alone, with their data.
+    With `customType`, only an extension's records, with their data.
     """
     state, custom = session.state, asked.custom_type
     every = state.path()
@@ -399,9 +399,9 @@ def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
 
 
 def context(session: Session, read: Read, asked: params.Context) -> dict[str, Any]:
-    """`context`: what the agent would hand its model; and the path's compactions, newest first.
+    """Answer `context`: the messages for the model, and the path's compactions, newest first.
 
-    `transforms` are rules for this one answer. `serialize` adds the whole as one text.
+    `transforms` are rules for this one answer. `serialize` adds all messages as one text.
     """
     rules, state = asked.transforms or [], session.state
     shown: set[int] = set()
@@ -410,7 +410,7 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
         shown.add(row)
         return read(row)
 
-    level = "off" if session.info.agent == "pi" else None  # pi's word where none was set
+    level = "off" if session.info.agent == "pi" else None  # pi's default
     found = context_of(state, noted, level=level)
     rows = [row for row in reversed(state.path()) if state.kind(row) is Kind.COMPACTION]
     past = [_compaction(read(row)) for row in rows]
@@ -426,7 +426,7 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
     }
     if rules:
         answer["transformed"] = True
-    if asked.serialize:  # of results it has the beginnings; rules choose for themselves
+    if asked.serialize:  # it has only the beginnings of results; rules see them whole
         brief = noted if rules else lambda row: clipped(noted(row), SUMMED)
         speeches = [one for step in context_entries(state, brief) for one in step.speeches]
         answer["serialized"] = serialize(transformed(speeches, rules))
@@ -434,7 +434,7 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
 
 
 def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[ContextMessage]:
-    """Apply all rules; UsageError where one names an entry that no message comes from."""
+    """Apply all rules; UsageError if a rule names an entry that no message comes from."""
     found = list(messages)
     for rule in rules:
         match rule:
@@ -512,13 +512,13 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
 
 
 def _compaction(entry: Entry) -> dict[str, Any]:
-    held = entry.compaction or Compaction()
+    compaction = entry.compaction or Compaction()
     one = {
         "entryId": entry.id,
         "timestamp": entry.timestamp[:WORD_MAX],
         "summary": "".join(entry.texts),
-        "firstKeptEntryId": held.kept,
-        "tokensBefore": held.tokens_before,
+        "firstKeptEntryId": compaction.kept,
+        "tokensBefore": compaction.tokens_before,
         "fromHook": entry.from_hook,
         "details": entry.stored,
     }
