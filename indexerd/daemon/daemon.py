@@ -97,9 +97,8 @@ class Daemon:
         self._forgotten = Forgotten(places.state_dir)
         self._writer = MetaWriter(self._forgotten.agents)
         self.library = library = self._library()
-        self._claims = claim(
-            one.meta for one in library.find_stores() if Path(one.sessions).exists()
-        )
+        found = [one for one in library.find_stores() if os.path.exists(one.sessions)]  # noqa: PTH110 - never raises
+        self._claims = claim(one.meta for one in found)
         self.pipeline = self._pipeline()
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
         self.pipeline.on_row = self.answers.index.changed

@@ -247,7 +247,7 @@ class Files:
                 self.unstored[path] = None
                 continue
             file = self._files[path] = SessionFile(path, store.agent, cursor, info)
-            self._forks.met(store.agent, path)
+            self._forks.found(store.agent, path)
             if info is not None:
                 file.rank = _rank(path, info, store)
                 self.owners.claim(file)
@@ -278,7 +278,7 @@ class Files:
         """Queue the forks whose history begins in a file that exists."""
         store = self.store_of(path)
         if store is not None:
-            self._read_again(self._forks.met(store.agent, path))
+            self._read_again(self._forks.found(store.agent, path))
 
     def _read_again(self, forks: Iterable[str]) -> None:
         for path in forks:
@@ -395,7 +395,7 @@ class Files:
         if read.verdict is not Verdict.SAME:
             self._keep_tree(file)
             restart = file.verdict is Verdict.RESTART
-            self._read_again(self._forks.met(file.agent, file.path, anew=restart))
+            self._read_again(self._forks.found(file.agent, file.path, rewritten=restart))
         return read
 
     def _keep_tree(self, file: SessionFile) -> None:

@@ -1,14 +1,14 @@
-"""Another program's SQLite database, read without changing it.
+"""Read another program's SQLite database without changing it.
 
 Nothing is written, no lock but SQLite's shared one is taken, and no file is created. Errors are
-SessionUnreadableError, with what SQLite said.
+SessionUnreadableError, with SQLite's message.
 
 What surprised us. `mode=ro` alone opens the -shm file for writing and rebuilds it; with
-`readonly_shm=1` SQLite reads it, or makes an index of its own in memory. The -wal file it opens
-O_RDWR|O_CREAT whatever the mode, although it writes nothing through it: a database without one is
-opened with `immutable=1`, and what was read counts only if the files are the same afterwards. A
-main file of 4096 bytes may have all its data in the -wal. A process loses its locks on a file when
-it closes any descriptor of it: so nothing here opens one itself.
+`readonly_shm=1` SQLite reads it, or builds its own index in memory. SQLite opens the -wal file
+O_RDWR|O_CREAT in every mode, although it writes nothing to it: so a database without one is opened
+with `immutable=1`, and the result counts only if the files are the same afterwards. A main file of
+4096 bytes may have all its data in the -wal. A process loses its locks on a file when it closes any
+descriptor of it, so this module opens none itself.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from urllib.parse import quote
 from indexerd.errors import SessionUnreadableError
 from indexerd.sources.tail import Look, look
 
-ATTEMPTS = 4  # at a database that changes while it is read
-PAUSE_SECONDS = 0.01  # between them: longer than its owner takes to remove its files
+ATTEMPTS = 4  # to read a database that changes meanwhile
+PAUSE_SECONDS = 0.01  # between attempts: longer than the owner takes to remove its files
 BUSY_SECONDS = 0.25  # a reader waits only while the index of the log is being rebuilt
 VALUE_MAX = 256 * 1024 * 1024  # bytes of one value
-_CHANGED = "changed"  # the upstream of an error after which to read again
+_CHANGED = "changed"  # the `upstream` of errors after which to try again
 
 _T = TypeVar("_T")
 
@@ -38,11 +38,11 @@ class Files(NamedTuple):
 
     main: Look
     wal: Look | None
-    shm: bool  # whether there is one; reading changes its stat
+    shm: bool  # whether it exists; reading changes its stat
 
 
 def files_of(path: str) -> Files:
-    """Stat a database's files. FileNotFoundError when it is gone."""
+    """Stat a database's files. FileNotFoundError if it is gone."""
     main = look(path)
     if main is None:
         raise FileNotFoundError(path)
@@ -51,15 +51,15 @@ def files_of(path: str) -> Files:
 
 @contextmanager
 def opened(path: str) -> Iterator[sqlite3.Connection]:
-    """A connection that only reads, in autocommit; put statements that must agree in a BEGIN.
+    """Open a read-only connection in autocommit; statements that must agree need a BEGIN.
 
     Close it soon: a reader in a transaction keeps the owner from shortening its log.
-    FileNotFoundError when the database is gone. SessionUnreadableError also at the end, where the
-    files changed meanwhile: drop what was read.
+    FileNotFoundError if the database is gone. SessionUnreadableError on leaving if the files
+    changed: then discard the result.
     """
     before = files_of(path)
     alone = before.wal is None or not (before.wal.size or before.shm)
-    if not (alone or before.shm):  # a copy without it, or its owner is just closing it
+    if not (alone or before.shm):  # a copy without -shm, or the owner is just closing it
         message = "the database has a write-ahead log without its index"
         hint = "open and close it once with the program that wrote it"
         raise SessionUnreadableError(message, hint=hint, upstream=_CHANGED)
@@ -70,7 +70,7 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
     except (sqlite3.Error, FileNotFoundError, SessionUnreadableError) as bad:
         error = bad
     failed = isinstance(error, sqlite3.Error)
-    if (alone or failed) and files_of(path) != before:  # even what was not found may be there
+    if (alone or failed) and files_of(path) != before:  # even "not found" may be wrong then
         message = "the database changed while it was read"
         raise SessionUnreadableError(message, upstream=_CHANGED)
     if failed:
@@ -80,7 +80,7 @@ def opened(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def reading(path: str, ask: Callable[[sqlite3.Connection], _T]) -> _T:
-    """Ask once, or again while the database changes meanwhile."""
+    """Call `ask`, again if the database changed meanwhile."""
     attempts = 0
     while True:
         attempts += 1

@@ -1,9 +1,9 @@
-"""Histories that begin in another file: where that file is, and which forks begin in it.
+"""Find the file in which a history begins, and the forks that begin in a file.
 
-Codex forks without copying: a new file names the thread and the bytes of it that come first. The
-files of a thread carry its id in their names. A reverted thread has several: the base is the
-newest that is no younger than its fork and has a line ending there. An excluded history is not
-read.
+Codex forks without copying: a new file names a thread and how many bytes of it come first. The
+files of a thread have its id in their names. A reverted thread has several: the base is the newest
+that is not younger than its fork and in which a line ends at that byte. An excluded history is
+not read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from indexerd.sources.source import Lines, source_of
 from indexerd.sources.tail import LINE_MAX, Block, LineBuffer
 from indexerd.times import iso_ms
 
-AGENT = "codex"  # no other forks without copying
+AGENT = "codex"  # the only agent that forks without copying
 CHUNK = 4 * 1024 * 1024
-GENERATIONS = 32  # files that one history may be spread over
+GENERATIONS = 32  # files that one history may span
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class _File(NamedTuple):
-    """A file that a history may begin in."""
+    """A file in which a history may begin."""
 
     path: str
     head: bytes
@@ -39,21 +39,21 @@ class _File(NamedTuple):
 
 
 class ForkResolver:
-    """The files of every thread, by name, and the forks of each. One thread uses this."""
+    """Knows the files of every Codex thread by name, and its forks. For one Python thread."""
 
     def __init__(self, excluded: Callable[[str, str], bool]) -> None:
-        """`excluded(path, cwd)` says whether the user excluded a file."""
+        """Create it; `excluded(path, cwd)` tells whether the user excluded a file."""
         self._excluded = excluded
         self._files: dict[str, dict[str, None]] = {}  # thread id -> paths
-        self._forks: dict[str, dict[str, Base | None]] = {}  # thread id -> forks, what they lack
+        self._forks: dict[str, dict[str, Base | None]] = {}  # thread id -> fork -> its missing base
 
-    def met(self, agent: str, path: str, *, anew: bool = False) -> list[str]:
-        """Note that a file exists, or was rewritten (`anew`); return the forks to read again."""
+    def found(self, agent: str, path: str, *, rewritten: bool = False) -> list[str]:
+        """Record that a file exists, or was rewritten; return the forks to read again."""
         forks = list[str]()
         for thread in _threads(path) if agent == AGENT else ():
             self._files.setdefault(thread, {})[path] = None
             for fork, lacks in self._forks.get(thread, {}).items():
-                if fork != path and (anew or (lacks and _fitting(lacks, path))):
+                if fork != path and (rewritten or (lacks and _fitting(lacks, path))):
                     forks.append(fork)
         return forks
 
@@ -64,14 +64,14 @@ class ForkResolver:
             self._files.get(thread, {}).pop(path, None)
 
     def where(self, path: str) -> str:
-        """Where a file is now, which may have been archived or compressed."""
+        """Return where a file is now: it may have been archived or compressed."""
         name = base_name(path)
         files = [file for one in _threads(name)[:1] for file in list(self._files.get(one, ()))]
         named = (one for one in files if base_name(one) == name)
-        return min(named, key=len, default=path)  # a plain file before its compressed copy
+        return min(named, key=len, default=path)  # prefers a plain file to its compressed copy
 
     def begin(self, agent: str, path: str, first: bytes) -> SessionState:
-        """A new state, with the history that its first line names."""
+        """Make a new state, with the history that its first line names."""
         state = SessionState(path)
         base = ADAPTERS[agent].base(first)
         for forks in self._forks.values():
@@ -100,7 +100,7 @@ class ForkResolver:
             state.borrowed(found.path)
 
     def _find(self, base: Base, younger: list[_File]) -> _File | None:
-        """The newest file that fits; for one time, as of a compressed copy, the greatest name."""
+        """Find the newest file that fits; of equally old ones, the one with the greatest name."""
         born, met = younger[-1].born_ms, {base_name(one.path) for one in younger}
         paths = [one for one in self._files.get(base.session_id, {}) if base_name(one) not in met]
         fitting = filter(None, (_fitting(base, path) for path in paths))
@@ -127,7 +127,7 @@ def _described(path: str, first: bytes) -> _File:
 
 
 def _fitting(base: Base, path: str) -> _File | None:
-    """Describe a file if the last line of the base ends in it where the base does."""
+    """Describe a file if one of its lines ends where the base ends; else None."""
     try:
         with source_of(AGENT, path).lines(path) as lines:
             if lines(base.end - 1, 1) != b"\n":
@@ -148,5 +148,5 @@ def _pieces(lines: Lines, end: int) -> Iterator[Block | Oversize]:
 
 
 def _threads(path: str) -> list[str]:
-    """The ids in a file's name: of the thread, and of a segment."""
+    """List the ids in a file's name: the thread's, and a segment's."""
     return _UUID.findall(path.rpartition("/")[2])

@@ -1,30 +1,29 @@
-"""opencode's sessions, in its database or as files, as lines of JSON for its adapter.
+"""Turn opencode's sessions, in its database or as files, into JSON lines for its adapter.
 
     {"type": "session", "schema": 1|2, "id", "parentID", "forkID", "title", "directory",
      "version", "time": {"created", "updated", "archived"}, "revert": {"messageID", "partID"}}
     {"type": "message", "id", "role", "at", "time", "finish", "error", "parentID", "summary", …,
      "parts": [{"type", "text", "synthetic", "ignored", "tool", "state": {…}, …}]}
 
-A session is read whole at each change: records are rewritten in place, deleted, hidden by a revert.
-The brief form of a message is for a scan: texts are cut, and of a tool's call only its status is
-kept.
+A session is read whole at each change: records are rewritten in place, deleted, or hidden by a
+revert. The brief form of a message is for a scan: texts are cut, and of a tool call only the status
+is kept.
 
-Version 1 of the database keeps a session in session, message and part; version 2 in session_v2 and
-session_message, under the same id: the older copy is then ignored. Columns vary by release. A
-line's offset is its message's rowid. Older releases have a tree of small files:
+Version 1 of the database keeps a session in the tables session, message and part; version 2 in
+session_v2 and session_message. If a session is in both, the older copy is ignored. Columns vary by
+release. A line's offset is its message's rowid. Older releases have a tree of small files:
 
     session/<project>/<session>.json    message/<session>/<message>.json
     part/<message>/<part>.json
 
-A line's offset is then the inode of its message's file; ids are those of the names, not those
-within.
+Then a line's offset is the inode of its message's file, and the ids in file names count, not those
+in the files.
 
-What surprised us: time_updated of a session says nothing of its messages and parts, and no index
-has theirs; a deletion leaves no trace but a missing row. So only a scan reads the times of all
-rows, and hints those of the sessions that were last asked something. The output of an aborted call
-is in its metadata alone, and an output that was pruned stays where it was, with a time next to it.
-A file is truncated and written again, so half a record is common: it is skipped, and its
-completion is a change.
+What surprised us: a session's time_updated does not change with its messages and parts, and theirs
+has no index; a deletion leaves no trace but a missing row. So only a scan reads the times of all
+rows; a hint reads those of the most recently updated sessions. The output of an aborted call is
+only in its metadata, and a pruned output stays in place, with a time next to it. Files are
+truncated and rewritten, so half a record is common: it is skipped, and its completion is a change.
 """
 
 from __future__ import annotations
@@ -47,20 +46,20 @@ from indexerd.sources import tail
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
 from indexerd.sources.tail import Block, Look
 
-BRIEF_TEXT = 2_000  # characters of a part's text that a scan sees
-OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes, and a note
+BRIEF_TEXT = 2_000  # characters of a part's text in the brief form
+OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes and a note
 ERROR = 4_000  # characters of an error
 ROWS_MAX = 500_000  # messages of a session, or parts of a message
-RECENT = 16  # sessions that are looked at when the database changed
+RECENT = 16  # sessions of each version that are checked when the database changes
 RECORD_MAX = 64 * 1024 * 1024  # bytes of a record's file
-NEWEST = 3  # messages whose parts' files are looked at for a change
+NEWEST = 3  # newest messages whose parts are checked for changes
 
 Record = dict[str, Any]
 
-_MS_MAX = 9_000_000_000_000  # the year 2255; in nanoseconds it still is 63 bits
+_MS_MAX = 9_000_000_000_000  # the year 2255; its nanoseconds fit into 63 bits
 _TABLES = {1: ("session", "message", "part"), 2: ("session_v2", "session_message")}
 _Listed = dict[str, tuple[Record, Look]]  # by id: a session's own record, and its signature
-_FIELDS = {  # of a session, and their columns
+_FIELDS = {  # a session's field -> its column
     "id": "id",
     "parentID": "parent_id",
     "forkID": "fork_session_id",
@@ -78,7 +77,7 @@ _OF_MESSAGE = (
     *("role", "time", "finish", "parentID", "modelID", "providerID", "cost", "tokens"),
     *("status", "outcome", "command"),  # of version 2
 )
-_OF_PART = {  # what is kept of a part, by its type; of one that we do not know, its type
+_OF_PART = {  # fields kept of a part, by its type; an unknown part keeps only its type
     "text": ("synthetic", "ignored"),
     "compaction": ("overflow", "tail_start_id"),
 }
@@ -92,27 +91,27 @@ class Message(NamedTuple):
     place: int
     id: str
     at: int
-    held: Record
+    record: Record
 
 
 class Records(ABC):
     """The records of one session."""
 
-    session: Record  # as `_session_of` makes it
+    session: Record  # made by `_session_of`
 
     @abstractmethod
     def messages(self, place: int = 0) -> Iterator[Message]:
-        """All messages, or the one at a place."""
+        """Yield all messages, or the one at `place`."""
 
     @abstractmethod
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """The parts of a message: ids and contents."""
+        """Yield the ids and records of a message's parts."""
 
     def brief_lines(self) -> list[Block]:
-        """A session's lines for a scan.
+        """Return the session's lines for a scan.
 
-        The parts of an answer matter only while its turn may still be open: those of older ones,
-        most of what is stored, are not read.
+        An answer's parts matter only while its turn may be open: those of older answers, which are
+        most of the data, are not read.
         """
         rows = [(one.place, _fields(one, full=False)) for one in self.messages()]
         if self.session["schema"] == 1:  # ids wrap around: time first
@@ -129,10 +128,10 @@ class Records(ABC):
         return found
 
     def full_line(self, offset: int, _length: int) -> bytes:
-        """A message with all its text.
+        """Return a message with all its text.
 
-        An answer whose meaning depends on the message that it answers, as a summary's does, has the
-        parts of that message as `parent`.
+        An answer that means little without the message it answers, like a summary, has that
+        message's parts as `parent`.
         """
         if not offset:
             return _line(self.session)
@@ -150,87 +149,87 @@ class Records(ABC):
         return _line(line)
 
     def _visible(self, message_id: str, *, full: bool) -> Iterator[Record]:
-        """A message's parts, without those that were reverted."""
-        for part_id, held in self.parts(message_id):
+        """Yield a message's parts, without those that were reverted."""
+        for part_id, record in self.parts(message_id):
             if {"messageID": message_id, "partID": part_id} == self.session["revert"]:
                 return
-            yield _part(held, full=full)
+            yield _part(record, full=full)
 
 
 def _digest(text: str) -> int:
-    """A hash of a text in 63 bits."""
+    """Hash a text to 63 bits."""
     found = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(found, "big") >> 1
 
 
 def _decoded(data: bytes) -> Record | None:
-    """A record's JSON object; None for anything else."""
+    """Parse a record's JSON object; None for anything else."""
     try:
         return parse_object(data)
     except ValueError:
         return None
 
 
-def _session_of(session_id: str, held: Record, schema: int = 1) -> Record:
-    """The first line of a session, from its own record. Times in ms; 0: none."""
-    time, revert = as_dict(held.get("time")), as_dict(held.get("revert"))
+def _session_of(session_id: str, record: Record, schema: int = 1) -> Record:
+    """Make a session's first line from its own record. Times in ms; 0: none."""
+    time, revert = as_dict(record.get("time")), as_dict(record.get("revert"))
     return {
         "type": "session",
         "schema": schema,
         "id": session_id,
-        **{key: string(held.get(key)) for key in _OF_SESSION},
+        **{key: string(record.get(key)) for key in _OF_SESSION},
         "time": {key: time_ms(time.get(key)) for key in ("created", "updated", "archived")},
         "revert": {key: string(revert.get(key)) for key in ("messageID", "partID")},
     }
 
 
-def _line(held: Record) -> bytes:
+def _line(record: Record) -> bytes:
     try:
-        return _encode(held) + b"\n"
+        return _encode(record) + b"\n"
     except (ValueError, OverflowError):  # a number beyond 64 bits
-        return json.dumps(held).encode() + b"\n"
+        return json.dumps(record).encode() + b"\n"
 
 
 def _fields(message: Message, *, full: bool) -> Record:
-    """A message without the parts that have records of their own."""
-    held = message.held
-    model = as_dict(held.get("model"))  # some releases keep it in an object of its own
+    """Make a message's line without the parts that have their own records."""
+    record = message.record
+    model = as_dict(record.get("model"))  # an object in some releases
     named = {
         "modelID": model.get("modelID") or model.get("id"),
         "providerID": model.get("providerID"),
     }
-    held = {key: one for key, one in named.items() if one and not held.get(key)} | held
-    line = {key: held[key] for key in _OF_MESSAGE if held.get(key) is not None}
+    record = {key: one for key, one in named.items() if one and not record.get(key)} | record
+    line = {key: record[key] for key in _OF_MESSAGE if record.get(key) is not None}
     line |= {"type": "message", "id": message.id, "at": message.at}
-    if held.get("summary") is True:
+    if record.get("summary") is True:
         line["summary"] = True
     if full:
         for key, most in (("output", OUTPUT), ("recent", None)):
-            if isinstance(held.get(key), str):
-                line[key] = held[key][:most]
-    if held.get("error"):
-        error = as_dict(held["error"])
+            if isinstance(record.get(key), str):
+                line[key] = record[key][:most]
+    if record.get("error"):
+        error = as_dict(record["error"])
         why = string(as_dict(error.get("data")).get("message"))[:ERROR]
         line["error"] = {"name": error.get("name") or "error", "message": why or None}
-    line["parts"] = [_part(one, full=full) for one in _inline(held)]
+    line["parts"] = [_part(one, full=full) for one in _inline(record)]
     return line
 
 
-def _inline(held: Record) -> Iterator[Record]:
-    """The parts that version 2 keeps within a message."""
-    role = held.get("role")
-    if isinstance(held.get("text"), str):
-        text = {"type": "text", "text": held["text"]}
+def _inline(record: Record) -> Iterator[Record]:
+    """Yield the parts that version 2 keeps within a message."""
+    role = record.get("role")
+    if isinstance(record.get("text"), str):
+        text = {"type": "text", "text": record["text"]}
         yield text | {"synthetic": True} if role == "synthetic" else text
-    if role == "compaction" and isinstance(held.get("summary"), str):
-        yield {"type": "text", "text": held["summary"]}
+    if role == "compaction" and isinstance(record.get("summary"), str):
+        yield {"type": "text", "text": record["summary"]}
     for key, kind in (("files", "file"), ("agents", "agent")):
-        yield from (as_dict(one) | {"type": kind} for one in as_list(held.get(key)))
-    yield from map(as_dict, as_list(held.get("content")))
+        yield from (as_dict(one) | {"type": kind} for one in as_list(record.get(key)))
+    yield from map(as_dict, as_list(record.get("content")))
 
 
 def _part(part: Record, *, full: bool) -> Record:
-    """The fields of a part that adapters use; never a file's data."""
+    """Return the fields of a part that the adapter uses; never a file's data."""
     kind = part.get("type")
     if kind == "tool":
         return _tool(part, full=full)
@@ -244,7 +243,7 @@ def _part(part: Record, *, full: bool) -> Record:
 
 
 def _tool(part: Record, *, full: bool) -> Record:
-    """A call and its result; fields that it does not have are left out."""
+    """Return a call and its result, without missing fields."""
     state = as_dict(part.get("state"))
     kept = {"status": state.get("status")}
     call: Record = {"type": "tool", "tool": part.get("tool", part.get("name")), "state": kept}
@@ -270,7 +269,7 @@ def _tool(part: Record, *, full: bool) -> Record:
 
 
 def _contents(content: list[Any]) -> Iterator[Record]:
-    """A tool's result in version 2: its texts, together no longer than an output, and its files."""
+    """Yield a tool result of version 2: its texts, together at most OUTPUT, and its files."""
     left = OUTPUT
     for one in map(as_dict, content):
         if not isinstance(one.get("text"), str):
@@ -286,7 +285,7 @@ def _file(file: Record) -> Record:
 
 
 class Database:
-    """All sessions of one database. For one thread."""
+    """Lists the sessions of one database. For one thread."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -294,7 +293,7 @@ class Database:
         self._files: Files | None = None  # at the last listing
 
     def sessions(self) -> dict[str, Look]:
-        """Every session by path. FileNotFoundError, or SessionUnreadableError."""
+        """Return every session's signature by path. FileNotFoundError or SessionUnreadableError."""
         files = files_of(self._path)
         if files != self._files:
             self._found = self._ask(_Tables.listed, files)
@@ -302,7 +301,7 @@ class Database:
         return self._found.copy()
 
     def touched(self) -> list[str]:
-        """The sessions that changed since the last call, among the recent ones."""
+        """List the recent sessions that changed since the last call."""
         files = files_of(self._path)
         if self._files is None or self._files.main[:2] != files.main[:2]:  # another file
             return [*self.sessions()]
@@ -317,7 +316,7 @@ class Database:
 
 
 class _Tables:
-    """The tables of a database as its release made them, within one transaction."""
+    """The tables of a database, whatever its release, within one transaction."""
 
     def __init__(self, db: sqlite3.Connection, files: Files) -> None:
         self._db, self._main = db, files.main
@@ -331,11 +330,11 @@ class _Tables:
             self._columns.setdefault(table, set()).add(column)
         there = self._columns.keys()
         self._versions = [key for key, names in _TABLES.items() if there >= set(names)]
-        if there and not self._versions:  # with none at all, the client is just creating it
-            raise SessionUnreadableError("not a schema of opencode that we know")
+        if there and not self._versions:  # without any tables, the client is just creating it
+            raise SessionUnreadableError("an unknown version of opencode's database")
 
     def listed(self, ids: Iterable[str] | None = None) -> _Listed:
-        """These sessions, or all; the newer copy of one that is in both versions."""
+        """Return these sessions, or all; of a session in both versions, the newer copy."""
         found: _Listed = {}
         given = list(ids or ())
         among = " NOT NULL" if ids is None else f" IN ({','.join('?' * len(given))})"
@@ -343,11 +342,11 @@ class _Tables:
             table, *others = _TABLES[version]
             sums = [self._sums(one, f"session_id{among}", given) for one in others]
             for row in self._db.execute(f"{self._select(table)} WHERE s.id{among}", given):
-                held = dict(zip(_FIELDS, row, strict=True))
-                key = string(held["id"])
+                record = dict(zip(_FIELDS, row, strict=True))
+                key = string(record["id"])
                 if is_session_id(key):
-                    hidden = _decoded(string(held["revert"]).encode())
-                    session = _session_of(key, held | {"time": held, "revert": hidden}, version)
+                    hidden = _decoded(string(record["revert"]).encode())
+                    session = _session_of(key, record | {"time": record, "revert": hidden}, version)
                     found[key] = session, self._stamp(session, [one.get(key) for one in sums])
         return found
 
@@ -359,33 +358,33 @@ class _Tables:
         return self.listed(ids)
 
     def one(self, session_id: str) -> tuple[Record, Look]:
-        """One session; FileNotFoundError when it is gone."""
+        """Return one session; FileNotFoundError if it is gone."""
         found = self.listed([session_id]).get(session_id)
         if found is None:
             raise FileNotFoundError(session_id)
         return found
 
     def _select(self, table: str) -> str:
-        """A SELECT of sessions' fields; NULL for those that this release does not have."""
-        held = self._columns[table]
-        fields = [f"s.{one}" if one in held else "NULL" for one in _FIELDS.values()]
+        """Make a SELECT of the sessions' fields, with NULL for columns that this release lacks."""
+        columns = self._columns[table]
+        fields = [f"s.{one}" if one in columns else "NULL" for one in _FIELDS.values()]
         join = ""
-        if "project_id" in held and {"id", "worktree"} <= self._columns.get("project", set()):
+        if "project_id" in columns and {"id", "worktree"} <= self._columns.get("project", set()):
             join = " LEFT JOIN project p ON p.id = s.project_id"
             fields[4] = f"coalesce(nullif({fields[4]}, ''), nullif(p.worktree, '/'))"
         return f"SELECT {', '.join(fields)} FROM {table} s{join}"  # noqa: S608 - our names
 
     def _sums(self, table: str, where: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
-        """By session: the newest time_updated of its rows, their number, and the sum of times."""
+        """Return for each session the newest time_updated of its rows, their count, and the sum."""
         rows = self._db.execute(
             "SELECT session_id, max(time_updated), count(*), sum(time_updated)"  # noqa: S608 - ours
             f" FROM {table} WHERE {where} GROUP BY 1",
             ids,
         )
-        return {key: tuple(held) for key, *held in rows}
+        return {key: tuple(sums) for key, *sums in rows}
 
     def _stamp(self, session: Record, sums: list[tuple[Any, ...] | None]) -> Look:
-        """A session's signature, in fields of 63 bits like those of a file's stat."""
+        """Make a session's signature, in 63-bit fields like those of a file's stat."""
         written = max(session["time"]["updated"], *(time_ms(one[0]) for one in sums if one), 0)
         ino, size = _digest(f"{self._main.ino}/{session['id']}"), _digest(repr((session, sums)))
         return Look(self._main.dev, ino, size, min(written, _MS_MAX) * 1_000_000)
@@ -398,7 +397,7 @@ class DatabaseRecords(Records):
         self._db, self.session = db, session
 
     def messages(self, place: int = 0) -> Iterator[Message]:
-        """All messages in their order, or the one at a place."""
+        """Yield all messages in order, or the one at `place`."""
         table, kind, order = "message", "''", "id"
         if self.session["schema"] > 1:
             table, kind, order = "session_message", "type", "seq"
@@ -409,13 +408,13 @@ class DatabaseRecords(Records):
             (place, self.session["id"]),
         )
         for rowid, message_id, at, data, role in rows:
-            held = _decoded(data or b"") or {}
+            record = _decoded(data or b"") or {}
             if role:
-                held["role"] = role
-            yield Message(rowid, str(message_id), at if isinstance(at, int) else 0, held)
+                record["role"] = role
+            yield Message(rowid, str(message_id), at if isinstance(at, int) else 0, record)
 
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """The parts of a message; version 2 keeps them within it."""
+        """Yield a message's parts; none in version 2, which keeps them within the message."""
         if self.session["schema"] > 1:
             return
         rows = self._db.execute(
@@ -424,12 +423,12 @@ class DatabaseRecords(Records):
             (message_id, self.session["id"], ROWS_MAX),
         )
         for part_id, data in rows:
-            if (held := _decoded(data or b"")) is not None:
-                yield part_id, held
+            if (record := _decoded(data or b"")) is not None:
+                yield part_id, record
 
 
 def look_in_database(path: str) -> Look | None:
-    """A session's signature; None where there is none. SessionUnreadableError when that fails."""
+    """Return a session's signature; None if there is none. Else SessionUnreadableError."""
     place, _, session_id = path.rpartition("/")
     try:
         files = files_of(place)
@@ -440,16 +439,16 @@ def look_in_database(path: str) -> Look | None:
 
 @contextmanager
 def in_database(path: str) -> Iterator[DatabaseRecords]:
-    """Open a session; FileNotFoundError or SessionUnreadableError when that fails."""
+    """Open a session; FileNotFoundError or SessionUnreadableError if that fails."""
     place, _, session_id = path.rpartition("/")
     with opened(place) as db:
         session, _ = _Tables(db, files_of(place)).one(session_id)
-        db.execute("COMMIT")  # each message is read by itself: no long transaction
+        db.execute("COMMIT")  # messages are read one by one, not in a long transaction
         yield DatabaseRecords(db, session)
 
 
 def _files(directory: str) -> list[tuple[str, str, int]]:
-    """Id, path and inode of a directory's records; none where it cannot be listed."""
+    """List id, path and inode of a directory's records; none if it cannot be listed."""
     with suppress(OSError), os.scandir(directory) as entries:
         return sorted(
             (own, one.path, one.inode())
@@ -460,7 +459,7 @@ def _files(directory: str) -> list[tuple[str, str, int]]:
 
 
 def _record(path: str) -> Record | None:
-    """The content of a record; None where it is not whole."""
+    """Read a record; None if it is incomplete or gone."""
     try:
         with tail.opened(path) as fd, open(fd, "rb", closefd=False) as file:
             return _decoded(file.read(RECORD_MAX))
@@ -469,38 +468,41 @@ def _record(path: str) -> Record | None:
 
 
 def _places(path: str) -> tuple[str, str, str]:
-    """A session's id, the directory of its messages, and that of all parts."""
+    """Return a session's id, the directory of its messages, and that of all parts."""
     project, _, name = path.rpartition("/")
     storage, own = project.rpartition("/")[0].rpartition("/")[0], name.removesuffix(".json")
     return own, f"{storage}/message/{own}", f"{storage}/part"
 
 
 class TreeRecords(Records):
-    """The records of one session in files; SessionUnreadableError if its own is not whole."""
+    """The records of one session in files; SessionUnreadableError if its own is incomplete."""
 
     def __init__(self, path: str) -> None:
-        own, self._messages, self._parts = _places(path)
-        held = _record(path)
-        if held is None:
-            raise SessionUnreadableError("the session is gone, or being written")
-        self.session = _session_of(own, held)
+        own, directory, self._parts = _places(path)
+        self._messages = {inode: (id_, file) for id_, file, inode in _files(directory)}
+        record = _record(path)
+        if record is None:
+            raise SessionUnreadableError("the session is gone or being written")
+        self.session = _session_of(own, record)
 
     def messages(self, place: int = 0) -> Iterator[Message]:
-        """The messages whose records are whole, or the one at a place."""
-        for own, path, inode in _files(self._messages):
-            if place in (0, inode) and (held := _record(path)) is not None:
-                yield Message(inode, own, time_ms(as_dict(held.get("time")).get("created")), held)
+        """Yield the messages whose records are complete, or the one at `place`."""
+        for inode in self._messages.keys() & {place} if place else self._messages:
+            own, path = self._messages[inode]
+            if (record := _record(path)) is not None:
+                created = time_ms(as_dict(record.get("time")).get("created"))
+                yield Message(inode, own, created, record)
 
     def parts(self, message_id: str) -> Iterator[tuple[str, Record]]:
-        """The parts of a message; none where a record has an invalid id."""
+        """Yield a message's parts; none if its id is invalid."""
         directory = f"{self._parts}/{message_id}"
         for own, path, _ in _files(directory) if is_session_id(message_id) else ():
-            if (held := _record(path)) is not None:
-                yield own, held
+            if (record := _record(path)) is not None:
+                yield own, record
 
 
 def look_at_tree(path: str) -> Look | None:
-    """A session's signature: a digest of the stats that change when it does."""
+    """Return a session's signature: a digest of the stats that change when it does."""
     own = tail.look(path)
     if own is None:
         return None

@@ -1,8 +1,8 @@
-"""Finds all sessions, in files and databases, and the names that agents keep next to them.
+"""Find all sessions, in files and databases, and the names that agents keep next to them.
 
 The periodic scan finds by `stat` alone what file events missed. It opens no session file, follows
-no symbolic link below a root, and raises no OSError. A path is text with surrogate escapes, as
-`os.fsdecode` makes it, so that names of any bytes survive.
+no symbolic link below a root, and raises no OSError. Paths are strings with surrogate escapes, as
+from `os.fsdecode`, so that names of any bytes survive.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from indexerd.sources.tail import Look, look, opened
 from indexerd.times import iso_ms
 
 MAX_FILES = 500_000
-PAUSE = 0.5  # seconds between two looks at databases, to which a turn writes many times a second
+PAUSE = 0.5  # seconds between reads of databases, to which a turn writes many times a second
 _LATER = "it is checked again at every scan; other agents' sessions are not affected"
 INDEX = "session_index.jsonl"
-INDEX_MAX = 64 * 1024 * 1024  # bytes that are read of it
+INDEX_MAX = 64 * 1024 * 1024  # bytes of it that are read
 THREADS_MAX = 100_000  # rows that are read
 _DATABASE = re.compile(r"state_(\d{1,9})\.sqlite")
 
-_Said = tuple[str, tuple[int, str]]  # a thread's id; when its name was set, in ms, and the name
+_Said = tuple[str, tuple[int, str]]  # a thread's id; the ms when its name was set, and the name
 
 
 @dataclass(slots=True)
@@ -44,41 +44,41 @@ class ScanResult:
     """The sessions that one scan found."""
 
     files: dict[str, Look] = field(default_factory=dict)
-    unreadable: dict[str, tuple[str, str]] = field(default_factory=dict)  # path: cause, cure
-    missing: list[str] = field(default_factory=list)  # roots: moved, or not mounted
+    unreadable: dict[str, tuple[str, str]] = field(default_factory=dict)  # path -> cause, cure
+    missing: list[str] = field(default_factory=list)  # roots that were moved or are not mounted
     partial: bool = False  # there are more than MAX_FILES
 
     def unseen(self, path: str) -> bool:
-        """Whether the scan could not have found a path, so that its absence means nothing."""
+        """Return whether the scan could not reach a path, so that its absence means nothing."""
         return self.partial or any(within(path, one) for one in (*self.unreadable, *self.missing))
 
 
 class SessionDiscovery:
-    """The stores as of the last look. One thread uses this."""
+    """Finds sessions in the stores. For one thread."""
 
     def __init__(self) -> None:
-        self.again_at = math.inf  # when to call `hinted` without hints, by `monotonic`
-        self._looked_at = 0.0  # at databases
-        self._late: set[str] = set()  # databases that were hinted at within PAUSE of that
+        self.again_at = math.inf  # when to call `hinted` again without hints, by `monotonic`
+        self._looked_at = 0.0  # when databases were last read
+        self._late: set[str] = set()  # databases hinted at but not read yet
         self._databases: dict[str, Database] = {}
         self._names: dict[str, Names] = {}
 
     def renew(self, stores: list[Store]) -> None:
-        """Take the stores as they are now."""
+        """Replace the stores, keeping what is known of those that stay."""
         paths = [one.sessions for one in stores if one.kind is Kind.DATABASE]
         self._databases = {one: self._databases.get(one) or Database(one) for one in paths}
         roots = {one.beside for one in stores if one.agent == "codex"}
         self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
 
     def title(self, agent: str, session_id: str) -> str | None:
-        """The name that Codex keeps outside a session; empty where it was cleared."""
+        """Return the name that Codex keeps outside a session; "" if it was cleared."""
         if agent != "codex":
             return None
         found = [names.name(session_id) for names in self._names.values()]
         return max((name for name in found if name is not None), key=bool, default=None)
 
     def retitled(self) -> set[str]:
-        """The sessions whose name outside them changed since the last call."""
+        """Return the sessions whose outside name changed since the last call."""
         return set().union(*(names.refresh() for names in self._names.values()))
 
     def scan(
@@ -87,7 +87,7 @@ class SessionDiscovery:
         """Find every session; call `enter(path)` before a directory is listed."""
         result = scan([one.sessions for one in stores if one.kind is Kind.FILES], SUFFIXES, enter)
         for path in [one for one in result.files if one.endswith(DIGEST_SUFFIX)]:
-            del result.files[path]  # meta directories may be among sessions
+            del result.files[path]  # a meta directory may be below a root
         tree = scan([one.sessions for one in stores if one.kind is Kind.TREE], (".json",), enter)
         looks = ((path, look_at_tree(path)) for path in tree.files)
         result.files |= {path: found for path, found in looks if found}
@@ -105,7 +105,7 @@ class SessionDiscovery:
         return result
 
     def hinted(self, paths: Iterable[str]) -> tuple[list[str], set[str]]:
-        """Turn a watcher's hints into paths of sessions, and ids of sessions with a new name."""
+        """Turn a watcher's hints into paths of sessions and ids of sessions with a new name."""
         found, titled = list[str](), set[str]()
         for path in paths:
             where, _, name = path.rpartition("/")
@@ -125,13 +125,13 @@ class SessionDiscovery:
             try:
                 found += self._databases[path].touched()
             except (SessionUnreadableError, FileNotFoundError):
-                continue  # the next scan says what is wrong
+                continue  # the next scan reports it
         self._late, self.again_at = set(), math.inf
         return found, titled
 
 
 def enters(name: str) -> bool:
-    """Whether directories of this name below a root are listed."""
+    """Return whether directories of this name below a root are listed."""
     return not name.startswith(".") and not name.endswith(".jsonl")
 
 
@@ -142,7 +142,7 @@ def scan(
 ) -> ScanResult:
     """Stat every file below `roots` that ends in a suffix and does not start with a dot.
 
-    Calls `enter(path)` before it lists a directory: a watcher watches first and lists second.
+    Calls `enter(path)` before it lists a directory, so that a watcher misses nothing.
     """
     result, waiting = ScanResult(), list[str]()
     for root in roots:
@@ -153,8 +153,8 @@ def scan(
         try:
             waiting += _list(path, suffixes, result)
         except (FileNotFoundError, NotADirectoryError):
-            continue  # vanished, or was replaced, since it was listed
-        except OSError as bad:  # a name can be listed and not be statted
+            continue  # removed or replaced since it was listed
+        except OSError as bad:  # of listing, or of a stat
             cure = f"check its mode and owner; {_LATER}"
             result.unreadable[path] = f"cannot be read: {bad.strerror}", cure
         result.partial = len(result.files) >= MAX_FILES
@@ -176,39 +176,39 @@ def _list(path: str, suffixes: tuple[str, ...], result: ScanResult) -> list[str]
                     continue
                 if stat.S_ISREG(found.st_mode):
                     seen = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-                    result.files[entry.path] = tuple.__new__(Look, seen)  # twice as fast
+                    result.files[entry.path] = tuple.__new__(Look, seen)  # twice as fast as Look()
             elif entry.is_dir(follow_symlinks=False) and enters(name):
                 inner.append(entry.path)
     return inner
 
 
 class Names:
-    """Names of Codex's threads in one CODEX_HOME, which newer rollouts do not hold.
+    """Names of Codex's threads in one CODEX_HOME, which newer rollouts do not contain.
 
     In `session_index.jsonl` the last line of an id wins, and an empty name clears.
     `state_<n>.sqlite` has a row for each thread. Releases differ in which they write: the later of
-    the two wins, except that a row without a name says nothing. A row's `title` counts as its name
-    only where it is not just the first message.
+    the two wins, but a row without a name does not count. A row's `title` counts as a name only if
+    it is not just the first message.
     """
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._looks: list[Look | None] = []  # at the files when they were read
-        self._names: dict[str, str] = {}  # empty: cleared
+        self._looks: list[Look | None] = []  # stats of the files when they were read
+        self._names: dict[str, str] = {}  # "": cleared
 
     def name(self, thread_id: str) -> str | None:
-        """A thread's name at the last look; empty if it was cleared, None if unknown."""
+        """Return a thread's name as of `refresh`; "" if it was cleared, None if unknown."""
         return self._names.get(thread_id)
 
     def refresh(self) -> set[str]:
-        """Look again; return the ids of threads whose name changed.
+        """Read the files if they changed; return the ids of threads whose name changed.
 
-        What cannot be read changes nothing, and is read at the next look.
+        If a file cannot be read, nothing changes, and the next call tries again.
         """
         try:
             files = os.listdir(self._root)  # noqa: PTH208 - paths here are text
         except OSError:
-            return set()  # moved, or not mounted: nobody cleared a name
+            return set()  # moved or not mounted: no name was cleared
         numbers = [int(one[1]) for one in map(_DATABASE.fullmatch, files) if one]
         index = f"{self._root}/{INDEX}"
         database = f"{self._root}/state_{max(numbers, default=0)}.sqlite"
@@ -230,10 +230,10 @@ def _lines_of(path: str) -> Iterator[_Said]:
     with opened(path) as fd, open(fd, "rb", closefd=False) as file:
         for line in file.read(INDEX_MAX).split(b"\n")[:-1]:  # a torn last line waits
             with suppress(ValueError):
-                held = parse_object(line)
-                if isinstance(held.get("id"), str):
-                    at, name = iso_ms(string(held.get("updated_at"))), held.get("thread_name")
-                    yield held["id"], (at, safe_line(string(name)))
+                entry = parse_object(line)
+                if isinstance(entry.get("id"), str):
+                    at, name = iso_ms(string(entry.get("updated_at"))), entry.get("thread_name")
+                    yield entry["id"], (at, safe_line(string(name)))
 
 
 def _rows_of(database: sqlite3.Connection) -> Iterator[_Said]:
@@ -250,9 +250,9 @@ def _rows_of(database: sqlite3.Connection) -> Iterator[_Said]:
 
 
 def _title(row: dict[str, Any]) -> str:
-    """A title that somebody gave, not one that Codex took from the first message."""
+    """Return a title that the user gave; "" if Codex took it from the first message."""
     called = safe_line(string(row.get("title")))
     first = [string(row.get(one)) for one in ("first_user_message", "preview")]
-    said = [safe_line(one) for one in first if one]
-    own = not said or any(one.startswith(called.rstrip("….")) for one in said)
-    return "" if own else called
+    messages = [safe_line(one) for one in first if one]
+    derived = not messages or any(one.startswith(called.rstrip("….")) for one in messages)
+    return "" if derived else called

@@ -1,6 +1,6 @@
-"""Reading one session for an answer: opened by the thread that owns its state, read by another.
+"""Read one session for an answer: opened by the thread that owns its state, read by another.
 
-However large a session is, neither the event loop nor the reading of changed files waits for it.
+However large the session is, neither the event loop nor the reader of changed files waits for it.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ from indexerd.sessions.tree_answers import Session
 from indexerd.sources.source import Lines, source_of
 from indexerd.sources.tail import LINE_MAX
 
-AT_ONCE = 4  # sessions that are read at the same time
+AT_ONCE = 4  # sessions read at the same time
 ID_SHOWN = 128  # characters of an entry's id in an error
-BRIEF = 1024 * 1024  # bytes that are kept of a line longer than LINE_MAX
+BRIEF = 1024 * 1024  # bytes kept of a line longer than LINE_MAX
 PICTURE_MAX = 16 * BRIEF  # bytes of such a line that are searched for pictures
-# A string of 64 KiB without a space, a quote or an escape: base64, whose beginning will do.
+# A string of 64 KiB without a space, a quote or an escape: base64, of which the start suffices.
 _PICTURE = re.compile(rb'"([^"\\\s]{64})[^"\\\s]{65536,}+"')
 
 _T = TypeVar("_T")
-Check = Callable[[], None]  # raises once nobody waits for the work any more
+Check = Callable[[], None]  # raises once no caller waits for the work
 
 
 class SessionLines(ExitStack):
     """A session's lines by row, from all files of its history; open until the stack is left.
 
-    A line of another file that is gone is empty; where the session's own file is gone or its disk
-    fails, asking for a line raises SessionUnreadableError.
+    A line of another file is empty if that file is gone; if the session's own file is gone or its
+    disk fails, reading a line raises SessionUnreadableError.
     """
 
     def __init__(
         self, agent: str, state: SessionState, where: Callable[[str], str] = lambda path: path
     ) -> None:
-        """`where(path)` finds files that were moved since."""
+        """Create it; `where(path)` returns the present place of a file that may have been moved."""
         super().__init__()
         self._agent, self._state, self._where = agent, state, where
         self._open: dict[str, Lines] = {}
 
     def row(self, row: int, most: int = READ_MAX) -> bytes:
-        """The line of a row; empty where it is too long to be read, or no JSON."""
+        """Read the line of a row; empty if it is too long to be read or not JSON."""
         state = self._state
         file, length = state.file_of(row), min(state.lengths[row], most)
         if length <= 0:
@@ -74,17 +74,17 @@ class SessionLines(ExitStack):
             return b""
         if len(line) < length and file != state.file:
             return b""
-        if state.lengths[row] > LINE_MAX:  # the scan saw only its two ends
+        if state.lengths[row] > LINE_MAX:  # the scan read only its two ends
             if most < READ_MAX:
                 line = close_truncated_json(_PICTURE.sub(rb'"\1"', line)[:BRIEF])
             try:
-                parse_object(line[line.rfind(b"\n") + 1 :])  # it may follow a shorter one
+                parse_object(line[line.rfind(b"\n") + 1 :])  # a row may be two lines
             except ValueError:
                 return b""
         return line
 
     def brief(self, row: int) -> bytes:
-        """The same; of a line longer than LINE_MAX its beginning, without pictures, as JSON."""
+        """Read a row's line; of a line over LINE_MAX, the beginning without pictures, as JSON."""
         return self.row(row, READ_MAX if self._state.lengths[row] <= LINE_MAX else PICTURE_MAX)
 
 
@@ -97,10 +97,10 @@ class OpenSession(Session):
 
     @contextmanager
     def reading(self, check: Check = lambda: None, keep: Keep | None = None) -> Iterator[Read]:
-        """Read rows in full while this is entered.
+        """Yield a function that reads rows in full.
 
-        `check` is called before each row, to end work that nobody waits for any more. Callers that
-        hold many entries at a time say how much of each to `keep`.
+        `check` is called before each row, to stop work that no caller waits for. Callers that keep
+        many entries in memory say how much of each to `keep`.
         """
         with self.lines as lines:
             yield partial(_read, self, lines, check, keep)
@@ -109,7 +109,7 @@ class OpenSession(Session):
 def _read(
     session: OpenSession, lines: SessionLines, check: Check, keep: Keep | None, row: int
 ) -> Entry:
-    """A row's entry; its kind is the state's, which knows the lines after it."""
+    """Read a row's entry; its kind is the state's, which knows the later lines."""
     check()
     state, line = session.state, lines.brief(row)
     kind = state.kind(row)
@@ -119,11 +119,11 @@ def _read(
         except ValueError:
             message = "the session file changed while it was read"
             raise SessionUnreadableError(message) from None
-    else:  # too long to be read, or gone
+    else:  # too long to be read, not JSON, or gone
         shown = "message" if state.codes[row] & MESSAGE else ""
         found = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
     if found.kind not in (kind, Kind.OTHER):
-        asked = found.kind is Kind.USER and kind is Kind.CUSTOM  # by a program, as a user
+        asked = found.kind is Kind.USER and kind is Kind.CUSTOM  # by a program in the user's role
         sent_as = "user" if asked else found.sent_as
         unseen = found.unseen or kind is Kind.OTHER
         found = replace(found, kind=kind, sent_as=sent_as, unseen=unseen)
@@ -131,7 +131,7 @@ def _read(
 
 
 def row_of(state: SessionState, entry_id: str) -> int:
-    """The row of an entry; NotFoundError names one that is not there."""
+    """Return the row of an entry; NotFoundError, which names it, if there is none."""
     row = state.row(entry_id)
     if row is None:
         shown = clean_line(entry_id[:ID_SHOWN], ID_SHOWN)
@@ -149,7 +149,7 @@ class SessionReaderPool:
         open_session: Callable[[str, str | None], OpenSession | None],
         run: Callable[..., Awaitable[Any]],
     ) -> None:
-        """`open_session(id, leaf)`, in the thread of `run`, gives None where the file is gone."""
+        """Create it; `open_session(id, leaf)`, called in `run`, gives None if the file is gone."""
         self._open = open_session
         self._run = run
         self._places = asyncio.Semaphore(AT_ONCE)
@@ -159,7 +159,7 @@ class SessionReaderPool:
     ) -> _T:
         """Do `work(session, check)` in a thread, for the session as seen from a leaf.
 
-        FileGoneError where the file is gone, NotFoundError where the entry is not in it.
+        FileGoneError if the file is gone, NotFoundError if the leaf is not in it.
         """
         session = await self._run(self._open, session_id, leaf)
         if session is None:

@@ -1,9 +1,9 @@
-"""The kinds of storage: a plain file, a compressed one, a database, a tree of files.
+"""The kinds of storage: a plain file, a compressed file, a database, a tree of files.
 
-Every session has a path; in a database it is the database's path with the session's id below it.
-All kinds give lines of JSON at offsets, which stay valid until a `Read` says otherwise; an offset
-need not be a position in a file. In a compressed session (`*.jsonl.zst`) it is the place in the
-decompressed stream; its decoder is an extra (`indexerd[zst]`).
+Every session has a path; in a database it is the database's path, then the session's id. All kinds
+yield JSON lines at offsets, which stay valid until a `Read` says otherwise; an offset need not be a
+position in a file. In a compressed session (`*.jsonl.zst`) it is the position in the decompressed
+stream; the decoder is an extra (`indexerd[zst]`).
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from indexerd.sources.tail import (
     opened,
 )
 
-TOTAL_MAX = 1 << 28  # decompressed bytes of one session: a few bytes can stand for endless ones
-WINDOW_MAX = 1 << 26  # what the decoder may have to keep; codex's own files need 2 MiB
+TOTAL_MAX = 1 << 28  # decompressed bytes of one session: a few bytes can expand without end
+WINDOW_MAX = 1 << 26  # bytes that the decoder may keep; codex's own files need 2 MiB
 
-# A session's line by offset and length; SessionUnreadableError, or other bytes, if it is gone.
+# Reads a line by offset and length; if it is gone: SessionUnreadableError, or other bytes.
 Lines = Callable[[int, int], bytes]
 
 
@@ -46,24 +46,24 @@ Lines = Callable[[int, int], bytes]
 class Source:
     """One kind of storage."""
 
-    look: Callable[[str], Look | None]  # differs when the session does; None where there is none
+    look: Callable[[str], Look | None]  # changes when the session does; None if there is none
     lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
-    # All lines, for a session that is read whole whenever it changes; FileNotFoundError if gone.
+    # Reads all lines, if sessions are read whole at every change; FileNotFoundError if gone.
     load: Callable[[str], list[Block] | Iterator[Block | Oversize]] | None = None
 
     def tail(self) -> Tail:
         return _Whole(self) if self.load else Tail()
 
-    def compare(self, path: str, held: Cursor) -> Verdict:
-        """Compare a session with a cursor; errors as of `Tail.read`."""
+    def compare(self, path: str, cursor: Cursor) -> Verdict:
+        """Compare a session with a cursor; the errors are those of `Tail.read`."""
         if self.load is None:
-            return tail.compare(path, held)
+            return tail.compare(path, cursor)
         now = self.look(path)
-        return Verdict.SAME if now and held.matches(now) else Verdict.CONTINUE
+        return Verdict.SAME if now and cursor.matches(now) else Verdict.CONTINUE
 
 
 class _Whole(Tail):
-    """The position in a session that is read whole."""
+    """Reads a session whole whenever it has changed."""
 
     def __init__(self, source: Source) -> None:
         super().__init__()
@@ -103,7 +103,7 @@ def _decompressed(path: str) -> memoryview:
     try:
         import zstandard  # noqa: PLC0415 - an extra, and only compressed sessions need it
     except ImportError:
-        message = "a compressed session, and the decoder is not installed"
+        message = "the session is compressed, and the decoder is not installed"
         raise SessionUnreadableError(message, hint="install indexerd[zst]") from None
     decoder, whole = zstandard.ZstdDecompressor(max_window_size=WINDOW_MAX), bytearray()
     with opened(path) as fd:

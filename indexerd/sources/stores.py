@@ -1,7 +1,7 @@
-"""Where each agent keeps its sessions, and where their meta files go.
+"""Find where each agent keeps its sessions, and where their meta files go.
 
-Every root is taken by its real path; a root may be missing now and appear later. pi's meta files
-are beside its sessions, the other agents' in our own data directory.
+Every root is resolved to its real path; it may be missing now and appear later. pi's meta files are
+next to its sessions, the other agents' in our own data directory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from glob import escape, glob
 from pathlib import Path
 
 from indexerd.paths import Places, within
@@ -20,32 +21,32 @@ SUFFIXES = (".jsonl", ".jsonl.zst")
 
 
 class Kind(Enum):
-    """What holds the sessions of a store."""
+    """How a store keeps its sessions."""
 
-    FILES = "files"  # one file a session, or more
+    FILES = "files"  # one file per session, or more
     DATABASE = "database"
-    TREE = "tree"  # many small files a session
+    TREE = "tree"  # many small files per session
 
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A directory or a database with sessions of one agent."""
+    """A directory or database with sessions of one agent."""
 
     agent: str
-    sessions: str  # a directory, or a database's file
+    sessions: str  # path of the directory or database
     meta: str
     kind: Kind = Kind.FILES
-    archive: bool = False  # the agent moves sessions here that its user archived
+    archive: bool = False  # the agent moves archived sessions here
     beside: str = ""  # a directory with other files of the agent about these sessions
-    variables: str = ""  # shell assignments that the agent needs to find this store
+    variables: str = ""  # shell assignments with which the agent finds this store
 
     def holds(self, path: str) -> bool:
-        """Whether a path is below this store; one with `..` or `//` in it is not."""
+        """Return whether a path is below this store; a path with `..` or `//` is not."""
         plain = path.rstrip("/") or "/"
         return within(path, self.sessions) and os.path.normpath(plain) == plain
 
     def takes(self, path: str) -> bool:
-        """Whether a session of this store may have this path."""
+        """Return whether a session of this store may have this path."""
         if not self.holds(path):
             return False
         if self.kind is Kind.DATABASE:
@@ -54,7 +55,7 @@ class Store:
 
 
 def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store]:
-    """Every store, by the settings or the agents' own rules; none lies inside another."""
+    """List every store, by the settings or the agents' own rules; none is inside another."""
     kept: list[Store] = []
     user = _User(settings, env, home)
     found = [*_pi(user), *_claude(user), *_codex(user), *_opencode(user)]
@@ -65,7 +66,7 @@ def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store
 
 
 def watched(found: Iterable[Store]) -> tuple[list[str], list[str]]:
-    """Directories to watch with all below them, and those of which only their own files matter."""
+    """List directories to watch recursively, and directories to watch without subdirectories."""
     stores = list(found)
     trees = [one.sessions for one in stores if one.kind is not Kind.DATABASE]
     return trees, [path for one in stores for path in (one.meta, one.beside) if path]
@@ -73,23 +74,23 @@ def watched(found: Iterable[Store]) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _User:
-    """The settings and environment that roots depend on."""
+    """The settings and the environment that determine roots."""
 
     settings: Settings
     env: Mapping[str, str]
     home: Path
 
     def real(self, path: str) -> str:
-        """A path without links; a tilde is home."""
+        """Resolve links and a leading tilde."""
         tilde = path == "~" or path.startswith("~/")
         return os.path.realpath(f"{self.home}{path[1:]}" if tilde else path)
 
     def roots(self, agent: str, usual: Iterable[str]) -> list[str]:
-        """The agent's roots by the settings, or else the usual ones."""
+        """Return the agent's roots from the settings, or else the usual ones."""
         return [self.real(one) for one in getattr(self.settings.agents, agent).roots or usual]
 
     def variables(self, agent: str, name: str, root: str, usual: Iterable[str]) -> str:
-        """The assignment that an agent needs to find a root from the settings."""
+        """Return the shell assignment with which an agent finds a root that the settings name."""
         if not getattr(self.settings.agents, agent).roots or root in map(self.real, usual):
             return ""
         return f"{name}={shlex.quote(root)} "
@@ -99,7 +100,7 @@ class _User:
         return self.real(getattr(self.settings.agents, agent).meta_dir or usual or own)
 
     def xdg(self, name: str, usual: str) -> str:
-        """An XDG directory; a relative one in the environment does not count."""
+        """Return an XDG directory; a relative path in the environment does not count."""
         named = self.env.get(name, "")
         return named if named.startswith("/") else f"{self.home}/{usual}"
 
@@ -139,16 +140,16 @@ def _codex(user: _User) -> Iterator[Store]:
 
 
 def _opencode(user: _User) -> Iterator[Store]:
-    """Databases, and the older tree beside them; where both exist, both are read."""
+    """Yield databases, and the older tree next to them; if both exist, both are read."""
     data = f"{user.xdg('XDG_DATA_HOME', '.local/share')}/opencode"
     meta, set_ = user.meta("opencode"), user.settings.agents.opencode.roots
     named = "" if set_ else user.env.get("OPENCODE_DB", "")
     for root in user.roots("opencode", [data]):
         databases = [user.real(named if named.startswith(("/", "~/")) else f"{root}/{named}")]
-        if Path(root).is_file():
+        if os.path.isfile(root):  # noqa: PTH113 - never raises
             databases = [root]
         elif not named:
-            found = sorted(map(str, Path(root).glob("opencode*.db")))
+            found = sorted(glob(f"{escape(root)}/opencode*.db"))  # noqa: PTH207 - never raises
             databases = found or [f"{root}/opencode.db"]
         for path in databases if named != ":memory:" else ():
             needs = user.variables("opencode", "OPENCODE_DB", path, [f"{data}/opencode.db"])

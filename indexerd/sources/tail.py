@@ -1,18 +1,17 @@
-"""Reading what was appended to a file, as whole lines; a torn last line is kept until it ends.
+"""Read whole lines that were appended to a file; a torn last line waits until it is complete.
 
-A file is opened read-only, not if it is a link, never blocking on a FIFO, and closed again at once:
-thousands of sessions cost no descriptors. One reading takes 256 KB at most, so that a huge file
+A file is opened read-only, without following a link or blocking on a FIFO, and closed after each
+read: thousands of sessions cost no descriptors. One read takes at most 256 KB, so that a huge file
 takes turns with the others.
 
-Size alone lies (a migration rewrites in place and grows), an inode alone lies (ext4 hands out a
-freed one at once), mtime alone lies (it can be set). So a cursor holds all of these and two
-fingerprints, of the first bytes and of the last ones that were read. They are made of the very
-bytes that were handed out: a file rewritten between two reads would otherwise vouch for lines
-that it no longer holds.
+Size alone lies (a migration rewrites in place and grows), an inode alone lies (ext4 reuses a freed
+one at once), mtime alone lies (it can be set). So a cursor has all of these and two fingerprints,
+of the first and of the last bytes that were read. They are computed from the bytes that were
+returned: otherwise a file rewritten between two reads would vouch for lines that it lost.
 
 A line ends at byte 0x0A and nowhere else: U+2028 and a bare carriage return are legal inside JSON
-strings. Of a line longer than `LINE_MAX` only its two ends are kept, where an entry's type, id
-and parent are. Whether a line is shortened depends on its length alone, not on how its bytes came.
+strings. Of a line longer than `LINE_MAX` only its two ends are kept, which have an entry's type, id
+and parent. Whether a line is shortened depends only on its length, not on how its bytes arrived.
 """
 
 from __future__ import annotations
@@ -32,36 +31,36 @@ import msgspec
 from indexerd.agents.base import Oversize
 from indexerd.errors import SessionUnreadableError
 
-CHUNK = 1 << 18  # bytes of one reading
-LINE_MAX = 8 * 1024 * 1024  # bytes, newline not counted
+CHUNK = 1 << 18  # bytes of one read
+LINE_MAX = 8 * 1024 * 1024  # bytes, without the newline
 END_KEPT = 64 * 1024
-HEAD_BYTES, LAST_BYTES = 4096, 1024  # of which fingerprints are taken
+HEAD_BYTES, LAST_BYTES = 4096, 1024  # that are fingerprinted
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NO_FILE = (errno.ENOENT, errno.ELOOP, errno.ENXIO)  # nothing, a link, a socket
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One or more whole lines, newline included, and the file offset of the first."""
+    """One or more whole lines with their newlines, and the file offset of the first."""
 
     data: bytes
     offset: int
 
 
 class LineBuffer:
-    """Cuts a stream at newlines."""
+    """Splits a stream at newlines."""
 
     __slots__ = ("_head", "_offset", "_parts", "_pending", "_tail")
 
     def __init__(self) -> None:
         self._offset = 0  # of the unfinished line
-        self._pending = 0  # bytes of it
-        self._parts: list[bytes] = []  # the line itself, unless it is too long
-        self._head: bytes | None = None  # set once it is
+        self._pending = 0  # bytes of the unfinished line
+        self._parts: list[bytes] = []  # of the unfinished line, unless it is too long
+        self._head: bytes | None = None  # set once it is too long
         self._tail = b""
 
     def feed(self, data: bytes) -> list[Block | Oversize]:
-        """Take the next bytes of the file; return the lines that they complete."""
+        """Add the next bytes of the file; return the lines that they complete."""
         found: list[Block | Oversize] = []
         start = 0
         while self._pending + len(data) - start > LINE_MAX:  # the next line may be too long
@@ -100,15 +99,15 @@ class LineBuffer:
 
 
 class Verdict(Enum):
-    """What a file is, compared with its cursor."""
+    """The result of comparing a file with its cursor."""
 
     SAME = "same"  # nothing to read
-    CONTINUE = "continue"  # read on
+    CONTINUE = "continue"  # read from the cursor on
     RESTART = "restart"  # shortened, replaced or rewritten: read from the start
 
 
 class Look(NamedTuple):
-    """The part of a file's stat that cursors use; of a session in a database, its signature."""
+    """The fields of a file's stat that cursors use; for a session in a database, its signature."""
 
     dev: int
     ino: int
@@ -117,7 +116,7 @@ class Look(NamedTuple):
 
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A position in a file. `size` is what was read of it; of a file read whole, as in a `Look`."""
+    """A position in a file. `size`: bytes read; for a file that is read whole, as in its `Look`."""
 
     dev: int
     ino: int
@@ -128,13 +127,13 @@ class Cursor(msgspec.Struct, frozen=True, array_like=True, gc=False):
     last_hash: bytes = b""
 
     def matches(self, look: Look) -> bool:
-        """Whether a file was read to its end, and its stat has not changed since."""
+        """Return whether the file was read to its end and its stat has not changed since."""
         return look == (self.dev, self.ino, self.size, self.mtime_ns)
 
 
 @dataclass(slots=True)
 class Read:
-    """The result of one reading. `more`: there is more to read. `whole`: `lines` are all lines."""
+    """The result of one read. `more`: there is more to read. `whole`: `lines` are all lines."""
 
     verdict: Verdict
     lines: Iterable[Block | Oversize] = field(default_factory=list)
@@ -145,7 +144,7 @@ class Read:
 
 @contextmanager
 def opened(path: str) -> Iterator[int]:
-    """Open a regular file; FileNotFoundError where there is none, or SessionUnreadableError."""
+    """Open a regular file; FileNotFoundError if there is none, or SessionUnreadableError."""
     try:
         fd = os.open(path, _FLAGS)
     except OSError as bad:
@@ -168,7 +167,7 @@ def _pread(fd: int, length: int, offset: int) -> bytes:
 
 
 def look(path: str) -> Look | None:
-    """The stat of a regular file that is no link; None where there is none."""
+    """Stat a regular file, without following a link; None if there is none."""
     try:
         found = os.lstat(path)
     except OSError:
@@ -181,7 +180,7 @@ def look_of(found: os.stat_result) -> Look:
 
 
 class Tail:
-    """One file's reading position, and the bytes of a line not yet finished."""
+    """The reading position in a file, and the bytes of an unfinished line."""
 
     __slots__ = ("_head", "_last", "_lines", "cursor")
 
@@ -190,16 +189,16 @@ class Tail:
         self._lines, self._head, self._last = LineBuffer(), b"", b""
 
     def read(self, path: str) -> Read:
-        """Read what is new. FileNotFoundError when the file is gone.
+        """Read the next new bytes. FileNotFoundError if the file is gone.
 
-        RESTART comes with the lines from the file's start. A reading that fails changes nothing.
+        After RESTART the lines are those from the file's start. A read that fails changes nothing.
         """
         with opened(path) as fd:
-            now, held = look_of(os.fstat(fd)), self.cursor
-            verdict = _compare(fd, held, now) if held else Verdict.CONTINUE
+            now, old = look_of(os.fstat(fd)), self.cursor
+            verdict = _compare(fd, old, now) if old else Verdict.CONTINUE
             if verdict is Verdict.SAME:
                 return Read(verdict)
-            start = held.size if held and verdict is Verdict.CONTINUE else 0
+            start = old.size if old and verdict is Verdict.CONTINUE else 0
             data = _pread(fd, min(CHUNK, now.size - start), start)
         if not start:
             self._lines, self._head, self._last = LineBuffer(), b"", b""
@@ -211,20 +210,20 @@ class Tail:
         return Read(verdict, self._lines.feed(data), bool(data) and end < now.size, len(data))
 
 
-def compare(path: str, held: Cursor) -> Verdict:
+def compare(path: str, cursor: Cursor) -> Verdict:
     with opened(path) as fd:
-        return _compare(fd, held, look_of(os.fstat(fd)))
+        return _compare(fd, cursor, look_of(os.fstat(fd)))
 
 
-def _compare(fd: int, held: Cursor, now: Look) -> Verdict:
-    """A file with another inode whose bytes agree is the same file, moved or restored."""
-    if held.matches(now):
+def _compare(fd: int, old: Cursor, now: Look) -> Verdict:
+    """Compare a file with its cursor; if its bytes agree, another inode means a moved file."""
+    if old.matches(now):
         return Verdict.SAME
-    if now.size < held.size:
+    if now.size < old.size:
         return Verdict.RESTART
-    start = max(0, held.size - LAST_BYTES)
-    head, last = _pread(fd, held.head_len, 0), _pread(fd, held.size - start, start)
-    alike = (_fingerprint(head), _fingerprint(last)) == (held.head_hash, held.last_hash)
+    start = max(0, old.size - LAST_BYTES)
+    head, last = _pread(fd, old.head_len, 0), _pread(fd, old.size - start, start)
+    alike = (_fingerprint(head), _fingerprint(last)) == (old.head_hash, old.last_hash)
     return Verdict.CONTINUE if alike else Verdict.RESTART
 
 
@@ -234,9 +233,9 @@ def _fingerprint(data: bytes) -> bytes:
 
 @contextmanager
 def lines(path: str) -> Iterator[Callable[[int, int], bytes]]:
-    """Open a session file to read single lines, by offset and length.
+    """Open a session file to read single lines by offset and length.
 
-    A line comes shorter when the file shrank meanwhile. SessionUnreadableError when it is gone.
+    A line is shorter if the file has shrunk. SessionUnreadableError if the file is gone.
     """
     try:
         with opened(path) as fd:

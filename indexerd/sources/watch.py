@@ -1,11 +1,11 @@
-"""File events, taken only as hints that a path may have changed.
+"""Collect file events, which are only hints that a path may have changed.
 
-Linux has inotify, read by the event loop itself; macOS has FSEvents, by watchdog's Observer. With
-`mode = "poll"`, elsewhere, and where the system refuses, the periodic scan finds all changes.
+On Linux the event loop itself reads inotify; on macOS watchdog's Observer reads FSEvents. With
+`mode = "poll"`, on other systems, and if the system refuses, the periodic scan finds all changes.
 
-The scan adds each directory before it lists it. Where a root is missing, the nearest directory
-above it is watched for the one name that leads there. watchdog's Observer is not used on Linux: it
-hides that a sub-directory could not be watched for lack of watches.
+The scan adds each directory before it lists it. If a root is missing, the nearest directory above
+it is watched for the name that leads there. watchdog's Observer is not used on Linux, because it
+hides that there were not enough watches for a subdirectory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if sys.platform == "linux":
 
     _NEW = In.IN_CREATE | In.IN_MOVED_TO
     _ARRIVALS = _NEW | In.IN_MOVE_SELF
-    # IN_ATTRIB tells of a chmod that makes a file readable. Reading causes none of these.
+    # IN_ATTRIB: a chmod may make a file readable. Reading a file causes none of these.
     _EVENTS = _ARRIVALS | In.IN_MODIFY | In.IN_ATTRIB | In.IN_DELETE | In.IN_MOVED_FROM
     _OPTIONS = In.IN_ONLYDIR | In.IN_DONT_FOLLOW | In.IN_EXCL_UNLINK
 
@@ -56,19 +56,19 @@ class Health(NamedTuple):
 
 
 class Watch:
-    """The watcher. Before each scan `open` and `arm` it, have the scan `add`, then `settle`."""
+    """Watches directories. Around each scan: `open`, `arm`, `add` from the scan, then `settle`."""
 
     def __init__(
         self, mode: Literal["auto", "inotify", "poll"], on_dirty: Callable[[], None]
     ) -> None:
-        """`on_dirty` is called when there is something to `take`."""
+        """Create it; `on_dirty` is called when there are hints to `take`."""
         self._mode, self._on_dirty = mode, on_dirty
         self._fd = -1  # of inotify
         self._readable = False
         self._observer: Any = None  # of FSEvents
-        self._watched: dict[int, str] = {}  # directories, by inotify's number
+        self._watched: dict[int, str] = {}  # directories by watch descriptor
         self._trees: tuple[str, ...] = ()
-        self._vital: set[str] = set()  # directories whose removal asks for a scan
+        self._vital: set[str] = set()  # directories whose removal requires a scan
         self._awaited: set[str] = set()  # paths that lead to a missing root
         self._missing: tuple[str, ...] = ()
         self._paths: set[str] = set()
@@ -78,7 +78,7 @@ class Watch:
         self._overflows = 0
 
     def open(self) -> None:
-        """Start taking events in the running loop, unless it does already."""
+        """Start to receive events in the running loop, if not yet started."""
         if self._mode == "poll" or self._fd >= 0 or self._observer:
             return
         if sys.platform == "linux":
@@ -94,7 +94,7 @@ class Watch:
             self._observer.start()
 
     def arm(self, trees: Sequence[str], flat: Sequence[str]) -> None:
-        """Watch the files in `flat`, and for all of these directories that are missing."""
+        """Watch the directories in `flat`, and wait for all directories that are missing."""
         every = dict.fromkeys((*trees, *flat))
         self._missing = tuple(one for one in every if not os.path.isdir(one))  # noqa: PTH112 - text
         self._trees, self._vital, self._awaited = tuple(trees), {*every}, set()
@@ -120,12 +120,12 @@ class Watch:
         if self._fd >= 0:
             number = inotify_add_watch(self._fd, os.fsencode(path), events | _OPTIONS)
             if number >= 0:
-                self._watched[number] = path  # a watch follows a directory that was renamed
+                self._watched[number] = path  # a watch follows a renamed directory
             elif ctypes.get_errno() not in _GONE:
                 self._refused.add(ctypes.get_errno())
 
     def settle(self) -> Health:
-        """Return the state of the watcher, after all directories were added."""
+        """Return the state of the watcher after all directories were added."""
         self._problems = tuple(map(_refusal, sorted(self._refused)))
         self._refused = set()
         return self.health()
@@ -137,9 +137,9 @@ class Watch:
         return Health(mode, len(self._watched), self._missing, self._problems, self._overflows)
 
     def take(self) -> tuple[set[str], bool]:
-        """Return the paths hinted at since the last call, and whether a scan is needed.
+        """Return the paths that may have changed since the last call, and whether to scan.
 
-        Until then events wait in the system's queue: a busy reader takes many at once.
+        Until the call, events wait in the system's queue: a busy reader gets many at once.
         """
         if self._readable:
             self._read()
@@ -178,7 +178,7 @@ class Watch:
             self._rescan = True
         elif not mask & In.IN_ISDIR:
             self._hint(path)
-            self._rescan |= bool(mask & _NEW) and name.endswith(".db")  # opencode has a new one
+            self._rescan |= bool(mask & _NEW) and name.endswith(".db")  # opencode's new database
         elif enters(name) and any(within(directory, one) for one in self._trees):
             self._rescan |= bool(mask & In.IN_MOVED_FROM)
             if mask & _NEW:
@@ -186,12 +186,12 @@ class Watch:
                     self._hint(inner)
 
     def _hint(self, path: str) -> None:
-        """Note a path that a session, a meta file or a database may have."""
+        """Record a path if a session, a meta file or a database may have it."""
         if path.endswith(SUFFIXES) and "/." not in path[path.rfind("/") :]:
             self._paths.add(path)
 
     def dispatch(self, event: Any) -> None:
-        """Note an event of FSEvents; its thread calls this."""
+        """Record an event of FSEvents; called by its thread."""
         for path in filter(None, (event.src_path, event.dest_path)):
             self._hint(os.fsdecode(path))
             self._rescan |= event.is_directory
@@ -207,9 +207,9 @@ class Watch:
 
 
 def _refusal(number: int) -> tuple[str, str, str]:
-    """A refusal of the system for the user: code, cause, cure."""
+    """Explain a refusal of the system to the user: code, cause, cure."""
     if number in LIMITS:
         code, sysctl, enough = LIMITS[number]
         cure = f"sudo sysctl {sysctl}={enough}; {_MEANWHILE}"
         return code, f"{os.strerror(number)} ({sysctl})", cure
-    return "watch_unavailable", f"the system refuses: {os.strerror(number)!r}", _MEANWHILE
+    return "watch_unavailable", f"file events are not available: {os.strerror(number)}", _MEANWHILE

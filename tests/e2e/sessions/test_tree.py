@@ -196,7 +196,7 @@ def test_an_odd_tree_is_told_of(running: World) -> None:
     until(lambda: running.row(session.id).get("messageCount") == 2, "the session")
     found = running.call("tree", ref=session.id)
     assert (len(found["nodes"]), sorted(found["cycles"])) == (2, ["00000001", "00000002"])
-    assert "circle" in found["warnings"][0]
+    assert "cycle" in found["warnings"][0]
     running.run("tree", session.id)
     assert "circle" in running.stderr
     assert len(running.call("path", ref=session.id)["entries"]) == 2

@@ -80,6 +80,31 @@ def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> No
     assert len(world.calls()) == 2
 
 
+def test_a_root_that_cannot_be_examined_stops_nothing(world: World) -> None:
+    """A root of opencode may be neither file nor directory for us; pi is still indexed."""
+    world.scripted()
+    world.configure(f'[agents.opencode]\nroots = ["/{"x" * 300}"]\n')
+    session = world.session(turns=5)
+    assert world.run("run", "--once", "--json")["indexed"] == [session.id]
+
+
+def test_a_long_session_in_small_files_is_read_in_linear_time(world: World) -> None:
+    """4,000 messages of opencode, a file each: their directory is not listed again for each."""
+    storage = world.root / "data/opencode/storage"
+    records = {"session/p/ses_a": {"id": "ses_a", "title": "Long", "directory": "/w"}}
+    for number in range(4000):
+        message = {"role": "user", "time": {"created": number + 1}}
+        records[f"message/ses_a/msg_{number:04}"] = message
+        records[f"part/msg_{number:04}/prt_1"] = {"type": "text", "text": f"Step {number}."}
+    for name, record in records.items():
+        path = storage / f"{name}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record))
+    world.run("run", "--once")
+    entries = world.run("path", "ses_a", "--json")["entries"]
+    assert [one["text"] for one in entries] == [f"Step {number}." for number in range(4000)]
+
+
 # One file fails as a bad disk does, another as one of somebody else's, while a third file exists.
 BAD_DISK = """
 import os
