@@ -44,7 +44,7 @@ from indexerd.errors import SessionUnreadableError
 from indexerd.paths import is_session_id
 from indexerd.sources import tail
 from indexerd.sources.foreign_db import Files, files_of, opened, reading
-from indexerd.sources.tail import Block, Look
+from indexerd.sources.tail import Block, Cursor, Look
 
 BRIEF_TEXT = 2_000  # characters of a part's text in the brief form
 OUTPUT = 60_000  # characters of a tool's output; opencode itself keeps 51,200 bytes and a note
@@ -321,16 +321,10 @@ class _Tables:
     def __init__(self, db: sqlite3.Connection, files: Files) -> None:
         self._db, self._main = db, files.main
         db.execute("BEGIN")
-        columns = db.execute(
-            "SELECT m.name, c.name FROM sqlite_master m JOIN pragma_table_info(m.name) c"
-            " WHERE m.type = 'table'"
-        )
-        self._columns: dict[str, set[str]] = {}
-        for table, column in columns:
-            self._columns.setdefault(table, set()).add(column)
-        there = self._columns.keys()
-        self._versions = [key for key, names in _TABLES.items() if there >= set(names)]
-        if there and not self._versions:  # without any tables, the client is just creating it
+        named = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        self._there = {name for (name,) in named}
+        self._versions = [key for key, names in _TABLES.items() if self._there >= set(names)]
+        if self._there and not self._versions:  # without any tables, it is being created
             raise SessionUnreadableError("an unknown version of opencode's database")
 
     def listed(self, ids: Iterable[str] | None = None) -> _Listed:
@@ -366,13 +360,20 @@ class _Tables:
 
     def _select(self, table: str) -> str:
         """Make a SELECT of the sessions' fields, with NULL for columns that this release lacks."""
-        columns = self._columns[table]
+        columns = self._columns(table)
         fields = [f"s.{one}" if one in columns else "NULL" for one in _FIELDS.values()]
         join = ""
-        if "project_id" in columns and {"id", "worktree"} <= self._columns.get("project", set()):
+        if "project_id" in columns and {"id", "worktree"} <= self._columns("project"):
             join = " LEFT JOIN project p ON p.id = s.project_id"
             fields[4] = f"coalesce(nullif({fields[4]}, ''), nullif(p.worktree, '/'))"
         return f"SELECT {', '.join(fields)} FROM {table} s{join}"  # noqa: S608 - our names
+
+    def _columns(self, table: str) -> set[str]:
+        """Return the columns of a table; none if it does not exist."""
+        if table not in self._there:
+            return set()
+        found = self._db.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - our names
+        return {name for name, *_ in found.description}
 
     def _sums(self, table: str, where: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
         """Return for each session the newest time_updated of its rows, their count, and the sum."""
@@ -427,24 +428,36 @@ class DatabaseRecords(Records):
                 yield part_id, record
 
 
+def _session_in(db: sqlite3.Connection, path: str) -> tuple[Records, Look]:
+    """Return the records of a session, and its signature."""
+    place, _, session_id = path.rpartition("/")
+    session, now = _Tables(db, files_of(place)).one(session_id)
+    db.execute("COMMIT")  # messages are read one by one, not in a long transaction
+    return DatabaseRecords(db, session), now
+
+
 def look_in_database(path: str) -> Look | None:
     """Return a session's signature; None if there is none. Else SessionUnreadableError."""
-    place, _, session_id = path.rpartition("/")
     try:
-        files = files_of(place)
-        return reading(place, lambda db: _Tables(db, files).one(session_id)[1])
+        return reading(path.rpartition("/")[0], lambda db: _session_in(db, path)[1])
     except FileNotFoundError:
         return None
 
 
+def load_from_database(path: str, cursor: Cursor | None) -> tuple[Look, list[Block]]:
+    """Return what `Load` does."""
+    return reading(path.rpartition("/")[0], lambda db: _load(cursor, *_session_in(db, path)))
+
+
 @contextmanager
-def in_database(path: str) -> Iterator[DatabaseRecords]:
+def in_database(path: str) -> Iterator[Records]:
     """Open a session; FileNotFoundError or SessionUnreadableError if that fails."""
-    place, _, session_id = path.rpartition("/")
-    with opened(place) as db:
-        session, _ = _Tables(db, files_of(place)).one(session_id)
-        db.execute("COMMIT")  # messages are read one by one, not in a long transaction
-        yield DatabaseRecords(db, session)
+    with opened(path.rpartition("/")[0]) as db:
+        yield _session_in(db, path)[0]
+
+
+def _load(cursor: Cursor | None, records: Records, now: Look) -> tuple[Look, list[Block]]:
+    return now, [] if cursor and cursor.matches(now) else records.brief_lines()
 
 
 def _files(directory: str) -> list[tuple[str, str, int]]:
@@ -517,3 +530,11 @@ def look_at_tree(path: str) -> Look | None:
             found = os.stat(one)  # noqa: PTH116 - paths here are text
             seen.append((found.st_mtime_ns, found.st_size, found.st_ino))
     return Look(own.dev, own.ino, _digest(repr(seen)), max(seen)[0])
+
+
+def load_from_tree(path: str, cursor: Cursor | None) -> tuple[Look, list[Block]]:
+    """Return what `Load` does."""
+    now = look_at_tree(path)
+    if now is None:
+        raise FileNotFoundError(path)
+    return _load(cursor, TreeRecords(path), now)

@@ -20,6 +20,8 @@ from indexerd.sources.opencode import (
     Records,
     TreeRecords,
     in_database,
+    load_from_database,
+    load_from_tree,
     look_at_tree,
     look_in_database,
 )
@@ -38,6 +40,9 @@ from indexerd.sources.tail import (
 TOTAL_MAX = 1 << 28  # decompressed bytes of one session: a few bytes can expand without end
 WINDOW_MAX = 1 << 26  # bytes that the decoder may keep; codex's own files need 2 MiB
 
+# Reads a session whole: its `look`, and all lines, or none if the cursor matches that.
+# FileNotFoundError if it is gone, or SessionUnreadableError.
+Load = Callable[[str, Cursor | None], tuple[Look, list[Block] | Iterator[Block | Oversize]]]
 # Reads a line by offset and length; if it is gone: SessionUnreadableError, or other bytes.
 Lines = Callable[[int, int], bytes]
 
@@ -48,11 +53,10 @@ class Source:
 
     look: Callable[[str], Look | None]  # changes when the session does; None if there is none
     lines: Callable[[str], AbstractContextManager[Lines]]  # SessionUnreadableError if that fails
-    # Reads all lines, if sessions are read whole at every change; FileNotFoundError if gone.
-    load: Callable[[str], list[Block] | Iterator[Block | Oversize]] | None = None
+    load: Load | None = None
 
     def tail(self) -> Tail:
-        return _Whole(self) if self.load else Tail()
+        return _Whole(self.load) if self.load else Tail()
 
     def compare(self, path: str, cursor: Cursor) -> Verdict:
         """Compare a session with a cursor; the errors are those of `Tail.read`."""
@@ -65,29 +69,24 @@ class Source:
 class _Whole(Tail):
     """Reads a session whole whenever it has changed."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, load: Load) -> None:
         super().__init__()
-        self._source = source
+        self._load = load
 
     def read(self, path: str) -> Read:
-        now = self._source.look(path)
-        if now is None:
-            raise FileNotFoundError(path)
-        if self._source.load is None or (self.cursor and self.cursor.matches(now)):
+        now, lines = self._load(path, self.cursor)
+        if self.cursor and self.cursor.matches(now):
             return Read(Verdict.SAME)
-        lines = self._source.load(path)
         self.cursor = Cursor(*now)
         size = sum(len(one.data) for one in lines) if isinstance(lines, list) else now.size
         return Read(Verdict.CONTINUE, lines, bytes=size, whole=True)
 
 
 def _opencode(
-    look: Callable[[str], Look | None], open_: Callable[[str], AbstractContextManager[Records]]
+    look: Callable[[str], Look | None],
+    open_: Callable[[str], AbstractContextManager[Records]],
+    load: Load,
 ) -> Source:
-    def load(path: str) -> list[Block]:
-        with open_(path) as records:
-            return records.brief_lines()
-
     @contextmanager
     def lines(path: str) -> Iterator[Lines]:
         try:
@@ -119,10 +118,13 @@ def _decompressed(path: str) -> memoryview:
     return memoryview(whole)
 
 
-def _load_compressed(path: str) -> Iterator[Block | Oversize]:
-    data, buffer = _decompressed(path), LineBuffer()
-    starts = range(0, len(data), CHUNK)
-    return (piece for at in starts for piece in buffer.feed(bytes(data[at : at + CHUNK])))
+def _load_compressed(path: str, cursor: Cursor | None) -> tuple[Look, Iterator[Block | Oversize]]:
+    now = tail.look(path)
+    if now is None:
+        raise FileNotFoundError(path)
+    data = memoryview(b"") if cursor and cursor.matches(now) else _decompressed(path)
+    starts, buffer = range(0, len(data), CHUNK), LineBuffer()
+    return now, (piece for at in starts for piece in buffer.feed(bytes(data[at : at + CHUNK])))
 
 
 @contextmanager
@@ -136,8 +138,8 @@ def _compressed_lines(path: str) -> Iterator[Lines]:
 
 PLAIN = Source(tail.look, tail.lines)
 ZST = Source(tail.look, _compressed_lines, _load_compressed)
-DATABASE = _opencode(look_in_database, in_database)
-TREE = _opencode(look_at_tree, lambda path: nullcontext(TreeRecords(path)))
+DATABASE = _opencode(look_in_database, in_database, load_from_database)
+TREE = _opencode(look_at_tree, lambda path: nullcontext(TreeRecords(path)), load_from_tree)
 
 
 def source_of(agent: str, path: str) -> Source:
