@@ -35,6 +35,7 @@ Row = dict[str, Any]
 _ROUNDS = 4  # a replacement may uncover another secret; the last round finds nothing
 _PRIVATE_KEY, _FOLDED, _ASSIGNED, _CUSTOM = -1, 100, 200, 1000  # ranks; others: table positions
 _NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # one is in each name
+_FOLDED_BY_WORDS = [(one[1].split(), (rank, one)) for rank, one in enumerate(FOLDED_RULES, _FOLDED)]
 _Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lower rank names it
 
 # A private key may have lost its first or its last line, or hold a section label (`User: `) where
@@ -159,15 +160,15 @@ def _by_rules(text: str) -> Iterator[_Span]:
     ranked, keywords = _rules()
     called = dict.fromkeys(ranked[at] for at in keywords.Match(_encodable(text)) or ())
     rules = [(text, one) for one in called]
-    for rank, rule in enumerate(FOLDED_RULES, _FOLDED):
-        if any(word in lowered for word in rule[1].split()):
-            rules.append((lowered, (rank, rule)))
+    for words, one in _FOLDED_BY_WORDS:
+        if any(map(lowered.__contains__, words)):
+            rules.append((lowered, one))
     for searched, (rank, (kind, _, pattern, genuine)) in rules:
         for found in re.finditer(pattern, searched, re.ASCII):
             start, end = found.span(found.lastgroup or 0)
             if genuine(text[start:end]):
                 yield start, end, (rank, kind)
-    if any(word in lowered for word in _NAMES):
+    if any(map(lowered.__contains__, _NAMES)):
         for start, end, kind in assignments(text, lowered):
             yield start, end, (_ASSIGNED, kind)
 

@@ -70,7 +70,8 @@ def clean_text(text: str, limit: int) -> str:
     lines = list[str]()
     for line in map(str.rstrip, text.split("\n")):
         words = line.lstrip(" \t")
-        lines.append(line[: len(line) - len(words)] + re.sub(" {2,}", " ", words))
+        folded = re.sub(" {2,}", " ", words) if "  " in words else words
+        lines.append(line[: len(line) - len(words)] + folded)
     return _cut(re.sub(r"\n{4,}", "\n\n\n", "\n".join(lines)).strip(), limit)
 
 
