@@ -88,10 +88,10 @@ class SessionFile:
 
         FileNotFoundError: the file is gone. SessionUnreadableError: it cannot be read.
         """
-        source = source_of(self.agent, self.path)
+        source, was = source_of(self.agent, self.path), self.cursor
+        whole = wake and source.load is not None  # a reading itself says whether it changed
         if asleep := self.state is None:
-            was = self.cursor
-            self.verdict = source.compare(self.path, was) if was else Verdict.CONTINUE
+            self.verdict = source.compare(self.path, was) if was and not whole else Verdict.CONTINUE
             if was is not None and self.verdict is Verdict.SAME and not wake:
                 return Read(Verdict.SAME)
             self._tail = None
@@ -99,6 +99,8 @@ class SessionFile:
         read = tail.read(self.path)
         if read.verdict is Verdict.SAME:
             return read
+        if asleep and whole and tail.cursor == was:
+            self.verdict = Verdict.SAME
         restart = read.verdict is Verdict.RESTART
         if not asleep and (restart or self.verdict is Verdict.SAME):
             self.verdict = read.verdict
@@ -190,6 +192,7 @@ class Files:
         self._forks = ForkResolver(self._excluded)
         self._files: dict[str, SessionFile] = {}
         self._trees: dict[str, int] = {}  # rows by path, least recently used first
+        self._rows = 0  # of all trees
         self.rest_at = math.inf  # when to drop large trees, on the monotonic clock
         self._missing: set[str] = set()  # files that were gone when looked at once
         self.stores: list[Store] = []
@@ -400,13 +403,13 @@ class Files:
 
     def _keep_tree(self, file: SessionFile) -> None:
         """Mark a tree as just used, and drop those used least recently."""
-        trees = self._trees
-        trees.pop(file.path, None)
-        rows = trees[file.path] = TREE_ROWS + (len(file.state) if file.state is not None else 0)
+        rows = TREE_ROWS + (len(file.state) if file.state is not None else 0)
+        self._rows += rows - self._trees.pop(file.path, 0)
+        self._trees[file.path] = rows
         if rows > LARGE:
             self.rest_at = time.monotonic() + LARGE_SECONDS
-        while sum(trees.values()) > TREES_MAX and len(trees) > 1:
-            self._drop_tree(next(iter(trees)))
+        while self._rows > TREES_MAX and len(self._trees) > 1:
+            self._drop_tree(next(iter(self._trees)))
 
     def rest(self) -> None:
         """Drop the large trees, which have not been used for a while."""
@@ -414,8 +417,13 @@ class Files:
         for path in [one for one, rows in self._trees.items() if rows > LARGE]:
             self._drop_tree(path)
 
+    def drop_tree(self, session_id: str) -> None:
+        """Drop the tree of a session that is not used soon."""
+        if owner := self.owners.get(session_id):
+            self._drop_tree(owner.path)
+
     def _drop_tree(self, path: str) -> None:
-        del self._trees[path]
+        self._rows -= self._trees.pop(path, 0)
         file = self._files.get(path)
         if file is not None and not file.underway:  # else the file would be read from its start
             file.drop_tree()
@@ -523,7 +531,7 @@ class Files:
     def _forget(self, file: SessionFile) -> None:
         was, file.info = file.info, None
         file.rewind()
-        self._trees.pop(file.path, None)
+        self._rows -= self._trees.pop(file.path, 0)
         self.unstored[file.path] = None
         if was:
             self._disown(file, was)

@@ -12,12 +12,11 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import Any
 
 from indexerd.daemon.files import Files, Update
 from indexerd.errors import NotFoundError, StateError
 from indexerd.meta.cache import TOPIC, MetaCache
-from indexerd.meta.session_row import Rows
+from indexerd.meta.session_row import Row, Rows
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.session_texts import Texts
@@ -246,7 +245,8 @@ class Library:
             self.store.put_files({path: files.stored(path) for path in files.unstored})
             for session_id, packed in self.metas.unstored.items():
                 self.store.note(TOPIC, session_id, packed)
-            rows = self._put_rows([*updates, *(relatives - updates.keys())])
+            ids = [*updates, *(relatives - updates.keys())]
+            rows = self._put_rows(ids, self.store.get_many(ids))
         files.unstored.clear()
         self.metas.unstored.clear()
         for one in (updates.keys() | relatives) - waiting:
@@ -259,10 +259,10 @@ class Library:
         ]
 
     def _put_rows(
-        self, ids: Sequence[str], facts: Facts | None = None
-    ) -> dict[str, dict[str, Any]]:
+        self, ids: Sequence[str], known: dict[str, Row], facts: Facts | None = None
+    ) -> dict[str, Row]:
         """Write the rows of sessions; `facts` are new ones, if it is a single session."""
-        rows, known = list[tuple[dict[str, Any], str, tuple[str, ...]]](), self.store.get_many(ids)
+        rows = list[tuple[Row, str, tuple[str, ...]]]()
         for session_id in ids:
             written = self._rows.of(session_id, known.get(session_id), facts)
             if written is None:
@@ -275,5 +275,5 @@ class Library:
         return {row["sessionId"]: row for row, _, _ in rows}
 
     def _publish_facts(self, session_id: str, facts: Facts) -> None:
-        if self.files.info(session_id) is not None and self.store.get(session_id) is not None:
-            self._put_rows([session_id], facts)
+        if self.files.info(session_id) is not None and (old := self.store.get(session_id)):
+            self._put_rows([session_id], {session_id: old}, facts)

@@ -163,6 +163,8 @@ class Texts:
         self._index.add_messages(session_id, said, _encode(held), sign, anew=anew)
         if facts is not None:
             self._publish(session_id, facts)
+        if is_last and anew:  # most likely nobody is at work in it
+            self._files.drop_tree(session_id)
         return is_last
 
     def _progress(self, info: SessionInfo, state: SessionState, path: array[int]) -> _Progress:

@@ -69,6 +69,9 @@ class Session:
         self.data += line
         return name
 
+    def drop_tree(self, _session_id: str) -> None:
+        pass
+
     def info(self, _session_id: str) -> SessionInfo:
         made = info_of(self.tree, agent="claude", path="/s.jsonl", mtime_ms=0, since=None)
         assert made is not None
