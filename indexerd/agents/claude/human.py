@@ -42,7 +42,8 @@ _OPENINGS = (
 )
 _NOTICE = (
     *("<task-notification>", "<agent-notification>", "<bash-notification>"),
-    *("<teammate-message", "Stop hook feedback:"),
+    *("<teammate-message", "Another Claude session sent a message:"),
+    *("Stop hook feedback:", "[SYSTEM NOTIFICATION - NOT USER INPUT]"),
 )
 # The client's answer to a slash command that nobody can run.
 _REFUSED = re.compile(

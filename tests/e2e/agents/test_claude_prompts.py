@@ -50,6 +50,8 @@ def test_what_a_hook_says_of_a_stopped_prompt_is_no_message(world: World, home: 
 NOTICES = (
     "<agent-notification>\n<agent-id>ad9c6de</agent-id>\n</agent-notification>",
     "<bash-notification>\n<shell-id>bb6abe4</shell-id>\n</bash-notification>",
+    'Another Claude session sent a message:\n<teammate-message teammate_id="a">\nDone.',
+    "[SYSTEM NOTIFICATION - NOT USER INPUT]\nThis is an automated background-task event.",
     "Unknown skill: deploy",
     "Unknown slash command: acme:deploy",
     "This skill can only be invoked by Claude, not directly by users. Ask Claude to use it.",
