@@ -1,4 +1,4 @@
-"""What every test stands on."""
+"""Settings and fixtures shared by all tests."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hypothesis import settings
 
 from tests.short_directory import short_directory
 
-# Timings are measured in bench/, never asserted here: a busy machine is no failure.
+# bench/ measures timings. Tests never assert them, so a busy machine fails no test.
 settings.register_profile("indexerd", deadline=None, max_examples=50)
 settings.register_profile("thorough", parent=settings.get_profile("indexerd"), max_examples=1000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "indexerd"))
 
-# Started in the background, a shell has us ignore SIGINT, and our children would inherit that.
+# A shell starts background jobs with SIGINT ignored, and child processes would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
 def directory() -> Iterator[Path]:
-    with short_directory() as made:
-        yield made
+    with short_directory() as path:
+        yield path

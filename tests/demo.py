@@ -1,4 +1,4 @@
-"""`make demo`: the daemon's main job, end to end, in a temporary home that is removed again."""
+"""`make demo` shows the daemon's main job from end to end in a temporary home, then removes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-SECONDS = 30.0  # that any one step may take
+SECONDS = 30.0  # the longest that any step may take
 
 CACHE = """
 Design a cache for the forecast results in src/forecast.py.|A dictionary by city and day.
@@ -35,7 +35,7 @@ Rename the prop to intent.|Renamed in the component, its users and its tests.
 
 
 def write_session(home: Path, cwd: str, talk: str) -> str:
-    """Write a session as pi does, a question and its answer a line; returns its id."""
+    """Write a session as pi does, from lines of `question|answer`, and return its id."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     session_id, last = str(uuid.uuid4()), None
     header = {"type": "session", "version": 3, "id": session_id, "timestamp": now, "cwd": cwd}
@@ -55,7 +55,7 @@ def write_session(home: Path, cwd: str, talk: str) -> str:
 
 
 def until(what: str, found: Callable[[], object]) -> None:
-    """Ask again and again until there is an answer."""
+    """Poll until `found` returns something true, or end the demo with an error."""
     end = time.monotonic() + SECONDS
     while not found():
         if time.monotonic() > end:
@@ -69,7 +69,7 @@ def say(text: str) -> None:
 
 
 def show(home: Path, env: dict[str, str]) -> None:
-    """Show what a running daemon does, by the commands that people use."""
+    """Run the commands that people use against a running daemon."""
 
     def run(*argv: str) -> None:
         say(f"$ indexerd {shlex.join(argv)}")
@@ -100,7 +100,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="indexerd-demo-") as folder:
         home, socket = Path(folder), Path(folder) / "indexerd.sock"
         env = {key: value for key, value in os.environ.items() if not key.startswith("INDEXERD_")}
-        env |= {f"XDG_{one}_HOME": f"{folder}/{one}" for one in ("CONFIG", "STATE", "DATA")}
+        env |= {f"XDG_{kind}_HOME": f"{folder}/{kind}" for kind in ("CONFIG", "STATE", "DATA")}
         env |= {"HOME": folder, "PI_CODING_AGENT_DIR": f"{folder}/.pi/agent"}
         env |= {"INDEXERD_SOCKET": str(socket), "INDEXERD_LOG__LEVEL": "warning"}
         env |= {"INDEXERD_MODEL_KEYS": '["local/extractive"]'}

@@ -1,4 +1,4 @@
-"""Stand-ins for Claude Code and Codex: what these write, line by line, into the world's home."""
+"""Stand-ins that write session files line by line, as Claude Code and Codex do."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class ClaudeSession:
         self.last: str | None = None
 
     def line(self, kind: str, **fields: Any) -> str:
-        made = str(uuid.uuid4())
-        held = {"parentUuid": self.last, "isSidechain": False, "type": kind, "uuid": made}
-        held |= {"timestamp": iso(), "cwd": self.cwd, "sessionId": self.id, "version": "2.1.330"}
-        append(self.path, held | {"userType": "external", "gitBranch": "main"} | fields)
-        self.last = made
-        return made
+        line_id = str(uuid.uuid4())
+        common = {"parentUuid": self.last, "isSidechain": False, "type": kind, "uuid": line_id}
+        common |= {"timestamp": iso(), "cwd": self.cwd, "sessionId": self.id, "version": "2.1.330"}
+        append(self.path, common | {"userType": "external", "gitBranch": "main"} | fields)
+        self.last = line_id
+        return line_id
 
     def prompt(self, content: Any, **fields: Any) -> str:
         return self.line("user", message={"role": "user", "content": content}, **fields)
@@ -42,18 +42,18 @@ class ClaudeSession:
         return self.answer([{"type": "text", "text": text}])
 
     def answer(self, content: list[dict[str, Any]], stop: str = "end_turn") -> str:
-        said = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "claude-x"}
+        message = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant", "model": "claude-x"}
         usage = {"input_tokens": 10, "output_tokens": 5}
-        message = said | {"content": content, "stop_reason": stop, "usage": usage}
-        return self.line("assistant", message=message)
+        full = message | {"content": content, "stop_reason": stop, "usage": usage}
+        return self.line("assistant", message=full)
 
     def edit(self, path: str) -> None:
         self.prompt(f"Edit {path}.")
         self.tool("Edit", file_path=path)
         self.say("Edited.")
 
-    def tool(self, name: str, output: str = "ok", **given: Any) -> None:
-        call = {"type": "tool_use", "id": f"toolu_{self.last}", "name": name, "input": given}
+    def tool(self, name: str, output: str = "ok", **arguments: Any) -> None:
+        call = {"type": "tool_use", "id": f"toolu_{self.last}", "name": name, "input": arguments}
         self.answer([call], stop="tool_use")
         result = {"type": "tool_result", "tool_use_id": call["id"], "content": output}
         self.prompt([result], toolUseResult={"stdout": output, "stderr": ""})
@@ -65,7 +65,7 @@ class ClaudeSession:
     def fork(self) -> ClaudeSession:
         other = ClaudeSession(Path(), self.cwd, self.path.parent)
         now = iso()
-        while iso() == now:  # nobody forks in the millisecond in which a session began
+        while iso() == now:  # a fork must start in a later millisecond
             pass
         started = {"type": "queue-operation", "operation": "enqueue", "timestamp": iso()}
         append(other.path, started | {"sessionId": other.id})
@@ -85,9 +85,9 @@ class CodexThread:
         self.turns = 0
         stem = f"rollout-{iso()[:19].replace(':', '-')}-{thread}{name}"
         self.path = self.home / "sessions/2026/11/22" / f"{stem}.jsonl"
-        held = {"id": thread, "session_id": thread, "timestamp": iso(), "cwd": "/w"}
-        held |= {"source": "cli", "cli_version": "0.169.0", "history_mode": "paginated"}
-        self.write("session_meta", held | {"git": {"branch": "trunk"}} | meta)
+        header = {"id": thread, "session_id": thread, "timestamp": iso(), "cwd": "/w"}
+        header |= {"source": "cli", "cli_version": "0.169.0", "history_mode": "paginated"}
+        self.write("session_meta", header | {"git": {"branch": "trunk"}} | meta)
 
     def write(self, kind: str, payload: dict[str, Any]) -> None:
         line = {"timestamp": iso(), "ordinal": self.ordinal, "type": kind, "payload": payload}
@@ -100,8 +100,8 @@ class CodexThread:
     def item(self, role: str, *texts: str, **more: Any) -> None:
         kind = "output_text" if role == "assistant" else "input_text"
         content = [{"type": kind, "text": text} for text in texts]
-        said = {"type": "message", "role": role, "content": content}
-        self.write("response_item", said | more)
+        message = {"type": "message", "role": role, "content": content}
+        self.write("response_item", message | more)
 
     def turn(self, text: str = "Please adjust a widget.", *edits: str, answer: str = "") -> str:
         turn = str(uuid.uuid4())

@@ -1,4 +1,4 @@
-"""A command whose streams are a terminal: what a person sees of it, and what they type."""
+"""Run a command on a pseudo-terminal: what a person sees of it, with the input they type."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ def on_terminal(
     columns: int | None = None,
     typed: str = "",
 ) -> tuple[int, bytes]:
-    ours, its = pty.openpty()
+    master, terminal = pty.openpty()
     if columns is not None:
-        fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    run = subprocess.Popen(command, env=env, cwd=cwd, stdin=its, stdout=its, stderr=its)
-    os.close(its)
-    os.write(ours, typed.encode())
-    got = bytearray()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    run = subprocess.Popen(
+        command, env=env, cwd=cwd, stdin=terminal, stdout=terminal, stderr=terminal
+    )
+    os.close(terminal)
+    os.write(master, typed.encode())
+    output = bytearray()
     try:
-        while chunk := os.read(ours, 65536):
-            got += chunk
-    except OSError:  # Linux's way to say that nobody holds the other end any more
+        while chunk := os.read(master, 65536):
+            output += chunk
+    except OSError:  # Linux raises this when the other end has been closed
         pass
     finally:
-        os.close(ours)
-    return run.wait(30), bytes(got)
+        os.close(master)
+    return run.wait(30), bytes(output)

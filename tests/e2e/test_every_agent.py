@@ -1,4 +1,4 @@
-"""Claude Code, Codex and opencode beside the daemon: every turn, undo, fork, archive, deletion."""
+"""The daemon follows Claude Code, Codex and opencode through turns, undo, forks and deletion."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def shown(world: World, **params: Any) -> list[str]:
     return [row["sessionId"] for row in world.call("list", **params)["sessions"]]
 
 
-def test_a_session_of_claude_code_outlives_its_file(world: World, home: Path) -> None:
-    """S0.6, S0.31: counted, indexed once, named, and still there when the client cleaned up."""
+def test_a_claude_session_stays_listed_after_its_file_is_deleted(world: World, home: Path) -> None:
+    """S0.6, S0.31: it is counted, indexed once and named, and stays readable without its file."""
     session = ClaudeSession(home)
     with world.daemon():
         for _ in range(4):
@@ -46,14 +46,14 @@ def test_a_session_of_claude_code_outlives_its_file(world: World, home: Path) ->
         assert world.call("resolve", ref=meta["name"])["sessionId"] == session.id
         found = world.call("get", ref=session.id)
         assert found["meta"]["summary"] == meta["summary"]
-    assert len([one for one in world.telemetry() if one["sessionId"] == session.id]) == 1
+    assert len([row for row in world.telemetry() if row["sessionId"] == session.id]) == 1
 
 
-def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: Path) -> None:
-    """S0.7, S3.2, S3.3, S3.6: counters fall after an undo; nothing is paid for twice."""
+def test_a_codex_thread_is_rolled_back_forked_and_archived(world: World, home: Path) -> None:
+    """S0.7, S3.2, S3.3, S3.6: counts drop after an undo, and no part is indexed twice."""
     thread = CodexThread(home)
     with world.daemon() as _, Client(world.socket, timeout=20) as ear:
-        told = ear.events(["session.branched", "session.renamed"])
+        events = ear.events(["session.branched", "session.renamed"])
         turns = [thread.turn(f"Step {n}", f"/w/{n}.py") for n in range(6)]
         wait(world, thread.id, userMessageCount=6, newUserMessages=0)
         meta = until(lambda: world.meta(thread.id, "codex"), "the meta file")
@@ -64,7 +64,7 @@ def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: P
         assert row["filesModified"] == [f"/w/{n}.py" for n in range(4)] or wait(
             world, thread.id, filesModified=[f"/w/{n}.py" for n in range(4)]
         )
-        event = next(told)
+        event = next(events)
         assert (event["event"], event["leafId"]) == ("session.branched", turns[3])
         fork = thread.fork()
         fork.turn("Another way")
@@ -76,11 +76,11 @@ def test_a_thread_of_codex_goes_back_forks_and_is_archived(world: World, home: P
         thread.archive()
         wait(world, thread.id, archived=True, gone=False, state="archived")
         assert shown(world) == [fork.id]
-    assert [one["sessionId"] for one in world.telemetry()].count(thread.id) == 1
+    assert [row["sessionId"] for row in world.telemetry()].count(thread.id) == 1
 
 
 def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
-    """interfaces.md 1: the newest file of a thread is the one that counts, and its base."""
+    """interfaces.md 1: a reverted thread is one session: its newest file plus that file's base."""
     thread = CodexThread(home)
     thread.turn("Kept")
     end, ordinal = thread.path.stat().st_size, thread.ordinal
@@ -94,8 +94,8 @@ def test_a_reverted_thread_is_one_session(world: World, home: Path) -> None:
         assert shown(world, archived=True) == [thread.id]
 
 
-def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: Path) -> None:
-    """S3.9, S3.10: turns, an undo, an archived and a deleted session."""
+def test_an_opencode_session_is_followed_in_its_database(world: World, home: Path) -> None:
+    """S3.9, S3.10: the row follows turns, an undo, archiving and deletion."""
     rows = opencode_rows(world)
     rows.session("ses_one", directory="/w")
     with world.daemon():
@@ -119,8 +119,8 @@ def test_a_session_of_opencode_is_followed_in_its_database(world: World, home: P
     assert len(world.telemetry()) == 1
 
 
-def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None:
-    """S1.45, S3.25: created, active, idle, compacted, archived, deleted, with what was before."""
+def test_each_lifecycle_change_sends_one_event(world: World, home: Path) -> None:
+    """S1.45, S3.25: each state change, from created to deleted, names the previous state."""
     with world.daemon() as _, Client(world.socket, timeout=20) as ear:
         until(lambda: world.call("status")["lastScanAt"], "the first scan")
         events = ear.events()
@@ -140,22 +140,24 @@ def test_a_sessions_life_is_told_once_a_change(world: World, home: Path) -> None
         thread.path.unlink()
         wait(world, thread.id, gone=True)
         world.call("update", ref=thread.id, title="Still known")
-        told = []
-        while not told or told[-1].get("previous") != "Known":
-            told.append(next(events))
-        told = [one for one in told if one["sessionId"] == thread.id]
-    assert told[0]["event"] == "session.created"
-    assert [one["event"] for one in told].count("session.removed") == 1
-    assert told[-2]["event"] == "session.removed"
-    assert told[-2]["sessionFile"] == told[-1]["sessionFile"] == str(thread.path)
+        received: list[dict[str, Any]] = []
+        while not received or received[-1].get("previous") != "Known":
+            received.append(next(events))
+        received = [event for event in received if event["sessionId"] == thread.id]
+    assert received[0]["event"] == "session.created"
+    assert [event["event"] for event in received].count("session.removed") == 1
+    assert received[-2]["event"] == "session.removed"
+    assert received[-2]["sessionFile"] == received[-1]["sessionFile"] == str(thread.path)
     states = ["idle", "active", "idle", "compacted", "archived", "deleted"]
-    lives = [(one["previousState"], one["state"]) for one in told if "previousState" in one]
+    lives = [
+        (event["previousState"], event["state"]) for event in received if "previousState" in event
+    ]
     assert lives == [*pairwise(states)]
-    assert [one["event"] for one in told].count("session.compacted") == 1
+    assert [event["event"] for event in received].count("session.compacted") == 1
 
 
-def test_a_store_that_is_not_understood_disables_only_itself(world: World, home: Path) -> None:
-    """S3.1, S3.9: another schema, or no database at all; it is named, and the rest goes on."""
+def test_an_unreadable_store_disables_only_itself(world: World, home: Path) -> None:
+    """S3.1, S3.9: a file that is no database is reported, and other agents are still read."""
     data = world.root / "data/opencode"
     data.mkdir(parents=True)
     (data / "opencode.db").write_bytes(b"this is no database" * 500)
@@ -164,12 +166,12 @@ def test_a_store_that_is_not_understood_disables_only_itself(world: World, home:
     with world.daemon():
         wait(world, session.id, userMessageCount=1)
         problems = until(lambda: world.call("status")["problems"], "the problem")
-        assert [one["code"] for one in problems] == ["unreadable"]
+        assert [problem["code"] for problem in problems] == ["unreadable"]
         assert "opencode.db" in problems[0]["cause"]
 
 
-def test_all_is_the_same_after_a_restart(world: World, home: Path) -> None:
-    """S3.14, S3.30: caches deleted or not, the list is the same, and no model is asked again."""
+def test_the_list_is_the_same_after_a_restart(world: World, home: Path) -> None:
+    """S3.14, S3.30: with or without caches the list is the same, and no model is called again."""
     session, thread = ClaudeSession(home), CodexThread(home)
     for n in range(5):
         session.turn(f"Step {n}")
@@ -188,8 +190,8 @@ def test_all_is_the_same_after_a_restart(world: World, home: Path) -> None:
     assert len(world.telemetry()) == 3
 
 
-def test_a_session_kept_elsewhere_is_resumed_from_there(world: World) -> None:
-    """S3.13: the exact command, with what tells the agent where its sessions are."""
+def test_resume_commands_name_a_custom_agent_directory(world: World) -> None:
+    """S3.13: the resume command sets the variable that tells the agent where its sessions are."""
     elsewhere = world.root / "else where"
     thread = CodexThread(elsewhere)
     thread.turn()
@@ -210,7 +212,7 @@ def test_a_session_kept_elsewhere_is_resumed_from_there(world: World) -> None:
     both = f"{where} unarchive {thread.id} && {where} resume {thread.id}"
     assert world.run("resume", thread.id) == f"cd /w && {both}\n"
     world.run("resume", thread.id, "--exec", code=2)
-    assert "/w" in world.stderr, "the directory is not there"
+    assert "/w" in world.stderr
 
 
 ASKED = "As in @@cache, please go on with the walrus."
@@ -229,9 +231,9 @@ def pi(world: World) -> str:
 def claude(world: World) -> str:
     session = ClaudeSession(world.root / "home")
     session.prompt([{"type": "text", "text": ASKED}])
-    held = {"type": "hook_additional_context", "content": [ADDED], "toolUseID": "hook-1"}
+    hook = {"type": "hook_additional_context", "content": [ADDED], "toolUseID": "hook-1"}
     named = {"hookName": "UserPromptSubmit", "hookEvent": "UserPromptSubmit"}
-    session.line("attachment", attachment=held | named)
+    session.line("attachment", attachment=hook | named)
     session.say()
     return session.id
 
@@ -267,14 +269,18 @@ GOT: dict[Make, list[tuple[str, str]]] = {
 
 
 @pytest.mark.parametrize("make", GOT)
-def test_what_was_put_beside_a_prompt_is_the_models_alone(world: World, make: Make) -> None:
-    """S0.55, S1.38: in `context`, in its place; no one's words in counts, prompts and search."""
+def test_injected_context_is_shown_to_the_model_only(world: World, make: Make) -> None:
+    """S0.55, S1.38: `context` shows it next to the prompt; counts, prompts and search omit it."""
     session_id = make(world)
     with world.daemon():
         assert until(lambda: hit_by(world, "walrus"), "the user's words") == {session_id}
         assert hit_by(world, "aardvark") == set()
         shown = world.call("context", ref=session_id)["messages"]
-        got = [(one["role"], one["text"]) for one in shown if one["role"] != "assistant"]
+        got = [
+            (message["role"], message["text"])
+            for message in shown
+            if message["role"] != "assistant"
+        ]
         assert got == GOT[make]
         row = world.row(session_id)
         assert (row["userMessageCount"], row["firstUserMessage"]) == (1, ASKED)

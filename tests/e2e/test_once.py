@@ -1,4 +1,4 @@
-"""`run --once` on real files: what is indexed, what is not, and that nothing is done twice."""
+"""`run --once` on real files: what it indexes, what it skips, and that it repeats nothing."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def header_id(row: dict[str, object]) -> str:
 
 
 def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: World) -> None:
-    """S0.6, S0.31, S0.32, S0.33: meta files equal what was sent to pi, for three versions."""
+    """S0.6, S0.31, S0.32, S0.33: meta files match what was sent to pi, in three file versions."""
     rows = copy_real(world, "pi", "pi-0.32.3-v2", "pi-0.30.2-v1")
     before = world.fingerprint()
     report = world.run("run", "--once", "--json")
     due = {header_id(row): row for row in rows if int(str(row["n_user"])) >= 5}
     assert set(due) == set(report["indexed"])
-    assert {f"{key}.meta.json" for key in due} == {one.name for one in world.metas.iterdir()}
+    assert {f"{key}.meta.json" for key in due} == {path.name for path in world.metas.iterdir()}
     counts = report["sessions"], report["skipped"], report["failed"]
     assert counts == (len(rows), len(rows) - len(due), [])
     for session_id, row in due.items():
@@ -40,7 +40,7 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
         parent = header.get("parentSession", header.get("branchedFrom"))
         assert parent == meta.get("parentSessionFile")
         assert header["cwd"] == meta["cwd"]
-        # Entries of version 1 have no ids: theirs are made up, and stay the same.
+        # Entries of version 1 have no ids, so indexerd derives stable ones.
         assert entries[-1].get("id", meta["lastIndexedLeafId"]) == meta["lastIndexedLeafId"]
         assert row["n_user"] == meta["userMessageCount"]
         assert meta["model"] == "local/extractive"
@@ -55,12 +55,12 @@ def test_real_sessions_are_indexed_above_the_threshold_and_none_below(world: Wor
 
 
 def test_a_second_run_indexes_nothing_and_caches_may_be_deleted(world: World) -> None:
-    """S0.8: nothing is indexed twice; without the caches no model is called."""
+    """S0.8: a second run indexes nothing, and a run without caches calls no model."""
     world.scripted()
     sessions = [world.session(turns=6) for _ in range(3)]
     world.session(turns=4)
     first = world.run("run", "--once", "--json")
-    assert {one.id for one in sessions} == set(first["indexed"])
+    assert {session.id for session in sessions} == set(first["indexed"])
     assert len(world.calls()) == 3
     assert world.run("run", "--once", "--json")["indexed"] == []
     (world.state / "store.sqlite").unlink()
@@ -71,7 +71,7 @@ def test_a_second_run_indexes_nothing_and_caches_may_be_deleted(world: World) ->
 
 
 def test_sessions_without_an_answer_or_a_header_get_no_meta_file(world: World) -> None:
-    """S0.5, S0.17, S1.3: unflushed, foreign and silent files are left alone."""
+    """S0.5, S0.17, S1.3: files without an answer, a header or any text get no meta file."""
     silent = world.session()
     for number in range(6):
         silent.say("user", f"Hello? {number}")
@@ -85,12 +85,12 @@ def test_sessions_without_an_answer_or_a_header_get_no_meta_file(world: World) -
     report = world.run("run", "--once", "--json", code=None)
     assert report["indexed"] == []
     assert [{"sessionId": mute.id, "kind": "session_empty"}] == report["failed"]
-    assert not list(world.metas.glob("*")) if world.metas.exists() else True
+    assert not list(world.metas.glob("*"))
     assert foreign.read_text() == '{"type":"note"}\n' * 9
 
 
 def test_only_the_current_branch_counts(world: World) -> None:
-    """S0.9, S0.10, S1.13: after a branch switch the new path alone is counted and described."""
+    """S0.9, S0.10, S1.13: after a branch switch only the new path is counted and described."""
     world.scripted()
     session = world.session(turns=5)
     fork = session.last
@@ -108,7 +108,7 @@ def test_only_the_current_branch_counts(world: World) -> None:
 
 
 def test_failures_are_reported_with_their_kind_and_exit_code(world: World) -> None:
-    """75 when all that failed may be tried again, 1 when something may not."""
+    """The exit code is 75 if every failure can be retried."""
     world.scripted({"error": "provider"})
     session = world.session(turns=5)
     report = world.run("run", "--once", "--json", code=75)
@@ -116,11 +116,11 @@ def test_failures_are_reported_with_their_kind_and_exit_code(world: World) -> No
     assert world.meta(session.id) is None
     again = world.run("run", "--once", "--json", code=75)
     assert report["failed"] == again["failed"]
-    assert len(world.calls()) == 1  # the back-off is not waited for, and nothing is sent
+    assert len(world.calls()) == 1  # the second run is within the back-off, so it sends nothing
 
 
 def test_without_any_model_nothing_fails(world: World) -> None:
-    """S0.28: no usable model is no failure; the sessions are listed all the same."""
+    """S0.28: without a usable model nothing fails, and sessions are still listed."""
     world.env["INDEXERD_MODEL_KEYS"] = '["google/gemini-3.5-flash-lite"]'
     world.session(turns=5)
     report = world.run("run", "--once", "--json")
@@ -128,7 +128,7 @@ def test_without_any_model_nothing_fails(world: World) -> None:
 
 
 def test_old_sessions_stay_on_this_machine(world: World) -> None:
-    """interfaces.md 2: older than `backfill_days` means a local model, until used again."""
+    """interfaces.md 2: a session older than `backfill_days` is only sent to a local model."""
     world.scripted()
     world.env["INDEXERD_MODEL_KEYS"] = '["scripted/test", "local/extractive"]'
     old = world.session(turns=0)
@@ -139,6 +139,6 @@ def test_old_sessions_stay_on_this_machine(world: World) -> None:
     new = world.session(turns=5)
     report = world.run("run", "--once", "--json")
     assert {old.id, new.id} == set(report["indexed"])
-    models = [(world.meta(one.id) or {})["model"] for one in (old, new)]
+    models = [(world.meta(session.id) or {})["model"] for session in (old, new)]
     assert models == ["local/extractive", "scripted/test"]
     assert len(world.calls()) == 1

@@ -1,4 +1,4 @@
-"""A home of its own for the real program: sessions, daemon, command line, all as processes."""
+"""A temporary home in which sessions, the daemon and the command line run as real processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.fakes.gemini_server import GeminiServer
 from tests.fakes.openai_server import OpenAIServer
 from tests.sessions.opencode_rows import Rows
 
-PATIENCE = 20.0  # seconds any one thing may take before a test fails
+PATIENCE = 20.0  # seconds that `until` waits before a test fails
 GOOGLE_KEY = "AIza" + "Sy-this-key-must-stay-here-012345"
 NOWHERE = "http://127.0.0.1:9"
 ROOT = Path(__file__).parents[2]
@@ -54,7 +54,7 @@ def ends_well(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 class Clock:
-    now: datetime | None = None  # set, it is the time at which clients write
+    now: datetime | None = None  # if set, the stand-ins for clients write this time
 
 
 clock = Clock()
@@ -75,7 +75,7 @@ def append(path: Path, *lines: dict[str, Any]) -> None:
             file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 
-# No two alike, however many: of random ones of this length two in 40,000 are, often enough.
+# Ids never repeat. With random ids of this length, 40,000 of them often contain a duplicate.
 entry_ids = (f"{number * 2_654_435_761 % 2**32:08x}" for number in itertools.count(1))
 
 
@@ -181,8 +181,8 @@ class World:
             "INDEXERD_GOOGLE_API_KEY": GOOGLE_KEY,
             "INDEXERD_MODEL_KEYS": json.dumps(["google/gemini-3.5-flash-lite", *keys]),
             "INDEXERD_PROVIDERS__GOOGLE__BASE_URL": json.dumps(server.url),
-            "INDEXERD_MODEL__TIMEOUT_SECONDS": "20",  # loading the SDK is part of a first call
-            # What merely lies in the environment is not used.
+            "INDEXERD_MODEL__TIMEOUT_SECONDS": "20",  # the first call includes loading the SDK
+            # Variables of other programs must not be used.
             **dict.fromkeys(("GOOGLE_GEMINI_BASE_URL", "HTTPS_PROXY", "HTTP_PROXY"), NOWHERE),
         }
 
@@ -214,9 +214,9 @@ class World:
     def daemon(
         self, *argv: str, ready: bool = True, under: Sequence[str] = ()
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """A running daemon; ended, and its exit code checked, when the block ends.
+        """Run the daemon for the block, then stop it and check its exit code.
 
-        `under`: a command that becomes the daemon, which is given to it as further words.
+        `under` is a command that becomes the daemon, for example `sh -c '... exec "$@"'`.
         """
         log = (self.root / "stderr").open("ab")
         process = subprocess.Popen(
@@ -250,7 +250,7 @@ class World:
         with Client(self.socket, timeout=20) as client:
             return client.call(method, params)
 
-    # -- looking -------------------------------------------------------------------------
+    # # -- results -------------------------------------------------------------------------
 
     def meta_path(self, session_id: str, agent: str = "pi") -> Path:
         elsewhere = self.root / "data/indexerd/sessions-meta" / agent
@@ -292,14 +292,14 @@ class World:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     text = path.read_text() if path.exists() else ""
-    whole = text[: text.rfind("\n") + 1]  # the last line may be on its way
+    whole = text[: text.rfind("\n") + 1]  # the last line may still be incomplete
     return [json.loads(line) for line in whole.splitlines()]
 
 
 def wait(world: World, session_id: str, **wanted: Any) -> dict[str, Any]:
     def found() -> dict[str, Any] | None:
         row = world.row(session_id)
-        return row if row and all(row.get(key) == one for key, one in wanted.items()) else None
+        return row if row and all(row.get(key) == value for key, value in wanted.items()) else None
 
     try:
         row: dict[str, Any] = until(found, f"{wanted} of {session_id}")
@@ -324,11 +324,11 @@ def logged(world: World, event: str) -> list[dict[str, Any]]:
 
 
 def hit_by(world: World, query: str) -> set[str]:
-    return {one["sessionId"] for one in world.call("search", query=query)["hits"]}
+    return {hit["sessionId"] for hit in world.call("search", query=query)["hits"]}
 
 
 def problems(world: World) -> dict[str, str]:
-    return {one["code"]: one["cause"] for one in world.call("status")["problems"]}
+    return {problem["code"]: problem["cause"] for problem in world.call("status")["problems"]}
 
 
 def hooked(world: World, code: str) -> None:

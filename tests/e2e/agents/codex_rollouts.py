@@ -1,8 +1,8 @@
-"""Rollouts as older releases of Codex (0.118 to 0.145) wrote them, at times that a test chooses.
+"""Rollouts as Codex 0.118 to 0.145 wrote them, with times that the test chooses.
 
-Each line has an envelope, prompts and answers stand there twice, and the ids of threads and turns
-tell when they were made. A fork or a sub-agent with its parent's context begins with a copy of the
-parent's lines, which bear the time of the copying.
+Each line has an envelope, each prompt and answer is stored twice, and thread and turn ids contain
+their time of creation. A fork, or a sub-agent with its parent's context, begins with a copy of the
+parent's lines that carries the time of the copy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ DAY = datetime(2026, 4, 7, 9, 0, tzinfo=UTC)
 Line = dict[str, Any]
 
 
-def made_at(seconds: float, number: int) -> str:
+def id_at(seconds: float, number: int) -> str:
     ms = round((DAY + timedelta(seconds=seconds)).timestamp() * 1000)
     head = f"{ms:012x}"
     return f"{head[:8]}-{head[8:]}-7000-8000-{number:012x}"
@@ -25,12 +25,12 @@ def made_at(seconds: float, number: int) -> str:
 class Rollout:
     def __init__(self, number: int, at: float, **meta: Any) -> None:
         self.number, self.at = number, at
-        self.id = made_at(at, number)
+        self.id = id_at(at, number)
         self.lines: list[Line] = []
         self.sum = {"input_tokens": 0, "cached_input_tokens": 0, "output_tokens": 0}
         self._turns = 0
-        own = {"id": self.id, "timestamp": self._time(), "cwd": "/w", "originator": "codex-tui"}
-        self.add("session_meta", own | {"cli_version": "0.118.0", "source": "cli"} | meta)
+        first = {"id": self.id, "timestamp": self._time(), "cwd": "/w", "originator": "codex-tui"}
+        self.add("session_meta", first | {"cli_version": "0.118.0", "source": "cli"} | meta)
 
     def add(self, kind: str, payload: Line) -> None:
         self.at += 0.001
@@ -60,16 +60,16 @@ class Rollout:
         output = {"type": "custom_tool_call_output", "call_id": call, "output": "Exit code: 0"}
         self.add("response_item", output)
 
-    def spends(self, given: int, output: int, *, anew: bool = False) -> None:
+    def spends(self, given: int, output: int, *, restarted: bool = False) -> None:
         last = {"input_tokens": given, "cached_input_tokens": 0, "output_tokens": output}
-        self.sum = last if anew else {key: self.sum[key] + last[key] for key in last}
+        self.sum = last if restarted else {key: self.sum[key] + last[key] for key in last}
         info = {"total_token_usage": self.sum, "last_token_usage": last}
         self.event("token_count", info=info | {"model_context_window": 258_400})
 
     def turn(self, prompt: str, path: str = "", given: int = 1000, later: float = 30) -> None:
         self.at += later
         self._turns += 1
-        turn = made_at(self.at, 1000 * self.number + self._turns)
+        turn = id_at(self.at, 1000 * self.number + self._turns)
         self.event("task_started", turn_id=turn, model_context_window=258_400)
         self.add("turn_context", {"turn_id": turn, "cwd": "/w", "model": "gpt-5.4"})
         self.asks(prompt)
@@ -91,9 +91,9 @@ class Rollout:
     def data(self, *, numbered: bool = False) -> bytes:
         lines = self.lines
         if numbered:
-            kept = [one for one in lines if one["payload"].get("type") != "agent_message"]
+            kept = [line for line in lines if line["payload"].get("type") != "agent_message"]
             lines = [{"ordinal": n} | _migrated(line) for n, line in enumerate(kept)]
-        return b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in lines)
+        return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
 
     def write(self, home: Path, *, numbered: bool = False) -> None:
         path = self.path(home)

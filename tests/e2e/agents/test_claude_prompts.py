@@ -1,4 +1,4 @@
-"""What of Claude Code's prompts is a human's, as a pass over a home and a list of it say."""
+"""Which prompts in Claude Code's files count as messages of the user."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def planned(session: ClaudeSession, transcript: object, plan: str = PLAN, **fiel
 def rows(world: World, sessions: Iterable[ClaudeSession]) -> list[dict[str, Any]]:
     world.run("run", "--once", "--json")
     listed = {row["sessionId"]: row for row in world.run("list", "--all", "--json")["sessions"]}
-    return [listed[one.id] for one in sessions]
+    return [listed[session.id] for session in sessions]
 
 
-def test_what_a_hook_says_of_a_stopped_prompt_is_no_message(world: World, home: Path) -> None:
-    """S0.6, S0.46: it neither counts nor names a session; a human who quotes it does."""
+def test_a_hooks_stop_notice_is_not_a_message(world: World, home: Path) -> None:
+    """S0.6, S0.46: the notice neither counts nor names a session; a user's quote of it counts."""
     stopped, first, quoted = sessions = [ClaudeSession(home) for _ in range(3)]
     stopped.turn("Fix the tests.")
     stopped.prompt("And the linter.")
@@ -59,8 +59,8 @@ NOTICES = (
 
 
 @pytest.mark.parametrize("notice", NOTICES)
-def test_a_notice_of_the_client_is_no_message(world: World, home: Path, notice: str) -> None:
-    """S0.6, S0.46: it neither counts nor names a session; a human who quotes it does."""
+def test_a_client_notice_is_not_a_message(world: World, home: Path, notice: str) -> None:
+    """S0.6, S0.46: the notice neither counts nor names a session; a user's quote of it counts."""
     session, quoted = ClaudeSession(home), ClaudeSession(home)
     session.prompt(notice)
     session.turn("Sort the imports.")
@@ -70,8 +70,8 @@ def test_a_notice_of_the_client_is_no_message(world: World, home: Path, notice: 
     assert human["userMessageCount"] == 1
 
 
-def test_a_plan_names_its_session_and_where_it_was_made(world: World, home: Path) -> None:
-    """S0.46, S1.16: the client's prompt for it is nobody's message, with or without its mark."""
+def test_a_plan_gives_its_session_a_name_and_a_parent(world: World, home: Path) -> None:
+    """S0.46, S1.16: the client's prompt for a plan is not counted, with or without its marker."""
     origin = ClaudeSession(home)
     origin.turn("Uploads fail. Make a plan.")
     marked, older = sessions = [ClaudeSession(home) for _ in range(2)]
@@ -84,8 +84,8 @@ def test_a_plan_names_its_session_and_where_it_was_made(world: World, home: Path
         assert row["userMessageCount"] == bool(first)
 
 
-def test_a_plans_heading_is_found_wherever_it_stands(world: World, home: Path) -> None:
-    """S0.46: below other words, in a plan that is such a prompt itself, and behind a reminder."""
+def test_a_plans_heading_is_found_anywhere_in_the_prompt(world: World, home: Path) -> None:
+    """S0.46: below other text, in a plan that quotes such a prompt, and after a system reminder."""
     origin = ClaudeSession(home)
     origin.turn("Uploads fail. Make a plan.")
     elsewhere = f"{ASIDE}/elsewhere/8d1b0b56-370e-47c4-b992-58ef6f0c4c50.jsonl"
@@ -112,8 +112,8 @@ def test_a_plans_heading_is_found_wherever_it_stands(world: World, home: Path) -
         "<!--\n# draft\n-->\n",
     ],
 )
-def test_a_line_of_code_is_no_plans_heading(world: World, home: Path, above: str) -> None:
-    """S0.46: `#` begins a comment in a fenced block; the next message names the session."""
+def test_a_comment_in_code_is_not_a_plans_heading(world: World, home: Path, above: str) -> None:
+    """S0.46: `#` in code or an HTML comment is no heading; the next message is the name."""
     session = ClaudeSession(home)
     planned(session, "/elsewhere/x.jsonl", f"{above}1. Do it.", planContent="")
     session.turn("Now commit this.")
@@ -121,7 +121,7 @@ def test_a_line_of_code_is_no_plans_heading(world: World, home: Path, above: str
 
 
 def test_a_plans_heading_is_cleaned(world: World, home: Path) -> None:
-    """S0.46: front matter is skipped, and so are the marks that close a heading."""
+    """S0.46: front matter is skipped, and closing `#` marks are removed."""
     session = ClaudeSession(home)
     plan = f"---\n# tags\na: b\n---\n\n# {TITLE} ##\n\n```\n# no\n```\n"
     planned(session, "/elsewhere/x.jsonl", plan, planContent=plan)
@@ -140,8 +140,8 @@ def test_long_headings_and_many_notices_take_linear_time(world: World, home: Pat
     assert [row["name"] for row in rows(world, sessions)] == [TITLE, "Watch the build."]
 
 
-def test_better_names_and_nearer_parents_win_over_a_plans(world: World, home: Path) -> None:
-    """S0.46, S1.16: a title, and the session of which this is a copy; gone parents stay named."""
+def test_titles_and_fork_parents_override_a_plans(world: World, home: Path) -> None:
+    """S0.46, S1.16: a title and the parent of a fork win, even if the parent's file is deleted."""
     gone = "8d1b0b56-370e-47c4-b992-58ef6f0c4c50"
     titled, later = ClaudeSession(home), ClaudeSession(home)
     planned(titled, f"/elsewhere/{gone}.jsonl", planContent=PLAN)
@@ -160,8 +160,8 @@ def test_better_names_and_nearer_parents_win_over_a_plans(world: World, home: Pa
     assert [row["parentSessionId"] for row in rows(world, [fork])] == [titled.id]
 
 
-def test_a_plan_that_a_human_wrote_is_a_message(world: World, home: Path) -> None:
-    """S0.6: the opening words alone do not make it the client's."""
+def test_a_plan_that_the_user_wrote_is_a_message(world: World, home: Path) -> None:
+    """S0.6: the same opening words without the client's note are the user's own prompt."""
     session = ClaudeSession(home)
     session.turn("Implement the following plan:\n\n1. Wrap the client.\n2. Test it.")
     (row,) = rows(world, [session])
@@ -169,7 +169,7 @@ def test_a_plan_that_a_human_wrote_is_a_message(world: World, home: Path) -> Non
     assert row["firstUserMessage"].startswith("Implement the following plan:")
 
 
-def own(name: str, words: str) -> str:
+def builtin(name: str, words: str) -> str:
     return (
         f"<command-name>/{name}</command-name>\n            <command-message>{name}"
         f"</command-message>\n            <command-args>{words}</command-args>"
@@ -183,20 +183,21 @@ def expanding(name: str, words: str = "") -> str:
 
 
 REQUESTS = [
-    (own("goal", "all tests in tests/auth pass"), "all tests in tests/auth pass"),
-    (own("plan", "add a window"), "add a window"),
+    (builtin("goal", "all tests in tests/auth pass"), "all tests in tests/auth pass"),
+    (builtin("plan", "add a window"), "add a window"),
     (expanding("review", "167"), "/review 167"),
     (expanding("acme:fix", "the flaky test\nin CI"), "/acme:fix the flaky test in CI"),
 ]
-NONE = [
-    *(own("clear", ""), own("model", "opus"), own("compact", "keep the decisions")),
-    *(own("goal", ""), own("goal", "clear"), own("rename", "Uploads"), own("add-dir", "../lib")),
+WITHOUT_REQUEST = [
+    *(builtin("clear", ""), builtin("model", "opus"), builtin("compact", "keep the decisions")),
+    *(builtin("goal", ""), builtin("goal", "clear"), builtin("rename", "Uploads")),
+    builtin("add-dir", "../lib"),
     expanding("init"),
 ]
 
 
 def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -> None:
-    """S0.6, S0.46: its words count and name the session; what it expands to does not."""
+    """S0.6, S0.46: its arguments count and name the session; the expanded text does not."""
     sessions = []
     for command, _ in REQUESTS:
         sessions.append(session := ClaudeSession(home))
@@ -210,27 +211,27 @@ def test_a_slash_command_with_a_request_is_a_message(world: World, home: Path) -
     assert {hit["sessionId"] for hit in hits} == {sessions[0].id}
 
 
-def test_a_slash_command_that_waited_its_turn_is_a_message(world: World, home: Path) -> None:
-    """S0.6: typed while the agent was at work, it counts as one that was typed before."""
+def test_a_queued_slash_command_is_a_message(world: World, home: Path) -> None:
+    """S0.6: a command typed while the agent works counts like any other."""
     session = ClaudeSession(home)
     session.prompt("Sort the imports.")
-    for prompt in (own("goal", "all giraffes pass"), own("model", "opus")):
+    for prompt in (builtin("goal", "all giraffes pass"), builtin("model", "opus")):
         queued = {"type": "queued_command", "prompt": prompt, "commandMode": "prompt"}
         session.line("attachment", attachment=queued)
     session.say()
     (row,) = rows(world, [session])
     assert row["userMessageCount"] == 2
     shown = world.run("context", session.id, "--json")["messages"]
-    assert "all giraffes pass" in [one["text"] for one in shown]
+    assert "all giraffes pass" in [message["text"] for message in shown]
     hits = world.run("search", "giraffes", "--json")["hits"]
     assert [hit["snippet"] for hit in hits if "command-name" in hit["snippet"]] == []
     assert hits
 
 
-def test_a_slash_command_without_a_request_is_no_message(world: World, home: Path) -> None:
-    """S0.6: what the client carries out itself, and what expands without a word of a human's."""
+def test_a_slash_command_without_a_request_is_not_a_message(world: World, home: Path) -> None:
+    """S0.6: commands of the client itself, and expansions without arguments, do not count."""
     sessions = []
-    for command in NONE:
+    for command in WITHOUT_REQUEST:
         sessions.append(session := ClaudeSession(home))
         session.prompt(command)
         session.prompt("<local-command-stdout></local-command-stdout>")

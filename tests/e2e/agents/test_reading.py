@@ -1,4 +1,4 @@
-"""Agents' own files: found, read, followed, never begun too early."""
+"""How the daemon finds and reads the files of each agent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from indexerd.errors import SessionEmptyError
 from tests.e2e.clients import ClaudeSession, CodexThread
-from tests.e2e.mcp.client import good, play
+from tests.e2e.mcp.client import call_tool, play
 from tests.e2e.world import (
     FIXTURES,
     ROOT,
@@ -64,18 +64,18 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-def told(world: World, session_id: str) -> list[tuple[str, str]]:
+def messages_of(world: World, session_id: str) -> list[tuple[str, str]]:
     found = world.call("context", ref=session_id)["messages"]
-    return [(one["role"], one["text"]) for one in found]
+    return [(message["role"], message["text"]) for message in found]
 
 
-def test_pi_is_found_where_its_variables_say(world: World) -> None:
-    """An agent directory, a flat session directory, odd names; `session.txt` is none (S3.7)."""
+def test_pi_sessions_are_found_through_its_variables(world: World) -> None:
+    """Custom directories and unusual names are read; `session.txt` is not (S3.7)."""
     deep = Session(world.pi / "sessions/--home-u-ä b--", cwd="/home/u/ä b")
     flat = Session(world.root / "flat")
     text = Session(world.root / "elsewhere")
-    for one in (deep, flat, text):
-        one.talk(1)
+    for session in (deep, flat, text):
+        session.talk(1)
     (world.sessions / "2026-11-21").mkdir()
     text.path.rename(world.sessions / "2026-11-21/session.txt")
     assert wait(world, deep.id, userMessageCount=1)["cwd"] == "/home/u/ä b"
@@ -84,31 +84,31 @@ def test_pi_is_found_where_its_variables_say(world: World) -> None:
     scanned(world)
     assert world.row(text.id) == {}
     world.call("index", ref=flat.id, force=True, wait=True)
-    assert world.meta(flat.id), "it stands with those of the agent directory"
+    assert world.meta(flat.id)
 
 
-def test_every_kind_of_entry_of_pi_is_read(world: World) -> None:
-    """A file of version 3 with every kind of entry is one tree, and nothing is dropped (S3.8)."""
+def test_every_kind_of_pi_entry_is_read(world: World) -> None:
+    """A version 3 file with every kind of entry becomes one tree without losing an entry (S3.8)."""
     shutil.copy(KNOWN, world.sessions / "every-kind.jsonl")
     entries = [json.loads(line) for line in KNOWN.read_text().splitlines()]
     row = wait(world, "every-kind", version=3)
     nodes = world.call("tree", ref="every-kind", filter="all")["nodes"]
-    found = {one["id"]: one for one in nodes}
-    assert {one["type"] for one in nodes} >= KINDS
-    assert found.keys() == {one["id"] for one in entries if one["type"] != "session"}
-    assert all(found[one["id"]]["type"] == one["type"] for one in entries[1:])
-    assert [one["id"] for one in nodes if one.get("label")] == ["e005"]
+    found = {node["id"]: node for node in nodes}
+    assert {node["type"] for node in nodes} >= KINDS
+    assert found.keys() == {entry["id"] for entry in entries if entry["type"] != "session"}
+    assert all(found[entry["id"]]["type"] == entry["type"] for entry in entries[1:])
+    assert [node["id"] for node in nodes if node.get("label")] == ["e005"]
     assert (row["agentTitle"], row["cwd"]) == ("Cache lock", "/srv/rig/work")
 
 
-def test_nothing_is_made_before_the_first_answer(world: World) -> None:
-    """A session in which nobody answered yet gets no file of ours, even when asked for (S3.20)."""
+def test_no_meta_file_before_the_first_answer(world: World) -> None:
+    """A session without an answer gets no meta file, not even on request (S3.20)."""
     session = world.session()
     session.say("user", "Is anybody there?")
     wait(world, session.id, userMessageCount=1)
     with pytest.raises(SessionEmptyError):
         world.call("index", ref=session.id, force=True, wait=True)
-    assert not [one for one in world.metas.glob("*") if session.id in one.name]
+    assert not [path for path in world.metas.glob("*") if session.id in path.name]
     session.answer("Yes.")
     wait(world, session.id, messageCount=2)
     world.call("index", ref=session.id, force=True, wait=True)
@@ -116,8 +116,8 @@ def test_nothing_is_made_before_the_first_answer(world: World) -> None:
 
 
 @pytest.mark.parametrize("twice", [True, False])
-def test_what_codex_stores_twice_is_said_once(world: World, home: Path, *, twice: bool) -> None:
-    """Events that repeat an item count once; instructions, environment, summary never do (S3.4)."""
+def test_duplicate_codex_messages_are_read_once(world: World, home: Path, *, twice: bool) -> None:
+    """Events that repeat an item are dropped; instructions and summaries never count (S3.4)."""
     thread = CodexThread(home)
     for text in (*CONTEXT, f"{PREFIX} thinking process.\nOPAQUE"):
         thread.item("user", text)
@@ -137,8 +137,8 @@ def test_what_codex_stores_twice_is_said_once(world: World, home: Path, *, twice
     assert "OPAQUE" not in sent
 
 
-def test_a_compaction_of_codex_takes_the_place_of_what_was_before(world: World, home: Path) -> None:
-    """A replaced history stands for all before it; without one, what humans said stays (S3.5)."""
+def test_a_codex_compaction_replaces_earlier_context(world: World, home: Path) -> None:
+    """Its replacement history replaces all earlier text; without one, user messages stay (S3.5)."""
     summary = f"{PREFIX} thinking process.\nSUMMARY"
     kept = [
         {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
@@ -151,7 +151,7 @@ def test_a_compaction_of_codex_takes_the_place_of_what_was_before(world: World, 
         thread.write("compacted", {"message": summary} | history)
         thread.turn("AFTER")
         row = wait(world, thread.id, compactions=1, userMessageCount=2)
-        words = " ".join(text for _, text in told(world, thread.id))
+        words = " ".join(text for _, text in messages_of(world, thread.id))
         assert "SUMMARY" in words
         assert "AFTER" in words
         assert "Done: BEFORE" not in words
@@ -159,8 +159,8 @@ def test_a_compaction_of_codex_takes_the_place_of_what_was_before(world: World, 
         assert row["firstUserMessage"] == "BEFORE"
 
 
-def test_what_agents_keep_for_themselves_is_never_sent(world: World, home: Path) -> None:
-    """Approvals, snapshots and reverts are in no prompt, and cannot be searched for (S3.28)."""
+def test_internal_records_of_agents_are_never_sent(world: World, home: Path) -> None:
+    """Approvals, snapshots and reverts reach no prompt and cannot be searched for (S3.28)."""
     claude, codex = ClaudeSession(home), CodexThread(home)
     mark = "OPAQUE-" + codex.id[:8]
     claude.turn("Where?")
@@ -186,8 +186,8 @@ def test_what_agents_keep_for_themselves_is_never_sent(world: World, home: Path)
     assert world.call("search", query=mark)["hits"] == []
 
 
-def test_a_fork_is_listed_opened_and_traced_everywhere(world: World) -> None:
-    """Socket, command line and MCP list, open, find the newest, and name the origin (S3.18)."""
+def test_a_fork_is_listed_and_linked_in_every_interface(world: World) -> None:
+    """Socket, command line and MCP list and open a fork and name its origin (S3.18)."""
     project = world.root / "project"
     project.mkdir()
     origin = Session(world.sessions, cwd=str(project))
@@ -212,16 +212,16 @@ def test_a_fork_is_listed_opened_and_traced_everywhere(world: World) -> None:
     assert family.index(origin.id) < family.index(fork.id)
 
     async def scene(client: Any) -> None:
-        assert ids(await good(client, "list_sessions", **where)) == newest
-        assert ids(await good(client, "list_sessions", **where, limit=1)) == [fork.id]
-        opened = await good(client, "get_session", session=fork.id)
-        assert [one["sessionId"] for one in opened["forkedFrom"]] == [origin.id]
+        assert ids(await call_tool(client, "list_sessions", **where)) == newest
+        assert ids(await call_tool(client, "list_sessions", **where, limit=1)) == [fork.id]
+        opened = await call_tool(client, "get_session", session=fork.id)
+        assert [row["sessionId"] for row in opened["forkedFrom"]] == [origin.id]
 
     play(world, scene)
 
 
-def test_a_file_that_is_cut_replaced_or_moved_is_read_anew(world: World) -> None:
-    """Appends are added; a shorter, another or a moved file is counted from its start (S3.27)."""
+def test_a_truncated_replaced_or_moved_file_is_read_again(world: World) -> None:
+    """Appends are added; a truncated, replaced or moved file is read from its start (S3.27)."""
     session = world.session(turns=4)
     wait(world, session.id, userMessageCount=4)
     session.turn()
@@ -239,13 +239,13 @@ def test_a_file_that_is_cut_replaced_or_moved_is_read_anew(world: World) -> None
     moved.parent.mkdir(exist_ok=True)
     session.path = session.path.rename(moved)
     wait(world, session.id, userMessageCount=3, sessionFile=str(moved), gone=False)
-    texts = [text for _, text in told(world, session.id)]
+    texts = [text for _, text in messages_of(world, session.id)]
     assert len(texts) == 6
     assert "widget" in texts[0]
 
 
 def test_readers_see_a_whole_file_and_writers_never_wait(world: World) -> None:
-    """While we write, others read the old or the new; agents write while we read (S3.26)."""
+    """Readers see the old or the new sidecar, and agents write their database freely (S3.26)."""
     session = world.session(turns=1)
     wait(world, session.id, userMessageCount=1)
     hints = [f"{number} " + "x" * 900 for number in range(40)]
@@ -266,12 +266,12 @@ def test_readers_see_a_whole_file_and_writers_never_wait(world: World) -> None:
                 world.call("update", ref=session.id, envHint=hint)
         finally:
             over.append(True)
-        seen = set().union(*(one.result(20) for one in readers))
+        seen = set().union(*(reader.result(20) for reader in readers))
     assert seen <= {*hints}
-    assert not [one for one in world.metas.iterdir() if "tmp" in one.name]
+    assert not [path for path in world.metas.iterdir() if "tmp" in path.name]
     rows = Rows(world.root / "data/opencode/opencode.db", schema="")
     rows.session("ses_busy", directory="/w")
-    with sqlite3.connect(rows.path, timeout=0) as db:  # any lock of ours would be an error
+    with sqlite3.connect(rows.path, timeout=0) as db:  # fails if the daemon holds a lock
         for number in range(60):
             said = json.dumps({"role": "user", "time": {"created": 1}})
             at = (f"msg_b{number}", "ses_busy", number, number, said)
@@ -283,39 +283,43 @@ def test_readers_see_a_whole_file_and_writers_never_wait(world: World) -> None:
     assert os.access(rows.path, os.W_OK)
 
 
-def test_what_is_not_kept_is_said(world: World) -> None:
-    """Typed knowledge notes are listed as not done, and no method pretends to them (S3.31)."""
+def test_missing_knowledge_notes_are_documented(world: World) -> None:
+    """The documentation says that there are no knowledge notes; no method offers them (S3.31)."""
     assert (
         "extracts no knowledge notes (patterns, preferences, corrections)" in DOCUMENT.read_text()
     )
     capabilities = world.call("hello")["capabilities"]
-    assert not [one for one in capabilities if "note" in one or "knowledge" in one]
+    assert not [
+        capability
+        for capability in capabilities
+        if "note" in capability or "knowledge" in capability
+    ]
 
 
-def test_older_files_of_pi_are_upgraded_in_memory(world: World) -> None:
-    """S1.8, S1.9, S3.21: no version is a chain with ids of ours, a hook's message is custom."""
+def test_older_pi_files_are_upgraded_in_memory(world: World) -> None:
+    """S1.8, S1.9, S3.21: v1 files become a chain with stable ids; hook messages become custom."""
     roles = (("user", "One."), ("assistant", "Two."), ("hookMessage", "Psst."), ("user", "Three."))
     said = [{"type": "message", "message": {"role": role, "content": text}} for role, text in roles]
     for version in (None, 2):
         name = f"version-{version}"
         header = {"type": "session", "id": name, "timestamp": "2026-11-21T10:00:00.000Z"}
         lines = [header | {"cwd": "/w"} | ({"version": version} if version else {})]
-        for number, one in enumerate(said):
+        for number, message in enumerate(said):
             link = {"id": f"e{number}", "parentId": f"e{number - 1}" if number else None}
-            lines.append(one | {"timestamp": header["timestamp"]} | (link if version else {}))
+            lines.append(message | {"timestamp": header["timestamp"]} | (link if version else {}))
         path = world.sessions / f"{name}.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         data = path.read_bytes()
         wait(world, name, userMessageCount=2)
-        assert [one for one in told(world, name) if one[0] != "assistant"] == [
+        assert [message for message in messages_of(world, name) if message[0] != "assistant"] == [
             ("user", "One."),
             ("custom", "Psst."),
             ("user", "Three."),
         ]
         nodes = world.call("tree", ref=name)["nodes"]
-        ids = [one["id"] for one in nodes]
+        ids = [node["id"] for node in nodes]
         assert all(ids)
-        assert [one["parentId"] for one in nodes] == [None, *ids[:-1]]
+        assert [node["parentId"] for node in nodes] == [None, *ids[:-1]]
         scanned(world)
-        assert [one["id"] for one in world.call("tree", ref=name)["nodes"]] == ids
+        assert [node["id"] for node in world.call("tree", ref=name)["nodes"]] == ids
         assert path.read_bytes() == data

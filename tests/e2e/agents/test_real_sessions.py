@@ -1,4 +1,4 @@
-"""Every agent's real sessions, through the real program: counts, names, parents, files."""
+"""Recorded sessions of every agent have the right counts, names, parents and files."""
 
 from __future__ import annotations
 
@@ -25,33 +25,35 @@ roots = ["{0}/opencode"]
 """
 
 
-def sent() -> list[Row]:
+def recorded() -> list[Row]:
     names = ("truth.json", "truth-pi.json")
-    rows = [one for name in names for one in json.loads((REAL / name).read_text())]
-    return [one for one in rows if _exists(one)]
+    rows = [truth for name in names for truth in json.loads((REAL / name).read_text())]
+    return [row for row in rows if _exists(row)]
 
 
-def _exists(one: Row) -> bool:
-    kept = one.get("exists", True) and one["label"] != "deleted"
-    there = "session_id" in one or (REAL / (one.get("file") or one["files"][0])).exists()
-    return there and (kept or one["agent"] == "codex-0.120.0")  # which could not delete
+def _exists(truth: Row) -> bool:
+    kept = truth.get("exists", True) and truth["label"] != "deleted"
+    there = "session_id" in truth or (REAL / (truth.get("file") or truth["files"][0])).exists()
+    return there and (kept or truth["agent"] == "codex-0.120.0")  # that release could not delete
 
 
-SENT = [pytest.param(one, id=f"{one['agent']}-{one['label']}") for one in sent()]
+RECORDED = [pytest.param(truth, id=f"{truth['agent']}-{truth['label']}") for truth in recorded()]
 
 
-def session_id(one: Row) -> str:
-    if "session_id" in one:
-        return str(one["session_id"])
-    file = one.get("file") or one["files"][0]
-    if one["agent"].startswith("pi"):
+def session_id(truth: Row) -> str:
+    if "session_id" in truth:
+        return str(truth["session_id"])
+    file = truth.get("file") or truth["files"][0]
+    if truth["agent"].startswith("pi"):
         return str(json.loads((REAL / file).read_text().partition("\n")[0])["id"])
     return str(Path(file).stem[-36:])
 
 
 def prints(store: Path) -> dict[str, tuple[int, int]]:
-    files = (one for one in store.rglob("*") if one.is_file() and "sessions-meta" not in one.parts)
-    return {str(one): (one.stat().st_size, one.stat().st_mtime_ns) for one in files}
+    files = (
+        path for path in store.rglob("*") if path.is_file() and "sessions-meta" not in path.parts
+    )
+    return {str(file): (file.stat().st_size, file.stat().st_mtime_ns) for file in files}
 
 
 @pytest.fixture(scope="module")
@@ -62,32 +64,34 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Row]:
     world.configure(CONFIG.format(store))
     before = prints(store)
     world.run("run", "--once", "--json", code=None)
-    assert prints(store) == before, "S1.10: nothing of an agent's own was touched"
+    assert prints(store) == before, "S1.10: a file of an agent changed"
     found = world.run("list", "--all", "--archived", "--subagents", "--limit", "500", "--json")
     return {row["sessionId"]: row for row in found["sessions"]}
 
 
-@pytest.mark.parametrize("one", SENT)
-def test_a_session_is_what_its_driver_sent(rows: dict[str, Row], one: Row) -> None:
-    """S1.16, S3.3: user messages on the path, name, parent and files; a fork knows its parent."""
-    row = rows[session_id(one)]
-    assert row["userMessageCount"] == one["n_user"]
-    if one.get("name"):
-        assert row["agentTitle"] == one["name"]
-    assert (row["archived"], row["subagent"]) == (one["label"] == "archived", False)
-    wrote = {*one["files_edited"], *one["files_written"]}
-    if one.get("files_visible", True):
+@pytest.mark.parametrize("truth", RECORDED)
+def test_a_row_matches_what_was_sent(rows: dict[str, Row], truth: Row) -> None:
+    """S1.16, S3.3: message count, name, parent and files are those of the script that drove it."""
+    row = rows[session_id(truth)]
+    assert row["userMessageCount"] == truth["n_user"]
+    if truth.get("name"):
+        assert row["agentTitle"] == truth["name"]
+    assert (row["archived"], row["subagent"]) == (truth["label"] == "archived", False)
+    wrote = {*truth["files_edited"], *truth["files_written"]}
+    if truth.get("files_visible", True):
         assert {path.removeprefix(row["cwd"] + "/") for path in row["filesModified"]} == wrote
-    if one["agent"].startswith("pi"):
+    if truth["agent"].startswith("pi"):
         read = {path.removeprefix(row["cwd"] + "/") for path in row["filesRead"]}
-        assert read == {*one["files_read"]} - wrote
-    parent = one["agent"], (one.get("parent") or "").partition(" (")[0]
-    parents = [session_id(other) for other in sent() if (other["agent"], other["label"]) == parent]
+        assert read == {*truth["files_read"]} - wrote
+    parent = truth["agent"], (truth.get("parent") or "").partition(" (")[0]
+    parents = [
+        session_id(other) for other in recorded() if (other["agent"], other["label"]) == parent
+    ]
     assert row.get("parentSessionId") == (parents[0] if parents else None)
 
 
-def test_there_is_one_row_a_session(rows: dict[str, Row]) -> None:
-    """S3.1, S3.11: every agent is there, sub-agents too; only pi and opencode record a cost."""
+def test_every_agent_has_rows(rows: dict[str, Row]) -> None:
+    """S3.1, S3.11: sessions and sub-agents of all agents; only pi and opencode record a cost."""
     assert {row["agent"] for row in rows.values()} == AGENTS
     below = [row for row in rows.values() if row["subagent"]]
     assert {row["agent"] for row in below} == {"claude", "codex", "opencode"}

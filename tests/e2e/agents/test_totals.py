@@ -1,4 +1,4 @@
-"""What a session took, as its own agent counts it, and what it did."""
+"""Tokens, cost and duration of a session, and the tools and files it used."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SUMS = {"tokens", "costUsd", "durationMs"}
 SPENT = {"tokens": {"input": 30, "output": 3, "reasoning": 0, "cache": {"read": 5, "write": 0}}}
 
 
-def usage(given: int, made: int, usd: float) -> dict[str, Any]:
-    counts = {"input": given, "output": made, "cacheRead": 1, "cacheWrite": 2}
+def usage(input_tokens: int, output_tokens: int, usd: float) -> dict[str, Any]:
+    counts = {"input": input_tokens, "output": output_tokens, "cacheRead": 1, "cacheWrite": 2}
     cost = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0, "total": usd}
-    return {**counts, "totalTokens": given + made + 3, "cost": cost}
+    return {**counts, "totalTokens": input_tokens + output_tokens + 3, "cost": cost}
 
 
 def edit(path: str) -> dict[str, Any]:
@@ -26,13 +26,13 @@ def edit(path: str) -> dict[str, Any]:
     return {"type": "toolCall", "id": f"call_{path}", "name": "edit", "arguments": given}
 
 
-def test_pi_counts_every_call_that_was_paid(world: World) -> None:
-    """S1.13: tokens and cost of left branches, summaries, tools and caches; deeds of the path."""
+def test_pi_totals_include_every_paid_call(world: World) -> None:
+    """S1.13: totals cover left branches, summaries and tools; files and tools those of the path."""
     session = world.session()
 
     def answer(path: str, given: int) -> str:
-        told: dict[str, Any] = {"provider": "p", "model": "m", "usage": usage(given, 10, 0.25)}
-        return session.said("assistant", edit(path), stopReason="stop", **told)
+        call: dict[str, Any] = {"provider": "p", "model": "m", "usage": usage(given, 10, 0.25)}
+        return session.said("assistant", edit(path), stopReason="stop", **call)
 
     def gave(text: str, **more: Any) -> str:
         known = {"toolCallId": "c", "toolName": "edit", "isError": False}
@@ -65,11 +65,8 @@ def test_pi_counts_every_call_that_was_paid(world: World) -> None:
 
 
 @pytest.mark.parametrize("finished", [3, 2])
-def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World, finished: int) -> None:
-    """S1.13, S3.10: a revert hides messages, and what they took stays paid; so do compactions.
-
-    The last message may be unfinished, as that of a client that died is.
-    """
+def test_opencode_totals_include_reverted_messages(bare_world: World, finished: int) -> None:
+    """S1.13, S3.10: totals include reverted messages, compactions and an unfinished message."""
     rows = opencode_rows(bare_world)
     rows.session("ses_a")
     for n, extra in enumerate(({}, {"summary": True, "mode": "compaction"}, {})):
@@ -85,8 +82,8 @@ def test_opencode_counts_what_is_hidden_and_summed_up(bare_world: World, finishe
         wait(bare_world, "ses_a", tokens=tokens, costUsd=0.75, filesModified=["/w/0.py"])
 
 
-def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> None:
-    """S3.10, S1.13: a client that died at work wrote down what its tools did until then."""
+def test_a_finished_tool_counts_before_its_message_ends(bare_world: World) -> None:
+    """S3.10, S1.13: files that finished tools changed are listed while the turn is still open."""
     rows = opencode_rows(bare_world)
     rows.session("ses_a")
     rows.said("ses_a", "msg_1", "user", "Change both files.")
@@ -118,28 +115,28 @@ def test_a_tool_that_is_done_counts_before_its_message_is(bare_world: World) -> 
         wait(bare_world, "ses_a", state="idle", **both)
 
 
-def test_no_sum_is_told_of_half_a_session(world: World) -> None:
-    """S0.43: until all of a session is read, what it took is left out: it is not 0, nor a part."""
+def test_totals_are_absent_until_a_session_is_read(world: World) -> None:
+    """S0.43: until the whole session is read, totals are missing, neither zero nor partial."""
     session, turns = world.session(), 4000
     for n in range(turns):
         clock.now = AT + timedelta(seconds=2 * n)
         session.say("user", f"Question {n}.")
         clock.now += timedelta(seconds=1)
-        told: dict[str, Any] = {"provider": "p", "model": "m", "usage": usage(1, 1, 0.5)}
-        session.said("assistant", edit(f"f{n % 9}.py"), stopReason="stop", **told)
+        call: dict[str, Any] = {"provider": "p", "model": "m", "usage": usage(1, 1, 0.5)}
+        session.said("assistant", edit(f"f{n % 9}.py"), stopReason="stop", **call)
     clock.now = None
     seen: list[dict[str, Any]] = []
 
-    def told() -> bool:
+    def sums_complete() -> bool:
         rows = world.call("list")["sessions"]
         seen.extend({key: row[key] for key in SUMS & row.keys()} for row in rows)
         return bool(seen and seen[-1])
 
     with world.daemon():
-        until(told, "the sums")
+        until(sums_complete, "the sums")
         totals = world.call("stats", ref=session.id)["totals"]
     whole = seen[-1]
     assert whole["tokens"] == dict(zip(TOKENS, (turns, turns, turns, 2 * turns), strict=True))
     assert (whole["costUsd"], whole["durationMs"]) == (turns / 2, (2 * turns - 1) * 1000)
-    assert [one for one in seen if one not in ({}, whole)] == []
+    assert [sums for sums in seen if sums not in ({}, whole)] == []
     assert totals["inputTokens"] == turns

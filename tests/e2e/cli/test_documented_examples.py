@@ -1,4 +1,4 @@
-"""The examples of the documents, run as they are printed, in a home with a session of pi's."""
+"""The examples in the documents run as printed, in a home with one pi session."""
 
 from __future__ import annotations
 
@@ -54,41 +54,47 @@ def run(world: World, *argv: str, stdin: str = "") -> str:
     return done.stdout
 
 
-def test_the_client_of_the_protocols_document_runs(running: tuple[World, str]) -> None:
-    """A program that resolves a name and asks for the session, in Python (S1.46)."""
+def test_the_documented_python_client_runs(running: tuple[World, str]) -> None:
+    """The Python program resolves a name and asks for its session (S1.46)."""
     world, _ = running
-    programs = [one for one in examples("python") if "indexerd.client" in one]
+    programs = [example for example in examples("python") if "indexerd.client" in example]
     assert programs
     for program in programs:
         assert SOCKET in program
-        said = run(world, sys.executable, "-c", program.replace(SOCKET, str(world.socket)))
-        assert "pi --session " in said
+        output = run(world, sys.executable, "-c", program.replace(SOCKET, str(world.socket)))
+        assert "pi --session " in output
 
 
-def test_commands_around_a_prompt_run(running: tuple[World, str]) -> None:
-    """Injecting messages, completing, asking, and reading what was compacted (S1.46)."""
+def test_the_documented_commands_run(running: tuple[World, str]) -> None:
+    """expand, complete, ask and history run as documented (S1.46)."""
     world, _ = running
     typed = TYPED.findall("\n".join(examples("console")))
-    assert {one.split()[0] for one in typed} >= {"expand", "complete", "ask", "history"}
+    assert {line.split()[0] for line in typed} >= {"expand", "complete", "ask", "history"}
     for line in typed:
         words = shlex.split(line.partition("  #")[0].partition(" < ")[0])
         if not re.search("conf|@@", line):
-            continue  # about a session that only the document knows
-        said = run(world, sys.executable, "-m", "indexerd", *words, stdin="as in @@confirm-button")
-        assert said.strip(), line
+            continue  # names a session that only the document has
+        output = run(
+            world, sys.executable, "-m", "indexerd", *words, stdin="as in @@confirm-button"
+        )
+        assert output.strip(), line
         if words[0] == "expand":
-            assert NAME in said
+            assert NAME in output
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
-def test_the_readers_of_meta_files_run(running: tuple[World, str]) -> None:
-    """Each jq program of the documents reads the files of the older extension's format (S1.46)."""
+def test_the_documented_jq_programs_run(running: tuple[World, str]) -> None:
+    """Each jq program of the documents reads meta files of the older extension's format (S1.46)."""
     world, name = running
     (world.metas / f"{name}.user.json").write_text(
         json.dumps({"title": "Mine", "labels": {}, "context": {}})
     )
-    programs = [one for one in examples("sh") if one.startswith("jq ") and "meta.json" in one]
+    programs = [
+        example
+        for example in examples("sh")
+        if example.startswith("jq ") and "meta.json" in example
+    ]
     assert len(programs) >= 3
-    said = "".join(run(world, "sh", "-c", one) for one in programs)
-    assert f"# {NAME}" in said
-    assert "2026-11-01T11:00:00.000Z" in said
+    output = "".join(run(world, "sh", "-c", program) for program in programs)
+    assert f"# {NAME}" in output
+    assert "2026-11-01T11:00:00.000Z" in output

@@ -1,4 +1,4 @@
-"""The configuration as the command line shows and checks it, and `make demo` as it is run."""
+"""`config show` and `config check`, and the output of `make demo`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIVE = {
 
 
 def test_the_five_fields_have_their_names_and_defaults(bare_world: World) -> None:
-    """Without a file nothing is wrong, and each field has its default (S0.25)."""
+    """Without a file each field has its default, and `config check` passes (S0.25)."""
     for name in ("INDEXERD_MODEL_KEYS", "INDEXERD_INDEX__QUIET_SECONDS"):
         del bare_world.env[name]
     shown = bare_world.run("config", "show", "--json")
@@ -28,27 +28,27 @@ def test_the_five_fields_have_their_names_and_defaults(bare_world: World) -> Non
 
 
 def test_every_wrong_key_is_named(bare_world: World) -> None:
-    """Unknown keys, wrong types and ranges: each with its key (S0.25).
+    """Unknown keys, wrong types and values out of range are each reported with their key (S0.25).
 
-    A model key without a provider is one of them, and the hint says how one is written (S0.29).
+    The hint for a model key without a provider shows the right form (S0.29).
     """
     bare_world.configure(
         'commandName = 5\nstatus_key = ""\nmin_new_user_messages = 0\nnonsense = 1\n'
         'notificationAutoClearMs = "3"\nmodelKeys = ["claude-haiku-4-5"]\n'
     )
     del bare_world.env["INDEXERD_MODEL_KEYS"]
-    told = bare_world.run("config", "check", "--json", code=78)["error"]
-    assert told["code"] == "config_invalid"
-    problems = {one["key"]: one for one in told["problems"]}
+    error = bare_world.run("config", "check", "--json", code=78)["error"]
+    assert error["code"] == "config_invalid"
+    problems = {problem["key"]: problem for problem in error["problems"]}
     wrong = {*FIVE, "nonsense"} - {"model_keys"}
     assert problems.keys() == {*wrong, "model_keys.0"}
     assert problems["nonsense"]["message"] == "no such key"
-    assert {one["file"] for one in problems.values()} == {str(bare_world.config)}
+    assert {problem["file"] for problem in problems.values()} == {str(bare_world.config)}
     assert "provider/model" in problems["model_keys.0"]["hint"]
 
 
-def test_the_demo_says_where_the_meta_file_is() -> None:
-    """By its whole path, so that it can be looked for at home."""
+def test_the_demo_prints_the_path_of_the_meta_file() -> None:
+    """`make demo` prints the whole path, so that a reader can open the file."""
     options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 90}
     done = subprocess.run([sys.executable, "tests/demo.py"], check=True, **options)
     (home,) = re.findall(r"^A home with three pi sessions, in (/.+)$", done.stdout, re.MULTILINE)

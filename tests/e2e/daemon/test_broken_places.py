@@ -1,4 +1,4 @@
-"""A directory or a disk fails under the daemon, and one day is well again."""
+"""The daemon outlives a full disk or a missing directory and recovers when it is back."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ mounts = pytest.mark.skipif(
 
 @mounts
 def test_a_full_state_directory(world: World) -> None:
-    """S0.36: books, ledger, catalog and log cannot grow: the daemon does not end."""
+    """S0.36: with no space for its state the daemon keeps running, and recovers once there is."""
     world.scripted()
     old = world.session(turns=5)
     with world.daemon(under=on_a_small_disk(world.state, "4m")) as process:
@@ -56,20 +56,20 @@ def test_a_full_state_directory(world: World) -> None:
             new.turn(f"Question {number}. {words}", f"Zeppelin {number}. {words}")
         new.turn()
         old.talk(5)
-        small = world.session(turns=2)  # nothing is to be done with it, but to show it
+        small = world.session(turns=2)  # below the threshold: it is only listed
         until(lambda: "state_unwritable" in problems(world), "the problem in the status")
         for _ in range(30):  # no scan and no other loop hides it
             assert "state_unwritable" in problems(world)
             time.sleep(0.1)
         status = world.call("status")
         assert status["state"] == "degraded"
-        assert all(one["cause"] and one["cure"] for one in status["problems"])
+        assert all(problem["cause"] and problem["cure"] for problem in status["problems"])
         assert world.call("resolve", ref=old.id)["sessionId"] == old.id
         assert old.id in hit_by(world, "widget")
         assert process.poll() is None
         ballast.unlink()
-        for one, count in ((new, 11), (old, 10), (small, 2)):
-            wait(world, one.id, userMessageCount=count)
+        for session, count in ((new, 11), (old, 10), (small, 2)):
+            wait(world, session.id, userMessageCount=count)
         until(lambda: hit_by(world, "zeppelin"), "the text that was read meanwhile")
         world.wait_meta(new.id)
         world.wait_meta(old.id, lambda meta: meta["userMessageCount"] == 10)
@@ -77,13 +77,13 @@ def test_a_full_state_directory(world: World) -> None:
         until(lambda: not world.call("status")["indexing"], "the end of work")
         booked = world.call("status")["budget"]["calls"]
         assert process.poll() is None
-    assert Counter(one["session"] for one in world.calls()) == {old.id: 2, new.id: 1}
+    assert Counter(call["session"] for call in world.calls()) == {old.id: 2, new.id: 1}
     assert booked >= len(world.calls())
 
 
 @mounts
 def test_a_full_meta_directory(world: World) -> None:
-    """The old meta file stays whole, and `get` says why; a run writes it once it can be."""
+    """The old meta file stays whole; once there is space again, a run replaces it."""
     world.scripted()
     session = world.session(turns=5)
     with world.daemon(under=on_a_small_disk(world.metas, "64k")) as process:
@@ -112,8 +112,8 @@ def answers(world: World) -> bool:
         return False
 
 
-def test_the_sockets_directory_goes(world: World) -> None:
-    """A file is in its place: the daemon indexes on, says so once; without it, it is back."""
+def test_the_sockets_directory_is_replaced_by_a_file(world: World) -> None:
+    """The daemon logs one warning and keeps indexing; the socket returns when the file is gone."""
     runtime = world.root / "run/indexerd"
     world.socket = runtime / "s.sock"
     world.env["INDEXERD_SOCKET"] = str(world.socket)
@@ -133,8 +133,8 @@ def test_the_sockets_directory_goes(world: World) -> None:
         assert world.row(session.id)["state"]
 
 
-def test_the_state_directory_goes(world: World) -> None:
-    """The daemon begins again, and pays for nothing twice."""
+def test_the_state_directory_is_moved_away(world: World) -> None:
+    """The daemon rebuilds its state and calls no model twice for the same session."""
     world.scripted()
     session = world.session(turns=5)
     with world.daemon():
@@ -145,4 +145,4 @@ def test_the_state_directory_goes(world: World) -> None:
         until(lambda: hit_by(world, "widget"), "its text")
         new = world.session(turns=5)
         world.wait_meta(new.id)
-    assert [one["session"] for one in world.calls()] == [session.id, new.id]
+    assert [call["session"] for call in world.calls()] == [session.id, new.id]

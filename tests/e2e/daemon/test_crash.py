@@ -1,4 +1,4 @@
-"""Killed or ended at any moment: nothing torn, nothing lost, nothing paid twice."""
+"""After kill -9 or SIGTERM at any moment no file is torn, lost or paid for twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.faults
 
 
 def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -> None:
-    """S0.36: kill -9 at random moments while sessions are indexed."""
+    """S0.36: kill -9 at random moments loses no session and repeats no stored result."""
     world.scripted({"delay": 0.15})
     world.env["INDEXERD_INDEX__QUIET_SECONDS"] = "0"
     world.env["INDEXERD_BUDGET__REQUESTS_PER_MINUTE"] = "1000"
@@ -36,7 +36,7 @@ def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -
             process.wait()
         repeated = {call["session"] for call in world.calls()[asked:]} & stored
         assert not repeated
-        stored |= {one.id for one in sessions if world.meta(one.id)}
+        stored |= {session.id for session in sessions if world.meta(session.id)}
         for path in world.metas.glob("*.meta.json") if world.metas.exists() else ():
             json.loads(path.read_bytes())
     world.env["INDEXERD_INDEX__QUIET_SECONDS"] = "0.1"
@@ -51,11 +51,11 @@ def test_kill_in_a_loop_loses_nothing_and_repeats_nothing_stored(world: World) -
 
 
 def _all(world: World, sessions: list[Session]) -> bool:
-    return all(world.meta(one.id) for one in sessions)
+    return all(world.meta(session.id) for session in sessions)
 
 
-def test_a_growing_session_survives_kills_of_the_reader(world: World) -> None:
-    """Killed with a half line pending, the daemon counts it once when it is whole."""
+def test_a_half_written_line_survives_a_kill(world: World) -> None:
+    """A line that was incomplete when the daemon was killed is counted once when it is complete."""
     world.scripted()
     session = world.session(turns=4)
     with world.daemon() as process:
@@ -81,10 +81,10 @@ def test_a_growing_session_survives_kills_of_the_reader(world: World) -> None:
 ANSWER = "The importer reads a feed, checks each amount, and keeps what it cannot read. " * 40
 
 
-def test_a_long_session_holds_up_nobody(world: World) -> None:
-    """While one is described for the first time, all others are served.
+def test_a_long_session_delays_no_other(world: World) -> None:
+    """Others are served while a long session is read for its first run.
 
-    M17: SIGTERM is obeyed, and half a run writes nothing.
+    M17: SIGTERM ends the daemon within seconds, and the unfinished run writes no meta file.
     """
     small, large = world.session(turns=3), world.session(turns=5)
     for _ in range(15_000):

@@ -1,4 +1,4 @@
-"""The daemon as a process: one at a time, signals, configuration, modes."""
+"""The daemon as a process: signals, configuration, file modes, limits and clean-up."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from tests.e2e.world import World, ends_well, hooked, scanned, until
 pytestmark = pytest.mark.faults
 
 
-def test_signals_end_reload_and_clean_up(world: World) -> None:
-    """SIGTERM and SIGINT end with 0, the socket is removed; SIGHUP reads settings anew."""
+def test_signals_stop_and_reload_the_daemon(world: World) -> None:
+    """SIGTERM and SIGINT end it with code 0 and remove the socket; SIGHUP rereads the settings."""
     for number in (signal.SIGTERM, signal.SIGINT):
         with world.daemon() as process:
             process.send_signal(number)
@@ -40,8 +40,8 @@ def test_signals_end_reload_and_clean_up(world: World) -> None:
 AHEAD = """\
 import os, time
 
-def ahead(own=time.time):
-    return own() + (0 if os.path.exists(os.environ["SET_BACK"]) else 86_400)
+def ahead(real=time.time):
+    return real() + (0 if os.path.exists(os.environ["SET_BACK"]) else 86_400)
 
 time.time = ahead
 """
@@ -49,15 +49,15 @@ time.time = ahead
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc counts what is read")
 def test_the_clock_is_set_back(world: World) -> None:
-    """By a day, with a session from what now is tomorrow: no stall, and no reading for ever."""
+    """A clock set back by a day causes no stall and no endless reading of a newer session."""
     back = world.root / "back"
     world.env["SET_BACK"] = str(back)
     hooked(world, AHEAD)
     tomorrow = datetime.now(UTC) + timedelta(days=1)
     with world.daemon() as process:
         old, late = world.session(turns=5), world.session(turns=1)
-        said = {"role": "user", "content": [{"type": "text", "text": "word " * 200_000}]}
-        late.entry("message", message=said, timestamp=tomorrow.isoformat())
+        message = {"role": "user", "content": [{"type": "text", "text": "word " * 200_000}]}
+        late.entry("message", message=message, timestamp=tomorrow.isoformat())
         os.utime(late.path, (tomorrow.timestamp(),) * 2)
         world.wait_meta(old.id)
         back.touch()
@@ -71,7 +71,6 @@ def test_the_clock_is_set_back(world: World) -> None:
         assert world.call("list")["sessions"][0]["sessionId"] == late.id
         read = _bytes_read(process.pid)
         scanned(world, 3)
-        print("READ", _bytes_read(process.pid) - read, late.path.stat().st_size)
         assert _bytes_read(process.pid) - read < late.path.stat().st_size
 
 
@@ -80,7 +79,7 @@ def _bytes_read(pid: int) -> int:
 
 
 def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
-    """S0.26: errors are listed, nothing is indexed, lookups work; `config check` says 78."""
+    """S0.26: errors are listed, nothing is indexed, lookups work, `config check` exits 78."""
     world.configure('min_new_user_messages = "five"\nnonsense = true\n')
     session = world.session(turns=6)
     with world.daemon():
@@ -88,18 +87,18 @@ def test_a_bad_configuration_keeps_lookups_alive(world: World) -> None:
         assert session.id == found[0]["sessionId"]
         status = world.call("status")
         assert status["state"] == "indexing-off"
-        causes = " ".join(one["cause"] for one in status["problems"])
+        causes = " ".join(problem["cause"] for problem in status["problems"])
         assert "min_new_user_messages" in causes
         assert "nonsense" in causes
-        told = world.run("index", session.id, "--force", "--json", code=78)
-        assert told["error"]["code"] == "config_invalid"
+        answer = world.run("index", session.id, "--force", "--json", code=78)
+        assert answer["error"]["code"] == "config_invalid"
         assert world.meta(session.id) is None
-    told = world.run("config", "check", "--json", code=78)
-    assert told["error"]["code"] == "config_invalid"
+    answer = world.run("config", "check", "--json", code=78)
+    assert answer["error"]["code"] == "config_invalid"
 
 
-def test_our_files_are_private_whatever_the_umask(world: World) -> None:
-    """S2.22: directories 0700, files 0600, the socket owner-only."""
+def test_files_are_private_under_any_umask(world: World) -> None:
+    """S2.22: directories have mode 0700, files 0600, and only the owner can use the socket."""
     session = world.session(turns=5)
     old = os.umask(0)
     try:
@@ -117,15 +116,15 @@ def test_our_files_are_private_whatever_the_umask(world: World) -> None:
     assert wrong == {}
 
 
-def test_two_daemons_do_not_share_a_directory_of_meta_files(world: World) -> None:
-    """S0.41: with another state directory, too; and nothing is left in the agents' stores."""
+def test_two_daemons_cannot_share_a_meta_directory(world: World) -> None:
+    """S0.41: a second daemon is refused despite another state directory; no lock file stays."""
     session = world.session(turns=1)
     with world.daemon():
         world.seen(session)
         env, elsewhere = world.env, {"XDG_STATE_HOME": str(world.root / "other")}
         world.env = env | elsewhere | {"INDEXERD_SOCKET": "/nowhere/s"}
-        told = world.run("run", "--once", "--json", code=75)
-        assert str(world.metas) in told["error"]["message"]
+        answer = world.run("run", "--once", "--json", code=75)
+        assert str(world.metas) in answer["error"]["message"]
         world.env = env
     assert not [*world.pi.rglob(".*")]
 
@@ -138,9 +137,9 @@ def started(world: World, *before: str, **streams: Any) -> Iterator[subprocess.P
         yield process
 
 
-def test_streams_that_are_broken_change_nothing(world: World) -> None:
-    """The daemon indexes, its log is whole, its end is 0."""
-    world.env["INDEXERD_LOG__LEVEL"] = "debug"  # much to say to nobody
+def test_broken_standard_streams_are_harmless(world: World) -> None:
+    """With broken pipes as its streams the daemon indexes, logs and exits with code 0."""
+    world.env["INDEXERD_LOG__LEVEL"] = "debug"  # write much to the broken streams
     read, wrote = os.pipe()
     os.close(read)
     with started(world, stdin=wrote, stdout=wrote, stderr=wrote):
@@ -151,10 +150,12 @@ def test_streams_that_are_broken_change_nothing(world: World) -> None:
     assert "daemon.stopped" in (world.state / "log.jsonl").read_text()
 
 
-@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of others are Linux's")
+@pytest.mark.skipif(
+    not hasattr(resource, "prlimit"), reason="only Linux can read another process's limits"
+)
 @pytest.mark.parametrize(("hard", "want"), [(1024, 1024), (8192, 4096)])
 def test_the_limit_of_open_files_is_raised(world: World, hard: int, want: int) -> None:
-    """Started with few descriptors, it allows itself more, as far as it may."""
+    """The daemon raises its soft limit of open files, up to the hard limit."""
     if resource.getrlimit(resource.RLIMIT_NOFILE)[1] < hard:
         pytest.skip("the limit is low here")
     before = ["sh", "-c", f'ulimit -S -n 256; ulimit -H -n {hard}; exec "$@"', "sh"]
@@ -163,7 +164,7 @@ def test_the_limit_of_open_files_is_raised(world: World, hard: int, want: int) -
         assert resource.prlimit(process.pid, resource.RLIMIT_NOFILE) == (want, hard)
 
 
-DEAD = 4_194_999  # beyond any pid
+DEAD = 4_194_999  # larger than any pid
 ID = "4f6c0a52-6f0e-4c0e-9d54-2d5f3f0a0001"
 LEFT = (f".{ID}.{DEAD}.1.tmp", f"{ID}.meta.json.{DEAD}.1767225600000.tmp", f".s1.{DEAD}.77.tmp")
 FOREIGN = (
@@ -173,12 +174,14 @@ FOREIGN = (
 
 
 def names(place: Path) -> set[str]:
-    return {one.name for one in place.iterdir()}
+    return {path.name for path in place.iterdir()}
 
 
 @pytest.mark.parametrize("argv", [("run",), ("run", "--once")])
-def test_what_dead_writers_left_is_swept_at_the_start(world: World, argv: tuple[str, ...]) -> None:
-    """S0.37: temporary files of ours and of the older extension; no other name is touched."""
+def test_temporary_files_of_dead_writers_are_removed_at_start(
+    world: World, argv: tuple[str, ...]
+) -> None:
+    """S0.37: only temporary files of indexerd and of the older extension are removed."""
     world.scripted()
     world.metas.mkdir()
     alive = f".{ID}.1.5.tmp"
@@ -194,25 +197,25 @@ def test_what_dead_writers_left_is_swept_at_the_start(world: World, argv: tuple[
     assert (world.metas / alive).read_bytes() == b'{"half":'
 
 
-def test_ready_means_that_it_answers_and_a_socket_that_goes_is_made_again(world: World) -> None:
-    """READY once the socket answers, pings while it works, STOPPING at the end."""
+def test_readiness_is_reported_and_a_deleted_socket_returns(world: World) -> None:
+    """READY comes when the socket answers, WATCHDOG while it runs, STOPPING at the end."""
     world.env |= {"NOTIFY_SOCKET": str(world.root / "n"), "WATCHDOG_USEC": "400000"}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as line:
         line.bind(world.env["NOTIFY_SOCKET"])
         line.settimeout(20)
 
-        def said(word: str) -> None:
+        def wait_for(word: str) -> None:
             while word not in line.recv(4096).decode().splitlines():
                 pass
 
         with world.daemon(ready=False) as process:
-            said("READY=1")
+            wait_for("READY=1")
             assert world.call("hello")["pid"] == process.pid
-            said("WATCHDOG=1")
+            wait_for("WATCHDOG=1")
             world.socket.unlink()
             until(lambda: world._answers(process), "the socket")
             assert world.socket.stat().st_mode & 0o777 == 0o600
             assert world.call("hello")["pid"] == process.pid
             process.send_signal(signal.SIGTERM)
-            said("STOPPING=1")
+            wait_for("STOPPING=1")
             assert process.wait(10) == 0

@@ -1,4 +1,4 @@
-"""What a large session costs the daemon: little while it is read, nothing a minute later."""
+"""Memory for large sessions is bounded while they are read, and given back within a minute."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc"),
 ]
 
-RESULTS, SIZE = 200, 1_000_000  # of a tool, and characters of each
-MORE_MB = 60  # that any one operation may take
-BACK_MB = 20  # that may stay, of all of them: what is free between what is in use
-TREE_MB = 27  # of 160,000 entries, as long as it is used
-MANY_BACK_MB = 40  # the same of very many small entries: pages that some small thing is left on
+RESULTS, SIZE = 200, 1_000_000  # number of tool results, characters in each
+MORE_MB = 60  # growth allowed during one operation
+BACK_MB = 20  # growth allowed after all operations (fragmentation)
+TREE_MB = 27  # a loaded tree of 160,000 entries
+MANY_BACK_MB = 40  # BACK_MB for very many small entries, which fragment more
 LINE = "src/importer/feed.py:120:    amount = checked(row)  # a line that a tool printed\n"
 OUTPUT = (LINE * (SIZE // len(LINE) + 1))[:SIZE]
 SAID = "We decided to adjust it."
@@ -40,7 +40,7 @@ def pi(session: Session, output: str) -> None:
     session.answer(SAID)
 
 
-def claude(session: ClaudeSession, output: str) -> None:  # its output stands twice on its line
+def claude(session: ClaudeSession, output: str) -> None:  # Claude stores output twice
     session.turns += 1
     session.prompt(f"Please adjust row {session.turns}.")
     if output:
@@ -66,19 +66,19 @@ AGENTS: dict[str, tuple[Callable[[World], Any], Callable[[Any, str], None]]] = {
 
 class Memory:
     def __init__(self, pid: int) -> None:
-        self._of = Path(f"/proc/{pid}")
+        self._proc = Path(f"/proc/{pid}")
 
     def now(self) -> float:
         return self._field("VmRSS")
 
-    def most_of(self, work: Callable[[], Any]) -> float:
+    def peak_growth(self, work: Callable[[], Any]) -> float:
         before = self.now()
-        (self._of / "clear_refs").write_text("5")
+        (self._proc / "clear_refs").write_text("5")
         work()
         return self._field("VmHWM") - before
 
     def _field(self, name: str) -> float:
-        found = re.search(rf"{name}:\s+(\d+)", (self._of / "status").read_text())
+        found = re.search(rf"{name}:\s+(\d+)", (self._proc / "status").read_text())
         assert found
         return int(found[1]) / 1024
 
@@ -108,13 +108,13 @@ def ask(world: World, session_id: str, method: str, params: dict[str, Any]) -> N
 def measured(world: World, agent: str, turns: int, output: str) -> Iterator[Measured]:
     make, turn = AGENTS[agent]
     small, large = make(world), make(world)
-    for session, count, told in ((small, 40, "a few words"), (large, turns, output)):
+    for session, count, text in ((small, 40, "a few words"), (large, turns, output)):
         for _ in range(count):
-            turn(session, told)
+            turn(session, text)
     with world.daemon() as process:
         wait_turns(world, small.id, 40)
         wait_turns(world, large.id, turns)
-        for method, params in ASKED:  # loads what is loaded when it is asked for
+        for method, params in ASKED:  # load lazy imports before measuring
             with suppress(SessionEmptyError):
                 ask(world, small.id, method, params)
         yield Measured(world, large.id, partial(turn, large, ""), Memory(process.pid))
@@ -131,7 +131,7 @@ class Measured:
         for method, params in ASKED:
             try:
                 work = partial(ask, self.world, self.large, method, params)
-                self.counts[f"{method} {params}"] = self.memory.most_of(work)
+                self.counts[f"{method} {params}"] = self.memory.peak_growth(work)
             except ContextTooLargeError:
                 self.refused.add(method)
         assert not {name: more for name, more in self.counts.items() if more > MORE_MB}
@@ -140,7 +140,7 @@ class Measured:
 
 @pytest.mark.parametrize("agent", AGENTS)
 def test_a_session_of_200_mb_takes_no_more_than_a_small_one(world: World, agent: str) -> None:
-    """A digest by itself, summaries, questions, views: bounded, and given back."""
+    """Digests, summaries, questions and views of a 200 MB session stay within MORE_MB."""
     with measured(world, agent, RESULTS, OUTPUT) as at:
 
         def digested() -> None:
@@ -148,22 +148,22 @@ def test_a_session_of_200_mb_takes_no_more_than_a_small_one(world: World, agent:
                 at.turn()
             until(lambda: world.call("get", ref=at.large)["digest"]["segments"], "a digest")
 
-        at.counts["a digest by itself"] = at.memory.most_of(digested)
+        at.counts["a digest by itself"] = at.memory.peak_growth(digested)
         for _ in range(30):
             at.turn()
         wait_turns(world, at.large, RESULTS + 40)
         at.end(BACK_MB)
 
 
-def test_a_context_of_very_many_entries_takes_no_more(world: World) -> None:
-    """A context of more entries than any model takes is refused, and the rest is given back."""
+def test_a_context_of_very_many_entries_is_refused(world: World) -> None:
+    """Methods refuse a context larger than any model's (`context` only if serialized)."""
     with measured(world, "pi", 9_000, "a few words") as at:
         at.end(MANY_BACK_MB)
-        assert at.refused == {"compact", "context", "stats"}  # of `context` the serialized one
+        assert at.refused == {"compact", "context", "stats"}
 
 
-def test_very_many_entries_take_no_more(world: World) -> None:
-    """Of each of 160,000 entries little is kept, whoever asks, and nothing a minute later."""
+def test_a_tree_of_very_many_entries_stays_small(world: World) -> None:
+    """A session of 160,000 entries takes little memory in each method and after it."""
     world.configure("[digest]\nenabled = false\n")
     small, large = world.session(3), world.session(1)
     known = {"type": "message", "message": {"role": "assistant", "content": "Looked at it."}}
@@ -171,20 +171,22 @@ def test_very_many_entries_take_no_more(world: World) -> None:
     wanted = [(method, {}) for method in ("tree", "branches", "path", "index")]
     wanted += [("query_session", {"question": "What was looked at?"})]
     with world.daemon() as process:
-        for method, params in wanted:  # loads what is loaded when it is asked for
+        for method, params in wanted:  # load lazy imports before measuring
             ask(world, small.id, method, params)
         memory = Memory(process.pid)
         before = memory.now()
 
         def read() -> None:
-            entries = ({**known, "id": one, "parentId": up} for up, one in pairwise(ids))
+            entries = (
+                {**known, "id": entry_id, "parentId": parent} for parent, entry_id in pairwise(ids)
+            )
             append(large.path, *entries)
             large.last = ids[-1]
             large.say("user", "Zeppelin")
             until(lambda: hit_by(world, "zeppelin"), "all its words in the index", patience=180)
 
-        counts = {"reading": memory.most_of(read)}
+        counts = {"reading": memory.peak_growth(read)}
         for method, params in wanted:
-            counts[method] = memory.most_of(partial(ask, world, large.id, method, params))
+            counts[method] = memory.peak_growth(partial(ask, world, large.id, method, params))
         assert not {name: more for name, more in counts.items() if more > MORE_MB}
         until(lambda: memory.now() < before + TREE_MB, "giving it back", patience=60)

@@ -1,7 +1,7 @@
-"""The daemon itself as a user service: installed by its own command, under a real `systemd --user`.
+"""The daemon as a user service, installed by its own command under a real `systemd --user`.
 
-The wheel of this checkout is installed into a virtual environment in a home of its own, as pip
-would do it; only the libraries are those of this Python.
+The wheel of this checkout is installed into a virtual environment in a temporary home, as pip would
+do it. Libraries come from the Python that runs the tests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.e2e.world import ROOT, Session
 from tests.integrations import user_manager
 from tests.integrations.user_manager import UID, Manager, a_python, until
 
-pytestmark = [*user_manager.MARKS, pytest.mark.timeout(150)]  # a program is installed first
+pytestmark = [*user_manager.MARKS, pytest.mark.timeout(150)]  # builds a wheel first
 
 LIBRARIES = list(dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]))
 IMPORTED = f"import sys; sys.path += {LIBRARIES}; import msgspec, pydantic, rapidfuzz, watchdog"
@@ -65,9 +65,9 @@ class Service(Manager):
         for words in (make, [*put, str(self.wheel)]):
             subprocess.run(words, cwd=base, check=True, capture_output=True, timeout=50)
         (site,) = venv.glob("lib/python*/site-packages")
-        (site / "libraries.pth").write_text("".join(f"{one}\n" for one in LIBRARIES))
-        for one in (*FOLDERS, ".config/indexerd", ".pi/agent/sessions/--w--"):
-            (home / one).mkdir(parents=True, exist_ok=True)
+        (site / "libraries.pth").write_text("".join(f"{folder}\n" for folder in LIBRARIES))
+        for name in (*FOLDERS, ".config/indexerd", ".pi/agent/sessions/--w--"):
+            (home / name).mkdir(parents=True, exist_ok=True)
         rows = [{"remote": True, "session": "Session: (\\S+)"}, {}]
         (home / "script.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         return {}
@@ -81,17 +81,17 @@ class Service(Manager):
 
     def calls(self, session: Session) -> int:
         path = Path(f"{self.script}.calls")
-        made = map(json.loads, path.read_text().splitlines() if path.exists() else ())
-        return sum(one["session"] == session.id for one in made)
+        created = map(json.loads, path.read_text().splitlines() if path.exists() else ())
+        return sum(call["session"] == session.id for call in created)
 
     def meta(self, session: Session) -> Any:
         path = self.home / f".pi/agent/sessions-meta/{session.id}.meta.json"
         return json.loads(path.read_text()) if path.exists() else None
 
     def session(self, turns: int) -> Session:
-        made = Session(self.sessions)
-        made.talk(turns)
-        return made
+        created = Session(self.sessions)
+        created.talk(turns)
+        return created
 
     def knows(self, session: Session) -> bool:
         rows = self.cli("list", "--all")["sessions"]
@@ -121,11 +121,11 @@ class Service(Manager):
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    made = Service(built(tmp_path_factory.mktemp("wheel")))
+    created = Service(built(tmp_path_factory.mktemp("wheel")))
     try:
-        yield made
+        yield created
     finally:
-        made.close()
+        created.close()
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def service(installed: Service) -> Service:
     return installed
 
 
-def test_it_is_ready_when_it_answers_and_describes_a_session(service: Service) -> None:
-    """The real daemon in the real unit: once the start is over, it answers; it indexes."""
+def test_the_started_service_answers_and_indexes(service: Service) -> None:
+    """The installed unit answers as soon as it has started, and indexes a session once."""
     assert service.cli("status")["state"] in {"ok", "indexing"}
     session = service.session(5)
     until(lambda: service.meta(session), "the meta file")
@@ -145,8 +145,8 @@ def test_it_is_ready_when_it_answers_and_describes_a_session(service: Service) -
     assert service.restarts() == 0
 
 
-def test_killed_it_is_back_and_pays_nothing_twice(service: Service) -> None:
-    """After kill -9 it knows what it knew, no call is made again, and what is new is seen."""
+def test_a_killed_service_restarts_and_repeats_no_call(service: Service) -> None:
+    """After kill -9 it repeats no model call and indexes new turns."""
     service.drop_in("RestartSec=100ms")
     session = service.session(5)
     until(lambda: service.meta(session), "the meta file")
@@ -161,8 +161,8 @@ def test_killed_it_is_back_and_pays_nothing_twice(service: Service) -> None:
     assert service.restarts() == 1
 
 
-def test_one_that_hangs_is_replaced(service: Service) -> None:
-    """A process that is stopped, by its watchdog."""
+def test_the_watchdog_replaces_a_hanging_service(service: Service) -> None:
+    """A stopped process is killed by systemd's watchdog and replaced."""
     service.drop_in("WatchdogSec=2\nRestartSec=100ms")
     service.systemctl("restart", units.UNIT)
     before = service.pid()
@@ -173,8 +173,8 @@ def test_one_that_hangs_is_replaced(service: Service) -> None:
     assert service.calls(session) == 1
 
 
-def test_a_bad_configuration_is_no_storm_and_a_reload_mends_it(service: Service) -> None:
-    """It stays up, says so, answers, indexes nothing. By `systemctl reload` it goes on."""
+def test_a_bad_configuration_does_not_restart_the_service(service: Service) -> None:
+    """It answers without indexing; `systemctl reload` with a corrected file resumes indexing."""
     service.config.write_text('min_new_user_messages = "five"\n')
     assert service.systemctl("restart", units.UNIT).code == 0
     pid, session = service.pid(), service.session(2)
@@ -187,8 +187,8 @@ def test_a_bad_configuration_is_no_storm_and_a_reload_mends_it(service: Service)
     assert (service.calls(session), service.pid(), service.restarts()) == (1, pid, 0)
 
 
-def test_uninstalled_it_leaves_nothing_behind(service: Service) -> None:
-    """Neither process, unit, link, socket nor directory; sessions and meta files stay."""
+def test_uninstalling_removes_the_service(service: Service) -> None:
+    """Process, unit, link and socket are removed; sessions and meta files stay."""
     session, pid = service.session(5), service.pid()
     until(lambda: service.meta(session), "the meta file")
     done = service.cli("service", "uninstall")
@@ -197,7 +197,7 @@ def test_uninstalled_it_leaves_nothing_behind(service: Service) -> None:
         "LoadState": "not-found",
         "ActiveState": "inactive",
     }
-    assert [one for one in service.service_file.parent.rglob("*") if not one.is_dir()] == []
+    assert [path for path in service.service_file.parent.rglob("*") if not path.is_dir()] == []
     assert service.run(["kill", "-0", pid]).code != 0
     assert service.run(["ls", f"/run/user/{UID}/indexerd"]).code != 0
     assert service.meta(session)

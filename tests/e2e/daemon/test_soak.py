@@ -1,11 +1,11 @@
-"""An hour's worth of events in less than a minute: what a daemon takes stays level.
+"""An hour's worth of events in less than a minute must not grow the daemon.
 
-Sixty sessions of four agents are worked at (`traffic`), and what is stored of them stays level, so
-whatever grows is a leak. Memory settles within some thousand events and then swings: a purge or a
-large answer takes some for a moment, and now and then the allocator gives 20 MB back at once. So
-the medians of the first and the last third are compared, and may differ by SWING and by GROWTH.
+Traffic goes to sixty sessions of four agents whose stored size stays level, so any growth is a
+leak. Memory settles within some thousand events and then swings: a purge or a large answer needs
+some for a moment, and the allocator sometimes gives 20 MB back at once. So the medians of the first
+and the last third are compared, and may differ by SWING and GROWTH.
 
-`INDEXERD_SOAK_SECONDS` makes it longer, for a run by hand; `-s` shows the figures.
+`INDEXERD_SOAK_SECONDS` runs it for longer; `-s` shows the figures.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tests.e2e.world import World, until
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(600 + 2 * 3600)]
 
 SESSIONS = 60
-WARM, EVENTS = 1800, 2100  # until memory has settled; what is measured after that
+WARM, EVENTS = 1800, 2100  # events before memory has settled, events measured
 SECONDS = float(os.environ.get("INDEXERD_SOAK_SECONDS", "0"))
 MB = 1 << 20
-GROWTH = 2 * MB  # of resident memory in 1,000 events
-SWING = 16 * MB  # between the medians of two stretches of the same traffic
-IDLE_SECONDS, IDLE_TICKS, IDLE_WAKES = 6.0, 30, 240  # of hundredths, and of all threads
+GROWTH = 2 * MB  # resident memory per 1,000 events
+SWING = 16 * MB  # difference of medians under the same traffic
+IDLE_SECONDS, IDLE_TICKS, IDLE_WAKES = 6.0, 30, 240  # CPU ticks of 10 ms, wake-ups of all threads
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Sample:
     descriptors: int
     threads: int
     children: int
-    sizes: dict[str, int]  # of the files in its state directory
+    sizes: dict[str, int]  # of files in the state directory
 
 
 class Seen:
@@ -60,14 +60,14 @@ class Seen:
             int(status["VmRSS"].split()[0]) * 1024,
             len(os.listdir(self._proc / "fd")),
             int(status["Threads"]),
-            sum(len(_read(one / "children").split()) for one in self._tasks()),
+            sum(len(_read(task / "children").split()) for task in self._tasks()),
             {path.name: _size(path) for path in self._state.iterdir()},
         )
 
     def work(self) -> tuple[int, int]:
         ticks = _read(self._proc / "stat").rpartition(")")[2].split()[11:13]
-        told = "".join(_read(one / "status") for one in self._tasks())
-        wakes = re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", told, re.MULTILINE)
+        statuses = "".join(_read(task / "status") for task in self._tasks())
+        wakes = re.findall(r"^voluntary_ctxt_switches:\s+(\d+)", statuses, re.MULTILINE)
         return sum(map(int, ticks)), sum(map(int, wakes))
 
     def _tasks(self) -> list[Path]:
@@ -77,7 +77,7 @@ class Seen:
 def _read(path: Path) -> str:
     try:
         return path.read_text()
-    except (FileNotFoundError, ProcessLookupError):  # a thread that has ended meanwhile
+    except (FileNotFoundError, ProcessLookupError):  # the thread has ended
         return ""
 
 
@@ -89,8 +89,8 @@ def _size(path: Path) -> int:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs Linux's /proc")
-def test_an_hour_of_work_leaves_nothing_behind(world: World) -> None:
-    """Memory, descriptors, threads, children, logs and caches level; then at rest."""
+def test_an_hour_of_traffic_leaks_nothing(world: World) -> None:
+    """Memory, descriptors, threads, children, logs and caches stay level, and CPU use ends."""
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "10"
     world.state.mkdir(parents=True)
     _nearly_full(world.state / "log.jsonl")
@@ -106,7 +106,7 @@ def test_an_hour_of_work_leaves_nothing_behind(world: World) -> None:
             "session_unreadable", "timeout", "write_failed",
         }, traffic.refused  # fmt: skip
         assert traffic.done.keys() >= {"turn", "ask", "purge", "reload"}
-        problems = {one["code"] for one in world.call("status")["problems"]}
+        problems = {problem["code"] for problem in world.call("status")["problems"]}
         assert problems <= {"invalid_meta"}
     kept = [*world.root.glob("home/**/*.tmp"), *world.root.glob("data/**/*.tmp")]
     assert kept == []
@@ -138,19 +138,21 @@ def _level(samples: list[Sample]) -> None:
     def middle(of: Callable[[Sample], int], some: list[Sample]) -> float:
         return statistics.median(map(of, some))
 
-    grown = middle(lambda one: one.rss, last) - middle(lambda one: one.rss, first)
-    events = middle(lambda one: one.events, last) - middle(lambda one: one.events, first)
+    grown = middle(lambda sample: sample.rss, last) - middle(lambda sample: sample.rss, first)
+    events = middle(lambda sample: sample.events, last) - middle(
+        lambda sample: sample.events, first
+    )
     print(f"\n{samples[-1].events} events; RSS {first[0].rss / MB:.1f} to {last[-1].rss / MB:.1f}")
     print(f"MB, {grown / events * 1000 / MB:+.2f} MB in 1,000 events; {last[-1]}")
     assert grown < SWING + GROWTH * events / 1000
     for name, of, room in (
-        ("descriptors", lambda one: one.descriptors, 6),
-        ("threads", lambda one: one.threads, 2),
-        ("store", lambda one: one.sizes["store.sqlite"], 2 * MB),
+        ("descriptors", lambda sample: sample.descriptors, 6),
+        ("threads", lambda sample: sample.threads, 2),
+        ("store", lambda sample: sample.sizes["store.sqlite"], 2 * MB),
     ):  # type: str, Callable[[Sample], int], int
         assert max(map(of, last)) <= max(map(of, first)) + room, name
-    assert max(one.children for one in samples) == 0
-    assert max(one.sizes.get("store.sqlite-wal", 0) for one in samples) < 32 * MB
+    assert max(sample.children for sample in samples) == 0
+    assert max(sample.sizes.get("store.sqlite-wal", 0) for sample in samples) < 32 * MB
 
 
 def _at_rest(world: World, traffic: Traffic, seen: Seen) -> None:
@@ -160,7 +162,7 @@ def _at_rest(world: World, traffic: Traffic, seen: Seen) -> None:
             row["sessionId"] for row in world.call("list", archived=True, limit=500)["sessions"]
         }
         busy = status["queued"] or status["indexing"] or status["textPending"]
-        return not busy and {one.id for one in traffic.actors if one.turns} <= there
+        return not busy and {actor.id for actor in traffic.actors if actor.turns} <= there
 
     until(known, "all sessions in the list, and an empty queue", 60.0)
     until(lambda: _rested(seen), "rest", 60.0)
@@ -181,4 +183,4 @@ def _log_is_bounded(world: World, events: int) -> None:
     assert len(logs) <= 3
     assert 0 < _size(logs[0]) < events * 500
     stamps = [json.loads(line)["ts"] for line in logs[0].read_text().splitlines()]
-    assert all(one <= other for one, other in pairwise(stamps))
+    assert all(earlier <= later for earlier, later in pairwise(stamps))

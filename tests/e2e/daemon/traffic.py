@@ -1,7 +1,7 @@
-"""An hour of work at the sessions of four agents, as fast as it can be done: for soaks.
+"""Compress an hour of work in sessions of four agents into a minute, for the soak test.
 
-What is stored stays level on purpose: a session that has grown long is written anew, deleted or
-purged. So whatever grows in the daemon is not what it was asked to keep.
+The stored size stays level on purpose: a session that has grown long is rewritten, deleted or
+purged. So any growth of the daemon is a leak.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import Session, World, chat, opencode_rows
 from tests.sessions.opencode_rows import Rows
 
-LONG = 12  # turns after which a session is not let grow
-REMEMBERED = 20  # sessions whose files are gone; older ones are purged
-WORDS_A_SIDE = 300  # of a turn: about 2 KB
+LONG = 12  # turns after which a session is cut or replaced
+REMEMBERED = 20  # deleted sessions to keep; older ones are purged
+WORDS_A_SIDE = 300  # words per message: about 2 KB
 
 
 class Lines:
@@ -48,10 +48,10 @@ class Pi(Session, Lines):
     def alter(self, name: str) -> None:
         if self.turns % 2:
             self.entry("session_info", name=name)
-        else:  # another name of the same file
+        else:  # rename the file
             self.path = self.path.rename(self.path.with_name(f"moved-{self.turns}_{self.id}.jsonl"))
 
-    def anew(self) -> None:
+    def shorten(self) -> None:
         self.last = self.cut(3)["id"]
 
 
@@ -61,7 +61,7 @@ class Claude(ClaudeSession, Lines):
     def alter(self, name: str) -> None:
         self.title(name)
 
-    def anew(self) -> None:
+    def shorten(self) -> None:
         self.last = self.cut(2).get("uuid")
 
 
@@ -76,7 +76,7 @@ class Codex(CodexThread, Lines):
         else:
             self.archive()
 
-    def anew(self) -> None:
+    def shorten(self) -> None:
         self.cut(6)
 
 
@@ -100,25 +100,29 @@ class Opencode:
             revert = json.dumps({"messageID": self._asked[-1]}) if self.turns % 2 else None
             self._change("revert = ?", revert)
 
-    def anew(self) -> None:
+    def shorten(self) -> None:
         for table in ("part", "message"):
-            self._rows.run(f"DELETE FROM {table} WHERE session_id = ?", self.id)  # noqa: S608 - ours
+            self._rows.run(f"DELETE FROM {table} WHERE session_id = ?", self.id)  # noqa: S608 - constant names
         self._asked, self.turns = [], 0
         self._change("title = title")
 
     def delete(self) -> None:
-        self.anew()
+        self.shorten()
         self._rows.run("DELETE FROM session WHERE id = ?", self.id)
 
-    def _change(self, what: str, *given: Any) -> None:
-        statement = f"UPDATE session SET {what}, time_updated = ? WHERE id = ?"  # noqa: S608 - ours
-        self._rows.run(statement, *given, self._rows.tick(), self.id)
+    def _change(self, what: str, *params: Any) -> None:
+        statement = f"UPDATE session SET {what}, time_updated = ? WHERE id = ?"  # noqa: S608 - constant names
+        self._rows.run(statement, *params, self._rows.tick(), self.id)
 
 
 Actor = Pi | Claude | Codex | Opencode
-# How often each kind of event comes in a thousand: its share of an hour.
-OFTEN = "turn:400 ask:440 alter:50 edit_meta:40 die:30 hang_up:30 listen:20 purge:8 reload:2"
-SHARES = {kind: int(share) for kind, _, share in (one.partition(":") for one in OFTEN.split())}
+# Events of each kind per 1,000.
+FREQUENCIES = (
+    "turn:400 ask:440 alter:50 edit_meta:40 delete_file:30 disconnect:30 listen:20 purge:8 reload:2"
+)
+SHARES = {
+    kind: int(share) for kind, _, share in (word.partition(":") for word in FREQUENCIES.split())
+}
 ABOUT = [
     "get",
     "tree",
@@ -143,9 +147,9 @@ class Traffic:
         self._words = [f"{self._random.randrange(16**6):06x}" for _ in range(3000)]
         self._rows = opencode_rows(world)
         self._client = Client(world.socket, timeout=30)
-        self._ears: list[ExitStack] = []
-        self._dead: list[str] = []  # deleted by their agents; meta file and text are kept
-        self.actors = [self._born() for _ in range(sessions)]
+        self._subscribers: list[ExitStack] = []
+        self._dead: list[str] = []  # session file deleted, meta file and text kept
+        self.actors = [self._new_actor() for _ in range(sessions)]
 
     def step(self) -> None:
         (kind,) = self._random.choices([*SHARES], [*SHARES.values()])
@@ -154,54 +158,64 @@ class Traffic:
             getattr(self, kind)()
         except DaemonDownError:
             raise
-        except IndexerdError as bad:  # what is asked for may have gone, be at work, be ambiguous
+        except IndexerdError as bad:  # the session may be gone, busy or ambiguous
             self.refused[bad.kind] += 1
 
     def turn(self) -> None:
-        actor = self._one()
+        actor = self._any_actor()
         actor.turn(self._text())
         if actor.turns > LONG:
-            self._random.choice([actor.anew, lambda: self._replace(actor)])()
+            self._random.choice([actor.shorten, lambda: self._replace(actor)])()
 
     def alter(self) -> None:
-        self._one().alter(f"Name {self._text(3)}")
+        self._any_actor().alter(f"Name {self._text(3)}")
 
-    def die(self) -> None:
-        self._replace(self._one())
+    def delete_file(self) -> None:
+        self._replace(self._any_actor())
 
     def purge(self) -> None:
-        actor = self._one()
-        if actor.agent != "opencode":  # its database is not ours to delete from
+        actor = self._any_actor()
+        if actor.agent != "opencode":  # indexerd never deletes from opencode's database
             self._ask("purge", ref=actor.id, transcript=True)
-            self.actors[self.actors.index(actor)] = self._born()
+            self.actors[self.actors.index(actor)] = self._new_actor()
 
     def edit_meta(self) -> None:
-        actor = self._one()
+        actor = self._any_actor()
         path = self.world.meta_path(actor.id, actor.agent)
         with suppress(FileNotFoundError, ValueError):
-            held = json.loads(path.read_bytes())
+            stored = json.loads(path.read_bytes())
             match self._random.randrange(4):
                 case 0:
                     path.unlink()
                 case 1:
                     path.write_text("{broken")
                 case _:
-                    path.write_text(json.dumps(held | {"summary": self._text(200)}))
+                    path.write_text(json.dumps(stored | {"summary": self._text(200)}))
 
     def ask(self) -> None:
-        one, other = self._one().id, self._one().id
-        told = {"text": f"as in @@{one} and @@{other}: which steps?", "sessionId": one}
-        asked = {"session": one, "question": "Which widget?", "turnId": str(self._random.random())}
+        session_id, other = self._any_actor().id, self._any_actor().id
+        prompt = {
+            "text": f"as in @@{session_id} and @@{other}: which steps?",
+            "sessionId": session_id,
+        }
+        asked = {
+            "session": session_id,
+            "question": "Which widget?",
+            "turnId": str(self._random.random()),
+        }
         title = f"Mine {self._text(2)}" if self._random.randrange(2) else None
         questions: list[tuple[str, dict[str, Any]]] = [
-            *((method, {"ref": one}) for method in ABOUT),
-            *(("resolve", {"ref": one[:10]}), ("history", {"ref": one, "full": True})),
-            *(("list", {"limit": 50, "archived": True}), ("status", {}), ("expand", told)),
+            *((method, {"ref": session_id}) for method in ABOUT),
+            *(
+                ("resolve", {"ref": session_id[:10]}),
+                ("history", {"ref": session_id, "full": True}),
+            ),
+            *(("list", {"limit": 50, "archived": True}), ("status", {}), ("expand", prompt)),
             ("complete", {"prefix": "name", "cwd": "/w"}),
             ("search", {"query": self._random.choice(self._words)}),
             ("search", {"query": f'"{self._text(2)}"', "rows": True}),
-            *(("query_session", asked), ("index", {"ref": one, "force": True})),
-            ("update", {"ref": one, "title": title, "envHint": self._text(5)}),
+            *(("query_session", asked), ("index", {"ref": session_id, "force": True})),
+            ("update", {"ref": session_id, "title": title, "envHint": self._text(5)}),
         ]
         method, params = self._random.choice(questions)
         self._ask(method, **params)
@@ -210,12 +224,17 @@ class Traffic:
         stack = ExitStack()
         client = stack.enter_context(Client(self.world.socket, timeout=30))
         client.call("subscribe")
-        self._ears.append(stack)
-        if len(self._ears) > 3:
-            self._ears.pop(0).close()
+        self._subscribers.append(stack)
+        if len(self._subscribers) > 3:
+            self._subscribers.pop(0).close()
 
-    def hang_up(self) -> None:
-        request = {"jsonrpc": "2.0", "id": 1, "method": "tree", "params": {"ref": self._one().id}}
+    def disconnect(self) -> None:
+        request = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "tree",
+            "params": {"ref": self._any_actor().id},
+        }
         line = json.dumps(request).encode() + b"\n"
         with closing(socket.socket(socket.AF_UNIX)) as sock:
             sock.connect(str(self.world.socket))
@@ -226,18 +245,18 @@ class Traffic:
         self._daemon.send_signal(signal.SIGHUP)
 
     def close(self) -> None:
-        for ear in self._ears:
-            ear.close()
-        self._ears.clear()
+        for subscriber in self._subscribers:
+            subscriber.close()
+        self._subscribers.clear()
         self._client.close()
 
     def _ask(self, method: str, **params: Any) -> Any:
         return self._client.call(method, params)
 
-    def _one(self) -> Actor:
+    def _any_actor(self) -> Actor:
         return self._random.choice(self.actors)
 
-    def _born(self) -> Actor:
+    def _new_actor(self) -> Actor:
         home = self.world.root / "home"
         made: list[Callable[[], Actor]] = [
             *(lambda: Pi(self.world.sessions), lambda: Claude(home)),
@@ -249,7 +268,7 @@ class Traffic:
 
     def _replace(self, actor: Actor) -> None:
         actor.delete()
-        self.actors[self.actors.index(actor)] = self._born()
+        self.actors[self.actors.index(actor)] = self._new_actor()
         self._dead.append(actor.id)
         if len(self._dead) > REMEMBERED:
             self._ask("purge", ref=self._dead.pop(0))

@@ -1,4 +1,4 @@
-"""Compaction and branch summaries in the real program, for sessions of every agent."""
+"""Compaction and branch summaries of the real program, for sessions of every agent."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ def agents(world: World) -> dict[str, dict[str, Any]]:
 
 
 def prints(world: World) -> dict[str, tuple[str, int]]:
-    folders = [world.pi / "sessions", *(world.root / one for one in AGENTS[1:])]
-    files = [one for folder in folders for one in folder.rglob("*") if one.is_file()]
+    folders = [world.pi / "sessions", *(world.root / agent for agent in AGENTS[1:])]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file()]
     return {
-        str(one): (hashlib.sha256(one.read_bytes()).hexdigest(), one.stat().st_mtime_ns)
-        for one in files
-        if not one.name.endswith(("-shm", "-wal"))
+        str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+        for path in files
+        if not path.name.endswith(("-shm", "-wal"))
     }
 
 
-def told(world: World) -> Session:
+def branched_session(world: World) -> Session:
     session = world.session()
     session.turn("Where do the nightly alerts go?", WORDS)
     fork = session.last
     session.turn("Try Redis for the alerts.", "Redis is too big for this host, as I found out.")
-    session.left = str(session.last)  # type: ignore[attr-defined] # kept with it
+    session.left_leaf = str(session.last)  # type: ignore[attr-defined] # kept with it
     session.last = fork
     session.turn("Then use files for the alerts.", "The alerts are in alerts.log now.")
     world.seen(session)
@@ -59,8 +59,10 @@ def told(world: World) -> Session:
 
 @pytest.mark.parametrize("agent", AGENTS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_any_session_by_any_rules(running: World, agent: str, strategy: str) -> None:
-    """Issue 5: the four fields of interfaces.md 5, and not a byte of the agents' files changed."""
+def test_every_strategy_compacts_every_agents_sessions(
+    running: World, agent: str, strategy: str
+) -> None:
+    """interfaces.md 5: the answer has its four fields, and no file of an agent changes."""
     before = prints(running)
     row = until(lambda: agents(running).get(agent), "its sessions")
     asked: dict[str, Any] = {"ref": row["sessionId"], "strategy": strategy}
@@ -74,18 +76,20 @@ def test_any_session_by_any_rules(running: World, agent: str, strategy: str) -> 
     assert found["tokensBefore"] > 0
     assert found["usage"]["model"] == "local/extractive"
     assert all(isinstance(found["details"][key], list) for key in ("readFiles", "modifiedFiles"))
-    ids: list[Any] = [one["id"] for one in running.call("path", ref=row["sessionId"])["entries"]]
+    ids: list[Any] = [
+        entry["id"] for entry in running.call("path", ref=row["sessionId"])["entries"]
+    ]
     assert found["firstKeptEntryId"] in (ids if strategy == "pi" else [None])
     if strategy == "codex":
         *users, summary = found["replacementHistory"]
         assert summary["text"] == found["summary"]
-        assert {one["role"] for one in users} <= {"user"}
+        assert {message["role"] for message in users} <= {"user"}
     assert prints(running) == before
 
 
-def test_the_command(running: World) -> None:
-    """interfaces.md 4: for people, and `--json` as the method answers; errors have their codes."""
-    session = told(running)
+def test_the_compact_command(running: World) -> None:
+    """interfaces.md 4: text for people, the method's answer with `--json`, and error codes."""
+    session = branched_session(running)
     text = running.run("compact", session.id)
     assert re.search(r"^strategy +pi$", text, re.MULTILINE)
     assert WORDS in text
@@ -100,7 +104,7 @@ def test_the_command(running: World) -> None:
 
 
 def test_a_handoff_is_one_document(running: World) -> None:
-    """S3.19: it names the project's instruction files, and goes out as it is."""
+    """S3.19: the document names the project's instruction files without quoting them."""
     project = running.root / "project"
     project.mkdir()
     (project / "AGENTS.md").write_text("Never touch main.")
@@ -115,18 +119,18 @@ def test_a_handoff_is_one_document(running: World) -> None:
     assert session.id in text
 
 
-def test_a_branch_that_was_left(running: World) -> None:
-    """S1.27, S1.28: summed up on request, once for each leaf, and shown by `branches`."""
-    session = told(running)
+def test_an_abandoned_branch_is_summarized(running: World) -> None:
+    """S1.27, S1.28: it is summarized on request, stored once per leaf and shown by `branches`."""
+    session = branched_session(running)
     before = prints(running)
-    tip = session.left  # type: ignore[attr-defined] # see `told`
+    tip = session.left_leaf  # type: ignore[attr-defined] # see `told`
     text = running.run("branch-summary", session.id, tip)
     assert "The user explored a different conversation branch" in text
     running.call("branch_summary", ref=session.id, leaf=tip, instructions="the host")
     path = running.metas / f"{session.id}.digest.jsonl"
-    (line,) = [json.loads(one) for one in path.read_text().splitlines()]
+    (line,) = [json.loads(line) for line in path.read_text().splitlines()]
     assert (line["kind"], line["leafId"]) == ("branch", tip)
-    tips = {one["leafId"]: one for one in running.call("branches", ref=session.id)["tips"]}
+    tips = {tip["leafId"]: tip for tip in running.call("branches", ref=session.id)["tips"]}
     assert tips[tip]["gist"] == line["content"][:1000].strip()
     assert tips[tip]["gistSource"] == "digest"
     assert "Redis" in line["content"]

@@ -1,4 +1,4 @@
-"""Digests: ranges, figures, facts, the words a model gets, the context made."""
+"""What digests contain: ranges, figures, facts, the prompts for them and the folded context."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DEFAULTS = {
 }
 HOOK = """
 import json, pathlib, sys
-told = json.load(sys.stdin)
+request = json.load(sys.stdin)
 place = pathlib.Path(sys.argv[1])
-(place / f"{told['sessionId']}.told").write_text(json.dumps(told))
-wish = place / f"{told['sessionId']}.wish"
+(place / f"{request['sessionId']}.request").write_text(json.dumps(request))
+wish = place / f"{request['sessionId']}.wish"
 print(wish.read_text() if wish.exists() else "{}")
 """
 BULLETS = "technical bullet points"
@@ -38,20 +38,20 @@ BULLETS = "technical bullet points"
 class Desk:
     def __init__(self, world: World, server: OpenAIServer) -> None:
         self.world, self.server = world, server
-        self.answers: dict[str, str] = {}  # by words of the prompt
+        self.answers: dict[str, str] = {}  # keyed by a word of the prompt
         server.default = self._answer
 
     def _answer(self, request: Request) -> Answer:
         prompt = words(request)
         facts = "; ".join(dict.fromkeys(re.findall(r"FACT \d+", prompt)))
-        text = next((one for word, one in self.answers.items() if word in prompt), facts)
+        text = next((answer for word, answer in self.answers.items() if word in prompt), facts)
         if "response_format" in request.json:
             texts = {"name": "Facts", "description": "Facts.", "summary": f"## Goal\n- {text}"}
             return reply(json.dumps(texts | {"tags": ["a", "b", "c"]}))
         return reply(text or "- Summed up.")
 
     def requests(self, word: str) -> list[Request]:
-        return [one for one in self.server.requests if word in words(one)]
+        return [request for request in self.server.requests if word in words(request)]
 
     def digest(self, session: Session) -> Any:
         self.world.seen(session)
@@ -81,8 +81,8 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
             yield Desk(world, server)
 
 
-def test_a_setting_of_digests_can_be_changed_alone(world: World) -> None:
-    """Digests have six settings with defaults, and one that is set leaves the others (S2.1)."""
+def test_one_digest_setting_can_be_changed_alone(world: World) -> None:
+    """The six settings have defaults, and setting one leaves the others unchanged (S2.1)."""
 
     def shown() -> dict[str, Any]:
         found = world.run("config", "show", "--json")
@@ -98,26 +98,26 @@ def test_a_setting_of_digests_can_be_changed_alone(world: World) -> None:
         assert world.call("digest", ref=session.id)["covering"] == [0, 3]
 
 
-def test_a_long_session_is_system_then_summaries_then_the_newest(desk: Desk) -> None:
-    """System words and the newest ten stay, summaries stand between (S2.7, S2.14, S2.15)."""
+def test_folded_context_has_system_summaries_and_recent_messages(desk: Desk) -> None:
+    """System messages and the newest ten are kept, with summaries between (S2.7, S2.14, S2.15)."""
     session = desk.world.session()
     session.say("system", "Always answer in verse.")
-    deeds = [desk.digest(session)["segment"]]
-    assert deeds == [None]
+    segments = [desk.digest(session)["segment"]]
+    assert segments == [None]
     for number, turns in enumerate((7, 5, 6)):
         session.turn(f"FACT {number}")
         session.tool("write", path=f"/w/{number}.py", content="x")
         session.talk(turns)
-        deeds.append(desk.digest(session)["segment"])
-    ranges = [one["covering_messages"] for one in deeds[1:]]
+        segments.append(desk.digest(session)["segment"])
+    ranges = [segment["covering_messages"] for segment in segments[1:]]
     assert ranges[0][0] == 0
-    assert all(one[1] + 1 == two[0] for one, two in pairwise(ranges))
+    assert all(earlier[1] + 1 == later[0] for earlier, later in pairwise(ranges))
     found = desk.world.call("history", ref=session.id, full=True)
     system, earlier, *recent = found["context"]
     assert (system["role"], system["text"]) == ("system", "Always answer in verse.")
     said = [json.loads(line).get("message") for line in session.path.read_text().splitlines()[-10:]]
-    assert [(one["role"], one["text"]) for one in recent] == [
-        (one["role"], one["content"][0]["text"]) for one in said
+    assert [(message["role"], message["text"]) for message in recent] == [
+        (message["role"], message["content"][0]["text"]) for message in said
     ]
     head, *blocks = earlier["text"].split("--- Earlier in conversation ---")
     assert head.strip() == "Previous conversation context:"
@@ -129,7 +129,7 @@ def test_a_long_session_is_system_then_summaries_then_the_newest(desk: Desk) -> 
 
 
 def test_a_report_compares_the_compression_with_the_target(desk: Desk) -> None:
-    """How short the summary is, is told beside what was aimed at, met or missed (S2.10)."""
+    """The report states the achieved and the target compression, met or missed (S2.10)."""
     for length, met in ((40, True), (4000, False)):
         session = desk.world.session(turns=10)
         desk.answers[session.id] = "x" * length
@@ -145,8 +145,8 @@ def test_a_report_compares_the_compression_with_the_target(desk: Desk) -> None:
     assert re.search(r"^compression +[\d.]+\ntarget compression +0.3$", text, re.MULTILINE), text
 
 
-def test_files_that_were_changed_are_listed_once_of_every_agent(desk: Desk) -> None:
-    """Writes and edits of pi, Claude Code, Codex and opencode, each path once (S2.11)."""
+def test_modified_files_are_listed_once_for_every_agent(desk: Desk) -> None:
+    """Each path that pi, Claude Code, Codex or opencode wrote or edited appears once (S2.11)."""
     world, home = desk.world, desk.world.root / "home"
     pi = desk.world.session()
     pi.say("user", "Edit /w/a.py.")
@@ -170,28 +170,28 @@ def test_files_that_were_changed_are_listed_once_of_every_agent(desk: Desk) -> N
         chat(rows, "ses_files", "Go on.")
     for session_id, users in ((pi.id, 7), (claude.id, 8), (codex.id, 8), ("ses_files", 8)):
         until(lambda i=session_id, n=users: world.row(i).get("userMessageCount") == n, session_id)
-        made = world.call("digest", ref=session_id)["segment"]
-        assert made["files_modified"] == ["/w/a.py"], session_id
+        segment = world.call("digest", ref=session_id)["segment"]
+        assert segment["files_modified"] == ["/w/a.py"], session_id
 
 
-def test_uses_of_tools_are_counted_with_three_examples(desk: Desk) -> None:
-    """Of each tool a digest tells how often it was used, and for what at most thrice (S2.12)."""
+def test_tool_uses_are_counted_with_three_examples(desk: Desk) -> None:
+    """A digest counts the uses of each tool and gives at most three examples (S2.12)."""
     session = desk.world.session()
     session.say("user", "Look around.")
     for number in range(5):
         session.tool("bash", command=f"make step{number}")
     session.tool("read", path="/w/a.py")
     session.talk(6)
-    used = {one["tool"]: one for one in desk.digest(session)["segment"]["tools_used"]}
-    assert {tool: one["count"] for tool, one in used.items()} == {"bash": 5, "read": 1}
+    used = {use["tool"]: use for use in desk.digest(session)["segment"]["tools_used"]}
+    assert {tool: use["count"] for tool, use in used.items()} == {"bash": 5, "read": 1}
     examples = used["bash"]["notable_uses"]
     assert len(examples) == 3
     assert set(examples) < {f"make step{number}" for number in range(5)}
 
 
-def test_decisions_are_the_sentences_that_say_so(desk: Desk) -> None:
-    """Four phrases, in plain texts and in blocks, bring their sentence, five at most (S2.13)."""
-    told = [
+def test_key_decisions_are_found_by_four_phrases(desk: Desk) -> None:
+    """A sentence with one of four phrases is a decision; a digest has at most five (S2.13)."""
+    decisions = [
         "We decided to keep amounts as cents.",
         "I chose to read feeds as streams.",
         "The server will use port 4173.",
@@ -201,32 +201,32 @@ def test_decisions_are_the_sentences_that_say_so(desk: Desk) -> None:
     ]
     session = desk.world.session()
     session.say("user", "How shall we do it?")
-    for number, sentence in enumerate(told):
+    for number, sentence in enumerate(decisions):
         text = f"It was looked at. {sentence} That is fine."
         content = text if number % 2 else [{"type": "text", "text": text}]
         said = {"role": "assistant", "content": content, "stopReason": "stop"}
         session.entry("message", message=said)
     session.talk(5)
-    assert desk.digest(session)["segment"]["key_decisions"] == told[:5]
+    assert desk.digest(session)["segment"]["key_decisions"] == decisions[:5]
 
 
 def test_planted_facts_are_recalled_after_ten_rounds_of_folding(desk: Desk) -> None:
-    """Facts of each round stand in the folded context; no message is sent twice (S2.27, S3.15)."""
+    """The folded context keeps the facts of each round; no message is sent twice (S2.27, S3.15)."""
     session = desk.world.session()
     for number in range(10):
         session.turn(f"Mind FACT {number} of {session.id}.")
         session.talk(9)
         desk.digest(session)
         folded = desk.world.call("history", ref=session.id, full=True)["context"][0]["text"]
-        assert set(re.findall(r"FACT \d", folded)) == {f"FACT {one}" for one in range(number + 1)}
+        assert set(re.findall(r"FACT \d", folded)) == {f"FACT {n}" for n in range(number + 1)}
     for number, request in enumerate(desk.requests(session.id)):
         talk, _, rest = words(request).partition("</conversation>")
         assert re.findall(r"Mind FACT (\d)", talk) == [str(number)]
         assert ("<previous-summary>" in rest) == (number > 0)
 
 
-def test_a_session_indexed_again_sends_its_summary_and_what_is_new(desk: Desk) -> None:
-    """Early decisions outlive later descriptions, though only new messages are sent (S3.15)."""
+def test_reindexing_sends_the_last_summary_and_new_messages(desk: Desk) -> None:
+    """Only new messages are sent, yet summaries keep early decisions (S3.15)."""
     session = desk.world.session()
     for number in range(3):
         session.turn(f"Mind FACT {number} of {session.id}.")
@@ -234,13 +234,13 @@ def test_a_session_indexed_again_sends_its_summary_and_what_is_new(desk: Desk) -
         desk.world.seen(session)
         desk.world.call("index", ref=session.id, force=True, wait=True)
         summary = (desk.world.meta(session.id) or {})["summary"]
-        assert set(re.findall(r"FACT \d", summary)) == {f"FACT {one}" for one in range(number + 1)}
-    sent = [words(one) for one in desk.requests(session.id)]
-    assert [re.findall(r"Mind FACT (\d)", one) for one in sent] == [["0"], ["1"], ["2"]]
+        assert set(re.findall(r"FACT \d", summary)) == {f"FACT {n}" for n in range(number + 1)}
+    sent = [words(request) for request in desk.requests(session.id)]
+    assert [re.findall(r"Mind FACT (\d)", prompt) for prompt in sent] == [["0"], ["1"], ["2"]]
 
 
-def test_a_hook_adds_to_a_prompt_or_takes_its_place(desk: Desk) -> None:
-    """A command may add words or replace ours; when it fails, ours stand (S2.9, S3.29)."""
+def test_a_hook_extends_or_replaces_the_prompt(desk: Desk) -> None:
+    """A hook adds context or replaces the prompt; if it fails the default is sent (S2.9, S3.29)."""
     prompts = {}
     for wish in ('{"context": ["Ticket 7 is it."]}', '{"prompt": "Write a poem."}', "no json", ""):
         session = desk.world.session(turns=8)
@@ -249,9 +249,9 @@ def test_a_hook_adds_to_a_prompt_or_takes_its_place(desk: Desk) -> None:
         assert desk.digest(session)["segment"]
         (request,) = desk.requests(session.id)
         prompts[wish] = words(request).partition("</conversation>")[2]
-        told = (desk.world.root / f"{session.id}.told").read_text()
-        assert json.loads(told)["covering"] == [0, 5]
-        assert "widget" not in told, "it hears of the task, and not a word of the session"
+        hook_input = (desk.world.root / f"{session.id}.request").read_text()
+        assert json.loads(hook_input)["covering"] == [0, 5]
+        assert "widget" not in hook_input, "a hook must not receive the session's text"
     added, poem, failed, default = prompts.values()
     for word in (BULLETS, "**Goal**", "**Actions**", "**Decisions and discoveries**"):
         assert word in default
@@ -264,8 +264,8 @@ def test_a_hook_adds_to_a_prompt_or_takes_its_place(desk: Desk) -> None:
     assert "digest.hook_failed" in (desk.world.state / "log.jsonl").read_text()
 
 
-def test_old_output_goes_before_anything_is_summed_up(desk: Desk) -> None:
-    """Output older than the newest 40,000 tokens is left out where 20,000 go (S3.22)."""
+def test_old_tool_output_is_pruned_before_summarizing(desk: Desk) -> None:
+    """Output older than the newest 40,000 tokens is cleared if that saves 20,000 (S3.22)."""
     note = "[Old tool result content cleared]"
     for size, pruned in ((30_000, True), (18_000, False)):
         session = desk.world.session()
@@ -278,7 +278,7 @@ def test_old_output_goes_before_anything_is_summed_up(desk: Desk) -> None:
         desk.world.seen(session)
         before = len(desk.server.requests)
         desk.world.call("compact", ref=session.id, strategy="opencode")
-        sent = "".join(words(one) for one in desk.server.requests[before:])
+        sent = "".join(words(request) for request in desk.server.requests[before:])
         left = {number for number in range(6) if f"output{number} " in sent}
         assert left == ({0, 3, 4, 5} if pruned else set(range(6))), size
         assert (note in sent) is pruned

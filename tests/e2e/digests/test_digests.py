@@ -1,4 +1,4 @@
-"""Digests in the real program: by themselves, by hand, over restarts, kill -9 and branches."""
+"""When digests are written: automatically, on request, after failures and on branches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENV = {
 
 def lines(world: World, session_id: str) -> list[dict[str, Any]]:
     path = world.metas / f"{session_id}.digest.jsonl"
-    return [json.loads(one) for one in path.read_text().splitlines()] if path.exists() else []
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def wait_lines(world: World, session: Session, count: int) -> list[dict[str, Any]]:
@@ -45,19 +45,19 @@ def furnish(world: World) -> None:
     world.env["INDEXERD_DIGEST__MODEL"] = '"scripted/digests"'
 
 
-def test_the_fifty_first_message_makes_a_digest(running: World) -> None:
-    """S2.3, S2.4, S2.5, S2.8, S2.18, S2.19, S2.24: stored, told, on record, by its own model."""
+def test_the_51st_message_creates_a_digest(running: World) -> None:
+    """S2.3, S2.4, S2.5, S2.8, S2.18, S2.19, S2.24: file, event and audit row of a digest."""
     session, other = running.session(turns=25), running.session(turns=25)
     running.seen(session)
-    with Client(running.socket, timeout=20) as ear:
-        events = ear.events(["digest.created"], timeout=20)
+    with Client(running.socket, timeout=20) as client:
+        events = client.events(["digest.created"], timeout=20)
         other.turn()
         (second,) = wait_lines(running, other, 1)
         assert second["covering_messages"] == [0, 41]
         assert lines(running, session.id) == []
         session.answer("We decided to add one more.")
         (line,) = wait_lines(running, session, 1)
-        told = {event["sessionId"]: event for event in (next(events), next(events))}[session.id]
+        notice = {event["sessionId"]: event for event in (next(events), next(events))}[session.id]
     assert list(line) == [
         *("id", "covering_messages", "content", "key_decisions", "files_modified", "tools_used"),
         *("generated_at", "token_count", "model", "leafId"),
@@ -67,8 +67,8 @@ def test_the_fifty_first_message_makes_a_digest(running: World) -> None:
     assert line["content"].startswith("Scripted answer ")
     path = running.metas / f"{session.id}.digest.jsonl"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert told["segmentId"] == line["id"]
-    assert (told["before"], told["after"], told["reduction"]) == (51, 11, 78.4)
+    assert notice["segmentId"] == line["id"]
+    assert (notice["before"], notice["after"], notice["reduction"]) == (51, 11, 78.4)
     (row,) = audit(running, session)
     assert row["customType"] == "digest:segment"
     assert row["covering_messages"] == [0, 40]
@@ -78,19 +78,19 @@ def test_the_fifty_first_message_makes_a_digest(running: World) -> None:
     assert line["covering_messages"] == [41, 82]
     found = running.call("history", ref=session.id)
     assert found["fullMessageCount"] == 93
-    assert [one["n"] for one in found["recent"]] == list(range(83, 93))
+    assert [message["n"] for message in found["recent"]] == list(range(83, 93))
 
 
-def test_a_failure_leaves_the_file_and_the_next_turn_tries_again(running: World) -> None:
-    """S2.20: byte for byte; every attempt is on record, without a word of the session."""
+def test_a_failed_digest_is_retried_at_the_next_turn(running: World) -> None:
+    """S2.20: a failure leaves the file unchanged; logs record it without the session's text."""
     session = running.session(turns=24)
     running.seen(session)
     running.call("digest", ref=session.id)
     path = running.metas / f"{session.id}.digest.jsonl"
     before = path.read_bytes(), path.stat().st_mtime_ns
     rules(running, {"match": session.id, "error": "provider", "times": 1})
-    with Client(running.socket, timeout=20) as ear:
-        events = ear.events(["digest.failed"], timeout=20)
+    with Client(running.socket, timeout=20) as client:
+        events = client.events(["digest.failed"], timeout=20)
         session.talk(26)
         failed = next(events)
     assert (failed["sessionId"], failed["retryable"]) == (session.id, True)
@@ -108,8 +108,8 @@ def test_a_failure_leaves_the_file_and_the_next_turn_tries_again(running: World)
     rules(running)
 
 
-def test_secrets_stay_out(running: World) -> None:
-    """S2.21: of what the model said, too; and of all that we keep."""
+def test_secrets_are_redacted_in_digests(running: World) -> None:
+    """S2.21: in the prompt, in the model's answer, and in every file of indexerd."""
     session = running.session()
     session.turn(f"Deploy with {KEY}, please.", f"Deployed with {KEY}.")
     session.talk(10)
@@ -127,8 +127,8 @@ def test_secrets_stay_out(running: World) -> None:
     assert not any(KEY in path.read_text() for path in kept if path.is_file())
 
 
-def test_what_is_too_large_loses_its_oldest_part(running: World) -> None:
-    """S3.24: of a compaction; tried again, and reported; instructions reach the model."""
+def test_a_too_large_compaction_drops_its_oldest_part(running: World) -> None:
+    """S3.24: it is retried without that part, and says so; instructions reach the model."""
     session = running.session(turns=12)
     running.seen(session)
     rules(
@@ -143,8 +143,8 @@ def test_what_is_too_large_loses_its_oldest_part(running: World) -> None:
     assert [row["success"] for row in audit(running, session)] == [False, True]
 
 
-def test_by_hand_below_the_threshold(running: World) -> None:
-    """S2.4, S2.15, S2.16, S2.17: true figures; `history --full` with ranges, numbers, total."""
+def test_a_digest_on_request_below_the_threshold(running: World) -> None:
+    """S2.4, S2.15, S2.16, S2.17: right figures; `history --full` shows ranges and numbers."""
     session = running.session()
     session.turn("Where do alerts go?", "We decided to write alerts to a file.")
     session.talk(11)
@@ -159,17 +159,17 @@ def test_by_hand_below_the_threshold(running: World) -> None:
     full = running.run("history", session.id, "--full")
     assert full.splitlines()[0].startswith("0-13  ")
     numbers = re.findall(r"^(\d+) (?:user|assistant)  ", full, re.MULTILINE)
-    assert [int(one) for one in numbers] == list(range(14, 24))
+    assert [int(number) for number in numbers] == list(range(14, 24))
     assert full.splitlines()[-1] == "24 messages, 14 of them summed up"
     found = running.run("--json", "history", session.id, "--full")
-    assert [one["covering_messages"] for one in found["segments"]] == [[0, 13]]
+    assert [segment["covering_messages"] for segment in found["segments"]] == [[0, 13]]
     assert "[Previous conversation summarized - 14 messages]" in found["context"][0]["text"]
     assert len(found["context"]) == 11
     assert running.fingerprint() == before
 
 
 def test_excluded_sessions_have_no_digests(running: World) -> None:
-    """S2.2: neither by themselves nor by hand; one that is not excluded is made meanwhile."""
+    """S2.2: neither automatically nor on request, while another session gets one."""
     quiet = running.session(turns=30, cwd="/quiet/project")
     running.seen(quiet)
     quiet.turn()
@@ -181,8 +181,8 @@ def test_excluded_sessions_have_no_digests(running: World) -> None:
     assert running.run("digest", quiet.id).startswith("nothing to do: digests are off")
 
 
-def test_a_branch_switch_keeps_what_is_shared(running: World) -> None:
-    """Issue 5: entries under an older parent drop the later segments; going back finds them."""
+def test_branches_share_the_digests_of_their_common_part(running: World) -> None:
+    """A new branch drops later segments from its path; switching back finds them again."""
     session = running.session(turns=10)
     running.seen(session)
     first = running.call("digest", ref=session.id)["segment"]
@@ -198,7 +198,7 @@ def test_a_branch_switch_keeps_what_is_shared(running: World) -> None:
             f"a path of {count} messages",
         )
         found = running.call("history", ref=session.id)["segments"]
-        return [one["id"] for one in found]
+        return [segment["id"] for segment in found]
 
     assert chain(40) == [first["id"], second["id"]]
     session.last = fork
@@ -209,14 +209,14 @@ def test_a_branch_switch_keeps_what_is_shared(running: World) -> None:
     assert chain(42) == [first["id"], second["id"]]
 
 
-def test_only_growth_counts(world: World) -> None:
-    """S2.25, S2.6: a long session that was there before stays untouched until it grows."""
+def test_an_existing_session_gets_no_digest_until_it_grows(world: World) -> None:
+    """S2.25, S2.6: a long session from before the first run is left alone until it grows."""
     world.scripted()
     world.env |= ENV
     session, still = world.session(turns=30), world.session(turns=30)
     world.run("run", "--once")
     assert (lines(world, session.id), world.calls()) == ([], [])
-    session.turn()  # while nothing runs
+    session.turn()  # no daemon is running
     world.run("run", "--once")
     (line,) = lines(world, session.id)
     assert line["covering_messages"] == [0, 51]

@@ -1,6 +1,6 @@
-"""What becomes of a model's answers: taken, refused, asked for again, stored, booked and logged.
+"""How a model's answers are validated, retried, stored and recorded.
 
-The model is a fake server that speaks OpenAI's protocol; each session's answers are its own.
+The model is a fake server that speaks OpenAI's protocol, with separate answers for each session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ADDED = {
 }
 
 
-def saying(**fields: Any) -> Answer:
+def answer_with(**fields: Any) -> Answer:
     return reply(json.dumps(METADATA | fields))
 
 
@@ -54,33 +54,33 @@ BAD: dict[str, Any] = {
     [*BAD.items(), ("tags", [f"t{n}" for n in range(13)]), ("tags", ["a", "b", "t" * 81])],
 )
 def test_an_answer_beyond_the_limits_is_refused(place: Answering, field: str, bad: Any) -> None:
-    """What is at a limit is taken, what is one beyond is asked for again (S0.19)."""
+    """A value at its limit is accepted, one beyond it is asked for again (S0.19)."""
     good = bad[:-1] if bad != BAD["tags"] else ["a", "b", "c"]
     good = [*bad[:2], bad[2][:-1]] if len(bad) == 3 else good
-    session = place.session(saying(**{field: bad}), saying(**{field: good}))
+    session = place.session(answer_with(**{field: bad}), answer_with(**{field: good}))
     meta = place.index(session)
     assert meta[field] == good
     assert [row["success"] for row in place.rows(session)] == [False, True]
 
 
-def test_what_nobody_asked_for_is_dropped(place: Answering) -> None:
-    """Fields that the contract does not know are not stored (S0.19, S0.32)."""
-    session = place.session(saying(mood="good", sessionId="another", cwd="/evil"))
+def test_unknown_fields_of_an_answer_are_dropped(place: Answering) -> None:
+    """Fields that the contract does not define are not stored (S0.19, S0.32)."""
+    session = place.session(answer_with(mood="good", sessionId="another", cwd="/evil"))
     meta = place.index(session)
     assert TWELVE <= meta.keys() <= TWELVE | ADDED
     assert (meta["sessionId"], meta["cwd"]) == (session.id, "/w")
     assert meta["schemaVersion"] == 1
 
 
-def test_tags_are_stored_as_they_were_said(place: Answering) -> None:
-    """Tickets and Slack marks keep their form, case and order (S0.20)."""
+def test_tags_are_stored_verbatim(place: Answering) -> None:
+    """Ticket and Slack tags keep their form, case and order (S0.20)."""
     tags = ["ticket:ABC-123", "slack:thread", "API", "ticket:#1234", "api", "tests/io"]
-    assert place.index(place.session(saying(tags=tags)))["tags"] == tags
+    assert place.index(place.session(answer_with(tags=tags)))["tags"] == tags
 
 
-def test_a_malformed_answer_is_asked_for_twice_more(place: Answering) -> None:
-    """Each new prompt carries the last answer and what was wrong with it (S0.22)."""
-    session = place.session(reply("Certainly! A fine talk."), saying(tags=["lonely"]))
+def test_a_malformed_answer_is_retried_twice(place: Answering) -> None:
+    """Each retry's prompt contains the previous answer and its error (S0.22)."""
+    session = place.session(reply("Certainly! A fine talk."), answer_with(tags=["lonely"]))
     place.index(session)
     first, second, third = place.prompts(session)
     assert second.startswith(first)
@@ -92,32 +92,34 @@ def test_a_malformed_answer_is_asked_for_twice_more(place: Answering) -> None:
     assert "Certainly" not in third
 
 
-def test_after_three_malformed_answers_it_is_a_failure(place: Answering) -> None:
-    """The error says that there were three attempts, and the meta file stays (S0.22)."""
+def test_three_malformed_answers_are_a_failure(place: Answering) -> None:
+    """The error names three attempts, and the old meta file stays unchanged (S0.22)."""
     session = place.session()
     place.index(session)
     before = place.world.meta_path(session.id).read_bytes()
-    place.says(session, *[reply("No.")] * 9)
+    place.answers_for(session, *[reply("No.")] * 9)
     with pytest.raises(OutputInvalidError, match="after 3 attempts"):
         place.index(session)
     assert len(place.prompts(session)) == 1 + 3
     assert place.world.meta_path(session.id).read_bytes() == before
 
 
-def test_the_first_usable_model_is_asked_and_named(place: Answering) -> None:
-    """One without a key is passed over; the others come in their order (S0.27)."""
+def test_the_first_usable_model_is_used_and_recorded(place: Answering) -> None:
+    """A model without a key is skipped; the next in the list is asked (S0.27)."""
     meta = place.index(session := place.session())
     assert meta["model"] == "openai/first"
-    asked = [one.json["model"] for one in place.server.requests if session.id in prompt(one)]
+    asked = [
+        request.json["model"] for request in place.server.requests if session.id in prompt(request)
+    ]
     assert asked == ["first"]
 
 
 def test_a_forced_run_waits_for_the_end_of_the_turn(place: Answering) -> None:
-    """While a tool is at work nothing is read; then the whole turn is (S0.4)."""
+    """A forced run does not start during a tool call; it then reads the whole turn (S0.4)."""
     session = place.session()
     session.say("user", "And now?")
     session.say("assistant", "Looking.", stopReason="toolUse")
-    place.knows(session)
+    place.wait_for(session)
     assert place.world.call("index", ref=session.id, force=True) == {"status": "queued"}
     with pytest.raises(AlreadyRunningError, match="already in progress"):
         place.world.call("index", ref=session.id, force=True)
@@ -125,11 +127,11 @@ def test_a_forced_run_waits_for_the_end_of_the_turn(place: Answering) -> None:
     session.say("toolResult", "seen")
     session.answer("It is done.")
     assert place.world.wait_meta(session.id)["lastIndexedLeafId"] == session.last
-    assert ["It is done." in one for one in place.prompts(session)] == [True]
+    assert ["It is done." in prompt for prompt in place.prompts(session)] == [True]
 
 
-def test_every_attempt_is_a_row_of_telemetry(place: Answering) -> None:
-    """It says who was asked, when, and how it went; the session stays as it is (S0.44)."""
+def test_every_attempt_is_recorded_in_telemetry(place: Answering) -> None:
+    """Each row has model, time and result, and the session file is not changed (S0.44)."""
     session = place.session(reply("{}"))
     before = place.world.fingerprint()
     place.index(session)
@@ -144,16 +146,16 @@ def test_every_attempt_is_a_row_of_telemetry(place: Answering) -> None:
     assert place.world.fingerprint() == before
 
 
-def test_a_log_that_cannot_be_written_stops_nothing(world: World) -> None:
-    """A session is described all the same (S0.45)."""
+def test_an_unwritable_log_does_not_stop_indexing(world: World) -> None:
+    """A session is indexed although the log file cannot be written (S0.45)."""
     (world.state / "log.jsonl").mkdir(parents=True)
     session = world.session(turns=5)
     assert world.run("run", "--once", "--json")["indexed"] == [session.id]
     assert world.meta(session.id)
 
 
-def test_a_meta_file_of_the_older_extension_is_read_as_it_is(place: Answering) -> None:
-    """Its twelve fields come back as they are, at any length; its version is 1 (S0.32)."""
+def test_a_meta_file_of_the_older_extension_is_read_unchanged(place: Answering) -> None:
+    """All its fields are returned, even beyond today's limits, with schemaVersion 1 (S0.32)."""
     world = place.world
     session = world.session(turns=6)
     named = {"sessionFile": str(session.path), "parentSessionFile": "/p.jsonl", "tags": []}
@@ -172,8 +174,8 @@ def test_a_meta_file_of_the_older_extension_is_read_as_it_is(place: Answering) -
     assert again["updatedAt"] > upstream["updatedAt"]
 
 
-def test_a_meta_file_that_cannot_be_read_is_a_failure_and_no_end(place: Answering) -> None:
-    """S0.40: a directory or a link to itself in its place; what was asked for says so."""
+def test_an_unreadable_meta_file_fails_only_that_session(place: Answering) -> None:
+    """S0.40: a directory or a symlink loop in its place is an error for that request only."""
     world = place.world
     world.metas.mkdir(exist_ok=True)
     for make in (Path.mkdir, lambda path: path.symlink_to(path)):

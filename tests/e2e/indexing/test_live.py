@@ -1,4 +1,4 @@
-"""A running daemon and a session that grows."""
+"""A running daemon indexes a session while it grows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from tests.e2e.world import World, until, wait
 
 
 @pytest.mark.parametrize("mode", ["auto", "poll"])
-def test_one_call_a_due_turn(world: World, mode: str) -> None:
-    """S0.1, S0.8: each due turn is indexed once, in either watch mode."""
+def test_each_due_turn_causes_one_call(world: World, mode: str) -> None:
+    """S0.1, S0.8: each due turn is indexed once, with file events or polling."""
     world.scripted()
     world.env["INDEXERD_WATCH__MODE"] = mode
     with world.daemon():
@@ -32,7 +32,7 @@ def test_one_call_a_due_turn(world: World, mode: str) -> None:
 
 
 def test_no_run_starts_in_a_tool_loop(world: World) -> None:
-    """S0.1: while the agent waits for a tool nothing is indexed; when it ends, one run is."""
+    """S0.1: nothing is indexed while the agent waits for a tool; the end of the turn is indexed."""
     world.scripted()
     with world.daemon():
         session = world.session(turns=4)
@@ -49,7 +49,7 @@ def test_no_run_starts_in_a_tool_loop(world: World) -> None:
 
 
 def test_a_failed_turn_and_its_retry_cause_one_run(world: World) -> None:
-    """S0.2: an error followed by a retry inside the quiet window is one run."""
+    """S0.2: an error and a retry within the quiet time cause one run."""
     world.scripted()
     with world.daemon():
         session = world.session(turns=4)
@@ -61,8 +61,8 @@ def test_a_failed_turn_and_its_retry_cause_one_run(world: World) -> None:
     assert len(world.calls()) == 1
 
 
-def test_what_arrives_during_the_call_counts_next_time(world: World) -> None:
-    """S0.35: the meta file names the leaf of the snapshot; the rest waits for its own run."""
+def test_messages_during_a_call_wait_for_the_next_run(world: World) -> None:
+    """S0.35: the meta file names the leaf that was sent; later messages get a run of their own."""
     world.scripted({"delay": 1.0})
     with world.daemon():
         session = world.session(turns=5)
@@ -77,7 +77,7 @@ def test_what_arrives_during_the_call_counts_next_time(world: World) -> None:
 
 
 def test_forced_runs(world: World) -> None:
-    """S0.3, S0.11, S0.30, S0.42: below the threshold on request; one at a time."""
+    """S0.3, S0.11, S0.30, S0.42: a forced run ignores the threshold; only one runs at a time."""
     world.scripted({"delay": 1.0})
     with world.daemon():
         session = world.session(turns=2)
@@ -85,13 +85,13 @@ def test_forced_runs(world: World) -> None:
         assert world.call("index", ref=session.id) == {"status": "below_threshold"}
         assert world.call("index", ref=session.id, force=True) == {"status": "queued"}
         until(world.calls, "the call")
-        told = world.run("index", session.id, "--force", "--json", code=75)
-        assert told["error"]["code"] == "already_running"
-        assert told["error"]["message"] == "Session indexing already in progress"
+        refusal = world.run("index", session.id, "--force", "--json", code=75)
+        assert refusal["error"]["code"] == "already_running"
+        assert refusal["error"]["message"] == "Session indexing already in progress"
         world.wait_meta(session.id)
         done = world.run("index", session.id, "--force", "--wait", "--json")
         assert done["status"] == "indexed"
-        world.run("index-session", session.id, "--wait")  # the name in `command_name`
+        world.run("index-session", session.id, "--wait")  # the default of `command_name`
         status = world.call("get", ref=session.id)["indexing"]
         assert (status["state"], status["key"]) == ("succeeded", "index-session")
         assert status["text"].startswith("✅ session indexed (")
@@ -99,7 +99,7 @@ def test_forced_runs(world: World) -> None:
 
 
 def test_events_reach_subscribers(world: World) -> None:
-    """S0.42, S1.45: created, updated and the indexing of a session are pushed."""
+    """S0.42, S1.45: subscribers receive creation, retries and the end of a run."""
     world.scripted({"text": "not json", "times": 1}, {})
     seen: list[str] = []
     with world.daemon(), Client(world.socket, timeout=20) as client:
@@ -112,12 +112,12 @@ def test_events_reach_subscribers(world: World) -> None:
             if "index.succeeded" in seen:
                 break
     assert seen[0] == "session.created"
-    runs = [one for one in seen if one.startswith("index.")]
+    runs = [name for name in seen if name.startswith("index.")]
     assert runs == ["index.started", "index.retry", "index.succeeded"]
 
 
-def test_meta_files_of_other_hands_are_respected(world: World) -> None:
-    """S0.38, S0.39: a foreign meta file counts; a broken one is missing, written anew."""
+def test_foreign_and_broken_meta_files(world: World) -> None:
+    """S0.38, S0.39: another program's meta file is used; a broken one is replaced by a run."""
     world.scripted()
     session_id = add(world, "Named by the extension", turns=6)
     path = world.meta_path(session_id)
@@ -128,7 +128,7 @@ def test_meta_files_of_other_hands_are_respected(world: World) -> None:
         assert shown == ("Named by the extension", "meta", 0)
         assert world.calls() == []
         path.write_text("{broken")
-        meta = world.wait_meta(session_id, lambda one: one["model"] == "scripted/test")
+        meta = world.wait_meta(session_id, lambda found: found["model"] == "scripted/test")
         assert leaf == meta["lastIndexedLeafId"]
     log = (world.state / "log.jsonl").read_text()
     assert log.count("meta.invalid") == 1

@@ -1,4 +1,4 @@
-"""What of a session is sent to be described: read from the prompt that the daemon shows."""
+"""Which part of a session is sent to the model, read from the prompt that `as_sent` returns."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def sent(world: World, session: Session) -> tuple[str, str]:
     return found[2], prompt
 
 
-def test_sections_of_user_and_assistant_parted_by_a_blank_line(running: World) -> None:
-    """Text blocks and plain strings are trimmed, and stand below who said them (S0.12)."""
+def test_messages_become_labelled_sections(running: World) -> None:
+    """Text blocks and plain strings are trimmed and follow a label of their speaker (S0.12)."""
     session = running.session()
     session.entry("message", message={"role": "user", "content": "  A plain string.\n"})
     blocks: list[dict[str, Any]] = [
@@ -44,8 +44,8 @@ def test_sections_of_user_and_assistant_parted_by_a_blank_line(running: World) -
     ]
 
 
-def test_nothing_but_words_of_user_and_assistant_is_sent(running: World) -> None:
-    """Calls, thoughts, pictures, outputs and other entries add no byte to the prompt (S0.13)."""
+def test_only_text_of_user_and_assistant_is_sent(running: World) -> None:
+    """Tool calls, thinking, images, outputs and other entries add no byte (S0.13)."""
     session = running.session()
     session.say("user", "Look, please.")
     call = {"type": "toolCall", "id": "c", "name": "HIDDEN-call", "arguments": {"x": "HIDDEN-arg"}}
@@ -67,8 +67,8 @@ def test_nothing_but_words_of_user_and_assistant_is_sent(running: World) -> None
     assert "SElEREVO" not in prompt
 
 
-def test_more_bytes_than_the_cap_leave_the_newest_whole_lines(running: World) -> None:
-    """At most 51,200 bytes are sent, from the end; the marker comes below (S0.14, S0.16)."""
+def test_the_byte_limit_keeps_the_newest_whole_lines(running: World) -> None:
+    """At most 51,200 bytes from the end are sent, followed by the marker (S0.14, S0.16)."""
     session = running.session()
     for number in range(700):
         session.turn(f"question {number:04d} é" + "." * 60, f"answer {number:04d}.")
@@ -83,8 +83,8 @@ def test_more_bytes_than_the_cap_leave_the_newest_whole_lines(running: World) ->
     assert whole.endswith(f"\n{kept}")
 
 
-def test_more_lines_than_the_cap_truncate_alone(running: World) -> None:
-    """2,000 lines are sent and no more, however short they are (S0.14, S0.16)."""
+def test_the_line_limit_truncates_short_lines(running: World) -> None:
+    """At most 2,000 lines are sent, however short they are (S0.14, S0.16)."""
     just, over = running.session(), running.session()
     just.turn("Count.", "\n".join(str(n) for n in range(MAX_LINES - 2)))
     over.turn("Count.", "\n".join(str(n) for n in range(MAX_LINES - 1)))
@@ -98,8 +98,8 @@ def test_more_lines_than_the_cap_truncate_alone(running: World) -> None:
 
 
 @pytest.mark.parametrize("char", ["é", "機", "\U0001f600"])
-def test_one_over_long_last_line_keeps_its_end(running: World, char: str) -> None:
-    """It is cut from its front between two characters, and nothing else is kept (S0.15)."""
+def test_an_overlong_last_line_keeps_its_end(running: World, char: str) -> None:
+    """Its front is cut between two characters, and no earlier line is kept (S0.15)."""
     session = running.session()
     session.turn("Earlier.", "Also earlier.")
     session.turn("Earlier, too.", "a" + char * 40_000 + " the end")
@@ -111,8 +111,8 @@ def test_one_over_long_last_line_keeps_its_end(running: World, char: str) -> Non
     assert MAX_BYTES - 4 < len(kept.encode()) <= MAX_BYTES
 
 
-def test_the_prompt_guides_tags(running: World) -> None:
-    """Tickets and Slack have their forms, and no id is to be invented (S0.20)."""
+def test_the_prompt_explains_tags(running: World) -> None:
+    """The prompt shows the forms of ticket and Slack tags and forbids invented ids (S0.20)."""
     session = running.session(turns=1)
     prompt = sent(running, session)[1]
     for form in ("ticket:ABC-123", "ticket:#1234", "slack:thread", "slack:channel", "slack:<id>"):

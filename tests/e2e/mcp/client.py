@@ -1,4 +1,4 @@
-"""`indexerd mcp` as hosts run it: the official client, or bare pipes."""
+"""Run `indexerd mcp` as hosts do: with the official client or with plain pipes."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def play(world: World, scene: Callable[[Client], Awaitable[Any]]) -> Any:
     return asyncio.run(run())
 
 
-async def good(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    tools = {one.name: one for one in (await client.list_tools()).tools}
+async def call_tool(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    tools = {tool.name: tool for tool in (await client.list_tools()).tools}
     found = await client.call_tool(tool, arguments)
     assert not found.is_error, found.content
     jsonschema.validate(found.structured_content, tools[tool].output_schema)
@@ -77,5 +77,5 @@ def greet(server: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def send(server: subprocess.Popen[bytes], *messages: dict[str, Any]) -> None:
-    server.stdin.writelines(json.dumps(one).encode() + b"\n" for one in messages)
+    server.stdin.writelines(json.dumps(message).encode() + b"\n" for message in messages)
     server.stdin.flush()

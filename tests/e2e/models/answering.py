@@ -1,4 +1,4 @@
-"""A daemon whose model is a fake server that speaks OpenAI's protocol, with answers by session."""
+"""A daemon whose model is a fake server of OpenAI's protocol, with answers for each session."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class Answering:
 
     def session(self, *answers: Answer, turns: int = 1) -> Session:
         session = self.world.session(turns)
-        self.says(session, *answers)
-        self.knows(session)
+        self.answers_for(session, *answers)
+        self.wait_for(session)
         return session
 
-    def says(self, session: Session, *answers: Answer) -> None:
+    def answers_for(self, session: Session, *answers: Answer) -> None:
         self._answers[session.id] = list(answers)
 
-    def knows(self, session: Session) -> None:
+    def wait_for(self, session: Session) -> None:
         self.world.seen(session)
 
     def index(self, session: Session) -> dict[str, Any]:
@@ -37,10 +37,10 @@ class Answering:
         return self.world.meta(session.id) or {}
 
     def prompts(self, session: Session) -> list[str]:
-        return [text for one in self.server.requests if session.id in (text := prompt(one))]
+        return [text for request in self.server.requests if session.id in (text := prompt(request))]
 
     def rows(self, session: Session) -> list[dict[str, Any]]:
-        return [one for one in self.world.telemetry() if one["sessionId"] == session.id]
+        return [row for row in self.world.telemetry() if row["sessionId"] == session.id]
 
     def _answer(self, request: Request) -> Answer | str:
         said = prompt(request)
@@ -49,7 +49,9 @@ class Answering:
 
 
 def prompt(request: Request) -> str:
-    return "".join(one["content"] for one in request.json["messages"] if one["role"] == "user")
+    return "".join(
+        message["content"] for message in request.json["messages"] if message["role"] == "user"
+    )
 
 
 @contextmanager

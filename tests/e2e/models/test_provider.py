@@ -1,6 +1,6 @@
-"""A provider that fails, seen by a whole daemon: who is asked, how often, and what is said of it.
+"""A failing provider and the whole daemon: number of requests, log lines, errors and retries.
 
-The requests are counted where they arrive, at a fake Gemini; kill -9 is a real one.
+Requests are counted by a fake Gemini server.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ pytestmark = pytest.mark.faults
 
 def state(world: World, session_id: str) -> str | None:
     try:
-        told = world.call("get", ref=session_id).get("indexing")
+        status = world.call("get", ref=session_id).get("indexing")
     except NotFoundError:
         return None
-    return told and str(told["state"])
+    return status and str(status["state"])
 
 
 @pytest.fixture(autouse=True)
-def often(world: World) -> None:
+def scan_often(world: World) -> None:
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "0.3"
 
 
-def test_a_provider_that_wants_peace_has_it(world: World) -> None:
-    """After a 429 with a long wish no session asks before it is over."""
+def test_a_long_retry_delay_stops_all_requests(world: World) -> None:
+    """After a 429 with a long delay no session sends a request before it is over."""
     with GeminiServer() as server:
         world.google(server)
         server.default = "429_huge"
@@ -39,10 +39,10 @@ def test_a_provider_that_wants_peace_has_it(world: World) -> None:
         with world.daemon():
             until(lambda: state(world, first.id) == "failed", "the end of the one request")
             others = [world.session(turns=5) for _ in range(2)]
-            for one in others:
-                until(lambda one=one: state(world, one.id) == "failed", "no")
+            for session in others:
+                until(lambda session=session: state(world, session.id) == "failed", "the refusal")
             scanned(world, 2)
-            problems = {one["code"] for one in world.call("status")["problems"]}
+            problems = {problem["code"] for problem in world.call("status")["problems"]}
         assert server.hits == 1
     assert "provider_unavailable" in problems
     assert len(logged(world, "model.breaker_open")) == 1
@@ -50,8 +50,8 @@ def test_a_provider_that_wants_peace_has_it(world: World) -> None:
     assert len(logged(world, "index.skipped")) == 2
 
 
-def test_a_bad_key_is_asked_with_again_after_a_reload(world: World) -> None:
-    """Many due sessions, few requests, few lines; lookups are served, and SIGHUP mends it."""
+def test_a_bad_key_is_tried_again_after_a_reload(world: World) -> None:
+    """Many due sessions cause few requests and log lines; lookups work, and SIGHUP tries again."""
     with GeminiServer() as server:
         world.google(server)
         server.default = "401"
@@ -63,7 +63,7 @@ def test_a_bad_key_is_asked_with_again_after_a_reload(world: World) -> None:
             )
             scanned(world, 2)
             hits = server.hits
-            assert 1 <= hits <= 2  # as many as there are at once
+            assert 1 <= hits <= 2  # at most as many as run at once
             assert world.call("resolve", ref=sessions[0].id)["sessionId"] == sessions[0].id
             assert world.call("status")["state"] == "degraded"
             assert len(logged(world, "model.breaker_open")) == 1
@@ -98,7 +98,7 @@ def test_a_bad_key_is_asked_with_again_after_a_reload(world: World) -> None:
 def test_answers_and_faults(
     world: World, script: list[str], requests: int, kind: str | None
 ) -> None:
-    """What each answer leads to, requests counted; no key is kept (S0.21, S0.22, S0.23, S0.24)."""
+    """Each kind of answer has its number of requests and error (S0.21, S0.22, S0.23, S0.24)."""
     session = world.session(turns=5)
     with GeminiServer() as server:
         world.google(server)
@@ -109,8 +109,8 @@ def test_answers_and_faults(
         assert requests == server.hits
         again = world.run("run", "--once", "--json", code=None)
         denied = kind == "model_unavailable" and script != ["safety"]
-        # A failure waits for its time, a success is not repeated; a restart asks again whoever
-        # refused us, once.
+        # Neither a success nor a failure in its back-off is repeated. A new process asks a
+        # provider that denied access once more.
         assert server.hits == requests + denied
         requests += denied
         if denied:
@@ -137,8 +137,8 @@ def test_answers_and_faults(
         assert word not in kept
 
 
-def test_the_daily_caps_survive_everything(world: World) -> None:
-    """No call is made beyond the cap, in this process, the next, or without caches."""
+def test_the_daily_limit_survives_restarts_and_lost_caches(world: World) -> None:
+    """No call exceeds the limit in this process, the next one, or without caches."""
     with GeminiServer() as server:
         world.google(server)
         world.env["INDEXERD_BUDGET__DAILY_CALLS"] = "2"
@@ -149,12 +149,12 @@ def test_the_daily_caps_survive_everything(world: World) -> None:
         for path in world.state.glob("*.sqlite*"):
             path.unlink()
         report = world.run("run", "--once", "--json", code=75)
-        assert {"budget_exhausted"} == {one["kind"] for one in report["failed"]}
+        assert {"budget_exhausted"} == {failure["kind"] for failure in report["failed"]}
         assert server.hits == 2
 
 
-def test_without_a_key_nothing_leaves(world: World) -> None:
-    """The default configuration without a key opens no connection, and names sessions."""
+def test_without_a_key_nothing_is_sent(world: World) -> None:
+    """The default configuration without a key opens no connection and still names sessions."""
     session = world.session(turns=5)
     with GeminiServer() as server:
         world.google(server, "local/extractive")
@@ -165,8 +165,8 @@ def test_without_a_key_nothing_leaves(world: World) -> None:
     assert (world.meta(session.id) or {})["model"] == "local/extractive"
 
 
-def test_what_is_sent_is_what_was_shown(world: World) -> None:
-    """S0.18: the body sent holds the transcript, redacted, and the schema."""
+def test_the_request_holds_a_redacted_transcript_and_the_schema(world: World) -> None:
+    """S0.18: the request contains the transcript in `<conversation>` and asks for the schema."""
     secret = "ghp_" + "a1B2c3D4e5" * 4
     session = world.session()
     session.turn(f"Deploy with {secret} please.")
