@@ -1,1 +1,1 @@
-"""The command line: a thin client of the daemon's methods."""
+"""The command line, a thin client of the daemon's methods."""

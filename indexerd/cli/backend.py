@@ -1,10 +1,10 @@
-"""How commands get and print their answers, importing only the standard library.
+"""Get and print answers for commands, importing only the standard library.
 
-The daemon answers; where none runs, this process does, from what is stored, and a note on stderr
-says so. Methods that change something need the daemon.
+The daemon answers. If none runs, this process answers from stored data, and says so on stderr.
+Methods that change something need the daemon.
 
-Names, titles and paths are other people's words: characters that could act on a terminal are
-escaped in JSON and removed from lines for people.
+Names, titles and paths are untrusted: characters that could act on a terminal are escaped in JSON
+and removed from lines for people.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from indexerd.paths import Places
     from indexerd.settings import Loaded
 
-SECONDS = 600.0  # for an answer, which may take several calls of a model
-QUICK = 10.0  # for one that an agent waits for
+SECONDS = 600.0  # for an answer, which may take several model calls
+QUICK = 10.0  # for an answer that an agent waits for
 INTERRUPTED = 130
 
 
 class App:
-    """The options before a command's name, and what they select."""
+    """The global options, and the objects that they select."""
 
     def __init__(self, config: str | None = None, json: bool = False, color: str = "auto") -> None:
         self.config, self.json, self.color = config, json, color
@@ -50,17 +50,18 @@ class App:
         return read_config(self.places, os.environ)
 
     def local(self, method: str, params: dict[str, Any]) -> Any:
-        """Answer a method in this process."""
+        """Call a method in this process."""
         if self._local is None:
             from pathlib import Path
 
             from indexerd.daemon.methods import LocalBackend
 
-            self._local = LocalBackend(self.places, os.environ, Path.home(), aside)
+            warn = lambda text: aside(f"indexerd: {text}")  # noqa: E731 - one line
+            self._local = LocalBackend(self.places, os.environ, Path.home(), warn)
         return self._local.call(method, params)
 
     def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
-        """The daemon's answer, or, with a note on stderr, this process's."""
+        """Return the daemon's answer, or this process's, with a note on stderr."""
         given = {key: value for key, value in params.items() if value is not None}
         try:
             if method == "expand":
@@ -72,12 +73,12 @@ class App:
             if METHODS[method].needs_daemon:
                 raise
             if self._local is None:
-                aside("indexerd: no daemon runs; answering from what is stored")
+                aside("indexerd: the daemon is not running; answering from stored data")
             return self.local(method, given)
 
 
 def question_seconds(text: str, seconds: float) -> float:
-    """Seconds to wait for `expand`; the daemon says how long questions may take."""
+    """Return how long to wait for `expand`; the daemon says how long questions may take."""
     after = text.partition("@@")[2]
     if "?" not in after and after.isascii():
         return seconds
@@ -86,7 +87,7 @@ def question_seconds(text: str, seconds: float) -> float:
 
 
 def project(named: str = ".") -> str | None:
-    """Make a directory's path absolute; None where the current one was removed."""
+    """Make a directory's path absolute; None if the current directory was removed."""
     try:
         return os.path.abspath(named)  # noqa: PTH100 - Path.absolute keeps `..`
     except FileNotFoundError:
@@ -94,12 +95,12 @@ def project(named: str = ".") -> str | None:
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Run with streams that may be closed, full, no longer read, or not UTF-8.
+    """Run `work` although streams may be closed, full, no longer read, or not UTF-8.
 
-    A reader that went away is no error; a full disk is.
+    It is no error if the reader has gone; a full disk is.
     """
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # closed by the process that started us
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - pathlib costs its import; open until the end
         getattr(sys, name).reconfigure(errors="backslashreplace")
     try:
@@ -116,7 +117,7 @@ def guarded(work: Callable[[], int]) -> int:
 
 
 def discard(stream: Any) -> None:
-    """Send a stream nowhere: writing what Python still buffers would fail again at exit."""
+    """Redirect a stream to /dev/null: flushing Python's buffer at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -126,7 +127,7 @@ def put(lines: Iterable[str]) -> None:
 
 
 def aside(text: str) -> None:
-    """Print a line on stderr; it is no error if nobody can read it."""
+    """Print a line on stderr; a failure is ignored."""
     try:
         sys.stderr.write(f"{text}\n")
         sys.stderr.flush()
@@ -135,12 +136,12 @@ def aside(text: str) -> None:
 
 
 def json_text(value: Any) -> str:
-    """JSON in one line of ASCII, without control characters."""
+    """Encode as one line of ASCII JSON, without control characters."""
     return dumps(value).replace("\x7f", "\\u007f")
 
 
 def safe(text: object, limit: int = 400) -> str:
-    """Make text one line for people, of at most `limit` characters."""
+    """Return a text as one line for people, of at most `limit` characters."""
     plain = str(text)
     if not plain.isprintable():
         from indexerd.privacy.sanitize import clean_line

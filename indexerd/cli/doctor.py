@@ -1,4 +1,4 @@
-"""Commands for troubleshooting: `doctor` checks the set-up piece by piece, `logs` shows the log."""
+"""Commands for troubleshooting: `doctor` checks the set-up, `logs` shows the log."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 LEVELS = ("debug", "info", "warning", "error")
 POLL_SECONDS = 0.25
 
-Check = tuple[str, str, str, str]  # what was checked; ok, note or bad; what was found; the cure
+Check = tuple[str, str, str, str]  # name; ok, note or bad; finding; cure
 
 
 @command()
 def doctor() -> int:
-    """Check the set-up, and say what to fix."""
+    """Check the set-up and say what to fix."""
     keys = ("name", "state", "found", "cure")
     checks = [dict(zip(keys, map(shown_path, one), strict=True)) for one in _checks(current())]
     if not as_json({"checks": checks}):
@@ -56,12 +56,12 @@ def _checks(app: App) -> Iterator[Check]:
         yield store.agent, *(_scanned(store) if state == "ok" else (state, found, cure))
     models = Models(loaded.settings, os.environ)
     for model in models.available():
-        sends = "sends redacted transcripts to its provider" if model.remote else "stays here"
+        sends = "sends redacted transcripts to its provider" if model.remote else "runs locally"
         yield "model", "ok", f"{model.key} ({sends})", ""
     for key, why in models.missing.items():
-        yield "model", "note", f"{key}: {why}", "needed only if you want to use it"
+        yield "model", "note", f"{key}: {why}", "needed only if you want to use this model"
     if not models.available():
-        yield "models", "bad", "none can be used", "add local/extractive to model_keys"
+        yield "models", "bad", "no model is usable", "add local/extractive to model_keys"
     try:
         status = app.call("status", {}, 5.0)
         found = f"{status['state']}, {count(status['sessions'], 'session')}"
@@ -71,11 +71,11 @@ def _checks(app: App) -> Iterator[Check]:
 
 
 def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
-    """Whether a directory exists and can be used."""
+    """Check whether a directory exists and can be used."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return "note", f"{path} does not exist", "it is used once it exists"
+        return "note", f"{path} does not exist", "nothing to do: it will be used once it exists"
     except OSError as bad:
         return "bad", f"{path}: {bad.strerror}", "check the path, and its owner and mode"
     if writable and not os.access(path, os.W_OK):
@@ -123,7 +123,7 @@ def _appended(path: Path, offsets: dict[int, int]) -> Iterator[dict[str, Any]]:
         with suppress(FileNotFoundError), one.open("rb") as file:
             found = os.fstat(file.fileno())
             offset = offsets.get(found.st_ino, 0)
-            file.seek(offset if offset <= found.st_size else 0)  # a new file may get an old number
+            file.seek(offset if offset <= found.st_size else 0)  # inode numbers are reused
             while (raw := file.readline()).endswith(b"\n"):
                 offsets[found.st_ino] = file.tell()
                 with suppress(ValueError):

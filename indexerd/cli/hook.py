@@ -1,11 +1,11 @@
 """Commands that agents run at every prompt, importing only the standard library.
 
-`expand`, `resolve`, `complete` and `resume-context` in their plain forms; click has the others.
+`expand`, `resolve`, `complete` and `resume-context` with few options; click handles the rest.
 
-`hook AGENT` is what Claude Code and Codex run at a prompt and when a session is resumed: it reads
-one JSON object and prints one that adds context after the prompt, or nothing. Whatever goes wrong
-ends in silence and exit code 0: 2 would block the prompt, and any other would show the user an
-error. References have 2 seconds; questions have as long as the daemon says.
+Claude Code and Codex run `hook AGENT` at a prompt and when a session is resumed: it reads a JSON
+object and prints one that adds context after the prompt, or nothing. Every failure is silent, with
+exit code 0: 2 would block the prompt, and any other would show the user an error. References may
+take 2 seconds, questions as long as the daemon says.
 
 What surprised us: if a hook prints more than about 10000 characters, both agents put the text into
 a file and only a preview of it into the conversation; hence `_BYTES_MAX`.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-# For each command: the param of its argument, and the params of its options.
+# For each command: the param for its argument, and the params for its options.
 _PLAIN: dict[str, tuple[str, dict[str, str]]] = {
     "resolve": ("ref", {}),
     "complete": ("prefix", {}),
@@ -42,7 +42,7 @@ _LINES_MAX = 5  # for the user
 
 
 def attempt(argv: list[str]) -> int | None:
-    """Run a command of this module; None if it is another, or not in its plain form."""
+    """Run a command of this module; None: click must handle these arguments."""
     if argv[:1] == ["hook"]:
         return answer_hook(argv[1:])
     name, *rest = [word for word in argv if word != "--json"] or [""]
@@ -100,7 +100,7 @@ def _block(found: dict[str, Any]) -> str:
 
 
 def failures(found: dict[str, Any]) -> list[str]:
-    """Say in lines for people which references did not resolve, and why."""
+    """List, for people, the references that did not resolve, and why."""
     problems: list[str] = []
     for one in found.get("references", ()):
         raw = safe(one["raw"], 100)
@@ -118,7 +118,7 @@ def failures(found: dict[str, Any]) -> list[str]:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """Lines for a session, for candidates of `complete`, or for a block of `resume-context`."""
+    """Write the lines for the answer of `resolve`, `complete` or `resume_context`."""
     if "text" in found:
         return [found["text"].removesuffix("\n")] if found["text"] else []
     if "items" not in found:
@@ -134,13 +134,13 @@ def answer_hook(words: Sequence[str]) -> int:
         if words in (["claude"], ["codex"]):
             sys.stdout.write(_reply(words[0], data))
             sys.stdout.flush()
-    except Exception:  # noqa: BLE001 - whatever it is, the user's prompt goes through
+    except Exception:  # noqa: BLE001 - nothing may hold up the user's prompt
         backend.discard(sys.stdout)
     return 0
 
 
 def _reply(agent: str, data: bytes) -> str:
-    """Return the output for an event, empty for most."""
+    """Return the output for an event; for most it is empty."""
     event = loads(data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
     name, context, problems = event.get("hook_event_name"), "", list[str]()
     if name == "UserPromptSubmit" and "@@" in event["prompt"]:
@@ -163,7 +163,7 @@ def _reply(agent: str, data: bytes) -> str:
 
 
 def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the context for a prompt's references, and lines for the user."""
+    """Return the context for a prompt's references, and the failures to show the user."""
     text = event["prompt"]
     params: dict[str, Any] = {"text": text, "maxBytes": _BYTES_MAX}
     for ours, theirs in (("sessionId", "session_id"), ("cwd", "cwd"), ("turnId", "turn_id")):
@@ -175,5 +175,5 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _text(found: str) -> str:
-    """Replace lone surrogates, which some readers of JSON refuse."""
+    """Replace lone surrogates, which some JSON parsers refuse."""
     return found.encode("utf-8", "replace").decode("utf-8")

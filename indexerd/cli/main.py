@@ -1,8 +1,8 @@
-"""The frame of the command line: how commands are declared, found and run; errors; exit codes.
+"""Declare, find and run commands; errors and exit codes.
 
 `@method(name, …)` makes a command of a socket method: its options have the names of the method's
-params, and the function turns the answer into lines. `@command(…)` makes all other commands. What
-a command returns is printed; a number is its exit code.
+params, and the function turns the answer into lines. `@command(…)` makes all other commands. A
+command's return value is printed, but a number is its exit code.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ argument = click.argument
 
 
 def option(*names: str, **settings: Any) -> Declare:
-    """An option; the last name is its help."""
+    """Declare an option; the last name is its help."""
     return click.option(*names[:-1], help=names[-1], **settings)
 
 
@@ -48,7 +48,9 @@ def flag(*names: str) -> Declare:
 REF = argument("ref")
 SESSION = argument("session", metavar="REF")
 LEAF = option("--leaf", "View as if this entry were the current one.", metavar="ID")
-HERE = option("--cwd", "The project; default: this one.", metavar="DIR", type=project, default=".")
+HERE = option(
+    "--cwd", "The project's directory. Default: this one.", metavar="DIR", type=project, default="."
+)
 BELOW = option("--cwd", "Only sessions in this directory and below.", metavar="DIR", type=project)
 OUTPUT = option("-o", "--output", "file", "The new file (0600).", metavar="FILE", type=project)
 AGENT = option("--agent", "Only this agent's sessions.", metavar="NAME")
@@ -56,20 +58,20 @@ FOCUS = option("--instructions", "What the summary should focus on.", metavar="T
 
 
 def current() -> App:
-    """The options given before the name of the running command."""
+    """Return the global options of the running command."""
     app: App = click.get_current_context().obj
     return app
 
 
 def as_json(found: Any) -> bool:
-    """With `--json`, print an answer; return whether that option was given."""
+    """With `--json`, print an answer as JSON; return whether the option was given."""
     if current().json:
         put([json_text(found)])
     return current().json
 
 
 def command(*declared: Declare) -> Callable[[Work], click.Command]:
-    """Make a command with the function's name."""
+    """Make a command that has the function's name."""
 
     def made(work: Work) -> click.Command:
         name = work.__name__.rstrip("_").replace("_", "-")
@@ -81,7 +83,7 @@ def command(*declared: Declare) -> Callable[[Work], click.Command]:
 
 
 def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
-    """Make a command that calls a method and prints the lines made of its answer."""
+    """Make a command that calls a method; the function makes lines of the answer."""
 
     def made(lines: Work) -> click.Command:
         @wraps(lines)
@@ -105,7 +107,7 @@ class Lazy(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:  # `index` has another name in the configuration
+        if name not in COMMANDS:  # the configuration may give `index` a second name
             if name != App(ctx.params.get("config")).loaded.settings.command_name:
                 return None
             name = "index"
@@ -141,10 +143,10 @@ def _end(found: int | str | Iterable[str] | None, **_: Any) -> int:
 
 
 def run(argv: list[str]) -> int:
-    """Run a command line; every error ends here, as text or JSON, and as an exit code."""
+    """Run a command line; print every error as text or JSON, and return the exit code."""
     border = argv.index("--") if "--" in argv else len(argv)
     words = [word for word in argv[:border] if word != "--json"]
-    as_json = len(words) < border  # also accepted after the command's name
+    as_json = len(words) < border  # `--json` is also accepted after the command's name
     try:
         words = ["--json"] * as_json + words + argv[border:]
         code: int = cli.main(words, prog_name="indexerd", standalone_mode=False)
@@ -164,6 +166,6 @@ def run(argv: list[str]) -> int:
         hint = "`uv tool install 'indexerd[mcp,web]'`, or `pip install 'indexerd[mcp,web]'`"
         problem = IndexerdError(f"the package {bad.name} is not installed", hint=hint)
         return complain(problem, as_json=as_json)
-    except SystemExit:  # of click: stdout's reader has gone, or a shell has its completions
+    except SystemExit:  # from click: stdout's reader has gone, or a shell got its completions
         return 0
     return code

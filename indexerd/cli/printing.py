@@ -1,4 +1,4 @@
-"""Lines for people: tables fit a terminal; pipes get columns with tabs, and nothing is cut."""
+"""Output for people: tables fit the terminal; in a pipe, columns are tab-separated and uncut."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from indexerd.cli.backend import safe
 from indexerd.cli.main import current
 
 _BOLD, _DIM, _RESET = "\x1b[1m", "\x1b[2m", "\x1b[0m"
-_LEAST = 4  # columns of any cell
-_SHOWN = 20  # values of a list
+_LEAST = 4  # columns of a cell at least
+_SHOWN = 20  # values shown of a list
 _TIMES = ("modifiedAt", "lastActivity", "timestamp")
 _HEADERS = {"sessionId": "session", "cwd": "directory", "leafId": "leaf", "active": "current"}
 _HEADERS |= {"modifiedAt": "active", "lastActivity": "active", "timestamp": "age", "id": "entry"}
-_HEADERS |= {"userMessageCount": "asks", "userMessages": "asks", "branchPointId": "parts at"}
-_HEADERS |= {"current": "", "text": ""}
-DEEPEST = 12  # levels that a tree is indented by
+_HEADERS |= {"userMessageCount": "prompts", "userMessages": "prompts", "current": "", "text": ""}
+_HEADERS |= {"branchPointId": "branches off at"}
+DEEPEST = 12  # levels of indentation in a tree
 
 
 def styled(text: str, style: str) -> str:
-    """Style a text if colours are wanted."""
+    """Style a text if colours are on."""
     wanted = current().color == "always"
     if current().color == "auto":
         plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
@@ -33,7 +33,7 @@ def styled(text: str, style: str) -> str:
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Lay rows out: aligned under headers on a terminal, tab-separated elsewhere."""
+    """Lay out rows: aligned under headers on a terminal, otherwise tab-separated."""
     cells = [[safe(cell) for cell in row] for row in rows]
     if not (current().color == "always" or sys.stdout.isatty()):
         yield from map("\t".join, cells)
@@ -55,7 +55,7 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
 
 
 def records(columns: str, found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Make a table of these fields of objects."""
+    """Make a table of objects; `columns` names their fields."""
 
     def cell(one: Mapping[str, Any], key: str) -> str:
         value = one.get(key)
@@ -71,14 +71,14 @@ def records(columns: str, found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def fields(found: Mapping[str, Any], names: str = "") -> Iterator[str]:
-    """The named fields of an answer, or all, one per line; empty ones are left out."""
+    """Write the named fields of an answer, or all of them, one per line, without empty ones."""
     shown = _said({name: found.get(name) for name in names.split() or found})
     width = max(map(len, shown), default=0)
     return (f"{name.ljust(width)}  {exact(text)}" for name, text in shown.items())
 
 
 def _said(found: Mapping[str, Any]) -> dict[str, str]:
-    """Map the names of all fields that are not empty, as words, to their values as text."""
+    """Map the names of non-empty fields, as words, to their values as text."""
     return {
         re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): _text(value)
         for name, value in found.items()
@@ -115,7 +115,7 @@ def exact(text: str) -> str:
 
 
 def age(timestamp: str) -> str:
-    """Say how long ago a time is; empty if it is not a time."""
+    """Return how long ago a time is; empty if it is not a time."""
     from indexerd import times
 
     moment = times.iso_ms(timestamp)

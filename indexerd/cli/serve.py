@@ -1,8 +1,8 @@
 """Commands that serve until they are interrupted.
 
-`web` only prints a link if a view runs already (the daemon's, by `[web] listen`, or another
-terminal's). A link lets its bearer in and every user can read the arguments of every process, so a
-browser is given a private file that leads to the link.
+`web` only prints a link if a view is already running: the daemon's, by `[web] listen`, or another
+terminal's. A link gives access, and every user can read the arguments of every process, so a
+browser is started with a private file that redirects to the link.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from indexerd.mcp.hosts import HOSTS, snippet
 if TYPE_CHECKING:
     from indexerd.web.server import Running
 
-RESTART_GAP = 10.0  # seconds: a daemon that fails sooner ends, and the service manager waits
-_RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: when it last did
+RESTART_GAP = 10.0  # seconds: a daemon that fails again sooner exits, and is restarted as a service
+_RESTARTED = "_INDEXERD_RESTARTED"  # environment variable: time of the last restart
 
 
 def program() -> tuple[str, ...]:
-    """How to call this program from anywhere, however this process was started.
+    """Return the words that start this program from anywhere, however this process was started.
 
-    The script as it was called (a link that upgrades move stays one), or the one next to this
-    interpreter: the first on PATH may be of another version.
+    That is the script as it was called (a symlink that upgrades move is kept), or the one next to
+    this interpreter: the first on PATH may be of another version.
     """
     for script in (Path(sys.argv[0]).absolute(), Path(sys.executable).parent / "indexerd"):
         if script.name == "indexerd" and os.access(script, os.X_OK):
             return (str(script),)
-    # -P: not from the directory that an agent works in, which may have a package of this name
+    # -P: do not import from the working directory, which may have a package of this name
     return (sys.executable, "-P", "-m", "indexerd")
 
 
@@ -51,7 +51,7 @@ def _called(app: App, *words: str) -> list[str]:
     return [*program(), *config, *words]
 
 
-@command(flag("--once", "Scan, index what is due, and exit."))
+@command(flag("--once", "Scan, index the sessions that are due, and exit."))
 def run(*, once: bool) -> int:
     """Run the daemon in the foreground; --once for one pass."""
     from indexerd.daemon.daemon import Daemon
@@ -65,9 +65,9 @@ def run(*, once: bool) -> int:
             asyncio.run(daemon.serve())
             return 0
         found, models, code = asyncio.run(daemon.once())
-    except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd start us again
+    except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd restart us
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
-    except DamagedError:  # a new process keeps no memory, threads or connections of this one
+    except DamagedError:  # a new process inherits no memory, threads or connections
         now, last = time.time(), os.environ.get(_RESTARTED, "0")
         if now - float(last) < RESTART_GAP:
             raise
@@ -89,13 +89,16 @@ def run(*, once: bool) -> int:
 
 @command(
     option(
-        "--print-config", "host", "Print the entry for a host's file.", type=click.Choice([*HOSTS])
+        "--print-config",
+        "host",
+        "Print the entry for a host's configuration file, and exit.",
+        type=click.Choice([*HOSTS]),
     )
 )
 def mcp(host: str | None) -> None:
-    """Serve coding agents over the Model Context Protocol.
+    """Serve coding agents over the Model Context Protocol (MCP).
 
-    The server reads stdin and writes stdout; hosts start it themselves.
+    The server reads stdin and writes stdout; MCP hosts start it themselves.
     """
     app = current()
     if host is not None:
@@ -110,15 +113,15 @@ def mcp(host: str | None) -> None:
 
 @command(
     argument("ref", required=False),
-    option("--listen", "Loopback address; port 0: any free one.", metavar="HOST:PORT"),
+    option("--listen", "Loopback address; port 0: any free port.", metavar="HOST:PORT"),
     flag("--no-open", "Print the link without opening a browser."),
     click.option("--beside-daemon", is_flag=True, hidden=True),
 )
 def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bool) -> int:
     """Browse and search sessions in a web browser, live.
 
-    Prints a link that works once, within five minutes, and opens it where there is a screen. Serves
-    until it is interrupted, unless your view runs already.
+    Prints a link that works once, within five minutes, and opens it if there is a display. Serves
+    until it is interrupted, unless a view of yours is already running.
     """
     from indexerd.web.daemon_client import Daemon
     from indexerd.web.server import find_running, serve
@@ -145,16 +148,16 @@ def _ready(app: App, path: str, running: Running, *, opening: bool) -> None:
     link = login_link(app.places.state_dir, running.url, path)
     if not as_json({"url": running.url, "link": link, "pid": running.pid}):
         put([link])
-    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # else it would open in this terminal
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # else a text browser may open here
     if opening and (sys.platform == "darwin" or any(map(os.environ.get, screens))):
         import webbrowser
 
         page = open_page(app.places.state_dir, link).as_uri()
-        # In a thread: a browser that stays needs an answer from the server, which may be us.
+        # In a thread: the call may last as long as the browser, and this process may be the server.
         threading.Thread(target=webbrowser.open, args=(page,)).start()
 
 
 def _complain(bad: BaseException) -> None:
-    """Name a defect's place, and nothing of what it was about."""
+    """Print a bug's type and place, without any data."""
     *_, last = traceback.extract_tb(bad.__traceback__)
-    aside(f"indexerd: a defect: {type(bad).__name__} at {last.filename}:{last.lineno}")
+    aside(f"indexerd: internal error: {type(bad).__name__} at {last.filename}:{last.lineno}")

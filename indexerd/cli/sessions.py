@@ -1,4 +1,4 @@
-"""Commands that find, show, ask and resume sessions, and that change what indexerd stores of them.
+"""Commands that find, show, ask and resume sessions, or change what indexerd stores about them.
 
 A row's `resume` is a command for a POSIX shell: `cd DIR && [VARIABLE=…] AGENT …`.
 """
@@ -31,7 +31,7 @@ _STATUS = "state sessions textPending queued indexing lastScanAt models budget w
 
 
 def _since(text: str) -> str:
-    """Parse an ISO-8601 date or time, or how long ago (`90m`, `12h`, `7d`, `2w`)."""
+    """Parse an ISO-8601 date or time, or a time ago (`90m`, `12h`, `7d`, `2w`)."""
     number, unit = text[:-1], text[-1:]
     if number.isdecimal() and len(number) <= 6 and unit in _SECONDS:  # noqa: PLR2004 - digits
         return iso(max(0.0, time.time() - int(number) * _SECONDS[unit]))
@@ -40,17 +40,19 @@ def _since(text: str) -> str:
     return text
 
 
-SINCE = cli.option("--since", "Since a time: 7d, 12h, 2026-11-01.", metavar="TIME", type=_since)
+SINCE = cli.option(
+    "--since", "Only sessions active since then: 7d, 12h, 2026-11-01.", metavar="TIME", type=_since
+)
 
 
 @cli.command(
     cli.AGENT,
     cli.BELOW,
-    cli.flag("--all", "everywhere", "Every project's sessions."),
+    cli.flag("--all", "everywhere", "List every project's sessions."),
     SINCE,
     click.option("--limit", type=click.IntRange(1), default=50, show_default=True),
-    cli.flag("--archived", "Also archived ones, and those whose file is gone."),
-    cli.flag("--subagents", "Also sub-agents' sessions."),
+    cli.flag("--archived", "Include archived sessions, and those whose file is gone."),
+    cli.flag("--subagents", "Include sub-agents' sessions."),
 )
 def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
     """List the current project's sessions, newest first."""
@@ -73,7 +75,7 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
 
 
 def _marked(row: dict[str, Any]) -> dict[str, Any]:
-    """Prepare a row for people: no secrets in paths; a mark if it is hidden by default."""
+    """Prepare a row for people: no secrets in paths, and a mark if `list` hides it by default."""
     marks = ["gone"] if row["gone"] else ["archived"] if row["archived"] else []
     marks += ["sub-agent"] if row.get("subagent") else []
     mark = f"({', '.join(marks)}) " if marks else ""
@@ -81,7 +83,7 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
     return row | {"name": mark + row["name"], "cwd": render.exact(row["cwd"])}
 
 
-@cli.command(cli.REF, cli.flag("--as-sent", "The exact redacted prompt that would be sent."))
+@cli.command(cli.REF, cli.flag("--as-sent", "Show the exact redacted prompt that would be sent."))
 def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     """Show one session: metadata and facts."""
     found = cli.current().call("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
@@ -106,7 +108,7 @@ def resolve(found: Any) -> list[str]:
 
 @cli.method("complete", cli.argument("prefix", default=""))
 def complete(found: Any) -> list[str]:
-    """List candidates for `@@`, newest first."""
+    """List completions for `@@`, newest first."""
     return hook.lines(found)
 
 
@@ -115,7 +117,7 @@ LIMIT = click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_
 
 @cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, LIMIT)
 def search(found: Any) -> Iterator[str]:
-    """Search names, tags, texts; "a phrase" or re:pattern."""
+    """Search names, tags and texts; "a phrase" or re:pattern."""
     for hit in found["hits"]:
         yield render.heading(hit["name"], f"  {hit['sessionId']}")
         yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
@@ -136,9 +138,9 @@ def family(found: Any) -> Iterator[str]:
     columns = "sessionId agent modifiedAt userMessageCount current name"
     yield from render.records(columns, found["members"])
     if "missingParent" in found:
-        aside("the session that the first one came from is not known")
+        aside("the parent of the first session is unknown")
     if found["more"]:
-        aside(f"{found['more']} more; the nearest are shown")
+        aside(f"{found['more']} more; only the nearest are shown")
 
 
 @cli.method("status")
@@ -152,16 +154,16 @@ def status(found: Any) -> Iterator[str]:
 
 @cli.command(
     cli.argument("ref", required=False),
-    cli.flag("--force", "Even below the threshold."),
-    cli.flag("--wait", "Wait until it is done."),
-    cli.flag("--all", "everything", "All sessions with enough new messages."),
+    cli.flag("--force", "Index even below the threshold."),
+    cli.flag("--wait", "Wait until the session is indexed."),
+    cli.flag("--all", "everything", "Index all sessions with enough new messages."),
     cli.flag("--dry-run", "With --all: only count sessions and estimate the cost."),
 )
 def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run: bool) -> str:
     """Index a session now, or all that are due."""
     if everything == bool(ref) or (dry_run and not everything):
-        raise UsageError("name a session, or give --all", hint="--dry-run needs --all")
-    # Under the name that the configuration gives it, this command forces a run.
+        raise UsageError("pass either a session or --all", hint="--dry-run needs --all")
+    # Called by the name in the configuration, this command forces a run.
     force = force or click.get_current_context().info_name != "index"
     params = {"ref": ref, "cwd": project(), "force": force, "wait": wait}
     found = cli.current().call("index", params | {"all": everything, "dryRun": dry_run})
@@ -185,13 +187,14 @@ def rename(row: Any) -> list[str]:
 
 @cli.command(
     cli.REF,
-    cli.flag("--yes", "Do not ask."),
+    cli.flag("--yes", "Do not ask for confirmation."),
     cli.flag("--transcript", "Also delete the agent's own session file. This cannot be undone."),
 )
 def purge(ref: str, *, yes: bool, transcript: bool) -> int:
     """Forget a session, and do not read it again.
 
-    Removes what indexerd stores of it. The agent's own file stays, unless you say --transcript.
+    Removes everything that indexerd stores about it. The agent's own file stays, unless you pass
+    --transcript.
     """
     params = {"ref": ref, "cwd": project(), "by": "cli", "transcript": transcript}
     call = cli.current().call
@@ -210,10 +213,9 @@ def purge(ref: str, *, yes: bool, transcript: bool) -> int:
 
 
 def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
-    """Show what will be removed, and ask whether to go on."""
+    """Show what will be removed, and ask for confirmation."""
     if not (sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()):
-        hint = "use --yes if you are sure"
-        raise UsageError("nothing was removed: there is nobody to ask", hint=hint)
+        raise UsageError("not a terminal: pass --yes", hint="nothing was removed")
     aside(f"{safe(planned['name'] or '')}  {safe(planned['sessionId'])}")
     for path in planned["files"]:
         aside(f"  {render.exact(path)}")
@@ -222,7 +224,7 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
     return all(click.confirm(one, err=True) for one in questions)
 
 
-EXEC = cli.flag("--exec", "run", "Run it, in the session's directory.")
+EXEC = cli.flag("--exec", "run", "Run the command in the session's directory.")
 
 
 @cli.command(cli.REF, EXEC)
@@ -234,25 +236,25 @@ def resume(ref: str, *, run: bool) -> Iterable[str]:
 
 @cli.command(cli.HERE, cli.AGENT, EXEC)
 def continue_recent(cwd: str | None, agent: str | None, *, run: bool) -> Iterable[str]:
-    """Print a project's newest session, and how to reopen it."""
+    """Print a project's newest session and how to reopen it."""
     rows = cli.current().call("list", {"cwd": cwd, "agent": agent, "limit": 1})["sessions"]
     if not rows:
-        what = f"no session of {agent}'s" if agent else "no session"
+        what = f"no session of {agent}" if agent else "no session"
         raise NotFoundError(f"{what} in {render.exact(cwd or 'any project')}")
     return _opened(rows[0], run=run)
 
 
 def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
-    """Print the session and its command, or run that; NotFoundError if its file is gone."""
+    """Print a session and its command, or run the command; NotFoundError if its file is gone."""
     command = str(row.get("resume") or "")
     if row["gone"] or not command:
         raise NotFoundError(
             f"the file of session {row['sessionId']} is gone: there is nothing to resume",
-            hint=f"`indexerd show {row['sessionId']}` shows what is still known of it",
+            hint=f"`indexerd show {row['sessionId']}` shows what is stored",
         )
     if run:
         aside(f"indexerd: resuming {safe(row['name'])}")
-        # Python ignores SIGPIPE; an agent that inherits that does not end with a closed pipe.
+        # Python ignores SIGPIPE; an agent that inherited this would not exit on a closed pipe.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - the command is one for a shell
     found = {key: row[key] for key in ("sessionId", "name", "agent")} | {"command": command}
@@ -261,7 +263,7 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         yield render.exact(command)
 
 
-ASKING = cli.option("--session", "sessionId", "The session that asks.", metavar="ID")
+ASKING = cli.option("--session", "sessionId", "The session that the prompt is for.", metavar="ID")
 INLINE = cli.flag("--inline", "Print the block, a rule, and the prompt.")
 QUESTION = cli.argument(
     "question", nargs=-1, required=True, callback=lambda _c, _p, words: " ".join(words)
@@ -272,16 +274,18 @@ ITEMS = cli.argument("items", nargs=-1, metavar="[ITEM]...")
 MERGE = cli.option(
     "--merge", "mode", "Add to the set instead of replacing it.", is_flag=True, flag_value="merge"
 )
-RESUME = cli.option("--resume-id", "Identifies this resume: its block is given once.", metavar="ID")
+RESUME = cli.option(
+    "--resume-id", "Identifies the resume; its block is printed once.", metavar="ID"
+)
 
 
 @cli.command(cli.argument("text", default="-"), ASKING, cli.HERE, INLINE)
 def expand(text: str, *, inline: bool, **params: Any) -> int:
     """Expand the `@@` references of a prompt.
 
-    Prints the block to inject. TEXT is the prompt; `-`, or nothing, reads it from stdin. A
-    reference that fits no session, or several, is named on stderr. The exit code is 0 even then, so
-    that no prompt is held up.
+    Prints the block to inject. TEXT is the prompt; `-`, or nothing, reads it from stdin. References
+    that match no session, or several, are listed on stderr. The exit code is 0 even then, so that
+    the prompt is not blocked.
     """
     return hook.expand(cli.current(), text, params, inline=inline)
 
@@ -301,9 +305,9 @@ def ask(found: Any) -> Iterator[str]:
 def context_set(found: Any) -> str:
     """Note what a session works with.
 
-    NAME is files, applet, endpoints, ports, or your own. At most 10 items in a set, and 50 in all
-    sets; without an item the set is cleared. Files are best named by absolute paths; relative ones
-    are resolved from the session's directory.
+    NAME is files, applet, endpoints, ports, or a name of your own. A set has at most 10 items, all
+    sets together 50; without items the set is cleared. Relative paths of files start at the
+    session's directory.
     """
     for warning in found["warnings"]:
         aside(f"indexerd: {safe(warning, 4000)}")
@@ -316,7 +320,7 @@ def context_get(found: Any) -> Iterator[str]:
     rows = [(name, item) for name, items in found["context"].items() for item in items]
     yield from render.table(("set", "item"), rows)
     if not rows:
-        aside("nothing is noted")
+        aside("nothing was noted")
 
 
 @cli.method("resume_context", cli.SESSION, RESUME)

@@ -1,4 +1,4 @@
-"""Commands that set things up."""
+"""Commands for the set-up: configuration, service, integrations, completion."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def path() -> str:
 
 @command()
 def show() -> Iterator[str]:
-    """Print every setting, its value, and where the value came from."""
+    """Print every setting with its value and its source."""
     from indexerd.settings import leaves
 
     loaded = current().loaded
@@ -44,7 +44,7 @@ def show() -> Iterator[str]:
 
 @command()
 def check() -> str:
-    """Check the configuration; exit code 78 if something is wrong."""
+    """Check the configuration; exit code 78 if it is invalid."""
     if problems := current().loaded.problems:
         raise ConfigError(problems)
     found = {"ok": True, "path": str(current().places.config_file)}
@@ -56,18 +56,18 @@ config = click.Group("config", [path, show, check], help="Show and check the con
 
 @command(option("--program", "named", "Path of the installed program.", metavar="PATH"))
 def install(named: str | None) -> int:
-    """Write the service file, and start the service."""
+    """Write the service file and start the service."""
     app = current()
     words = (str(Path(named).expanduser().absolute()),) if named else program()
     if len(words) > 1 or not os.access(words[0], os.X_OK):
-        hint = "name it: indexerd service install --program PATH"
+        hint = "pass its path: indexerd service install --program PATH"
         raise UsageError(f"not an installed program: {words[0]}", hint=hint)
     return _service("install", Path(words[0]), app.places, app.loaded.settings)
 
 
 @command()
 def uninstall() -> None:
-    """Stop the service, and remove its file."""
+    """Stop the service and remove its file."""
     _service("uninstall")
 
 
@@ -100,8 +100,8 @@ service = click.Group(
 
 @command(
     argument("agent", type=click.Choice(("pi", "claude", "codex", "opencode"))),
-    flag("--remove", "Remove it again; everything else stays."),
-    flag("--force", "Also replace files of indexerd that were edited."),
+    flag("--remove", "Remove the integration; everything else stays."),
+    flag("--force", "Also replace or remove indexerd's files that were edited."),
 )
 def integrate(agent: str, **wished: bool) -> Iterator[str]:
     """Add references, questions and context to an agent."""

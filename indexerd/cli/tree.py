@@ -1,7 +1,7 @@
 """Commands about one session's tree, digests and export.
 
-Summaries are other people's text, so they are indented. A hand-off is printed as it is, since it is
-meant for a file or another program.
+Summaries are untrusted text, so they are indented. A hand-off is not, since it is meant for a file
+or another program.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from indexerd.errors import UsageError
 
 SHOWN = cli.option(
     "--filter",
-    "Which entries: default hides settings and answers that only call tools; all with --json.",
+    "Entries to show; `default` hides settings and answers that only call tools. With --json: all.",
     type=click.Choice(("default", "no-tools", "user-only", "labeled-only", "all")),
     default=lambda: None if cli.current().json else "default",
 )
-SEARCH = cli.option("--search", "Only entries that have all these words.", metavar="WORDS")
+SEARCH = cli.option("--search", "Only entries with all these words.", metavar="WORDS")
 ENTRY = cli.argument("entry_id", metavar="ENTRY")
 FORMAT = cli.option(
     "--format",
     "form",
-    "A page, one path to be read, or all for programs; default: by FILE's suffix, else html.",
+    "html: a page; md: one path; json: everything. Default: by FILE's suffix, else html.",
     type=click.Choice(("html", "md", "json")),
 )
-REDACT = cli.flag("--redact", "Take known kinds of secrets out of every text.")
+REDACT = cli.flag("--redact", "Remove known kinds of secrets from every text.")
 RECENT_SHOWN = 10  # messages that `history` shows without --full
 FULL = cli.flag("--full", "All summaries and messages, uncut.")
 AGENTS = click.Choice(("pi", "codex", "opencode"))
-STRATEGY = cli.option("--strategy", "Whose rules; default: its own agent's.", type=AGENTS)
+STRATEGY = cli.option("--strategy", "Whose rules to use; default: its own agent's.", type=AGENTS)
 HANDOFF = cli.flag("--handoff", "Print a document to start a new session with.")
 
 
@@ -46,7 +46,7 @@ HANDOFF = cli.flag("--handoff", "Print a document to start a new session with.")
 def tree(found: Any) -> Iterator[str]:
     """Show a session's tree: every branch, with labels.
 
-    `>` marks the leaf and `*` the path to it. Entries move to the right where the session branches.
+    `>` marks the leaf and `*` the path to it. Entries are indented where the session branches.
     """
     nodes, parents, path = found["nodes"], list[int](), list[int]()
     for at, node in enumerate(nodes):  # depth first
@@ -70,7 +70,7 @@ def path(found: Any) -> Iterator[str]:
 
 
 def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
-    shown = [one for one in entries if one.get("display", True)]  # an extension hides some
+    shown = [one for one in entries if one.get("display", True)]  # extensions may hide entries
     for one in shown:
         label = f"[{safe(one['label'])}] " if one.get("label") else ""
         who = f"{safe(one['role'])}:" if one.get("role") else f"[{safe(one['type'])}]"
@@ -80,7 +80,7 @@ def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
 
 @cli.method("branches", cli.REF)
 def branches(found: Any) -> Iterator[str]:
-    """List the branches of a session, by their last entries."""
+    """List a session's branches by their last entries."""
     for tip in found["tips"]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
         tip["gist"] = " ".join(filter(None, why))
@@ -110,8 +110,8 @@ def label(found: Any) -> str:
 def branch(found: Any) -> str:
     """Write the path to an entry as a new pi session.
 
-    It is put next to the old one, or into FILE. Labels in the session's own file are copied; those
-    made with `indexerd label` are not.
+    Writes to FILE, or else next to the old session file. Labels in the session's own file are
+    copied; those made with `indexerd label` are not.
     """
     return f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"
 
@@ -120,8 +120,8 @@ def branch(found: Any) -> str:
 def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, redact: bool) -> None:
     """Write a session to one self-contained file.
 
-    It holds the session's tree, texts, digests and metadata. Nothing is redacted without --redact:
-    every word, path and tool result is there. Only very long texts are cut, and say so.
+    The file has the session's tree, texts, digests and metadata. Without --redact nothing is
+    redacted: it has every word, path and tool result. Only very long texts are cut, and say so.
     """
     # The session is read in this process: the answer could be too large for the socket.
     from indexerd.daemon.open_session import read_alone
@@ -134,7 +134,7 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
     suffix = Path(file or "").suffix.removeprefix(".")
     form = form or (suffix if suffix in ("md", "json") else "html")
     if not file and not app.json and form == "html" and sys.stdout.isatty():
-        raise UsageError("a page cannot be shown in a terminal", hint="name a file: -o FILE.html")
+        raise UsageError("a page cannot be shown in a terminal", hint="pass a file: -o FILE.html")
     extra = tuple(settings.redact.extra_patterns)
     wish = Wish(for_people=form != "json", redact=redact, extra=extra, leaf=leaf)
     stored = app.call("get", {"ref": ref, "cwd": project()})
@@ -167,7 +167,7 @@ def history(found: Any) -> Iterator[str]:
         yield render.heading(f"{one['n']} {one['role']}", f"  {more}")
         yield from (render.exact(text), "") if full else ()
     count = render.count(found["fullMessageCount"], "message")
-    yield f"{count}, {found['foldedMessages']} of them summed up"
+    yield f"{count}, {found['foldedMessages']} of them summarised"
 
 
 @cli.method("digest", cli.REF)
@@ -179,7 +179,7 @@ def digest(found: Any) -> Iterator[str]:
         return
     first, last = segment["covering_messages"]
     yield f"{found['before']} -> {found['after']} messages ({found['reduction']:g} % less)"
-    yield f"{first}-{last} are summed up now"
+    yield f"messages {first}-{last} are now summarised"
     names = "tokensSaved compression targetCompression topics files commands decisions model"
     yield from render.fields(found, names)
     yield from ("", *render.paragraph(segment["content"], "  "))
@@ -200,7 +200,7 @@ def compact(found: Any) -> Iterator[str]:
 
 @cli.method("branch_summary", cli.REF, cli.argument("leaf"), cli.FOCUS)
 def branch_summary(found: Any) -> Iterator[str]:
-    """Summarise an abandoned branch, named by its last entry."""
+    """Summarise an abandoned branch, given its last entry."""
     return render.paragraph(found["summary"], "  ")
 
 

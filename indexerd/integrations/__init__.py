@@ -1,1 +1,1 @@
-"""What is installed into agents and into the service manager."""
+"""Install indexerd into agents and the service manager."""

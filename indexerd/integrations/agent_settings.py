@@ -1,9 +1,9 @@
-"""Our hooks and MCP server in agents' settings: JSON of Claude Code and Codex, TOML of Codex.
+"""Our hooks and MCP server in agents' settings: JSON for Claude Code and Codex, TOML for Codex.
 
-A hook is ours if its command calls our program and nothing else, a server if it starts our program.
-Only the path and arguments of existing entries are updated; other keys belong to the user. Before
-a settings file is first changed, it is copied. Removing restores that copy if nothing else has
-changed since, and otherwise removes only our entries.
+A hook is ours if its command calls only our program, a server if it starts our program. Existing
+entries only get their path and arguments updated; other keys belong to the user. Before a settings
+file is first changed, it is copied. Removal restores that copy if nothing else has changed since,
+and otherwise removes only our entries.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Change = Callable[[Value], None]
 
 
 def settings_edits(path: str, put: Change, take: Change, *, remove: bool) -> list[Edit]:
-    """Have `put` add our entries to a settings file after copying it, or `take` remove them."""
+    """Copy a settings file and add our entries with `put`, or remove them with `take`."""
     target, toml = Path(os.path.realpath(path)), path.endswith(".toml")
     backup = target.with_name(target.name + BACKUP)
 
@@ -41,7 +41,7 @@ def settings_edits(path: str, put: Change, take: Change, *, remove: bool) -> lis
         except ValueError as bad:
             put(entry := dict[str, Any]())
             todo = "remove what calls indexerd" if remove else f"add {json.dumps(entry)}"
-            by_hand = "" if toml else f", or, if it has comments, by hand {todo}"
+            by_hand = "" if toml else f", or, if it has comments, {todo} by hand"
             raise ValueError(f"{bad}; nothing was changed; fix the file{by_hand}") from None
 
     def taken(before: Text) -> Text:
@@ -67,9 +67,9 @@ def _change_json(change: Change, text: Text) -> str:
     try:
         before = json.loads(body)
     except json.JSONDecodeError as bad:
-        raise ValueError(f"not JSON in line {bad.lineno}") from None
+        raise ValueError(f"invalid JSON in line {bad.lineno}") from None
     if not isinstance(before, dict):
-        raise ValueError("it holds no object")
+        raise ValueError("not a JSON object")
     after = copy.deepcopy(before)
     change(after)
     if after == before and text is not None:
@@ -80,11 +80,11 @@ def _change_json(change: Change, text: Text) -> str:
 
 
 def _change_toml(change: Change, text: Text) -> str:
-    """Do the same to TOML, keeping comments and layout."""
+    """Apply `change` to TOML, keeping comments and layout."""
     try:
         document = tomlkit.parse(text or "")
     except TOMLKitError:
-        raise ValueError("it is not TOML") from None
+        raise ValueError("invalid TOML") from None
     before = document.unwrap()
     change(document)
     unchanged = text is not None and document.unwrap() == before
@@ -94,12 +94,12 @@ def _change_toml(change: Change, text: Text) -> str:
 def _member(value: Value, key: str, kind: type) -> Any:
     entry = value.setdefault(key, kind())
     if not isinstance(entry, kind):
-        raise ValueError(f"{key} is no {'list' if kind is list else 'table'}")
+        raise ValueError(f"{key} is not a {'list' if kind is list else 'table'}")
     return entry
 
 
 def put_hooks(agent: str, groups: Mapping[str, Value], value: Value) -> None:
-    """Add our hook for each event, or update the command of the one that is there."""
+    """Add our hook for each event, or update the command of an existing one."""
     hooks = _member(value, "hooks", dict)
     for event, group in groups.items():
         listed = _member(hooks, event, list)
@@ -135,7 +135,7 @@ def _our_hooks(agent: str, group: Any) -> Iterator[dict[str, Any]]:
 
 
 def is_hook_command(agent: str, command: str) -> bool:
-    """Whether a shell command calls our hook for an agent, and nothing else."""
+    """Whether a shell command only calls our hook for an agent."""
     try:
         words = shlex.split(command)
     except ValueError:  # an unclosed quote
@@ -156,7 +156,7 @@ def put_server(key: str, wanted: Mapping[str, Any], value: Value) -> None:
     ours = _member(value, key, dict).setdefault(NAME, dict(wanted))
     if not _is_server(ours):
         raise UsageError(
-            f"there is an MCP server {NAME} that is not ours",
+            f"another MCP server is named {NAME}",
             hint=f"rename {NAME} in {key}, or remove it if you do not need it, then try again",
         )
     for part in ("command", "args"):

@@ -1,9 +1,9 @@
 """Changes to files in agents' directories.
 
-All new texts are computed before the first file is written, so a file that cannot be changed leaves
-all as they were. A file is read again right before it is replaced, because its agent may write it.
-A file of ours says so in its first line (below the `---` of a skill), with a hash of the rest. A
-file without that line is never overwritten or removed; an edited one only with `force`.
+All new texts are computed before the first file is written, so if one file cannot be changed, none
+is. A file is read again right before it is replaced, because its agent may write it. Our files say
+so in their first line (below the `---` of a skill), with a hash of the rest. A file without that
+line is never overwritten or removed, and one that was edited only with `force`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _OURS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A change of one file. `change` raises ValueError for a text that it cannot parse."""
+    """A change to one file. `change` raises ValueError for a text that it cannot parse."""
 
     path: str
     change: Callable[[Text], Text]
@@ -43,7 +43,7 @@ class Edit:
 
 
 class _ForeignError(UsageError):
-    """The path has something that is not ours, or is no file."""
+    """The path is another program's file, or not a file."""
 
     hint = "move it out of the way"
 
@@ -53,7 +53,7 @@ class _BrokenError(StateError, kind="config_invalid"):
 
 
 def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
-    """Do all edits, and return `{"path", "did"}` of each; every error names its file."""
+    """Apply all edits, and return `{"path", "did"}` for each; errors name the file."""
     for edit in edits:
         _apply(edit, write=False)
     done = [(edit, _apply(edit, write=True)) for edit in edits]
@@ -84,7 +84,7 @@ def _apply(edit: Edit, *, write: bool) -> str:
 
 
 def _put(target: Path, text: Text, mode: int) -> None:
-    """Replace a file, or remove it, with its directory if that was ours and is now empty."""
+    """Replace a file, or remove it, and its directory if that was ours and is now empty."""
     if text is None:
         target.unlink()
         if target.parent.name == NAME:
@@ -105,19 +105,19 @@ def read(path: Path) -> Text:
     if path.is_file():
         return path.read_bytes().decode(errors="surrogateescape")
     if path.exists():
-        raise _ForeignError("it is no file")
+        raise _ForeignError("not a file")
     return None
 
 
 def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool = False) -> Edit:
-    """Write a file of ours, or remove it where `body` is None."""
+    """Make an edit that writes a file of ours, or removes it if `body` is None."""
 
     def change(before: Text) -> Text:
         if before is not None:
             if (found := _OURS.match(before)) is None:
-                raise _ForeignError("it is not ours")
+                raise _ForeignError("not a file of indexerd")
             if _digest(found[2]) != found[1] and not force:
-                raise UsageError("it was edited", hint="keep what you need of it, then use --force")
+                raise UsageError("it was edited", hint="save your changes, then use --force")
         if body is None:
             return None
         rule = "---\n" if body.startswith("---\n") else ""

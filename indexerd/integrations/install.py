@@ -1,7 +1,7 @@
-"""What `indexerd integrate` installs into each agent and removes again.
+"""Install into each agent, or remove, what `indexerd integrate` offers.
 
-A hook's command ends in `|| true`, because the shell's 127 or 2 for a missing or older program
-would show at every prompt, or block it.
+A hook's command ends in `|| true`, because the exit code 127 or 2 of a missing or older program
+would show an error at every prompt, or block it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from indexerd.mcp.hosts import PLACES
 from indexerd.settings import Settings
 from indexerd.sources.stores import pi_dir
 
-MORE_SECONDS = 10  # for a hook or a tool, in addition to a question's time
+MORE_SECONDS = 10  # for a hook or a tool, in addition to the time for a question
 # The part of a skill that is always in an agent's context.
 _SKILL = f"""---
 name: {NAME}
@@ -34,7 +34,7 @@ description: >-
 ---
 
 """
-_NEW_SESSIONS = "sessions that start from now on have it"
+_NEW_SESSIONS = "new sessions will use it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Host:
         found = [one for one in named if Path(one).is_dir()]
         if not found and not self.remove:
             raise NotFoundError(
-                f"{agent} is not here: there is no {' or '.join(named)}",
+                f"{agent} was not found: there is no {' or '.join(named)}",
                 hint=f"start {agent} once, or set its variable or [agents.{agent}] roots",
             )
         return found
@@ -75,13 +75,15 @@ class Host:
 
 
 def integrate(agent: str, host: Host) -> dict[str, Any]:
-    """Install into an agent, or remove it. NotFoundError, or errors of `changes.apply`."""
+    """Install into an agent, or remove. Raises NotFoundError, or what `changes.apply` raises."""
     edits, notes = _AGENTS[agent](host)
     did = changes.apply(edits)
     if agent != "pi" and not host.serves_mcp:
-        notes.append("the MCP server is left out: install indexerd[mcp], and integrate again")
+        notes.append("the MCP server was left out: install indexerd[mcp], then run this again")
     kept = [one["path"] for one in did if one["did"] == changes.NOT_OURS]
-    notes += [f"{path} is not ours and was kept; move it and integrate again" for path in kept]
+    notes += [
+        f"{path} is not indexerd's and was kept; move it, then run this again" for path in kept
+    ]
     return {"agent": agent, "changes": did, "notes": [] if host.remove else notes}
 
 
@@ -104,7 +106,7 @@ def _pi(host: Host) -> tuple[list[Edit], list[str]]:
         edits += [changes.own_file(path, None, force=host.force) for path in older]
         edits += [host.own_file(path, body) for path, body in sorted(ours.items())]
         edits.append(host.skill(root))
-    return edits, ["running sessions get it with /reload"]
+    return edits, ["use /reload in running sessions"]
 
 
 def _opencode(host: Host) -> tuple[list[Edit], list[str]]:
@@ -125,7 +127,7 @@ def _claude(host: Host) -> tuple[list[Edit], list[str]]:
     edits = [edit for root in roots for edit in _hooks(host, "claude", f"{root}/settings.json")]
     program, *words = host.command
     server = {"type": "stdio", "command": program, "args": [*words, "mcp"], "env": {}}
-    at_home = () if named else usual  # for those `.claude.json` is in the home
+    at_home = () if named else usual  # their `.claude.json` is in the home directory
     for folder in dict.fromkeys(host.home if root in at_home else root for root in roots):
         edits += _server(host, f"{folder}/.claude.json", "mcpServers", server)
     return [*edits, *map(host.skill, roots)], [_NEW_SESSIONS]
@@ -147,8 +149,8 @@ def _codex(host: Host) -> tuple[list[Edit], list[str]]:
         edits += _server(host, f"{root}/config.toml", "mcp_servers", server)
         edits.append(host.skill(root))
     return edits, [
-        "Codex runs new hooks once you have trusted them: it asks at its next start, or use /hooks",
-        "a Codex that does not know hooks.json yet has the MCP server alone",
+        "Codex runs new hooks after you trust them: it asks at its next start, or use /hooks",
+        "versions of Codex without hooks.json only get the MCP server",
     ]
 
 

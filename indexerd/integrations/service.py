@@ -1,10 +1,10 @@
 """The daemon as a user service: systemd on Linux, launchd on macOS.
 
-Without a service manager the file is written, and a note says what to type later.
+Without a service manager the file is written, and a note gives the command to run later.
 
 What surprised us: a refused user namespace shows only as exit status 217, 218 or 226 of a unit that
-systemd did try to start; `launchctl bootout` returns before the service is gone, and `bootstrap`
-then fails with an input/output error; systemd refuses quotes and backslashes in a program's path.
+systemd tried to start; `launchctl bootout` returns before the service is gone, and `bootstrap` then
+fails with an input/output error; systemd rejects quotes and backslashes in a program's path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from indexerd.sources.stores import Kind, stores
 UNIT = "indexerd.service"
 LABEL = "io.indexerd"
 LAUNCHD_TRIES = 20  # every quarter of a second
-MARKER = "Installed by `indexerd service install`"  # in both templates: the file is ours
+MARKER = "Installed by `indexerd service install`"  # in both templates; marks the file as ours
 
 _BLOCK = ("# begin: user namespace\n", "# end: user namespace\n")
 _HOME_LINE = "ReadOnlyPaths=-%h/"
@@ -57,12 +57,12 @@ class Ran(NamedTuple):
 
     @property
     def said(self) -> str:
-        """The first line of output: later ones say where to read more."""
+        """Return the first line of output; the others only say where to read more."""
         return (self.err or self.out).partition("\n")[0].strip() or f"exit status {self.code}"
 
 
 def run_command(words: Sequence[str]) -> Ran:
-    """Run a system command in English, without input; 127 is the code of a missing one."""
+    """Run a system command in the C locale, without input; code 127: it is missing."""
     env = dict(os.environ, LC_ALL="C", SYSTEMD_PAGER="", SYSTEMD_COLORS="0")
     runtime = f"/run/user/{os.getuid()}"
     if Path(runtime).is_dir():
@@ -126,7 +126,9 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
         opened = [os.path.realpath(one) for one in writes]
         text = unit_text(str(program), str(host.home.resolve()), env, opened, reads)
     else:
-        raise UsageError("no service manager is known on this system", hint="use `indexerd run`")
+        raise UsageError(
+            "this system's service manager is not supported", hint="use `indexerd run`"
+        )
     _put(path, text)
     notes += _start_launchd(host) if mac else _start_systemd(host, text, changed=before != text)
     changed = before != changes.read(path)
@@ -136,7 +138,7 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
 def uninstall(host: Host) -> Outcome:
     path = host.service_file
     if _installed(path) is None:
-        return Outcome(path, installed=False, running=False, notes=("nothing is installed",))
+        return Outcome(path, installed=False, running=False, notes=("no service is installed",))
     if host.platform == "darwin":
         host.launchctl("bootout", f"gui/{host.uid}/{LABEL}")
         _put(path, None)
@@ -145,7 +147,7 @@ def uninstall(host: Host) -> Outcome:
         host.systemctl("disable", UNIT)
         _put(path, None)
         link = path.parent / "default.target.wants" / UNIT
-        link.unlink(missing_ok=True)  # it remains where no manager ran to disable it
+        link.unlink(missing_ok=True)  # it remains if no manager ran to disable it
         host.systemctl("daemon-reload")
         host.systemctl("reset-failed", UNIT)
     return Outcome(path, installed=False, running=False, changed=True)
@@ -162,7 +164,7 @@ def status(host: Host) -> Outcome:
         shown = host.systemctl("show", UNIT, f"--property={_SHOWN}")
         details = dict(line.split("=", 1) for line in shown.out.splitlines() if "=" in line)
         running = details.get("ActiveState") in {"active", "reloading"}
-        unknown = "no user manager answers"
+        unknown = "systemd's user manager does not answer"
     if shown.code:
         notes = (f"{unknown}: {shown.said}",)
         return Outcome(path, installed=path.exists(), running=False, notes=notes)
@@ -170,7 +172,7 @@ def status(host: Host) -> Outcome:
 
 
 def _environment(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
-    """Choose the variables that the service needs from this shell, without keys; and notes."""
+    """Return the variables that the service needs from this shell, without keys, and notes."""
     values: dict[str, str] = {}
     left: list[str] = []
     for name, value in sorted(host.env.items()):
@@ -186,7 +188,7 @@ def _environment(host: Host, places: Places) -> tuple[dict[str, str], list[str]]
         values["INDEXERD_CONFIG"] = str(places.config_file)
     notes = [f"copied from this shell into the service: {', '.join(values)}"] if values else []
     if left:
-        notes.append(f"left out: {', '.join(left)}; put keys into a file (docs/OPERATIONS.md)")
+        notes.append(f"not copied: {', '.join(left)}; put keys into a file (docs/OPERATIONS.md)")
     return values, notes
 
 
@@ -195,12 +197,12 @@ def _start_systemd(host: Host, unit: str, *, changed: bool) -> list[str]:
     reloaded = host.systemctl("daemon-reload")
     if reloaded.code != 0:
         by_hand = f"systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
-        why = f"no user manager answers ({reloaded.said})"
-        return [f"the unit is written, but {why}; where one does: {by_hand}"]
+        why = f"systemd's user manager does not answer ({reloaded.said})"
+        return [f"the unit was written, but {why}; where it does, run: {by_hand}"]
     notes: list[str] = []
 
     def start(verb: str) -> Ran:
-        host.systemctl("reset-failed", UNIT)  # an earlier start limit must not stop this start
+        host.systemctl("reset-failed", UNIT)  # an earlier start limit must not prevent this start
         enabled = host.systemctl("enable", UNIT)  # `--now` would hide the start's own error
         return enabled if enabled.code != 0 else host.systemctl(verb, UNIT)
 
@@ -209,8 +211,8 @@ def _start_systemd(host: Host, unit: str, *, changed: bool) -> list[str]:
         exited = host.systemctl("show", UNIT, "--property=ExecMainStatus", "--value").out.strip()
         if exited in _REFUSED:
             notes.append(
-                "this system refuses user namespaces: the unit was written without the protections"
-                " that need one, see docs/OPERATIONS.md"
+                "this system does not allow user namespaces: the unit was written without the"
+                " protections that need one, see docs/OPERATIONS.md"
             )
             _put(host.service_file, without_namespace(unit))
             host.systemctl("daemon-reload")
@@ -219,7 +221,7 @@ def _start_systemd(host: Host, unit: str, *, changed: bool) -> list[str]:
         notes.append(f"systemd: {started.said}; see `systemctl --user status {UNIT}`")
     linger = host.run(["loginctl", "show-user", str(host.uid), "--property=Linger", "--value"])
     if linger.out.strip() != "yes":
-        notes.append("it ends when you log out; to keep it: loginctl enable-linger")
+        notes.append("the service stops when you log out; to prevent that: loginctl enable-linger")
     return notes
 
 
@@ -233,16 +235,16 @@ def _start_launchd(host: Host) -> list[str]:
         if started.code not in {5, 37}:  # input/output error, operation in progress
             break
         time.sleep(0.25)
-    by_hand = f"in a login session of the desktop: launchctl bootstrap {domain} {path}"
-    note = f"the plist is written, but launchd says: {started.said}; {by_hand}"
+    by_hand = f"in a desktop session, run: launchctl bootstrap {domain} {path}"
+    note = f"the plist was written, but launchd says: {started.said}; {by_hand}"
     return [note] if started.code else []
 
 
 def _installed(path: Path) -> str | None:
-    """Read our service file; UsageError for another one."""
+    """Read our service file; UsageError if it is not ours."""
     text = changes.read(path)
     if text is not None and MARKER not in text:
-        hint = "move it away, and run this again"
+        hint = "move it away, then run this again"
         raise UsageError(f"{path} was not written by indexerd", hint=hint)
     return text
 
@@ -253,7 +255,7 @@ def _put(path: Path, text: str | None) -> None:
 
 
 def read_text(name: str) -> str:
-    """Read a file that comes with the program: in a checkout it is next to the package."""
+    """Read a file shipped with the package; in a checkout it is next to the package."""
     package = Path(str(files("indexerd")))
     shipped = package / "_data" / name
     return (shipped if shipped.is_file() else package.parent / name).read_text(encoding="utf-8")
@@ -262,15 +264,15 @@ def read_text(name: str) -> str:
 def unit_text(
     program: str, home: str, env: Mapping[str, str], writes: Iterable[str], sessions: Iterable[str]
 ) -> str:
-    """Fill the systemd template; UsageError for a program that systemd cannot start.
+    """Fill in the systemd template; UsageError for a program that systemd cannot start.
 
-    `writes` are the directories that the daemon writes to, `sessions` those of the agents, which it
-    only reads. All paths are resolved.
+    The daemon writes to the directories in `writes`, and only reads those in `sessions`. All paths
+    are resolved.
     """
     if not program.startswith("/") or not _is_plain(program) or set(program) & set("'\"\\"):
         raise UsageError(
-            f"systemd cannot start a program of this path: {program!r}",
-            hint="install it where the path holds no quotes, backslashes or control characters",
+            f"systemd cannot start a program with this path: {program!r}",
+            hint="install it where the path has no quotes, backslashes or control characters",
         )
     writes = [one for one in dict.fromkeys(writes) if _is_plain(one)]
 
@@ -292,16 +294,16 @@ def unit_text(
 
 
 def without_namespace(unit: str) -> str:
-    """Remove from a unit what a system that refuses user namespaces cannot do."""
+    """Remove the lines of a unit that need user namespaces."""
     before, rest = unit.split(_BLOCK[0], 1)
-    note = "# This system refuses user namespaces: the lines that need one are left out.\n"
+    note = "# This system does not allow user namespaces: the lines that need one were removed.\n"
     return before + note + rest.split(_BLOCK[1], 1)[1]
 
 
 def plist_text(program: str, home: str, env: Mapping[str, str]) -> str:
-    """Fill the launchd template; UsageError for a program that a plist cannot name."""
+    """Fill in the launchd template; UsageError for a program that a plist cannot name."""
     if not program.startswith("/") or not _is_plain(program):
-        raise UsageError(f"launchd cannot start a program of this path: {program!r}")
+        raise UsageError(f"launchd cannot start a program with this path: {program!r}")
     plist = plistlib.loads(read_text("systemd/io.indexerd.plist").encode())
     for key in ("WorkingDirectory", "StandardErrorPath"):
         plist[key] = plist[key].replace("@HOME@", home)
@@ -312,7 +314,7 @@ def plist_text(program: str, home: str, env: Mapping[str, str]) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Whether a text has neither control characters nor undecodable bytes."""
+    """Whether a text has no control characters and no undecodable bytes."""
     return all(c >= " " and c != "\x7f" and not "\ud800" <= c <= "\udfff" for c in text)
 
 

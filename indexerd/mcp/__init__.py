@@ -1,1 +1,1 @@
-"""The MCP server: a tool is one method of the daemon, rendered for a model."""
+"""The MCP server: each tool is a method of the daemon, rendered for a model."""

@@ -1,4 +1,4 @@
-"""What one call of a tool needs: the daemon, the project, and which session is meant."""
+"""The context of a tool call: the daemon, the project, and the session that is meant."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from indexerd.privacy.redact import redactor
 from indexerd.settings import read_config
 from indexerd.times import iso_ms
 
-SECONDS = 600.0  # for one answer, which a model may make: the daemon has the shorter limits
-_HINT = "give `session`: list_sessions shows the newest first"
+SECONDS = 600.0  # for an answer, which may need model calls; the daemon has shorter limits
+_HINT = "pass `session`: list_sessions shows the newest first"
 
 
 @dataclass(slots=True)
@@ -46,16 +46,16 @@ class Conversation:
             self.cwd = os.path.abspath(Path(access.cwd or "/", os.path.expanduser(cwd)))  # noqa: PTH100, PTH111 - drops `..`, and never fails
 
     def ask(self, method: str, **params: Any) -> Any:
-        """The daemon's answer; params that are None, "" or False are left out."""
+        """Return the daemon's answer; params that are None, "" or False are left out."""
         given = {
             key: one for key, one in params.items() if one not in (None, "") and one is not False
         }
         return call_once(socket_path(self._access.env), method, given, SECONDS)
 
     def resolve(self, ref: str, *, scope: str = "project", certain: bool = False) -> Answer:
-        """The session that a reference means, never the one that asks; "" means that one.
+        """Resolve a reference to a session other than the caller's; "" is the caller's own.
 
-        `certain`: something will be changed, so a merely similar name is an AmbiguousError.
+        With `certain`, for changes, a name that is only similar is an AmbiguousError.
         """
         if not ref:
             return self.running()
@@ -63,22 +63,22 @@ class Conversation:
             "resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=self.own_id()
         )
         if certain and found.get("how") == "fuzzy":
-            raise AmbiguousError("that is only close to a session's name", [found])
+            raise AmbiguousError("this is only similar to a session's name", [found])
         return found
 
     def id_of(self, ref: str, *, certain: bool = False) -> str:
         return str(self.resolve(ref, certain=certain)["sessionId"])
 
     def own_id(self) -> str | None:
-        """The id of the session that asks, if it is known."""
+        """Return the id of the caller's session, if it is known."""
         with suppress(AmbiguousError, NotFoundError, UsageError):
             return str(self.running()["sessionId"])
         return None
 
     def running(self) -> Answer:
-        """The one session of this host's agent that was used here since the server began.
+        """Return the only session of this host's agent that was used here since the server started.
 
-        UsageError, NotFoundError or AmbiguousError if it is not certain which that is.
+        UsageError, NotFoundError or AmbiguousError if there is none, or more than one.
         """
         if self._agent is None or self.cwd is None:
             raise UsageError("it is not known which session is yours", hint=_HINT)
@@ -88,13 +88,13 @@ class Conversation:
         if len(live) > 1:
             raise AmbiguousError("several sessions are in use in this project", live)
         if not live:
-            raise NotFoundError("no session of this project is known to be in use", hint=_HINT)
+            raise NotFoundError("no session in this project is known to be in use", hint=_HINT)
         return dict(live[0])
 
     def about(
         self, found: Answer, by: str = "", *, row: Answer | None = None, model: str | None = None
     ) -> Answer:
-        """Render an answer about one session, after a line that says who wrote it."""
+        """Render an answer about one session, with a line that says who wrote it."""
         row = row or self.ask("get", ref=found["sessionId"])["session"]
         model = model or (found.get("usage") or {}).get("model")
         by = f"; {by} by {model}" if by and model else ""

@@ -1,7 +1,7 @@
-"""The entry for this server in each MCP host's configuration, and where it goes.
+"""The entry for this server in each MCP host's configuration, and the file it belongs in.
 
-Hosts start servers with a bare PATH and few variables, so the entry has the program's absolute
-path, and the variables that say where our things are, but never a key.
+Hosts start servers with a minimal PATH and few variables, so the entry has the program's absolute
+path and the variables that locate our files, but never a key.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 HOSTS = {
-    "claude": ".mcp.json of a project, or the same entry in ~/.claude.json for all of them",
+    "claude": ".mcp.json of a project, or ~/.claude.json for all projects",
     "codex": "~/.codex/config.toml",
     "opencode": "opencode.json of a project, or ~/.config/opencode/opencode.json",
     "cursor": ".cursor/mcp.json of a project, or ~/.cursor/mcp.json",
@@ -25,16 +25,16 @@ PLACES = (
 
 
 def snippet(host: str, command: Sequence[str], env: Mapping[str, str]) -> str:
-    """The text to paste for one of HOSTS; `command` is the whole command line."""
+    """Return the text to paste for one of HOSTS; `command` is the whole command line."""
     usual = {"XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
     places = {key: env[key] for key in PLACES if env.get(key) and env[key] != usual.get(key)}
     entry: dict[str, Any] = {"command": command[0], "args": list(command[1:])}
     entry |= {"env": places} if places else {}
     if host == "codex":
-        import tomlkit  # noqa: PLC0415 - for this host alone
+        import tomlkit  # noqa: PLC0415 - only for this host
 
         return tomlkit.dumps({"mcp_servers": {"indexerd": entry}}) + "\n"
-    if host == "opencode":  # without `timeout` it gives a tool 5 s, and a question takes longer
+    if host == "opencode":  # its default timeout of 5 s is too short for questions
         entry = {"type": "local", "command": list(command), "enabled": True, "timeout": 60_000}
         entry |= {"environment": places} if places else {}
     else:

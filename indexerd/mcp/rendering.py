@@ -1,9 +1,9 @@
 """The daemon's answers, prepared for a model: cleaned, redacted, quoted and limited in size.
 
-Every text of a session is data that somebody else wrote. A field's name says how its text goes
-out: ids as they are, since they are sent back to us; paths and context sets with every character;
-longer texts with each line quoted, so that none can pose as a role; all others as one line. Secrets
-are removed before anything is cut, since half a secret is not recognised.
+Every text of a session is untrusted data. A field's name decides how its text is rendered: ids
+unchanged, since they are sent back to us; paths and context sets with every character; longer texts
+with each line quoted, so that none can pose as a role; all others as one line. Secrets are removed
+before anything is cut, since half a secret would not be recognised.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Renderer:
         if key in _QUOTED or key in _QUOTED_BY_DAEMON:
             plain = self._clean(clean_text(text[:TEXT_MAX], TEXT_MAX))[0]
             return quoted(plain, TEXT_MAX) if plain and key in _QUOTED else plain
-        if key in _CUT_BY_DAEMON and len(text) >= CUT_NEAR:  # maybe half a secret at its end
+        if key in _CUT_BY_DAEMON and len(text) >= CUT_NEAR:  # it may end in half a secret
             text = f"{text[: max(text.rfind(' '), 0)]} …"
         return self.line(text)
 
@@ -84,7 +84,7 @@ def size(value: Any) -> int:
 
 
 def bounded(answer: Answer) -> Answer:
-    """Cut the largest fields of an answer until it fits BYTES_MAX; `truncated` names them."""
+    """Cut an answer's largest fields until it fits BYTES_MAX; `truncated` names them."""
     shown, cut = dict(answer), set[str]()
     while size(shown) + 200 > BYTES_MAX:
         largest = max(shown, key=lambda key: size(shown[key]))

@@ -1,9 +1,9 @@
-"""The tools of the MCP server as a model sees them, and what each answers.
+"""The tools of the MCP server.
 
-A tool is a function; its docstring is what the model reads: what it does, when to call it, what to
-do next. `@tool` names its parameters, which `PARAMETERS` describes: `name!` is required, `name=10`
-has a default. It asks a method of the daemon and gives the answer, made safe for a model, in at
-most `BYTES_MAX`; the rest is cut and named in `truncated`, or on a next page.
+A tool is a function. The model reads its docstring: what it does, when to call it, what to do next.
+`@tool` names its parameters, which `PARAMETERS` describes: `name!` is required, `name=10` has a
+default. A tool calls a method of the daemon and returns the answer, made safe for a model, in at
+most `BYTES_MAX`; what does not fit is named in `truncated`, or is on the next page.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ LOOK = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
 ASK = LOOK.model_copy(update={"idempotent_hint": False, "open_world_hint": True})  # a model
-NOTE = LOOK.model_copy(update={"read_only_hint": False})  # writes what it is given
-MAKE = ASK.model_copy(update={"read_only_hint": False})  # writes what a model makes
+NOTE = LOOK.model_copy(update={"read_only_hint": False})  # stores its arguments
+MAKE = ASK.model_copy(update={"read_only_hint": False})  # stores a model's answer
 
 INJECTED_MAX = 12_000  # bytes of expanded references: the daemon cuts at whole sessions
 _BRIEF = """sessionId name agent description tags cwd modifiedAt userMessageCount state
@@ -38,38 +38,38 @@ Filter = Literal["user-only", "no-tools", "default", "labeled-only", "all"]
 Strategy = Literal["own", "pi", "codex", "opencode"]
 
 _SESSION_IS = (
-    "A session: its id, a prefix of it (6 characters or more), its name, or a similar name. If it"
-    " may be left out, that means the session you are running in, or an error with the candidates."
+    "A session: its id, a prefix of it (6 characters or more), its name, or a similar name. Where"
+    " this is optional, the default is the session you are running in, or an error with candidates."
 )
-# As in `protocol/params.py`: type, greatest length or value, and a description for the model.
+# Type, maximum length or value (as in `protocol/params.py`), and a description for the model.
 PARAMETERS: dict[str, tuple[Any, int, str]] = {
     "session": (str, 400, _SESSION_IS),
     "ref": (str, 400, _SESSION_IS),
-    "cwd": (str, 4096, "The project: this directory and below; default: that of this server."),
+    "cwd": (str, 4096, "The project: this directory and below. Default: the server's directory."),
     "query": (str, 1000, 'Words, a "phrase in quotes", or re:pattern.'),
     "question": (str, 4000, "One self-contained question."),
     "text": (str, 200_000, "The text with the references, verbatim."),
-    "all_projects": (bool, 0, "True: look in every project at once."),
+    "all_projects": (bool, 0, "True: search every project."),
     "agent": (str, 64, "Only sessions of this agent: pi, claude, codex, opencode."),
     "since": (str, 64, "Only sessions active since then: an ISO-8601 date or time."),
-    "archived": (bool, 0, "True: also archived and lost ones."),
-    "subagents": (bool, 0, "True: also those of sub-agents."),
-    "limit": (int, 200, "At most so many."),
+    "archived": (bool, 0, "True: include archived sessions, and those whose file is gone."),
+    "subagents": (bool, 0, "True: include sub-agents' sessions."),
+    "limit": (int, 200, "Maximum number of results."),
     "cursor": (str, 400, "nextCursor of the previous page."),
-    "offset": (int, 1_000_000, "Skip so many."),
+    "offset": (int, 1_000_000, "Number of results to skip."),
     "before": (int, 100_000_000, "nextBefore of the previous page; 0: the newest."),
     "leaf": (str, 200, "A branch: the id of its last entry (list_branches)."),
-    "turnId": (str, 200, "For hosts: the user's turn; its questions are counted together."),
-    "show": (Filter, 0, "Which entries; user-only: what the user asked, in order."),
-    "search": (str, 400, "Only entries that have all these words."),
-    "full": (bool, 0, "True: whole texts, or nearly so."),
+    "turnId": (str, 200, "Set by hosts: the user's turn, in which questions are limited."),
+    "show": (Filter, 0, "Which entries to show; user-only: the user's prompts, in order."),
+    "search": (str, 400, "Only entries with all these words."),
+    "full": (bool, 0, "True: whole texts; only very long ones are cut."),
     "setName": (str, NAME_MAX, "files, endpoints, ports or applet; others work, with a warning."),
     "items": (list[str], 0, "At most 10; files as absolute paths. With replace, [] clears."),
     "mode": (Literal["replace", "merge"], 0, "Replace the set, or add to it."),
-    "strategy": (Strategy, 0, "Whose rules of what is summarised; own: its agent's."),
+    "strategy": (Strategy, 0, "Whose compaction rules to use; own: the session's own agent's."),
     "instructions": (str, 4000, "What the summary should focus on."),
     "handoff": (bool, 0, "True: one document to start a new session with, instead."),
-    "dryRun": (bool, 0, "True: only the current figures; no model is called."),
+    "dryRun": (bool, 0, "True: only report the current figures; no model is called."),
 }
 
 
@@ -119,10 +119,11 @@ def tool(title: str, params: str, hints: ToolAnnotations = LOOK) -> Callable[[An
 
 @tool("Search past sessions", "query! all_projects agent since limit=10")
 def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> Answer:
-    """Search what was said, summarised, named or tagged in past sessions of every coding agent.
+    """Search the messages, summaries, names and tags of past sessions of every coding agent.
 
-    Call it when the user speaks of earlier work, or before you solve again what was worked out
-    already. Other projects are searched if this one has nothing. Next: get_session, query_session.
+    Call it when the user mentions earlier work, or before you solve something that may already have
+    been solved. Other projects are searched if this one has no hit. Next: get_session,
+    query_session.
     """
     cwd = None if all_projects else talk.cwd
     found = talk.ask("search", **asked, rows=True, cwd=cwd)
@@ -139,8 +140,8 @@ def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> 
 def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked: Any) -> Answer:
     """List the sessions of this project, newest first, with names and descriptions.
 
-    Call it to see what was worked on lately, or to find a session of which you know no word. A
-    fork names its `parentSessionId`. Next: get_session.
+    Call it to see recent work, or to find a session without words to search for. A fork names its
+    `parentSessionId`. Next: get_session.
     """
     cwd = None if all_projects else talk.cwd
     while True:
@@ -151,12 +152,12 @@ def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked
         answer = _of_several(talk, "Names and descriptions are from the sessions", fields)
         limit = len(answer["sessions"])
         if limit == len(rows):
-            return answer  # otherwise once more, so that the next page begins where this one ends
+            return answer  # else ask again for fewer, so that the next page begins where this ends
 
 
 @tool("Look at a past session", "session!")
 def get_session(talk: Conversation, *, session: str) -> Answer:
-    """Get everything known of one past session without reading its transcript.
+    """Get everything known about one past session without reading its transcript.
 
     Summary, decisions, files, tools, noted context, the session it was forked from. Call it when
     you know which session is meant. Next: query_session for what the summary leaves out.
@@ -184,10 +185,10 @@ def query_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
 
 @tool("Find the session a name means", "ref! all_projects")
 def resolve_session(talk: Conversation, *, ref: str, all_projects: bool) -> Answer:
-    """Say which session a name, a part of an id, or a half-remembered name means.
+    """Find out which session a name, an id prefix, or a half-remembered name means.
 
-    Call it when the user names a session. If several fit, you get an error with the candidates: ask
-    the user, or compare them by get_session. Next: get_session or query_session with the id.
+    Call it when the user names a session. If several match, you get an error with the candidates:
+    ask the user, or compare them with get_session. Next: get_session or query_session with the id.
     """
     found = talk.resolve(ref, scope="all" if all_projects else "project")
     return dict(talk.renderer.render(found))
@@ -198,7 +199,7 @@ def expand_references(talk: Conversation, **asked: Any) -> Answer:
     """Get what the `@@` references in a text mean: quoted summaries, and answers to questions.
 
     They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and `@@name: a
-    question?`, which may use the user's model. Call it when a message of the user has one and no
+    question?`, which may use the user's model. Call it when a message from the user has one and no
     quoted summary came with it. Next: query_session.
     """
     asked |= {"cwd": talk.cwd, "sessionId": talk.own_id(), "maxBytes": INJECTED_MAX}
@@ -214,8 +215,8 @@ def get_tree(
 ) -> Answer:
     """Look through the messages of one past session, in order, with every branch.
 
-    Call it to see how a session went, or to find the entry that a question is about. `active` marks
-    the current path. Next: `nextOffset` as `offset`, or query_session.
+    Call it to follow how a session went, or to find the entry that a question is about. `active`
+    marks the current path. Next: `nextOffset` as `offset`, or query_session.
     """
     found = talk.ask("tree", ref=talk.id_of(session), filter=show, search=search)
     nodes = found["nodes"]
@@ -241,8 +242,8 @@ def list_branches(talk: Conversation, *, session: str) -> Answer:
 def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Note what this session is working with, so that a resumed session has it again.
 
-    Call it when you have read or edited a file that the work turns on (or use endpoints, ports),
-    when such a thing changes, and before you finish.
+    Call it when you have read or edited a file that is central to the work, when you start to use
+    endpoints or ports, when any of these change, and before you finish.
     """
     session_id = talk.id_of(session, certain=True)
     found = talk.ask("set_relevant_context", session=session_id, **asked)
@@ -253,8 +254,8 @@ def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> A
 def get_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Get what was noted with set_relevant_context: files, endpoints, ports.
 
-    Call it at the beginning of a resumed session, or to learn what files a past session was about.
-    Next: read those files before you go on.
+    Call it at the beginning of a resumed session, or to learn which files a past session was about.
+    Next: read those files before you continue.
     """
     session_id = talk.id_of(session)
     found = talk.ask("get_relevant_context", session=session_id, **asked)
@@ -264,10 +265,10 @@ def get_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> A
 
 @tool("How to resume a session", "session!")
 def resume_command(talk: Conversation, *, session: str) -> Answer:
-    """Get the shell command that opens a past session again in its own agent.
+    """Get the shell command that reopens a past session in its own agent.
 
-    Call it when the user wants to go on with an earlier session. Next: show the command to the
-    user; do not run it yourself, as it starts an interactive program.
+    Call it when the user wants to continue an earlier session. Next: show the command to the user;
+    do not run it yourself, as it starts an interactive program.
     """
     row = talk.ask("get", ref=talk.id_of(session))["session"]
     shown: Answer = talk.renderer.render(_only(row, "sessionId name agent cwd"))
@@ -280,17 +281,17 @@ def session_history(
 ) -> Answer:
     """Read one past session: summaries of its older parts, then its last messages.
 
-    Call it to go on with a long session's work. It calls no model. Next: `nextBefore` as `before`
-    for what came earlier; query_session for a detail.
+    Call it to continue a long session's work. It calls no model. Next: `nextBefore` as `before` for
+    earlier messages; query_session for a detail.
     """
     found = talk.ask("history", ref=talk.id_of(session), full=full, leaf=leaf)
     first, before = not before, before or found["fullMessageCount"] + 1
     parts = [one for one in found["segments"] if one["covering_messages"][0] < before]
     messages = [one for one in found["recent"] if one["n"] < before]
-    if full:  # with its lines
+    if full:  # `content` keeps its lines
         messages = [one | {"text": "", "content": one["text"]} for one in messages]
     fields = _only(found, "sessionId leafId fullMessageCount foldedMessages")
-    fields["recent"] = messages[::-1][:limit]  # newest first: the end is what is cut
+    fields["recent"] = messages[::-1][:limit]  # newest first, since the end is cut
     fields["segments"] = parts[::-1] if first or len(messages) <= limit else []
     answer = bounded(talk.about(fields))
     recent, segments = answer["recent"], answer["segments"]
@@ -303,20 +304,20 @@ def session_history(
 
 @tool("How full a session is", "session")
 def session_stats(talk: Conversation, *, session: str) -> Answer:
-    """Say how full a session's context is, which agents would compact it now, and its totals.
+    """Get how full a session's context is, which agents would compact it now, and its totals.
 
-    Call it before you go on with a long session. It calls no model. Next: compact_session with
+    Call it before you continue a long session. It calls no model. Next: compact_session with
     `handoff`, or digest_session.
     """
     return bounded(talk.about(talk.ask("stats", ref=talk.id_of(session))))
 
 
-@tool("Sum up a session, or hand it over", "session strategy instructions handoff leaf", ASK)
+@tool("Summarise a session, or hand it over", "session strategy instructions handoff leaf", ASK)
 def compact_session(talk: Conversation, *, session: str, strategy: str, **asked: Any) -> Answer:
     """Summarise a session of any agent, as an agent's own compaction would; it is not changed.
 
-    Call it once, and when asked to: it uses the user's model, which may take minutes and cost
-    something. With `handoff` you get one document to continue elsewhere. Next: read the instruction
+    Call it only when asked to, and once: it uses the user's model, which may take minutes and cost
+    money. With `handoff` you get one document to continue elsewhere. Next: read the instruction
     files that it names.
     """
     rules = "" if strategy == "own" else strategy
@@ -324,12 +325,12 @@ def compact_session(talk: Conversation, *, session: str, strategy: str, **asked:
     return bounded(talk.about(found, "summarised"))
 
 
-@tool("Sum up an abandoned branch", "session! leaf! instructions", MAKE)
+@tool("Summarise an abandoned branch", "session! leaf! instructions", MAKE)
 def summarize_branch(talk: Conversation, *, session: str, **asked: Any) -> Answer:
-    """Summarise an abandoned branch of a session, and store that next to the session.
+    """Summarise an abandoned branch of a session, and store the summary next to the session.
 
     Call it when it matters what was tried there and list_branches has no gist of it. It uses the
-    user's model, which may take minutes and cost something. Next: query_session with that `leaf`.
+    user's model, which may take minutes and cost money. Next: query_session with that `leaf`.
     """
     found = talk.ask("branch_summary", ref=talk.id_of(session, certain=True), **asked)
     return bounded(talk.about(found, "summarised"))
@@ -340,14 +341,14 @@ def digest_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
     """Fold a session's older messages into a summary that is stored next to the session.
 
     Call it when session_history shows many messages in no segment. It uses the user's model, which
-    may take minutes and cost something. Next: session_history.
+    may take minutes and cost money. Next: session_history.
     """
     session_id = talk.id_of(session, certain=not asked["dryRun"])
     return bounded(talk.about(talk.ask("digest", ref=session_id, **asked), "summarised"))
 
 
 def _only(value: Mapping[str, Any], fields: str) -> Answer:
-    """The named fields that are neither absent, null nor false."""
+    """Pick the named fields that are neither absent, null nor false."""
     found = {key: value.get(key) for key in fields.split()}
     return {key: one for key, one in found.items() if one is not None and one is not False}
 
@@ -357,7 +358,7 @@ def _of_several(talk: Conversation, whose: str, fields: Answer) -> Answer:
 
 
 def _command(talk: Conversation, row: Mapping[str, Any]) -> tuple[str | None, str]:
-    """A resume command, never changed: one with a secret or control characters is withheld."""
+    """Return a resume command, or None if it has a secret or control characters; and a note."""
     command = str(row.get("resume") or "")
     if row.get("gone") or not command:
         return None, "the session's file is gone: there is nothing to resume"

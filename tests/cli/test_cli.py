@@ -94,7 +94,7 @@ def test_a_list_is_as_long_as_asked_for(tmp_path: Path) -> None:
     """interfaces.md §4: --limit has no upper bound: the socket's pages of 500 are put together."""
     world = stored(tmp_path, **{f"s{n:04}": {} for n in range(1100)})
     found = world.run("list", "--all", "--limit", "1050", "--json")
-    assert world.stderr.count("no daemon runs") == 1
+    assert world.stderr.count("the daemon is not running") == 1
     assert ids(found["sessions"]) == [f"s{n:04}" for n in range(1099, 49, -1)]
     assert found["nextCursor"]
 
@@ -262,14 +262,14 @@ def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
         "    sub-agent: Name of c",
         "  resumed: Name of e (archived)",
     ]
-    assert world.stderr == "indexerd: no daemon runs; answering from what is stored\n"
+    assert world.stderr == "indexerd: the daemon is not running; answering from stored data\n"
 
 
 def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
     chain = {f"s{n:03}": {"parentSessionId": f"s{n - 1:03}"} for n in range(510)}
     world = stored(tmp_path, **chain)
     assert world.run("family", "s509").count("\n") == 500
-    assert "came from is not known\n" in world.stderr
+    assert "parent of the first session is unknown\n" in world.stderr
     assert "10 more" in world.stderr
 
 
@@ -331,7 +331,7 @@ def test_without_a_daemon_reads_work_and_the_rest_ends_with_69(home: Home) -> No
     for argv, method, params in reads:
         alone = home.ix(*argv, "--json", env=env)
         assert home.world.call(method, **params) == json.loads(alone.stdout), argv
-        assert (alone.returncode, "no daemon runs" in alone.stderr) == (0, True)
+        assert (alone.returncode, "the daemon is not running" in alone.stderr) == (0, True)
     assert failed(home, "status", code=69, env=env)["code"] == "daemon_down"
     for argv in (["index", "x"], ["rename", "x", "y"]):
         assert home.json(*argv, code=69, env=env)["error"]["retryable"] is True

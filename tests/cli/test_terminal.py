@@ -15,7 +15,7 @@ from tests.e2e import terminal
 
 ESC = "\x1b"
 REMAINS = "]0;pwn"  # of a sequence whose first character alone was taken out
-NAMES = ["session", "active", "agent", "asks", "name", "directory"]
+NAMES = ["session", "active", "agent", "prompts", "name", "directory"]
 
 
 def on_terminal(

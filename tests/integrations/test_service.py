@@ -136,7 +136,7 @@ def test_refused_namespaces_fall_back(tmp_path: Path, code: str) -> None:
     done = install(where := host(tmp_path, run))
 
     assert any("Job for indexerd.service failed" in note for note in done.notes)
-    assert any("refuses user namespaces" in note for note in done.notes) is (code != "1")
+    assert any("does not allow user namespaces" in note for note in done.notes) is (code != "1")
     assert ("PrivateUsers=yes" in unit_of(where)) is (code == "1")
     if code == "1":
         return

@@ -63,7 +63,7 @@ def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
         assert hints.destructive_hint is False
         assert hints.open_world_hint is (one.name in ASK_MODELS)
         assert hints.idempotent_hint is (one.name not in ASK_MODELS)
-        assert ("cost something" in one.description) is (one.name in SUM)
+        assert ("cost money" in one.description) is (one.name in SUM)
     tree = next(one for one in listed if one.name == "get_tree")
     assert set(tree.input_schema["properties"]["show"]["enum"]) == {
         "default",

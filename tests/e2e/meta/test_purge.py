@@ -123,7 +123,7 @@ def answered(world: World, *argv: str, say: str) -> tuple[int, str]:
 
 
 def test_what_is_removed_is_asked_for(world: World) -> None:
-    """S2.23: twice for the agent's own file; with nobody to ask nothing goes; forks stay."""
+    """S2.23: twice for the agent's own file; without a terminal nothing goes; forks stay."""
     session = talked(world)
     with world.daemon():
         world.wait_meta(session.id)
@@ -133,7 +133,7 @@ def test_what_is_removed_is_asked_for(world: World) -> None:
             file.write(session.path.read_bytes().partition(b"\n")[2])
         wait(world, fork.id, parentSessionId=session.id)
         told = world.run("purge", session.id, "--json", code=2)
-        assert "nobody to ask" in told["error"]["message"]
+        assert "not a terminal" in told["error"]["message"]
         code, shown = answered(world, "purge", session.id, "--transcript", say="y\nn\n")
         assert (code, "nothing was removed" in shown) == (1, True)
         for path in (session.path, world.metas / f"{session.id}.meta.json"):
