@@ -1,1 +1,1 @@
-"""The sessions in a browser, and as a page of their own."""
+"""Sessions in a web browser, and exported as pages."""

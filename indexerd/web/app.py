@@ -1,14 +1,15 @@
 """The web view's routes: pages, their data, the daemon's events, and changes made from a page.
 
-Reading works without a daemon; changes are the daemon's work. Addresses name a session by its whole
-id, so that a late change never reaches another session. A session that cannot be read still has a
-page, with the error.
+Reading works without a daemon; changes need one. Addresses name a session by its whole id, so that
+a late change never reaches another session. A session that cannot be read still has a page, with
+the error.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -31,12 +32,13 @@ from indexerd.web.home import home_page
 from indexerd.web.responses import answer, problem
 from indexerd.web.session_page import FORMATS, export, session_page
 
-AT_ONCE = 2  # sessions that are read
-SHOWN = 5000  # entries of a session: thrice as many would take 50 MB
-TEND_SECONDS = 10.0  # after which the memory of an answer is given back
+AT_ONCE = 2  # sessions read at the same time
+SHOWN = 5000  # entries of a session: three times as many would take 50 MB
+TEND_SECONDS = 10.0  # after an answer, until its memory is given back
+_STATE = re.compile(r"\s*[^\s=][^=]*=")  # the start of a key=value text
 _MEDIA_TYPES = {"html": "text/html", "md": "text/markdown", "json": "application/json"}
 _MEDIA_TYPES |= {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_CHANGES = {  # that a page may make: the daemon's methods
+_CHANGES = {  # changes that a page may make, and the daemon's methods for them
     "rename": "update",
     "label": "label",
     "index": "index",
@@ -45,7 +47,7 @@ _CHANGES = {  # that a page may make: the daemon's methods
 
 
 def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette:
-    """Make the app, which follows the daemon while it runs; `on_error` gets defects."""
+    """Make the app, which follows the daemon's events; `on_error` gets unexpected exceptions."""
 
     @asynccontextmanager
     async def lifespan(_app: Starlette) -> AsyncIterator[None]:
@@ -80,12 +82,12 @@ def make_app(daemon: Daemon, on_error: Callable[[Exception], None]) -> Starlette
 async def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in FILES:
-        raise NotFoundError("there is no such file", hint="")
+        raise NotFoundError("no such file", hint="")
     return Response(read_static(name), media_type=_MEDIA_TYPES[name.rpartition(".")[2]])
 
 
 class Sessions:
-    """The answers about single sessions."""
+    """Answers about single sessions."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
@@ -99,7 +101,7 @@ class Sessions:
         return HTMLResponse(page.encode("utf-8", "replace"))
 
     async def document(self, request: Request) -> Response:
-        """Answer with the document, or with what changed in it."""
+        """Answer with the document, or its changes."""
         document = await self._document(await self._stored(request))
         return answer(changed(document, request.query_params.get("after", "")))
 
@@ -132,7 +134,7 @@ class Sessions:
                 asyncio.get_running_loop().call_later(TEND_SECONDS, self._footprint.tend)
 
     async def sent(self, request: Request) -> Response:
-        """Answer with what a model would be sent now, and who described the session."""
+        """Answer with the text that a model would be sent now, and the session's meta file."""
         stored = await self._stored(request)
         found: dict[str, Any] = {"asSent": None, "meta": stored["meta"]}
         try:
@@ -148,7 +150,7 @@ class Sessions:
     async def export(self, request: Request) -> Response:
         form = request.query_params.get("format") or "html"
         if form not in FORMATS:
-            raise UsageError(f"format is one of {', '.join(FORMATS)}")
+            raise UsageError(f"format must be one of {', '.join(FORMATS)}")
         stored = await self._stored(request)
         extra = tuple(self._daemon.settings().redact.extra_patterns)
         wish = Wish(for_people=form != "json", extra=extra, newest=SHOWN)
@@ -162,18 +164,21 @@ class Sessions:
         method = _CHANGES[request.url.path.rpartition("/")[2]]
         try:
             fields = dict(json.loads(await request.body() or b"{}"))
-            items = [fields.get("slug"), *fields.get("items", [])]
         except (ValueError, TypeError, RecursionError):
-            raise UsageError("a change is a JSON object") from None
+            raise UsageError("a change must be a JSON object") from None
         session_id = (await self._stored(request))["session"]["sessionId"]
         if method == "set_relevant_context":
+            items = fields.get("items", [])
+            if not isinstance(items, list) or not all(map(_STATE.match, map(str, items))):
+                raise UsageError("items must be a list of key=value texts")
+            items = [fields.get("slug"), *items]
             asked = {"session": session_id, "setName": "applet", "items": items}
         else:
             asked = fields | {"ref": session_id} | ({"force": True} if method == "index" else {})
         return answer(await self._daemon.call(method, asked))
 
     async def _stored(self, request: Request) -> dict[str, Any]:
-        """Get the session with exactly this id: a name like it may be another session's."""
+        """Get the session with exactly this id, which may also be another session's name."""
         session_id = request.path_params["id"]
         ask = self._daemon.call if request.method == "POST" else self._daemon.read
         stored: dict[str, Any] = await ask("get", {"ref": session_id})

@@ -1,7 +1,7 @@
 """The files of `static/`: scripts, styles, and the templates of pages and exports.
 
-Only files of a fixed list are served, so no name in an address becomes a path. Pages state the hash
-of each file (`integrity`), because another program may have served the same address before.
+Only a fixed list of files is served, so no name in an address becomes a path. Pages contain the
+hash of each file (`integrity`), because another program may have used the same address before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoesca
 
 _DRAWING = ("words.js", "prose.js", "story.js", "rows.js", "tree.js", "talk.js", "about.js")
 _LIVE = ("stream.js", "family.js", "acts.js", "panel.js", "session.js", "live.js")
-_BUNDLES = {  # scripts of several parts, so that a page makes one request
+_BUNDLES = {  # scripts made of several files, so that a page makes one request
     "export.js": (*_DRAWING, "session.js"),
     "live-page.js": (*_DRAWING, *_LIVE),
     "home.js": ("words.js", "stream.js", "home.js"),
@@ -24,20 +24,20 @@ FILES = frozenset({"view.css", "home.css", "favicon.svg", "live-page.js", "home.
 
 
 def read_static(name: str) -> str:
-    """Read a file of `static/`, or a bundle of them."""
+    """Read a file of `static/`, or a bundle of files."""
     folder = files("indexerd") / "web" / "static"
     parts = _BUNDLES.get(name, (name,))
     return "\n".join((folder / part).read_text(encoding="utf-8") for part in parts)
 
 
 def content_hash(text: str) -> str:
-    """Hash a text the way a policy or an `integrity` names it."""
+    """Hash a text for a content security policy or an `integrity` attribute."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 _templates = Environment(
     loader=FunctionLoader(read_static),
-    autoescape=select_autoescape(),  # in HTML; `session.md` escapes by rules of Markdown
+    autoescape=select_autoescape(),  # for HTML; `session.md` escapes for Markdown itself
     undefined=StrictUndefined,
     keep_trailing_newline=True,
     trim_blocks=True,
@@ -47,5 +47,5 @@ _templates.globals |= {"static": read_static, "hash": content_hash}
 
 
 def fill(template: str, /, **values: Any) -> str:
-    """Fill a template; values are escaped, and a name without a value is an error."""
+    """Fill in a template; values are escaped, and a name without a value is an error."""
     return _templates.get_template(template).render(values)

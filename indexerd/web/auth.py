@@ -1,9 +1,9 @@
 """Access to the web view: one-time links, the cookie, and checks on every request.
 
-A link's token works once, within five minutes, at the server it was made for: its hash names an
-empty file in the state directory, which its use removes. `web-open.html` (0600) sends a browser to
-a link, because every user of the machine can read the arguments of a process. The cookie's name
-contains the port, because cookies ignore ports.
+A link's token works once, within five minutes, on the server it was made for: its hash is the name
+of an empty file in the state directory, which its use removes. `web-open.html` (0600) redirects a
+browser to the link, because every user of the machine can read the arguments of a process. The
+cookie's name contains the port, because cookies ignore ports.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-_AGAIN = "run `indexerd web` again, and open the link that it prints"
+_AGAIN = "run `indexerd web` for a new link"
 
 
 def login_link(state_dir: Path, url: str, path: str = "/") -> str:
-    """Make a one-time link to the server at `url`, and delete expired tokens."""
+    """Make a one-time link to the server at `url`; delete expired tokens."""
     for old in state_dir.glob("web-token-*"):
         with suppress(OSError):
             if time.time() - old.stat().st_mtime > TOKEN_SECONDS:
@@ -71,17 +71,17 @@ def _token_file(state_dir: Path, url: str, token: str) -> Path:
 
 
 def open_page(state_dir: Path, address: str) -> Path:
-    """Write the page that sends a browser to an address."""
+    """Write the page that redirects a browser to an address."""
     path = state_dir / OPEN_PAGE
     write_atomically(path, bytes(render("open.html", address=address).body))
     return path
 
 
 class Auth:
-    """The checks of one server in front of its app, and its cookie.
+    """Checks every request before the app gets it, and sets the cookie.
 
-    With `keep` the cookie outlives the browser. That is wrong for a port that each start chooses:
-    browsers would collect such cookies, and send all of them to every server of this machine.
+    With `keep` the cookie outlives the browser. That is wrong for a random port: browsers would
+    collect such cookies, and send all of them to every server on this machine.
     """
 
     def __init__(self, app: ASGIApp, url: str, state_dir: Path, *, keep: bool = False) -> None:
@@ -104,17 +104,17 @@ class Auth:
         await answer(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        """Refuse requests that neither our own page made nor a person who followed a link."""
+        """Refuse requests that come neither from our own pages nor from following a link."""
         headers, reads = request.headers, request.method in ("GET", "HEAD")
         host = headers.get("host", "").lower()
         if host not in self._hosts:
-            return _refused(request, "this address is not one of indexerd's")
+            return _refused(request, "this is not an address of indexerd")
         way = (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
         followed = reads and way == ("navigate", "document")
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not followed:
-            return _refused(request, "another page asked for this", hint="")
+            return _refused(request, "another site's page made this request", hint="")
         if not reads and headers.get("origin") != f"http://{host}":
-            return _refused(request, "this did not come from a page of indexerd", hint="")
+            return _refused(request, "this request did not come from indexerd's page", hint="")
         return None
 
     def _identify(self, request: Request) -> Response | None:
@@ -123,12 +123,12 @@ class Auth:
         known = hmac.compare_digest(sent, self._cookie.encode())
         token = request.query_params.get("token")
         if token is None or request.method != "GET":
-            # Static files are public, and the refusal itself uses them.
+            # Static files are public; the page of a refusal uses them.
             allowed = known or request.scope["path"].startswith("/static/")
-            return None if allowed else _refused(request, "this browser is not known here")
+            return None if allowed else _refused(request, "this browser has no access")
         fresh = redeem_token(self._state_dir, self._url, token)
         if not fresh and not known:
-            return _refused(request, "this link was used already, or has expired")
+            return _refused(request, "this link was already used, or has expired")
         query = "&".join(p for p in request.url.query.split("&") if not p.startswith("token="))
         path = request.scope["raw_path"].decode("latin-1")  # still quoted
         answer = RedirectResponse(str(request.url.replace(path=path, query=query)), 303)

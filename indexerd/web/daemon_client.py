@@ -1,7 +1,7 @@
 """The web view's access to the daemon: requests, and its events for every open page.
 
-Each request has its own connection, so a restarted daemon needs no reconnecting. Read methods that
-need no daemon are answered from stored data while none runs.
+Each request has its own connection, so a restart of the daemon needs no reconnection. Without a
+daemon, read methods are answered from stored data.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from indexerd.paths import Places
 from indexerd.settings import Settings, read_config
 
 SECONDS = 20.0  # for an answer
-READ_SECONDS = 6.0  # for one that can do without the daemon, whose first scan may take 5 s
+READ_SECONDS = 6.0  # for an answer that stored data can replace; a first scan may take 5 s
 RETRY_SECONDS = 1.0  # between attempts to subscribe
 
 Event = dict[str, Any]
@@ -43,14 +43,14 @@ class Daemon:
         self._pages: set[asyncio.Queue[Event]] = set()
 
     def settings(self) -> Settings:
-        """Read the settings; where the configuration is invalid, those that still apply."""
+        """Read the settings; if the configuration is invalid, the last valid ones."""
         return read_config(self.where, self.env).settings
 
     async def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         return await asyncio.to_thread(call_once, socket_path(self.env), method, params, seconds)
 
     async def read(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Ask the daemon, or read stored data; for methods that change nothing."""
+        """Ask the daemon, or else read stored data; only for methods that change nothing."""
         try:
             return await self.call(method, params, READ_SECONDS)
         except (DaemonDownError, DeadlineError):
@@ -68,7 +68,7 @@ class Daemon:
             self._pages.discard(queue)
 
     def follow(self) -> None:
-        """Start a thread that stays subscribed, for the loop that runs now."""
+        """Start a thread that stays subscribed and passes events to the running loop."""
         loop = asyncio.get_running_loop()
 
         def tell(event: Event) -> None:

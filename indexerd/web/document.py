@@ -1,8 +1,8 @@
 """A session as one JSON document, from which every export and the live page are made.
 
-It has what `get` and `branches` answer, all entries (`nodes`), their story (`beats`) and the
+It has the answers of `get` and `branches`, all entries (`nodes`), their story (`beats`) and the
 digests; places are indices of `nodes`, because ids may repeat or be empty. Secrets are removed only
-on request, from a little more than is shown, because half a secret would not be recognised.
+on request, from a little more text than is shown, as half a secret would not be recognised.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from indexerd.times import iso
 from indexerd.web.story import Cut, Story, node_of, story_of
 
 TEXT_MAX = 20_000  # characters of an entry
-TOTAL_MAX = 12_000_000  # characters of all, before each gets less room
+TOTAL_MAX = 12_000_000  # characters of all entries, before each gets less room
 ROOMS = (TEXT_MAX, 4000, 1000, 200)
 LABEL_ROOM = 480
 STRIDE = 1000  # entries: between two strides a page that grows keeps what it has
-MARGIN = 8192  # characters past a cut in which the rest of a secret may be
+MARGIN = 8192  # characters after a cut that may contain the rest of a secret
 _PATHS = ("cwd", "sessionFile", "parentSessionFile")  # left out of `meta`: `session` has them
 
 Document = dict[str, Any]
@@ -48,7 +48,7 @@ Stored = Mapping[str, Any]  # the answer of `get`
 class Wish:
     """Options of a document. `extra`: the user's own patterns of secrets."""
 
-    for_people: bool = True  # only visible characters; otherwise all, for a program
+    for_people: bool = True  # only visible characters; False: all of them, for a program
     redact: bool = False
     extra: tuple[str, ...] = ()
     leaf: str | None = None
@@ -69,7 +69,7 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     rows = state.entries()
     if left_out := max(0, len(rows) - wish.newest) // STRIDE * STRIDE:
         rows = rows[left_out:]
-        why = f"the oldest {left_out} entries are not shown: `indexerd export` has all"
+        why = f"the oldest {left_out} entries are not shown: `indexerd export` includes them"
         found["warnings"].append(why)
     lengths = [state.lengths[row] for row in rows]
     rooms = (room for room in ROOMS if sum(min(one, room) for one in lengths) <= TOTAL_MAX)
@@ -157,7 +157,7 @@ def _cutter(wish: Wish) -> Cut:
 
 
 def _fit(value: Any, cut: Cut) -> Any:
-    """Apply `cut` to all texts of a value, which were bounded at their source."""
+    """Apply `cut` to all texts in a value; their lengths are already bounded."""
     if isinstance(value, str):
         return cut(value, len(value))
     if isinstance(value, list | tuple):
@@ -179,11 +179,11 @@ def _digests(session: OpenSession, story: Story) -> list[dict[str, Any]]:
 
 
 def changed(document: Document, after: str) -> Document:
-    """Return what a page needs that has version `after` of a document, or "" for none.
+    """Return the changes for a page that has version `after` of a document ("": none).
 
-    A version is `COUNT.HASH.HASH`: the nodes, and the rest. The answer is `{version}` if nothing
-    changed, else the whole document with its `version`; where the page's nodes are still the first
-    ones, `keep` is their number and `nodes` only has those after them.
+    A version is `COUNT.HASH.HASH`, of the nodes and of the rest. The answer is `{version}` if
+    nothing changed, else the whole document with its `version`; if the page's nodes are still the
+    first ones, `keep` is their number and `nodes` only has those after them.
     """
     nodes = document["nodes"]
     rest = {key: one for key, one in document.items() if key not in ("nodes", "exportedAt")}

@@ -1,8 +1,8 @@
 """The home page: sessions by day and project, or the results of a search.
 
-The address contains all state of the page and may come from anyone: every value is bounded, and one
-that its filter does not know is ignored. Days are those of this machine's calendar. `since` begins
-at a local midnight, because a cursor of `list` is only valid for the `since` it was made with.
+The address contains the page's whole state and may come from anyone: every value is bounded, and an
+unknown value is ignored. Days follow this machine's time zone. `since` starts at a local midnight,
+because a cursor of `list` is only valid with the `since` it was made for.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 _DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
 _KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
 _KNOWN |= {"archived": "1", "subagents": "1"}
-_FOUND = re.compile("«([^«»]*)»")  # how a search marks what it found
+_FOUND = re.compile("«([^«»]*)»")  # marks of matches in snippets
 
 Row = Mapping[str, Any]
-Shown = dict[str, Any]  # what the template prints
+Shown = dict[str, Any]  # values for the template
 
 
 class Filters(NamedTuple):
@@ -59,14 +59,14 @@ class Filters(NamedTuple):
         return cls(**found | {"q": clean_line(found.get("q", ""), QUERY_MAX)})
 
     def address(self, **changes: str) -> str:
-        """Make the address with these changes, of the first page unless they name another."""
+        """Make the address with these changes; of the first page, unless they say otherwise."""
         changed = self._asdict() | {"before": ""} | changes
         query = "&".join(f"{key}={_encoded(value)}" for key, value in changed.items() if value)
         return f"/?{query}" if query else "/"
 
 
 def session_address(session_id: str) -> str:
-    """Address a session's page; an id of dots alone would lead to a parent directory."""
+    """Return the address of a session's page; an id of only dots would be a parent directory."""
     name = quote(replace_surrogates(session_id), safe="")
     return f"/s/{name}" if name.strip(".") else "/s/-"
 
@@ -207,7 +207,7 @@ def _ago(then: datetime) -> str:
 
 
 def _stretch(stamp: str) -> str:
-    """Name the day that a time belongs to, or its month; the future counts as today."""
+    """Name the day of a time, or its month if it is long ago; the future counts as today."""
     then = _local(stamp)
     if then is None:
         return "No date"

@@ -27,7 +27,7 @@ def answer(value: Mapping[str, Any], status: int = 200) -> Response:
 def problem(request: Request, error: Exception) -> Response:
     """Answer with an error: a page for a person, JSON for a script.
 
-    A defect's own text is not shown.
+    The message of an unexpected exception is not shown.
     """
     if not isinstance(error, IndexerdError):
         error = IndexerdError("something went wrong in indexerd itself")

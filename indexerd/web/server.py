@@ -1,7 +1,7 @@
-"""The web view's server: listens on loopback, announces its address, ends on a signal.
+"""The web view's server: listens on loopback, announces its address, stops on a signal.
 
-`web-PID.json` in the state directory (0600) says where the server of that process listens. The
-process holds a lock on the file, so the file of a killed server is recognised by being unlocked.
+`web-PID.json` in the state directory (0600) has the address of that process's server. The process
+keeps the file locked, so an unlocked file belongs to a server that was killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from indexerd.web.daemon_client import Daemon
 
 
 class Running(NamedTuple):
-    """A server that runs."""
+    """A running server."""
 
     url: str
     pid: int
@@ -44,8 +44,9 @@ def serve(
 ) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP, and return exit code 0.
 
-    `listen` is `HOST:PORT` on loopback; port 0 means any free port. A `child` also ends when its
-    standard input does. `on_error` gets defects. UsageError for an address that cannot be used.
+    `listen` is `HOST:PORT` on loopback; port 0 means any free port. A `child` also stops when its
+    standard input closes. `on_error` gets unexpected exceptions. UsageError: the address cannot be
+    used.
     """
     state_dir = daemon.where.state_dir
     make_private(state_dir)
@@ -119,6 +120,6 @@ def _bound(listen: str) -> socket.socket:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except (ValueError, OSError) as bad:
-        hint = "use another port; port 0 means any free one"
+        hint = "use another port; port 0 means any free port"
         cause = getattr(bad, "strerror", bad)
         raise UsageError(f"cannot listen on {listen}: {cause}", hint=hint) from None

@@ -1,9 +1,9 @@
-r"""The page of a session, live or as a file, and a session exported as HTML, Markdown or JSON.
+r"""A session's page, live or as a file, and exports as HTML, Markdown or JSON.
 
 A page's data is JSON in a script element of a type that no browser runs, with `<`, `>` and `&` as
-`\uXXXX`, so nothing in it can end the element. In Markdown, text of the session is escaped on a
-line of ours or quoted line by line; outside fenced code, tags are shown instead of rendered, and
-images become links. Only a fence at the beginning of a line counts: one in a list protects nothing.
+`\uXXXX`, so nothing in it can close the element. In Markdown, the session's text is escaped in our
+own lines, or quoted line by line; outside fenced code, tags are shown instead of rendered, and
+images become links. Only a fence at the start of a line counts, as one in a list may not protect.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def export(library: Library, stored: Stored, form: str, wish: Wish) -> tuple[str
 
 
 def session_page(document: Document, *, live: bool = False) -> str:
-    """Make the page of the web view (`live`), or one file that needs nothing else."""
+    """Make the page of the web view (`live`), or a self-contained file."""
     session = document["session"]
     name = str(session.get("name") or session["sessionId"])[: 4 * TITLE_MAX]
     shown = clean_line(name, TITLE_MAX) or "Session"
@@ -66,12 +66,12 @@ def markdown(document: Mapping[str, Any]) -> str:
 
 
 def plain(text: str, limit: int = LINE_MAX) -> str:
-    """Escape text for a line of ours."""
+    """Escape text for one of our own lines."""
     return _MARK.sub(r"\\\1", clean_line(text[: 4 * limit], limit))
 
 
 def code(text: str) -> str:
-    """Write text as code on a line of ours."""
+    """Write text as code in one of our own lines."""
     words = clean_line(text[: 4 * LINE_MAX], LINE_MAX).replace("`", "'")
     return f"`{words}`" if words else ""
 
@@ -79,7 +79,7 @@ def code(text: str) -> str:
 def quoted(text: str) -> Iterator[str]:
     fence = ""
     for raw in _LINE_END.split(bare(text).rstrip()):
-        line = raw.expandtabs(4)  # behind our mark a tab would be narrower
+        line = raw.expandtabs(4)  # after our mark a tab would be narrower
         opened = _FENCE.match(line)
         if fence:
             mark = line.strip(" ")

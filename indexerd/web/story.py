@@ -1,11 +1,11 @@
 """A session's tree as a story: a list of nodes, depth first, and beats over them.
 
-A beat is a stretch of neighbouring nodes: one request, one compaction, one summary of a branch, or
-the work between them. Depth grows at branches only.
+A beat is a run of adjacent nodes: one prompt, one compaction, one summary of a branch, or the work
+between them. Depth grows only at branches.
 
-What surprised us: tool results often hang beside the entry that came next, so half of the branch
-points of a real session are none. A child below which nobody said anything is therefore no branch:
-it comes right after its parent and belongs to the work there.
+What surprised us: a tool result and the entry after it are often siblings, so half of the apparent
+branch points of a real session are none. A child below which nobody said anything is therefore not
+a branch: it comes right after its parent and belongs to the work there.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ CALLS_MAX = 50  # of a node
 _BEATS = {"user": "ask", "compaction": "compaction", "branch_summary": "branch-summary"}
 _SPOKEN = frozenset({"user", "assistant", "bash", "compaction"})
 
-Cut = Callable[[str, int], str]  # makes a text fit for its reader, with at most so many characters
+Cut = Callable[[str, int], str]  # prepares a text for its reader: text, most characters
 
 
 class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """One entry, as JSON has it; a field with its default is left out."""
+    """One entry, as JSON; fields with default values are left out."""
 
     id: str
     row: int
@@ -54,7 +54,7 @@ class Node(msgspec.Struct, omit_defaults=True, rename="camel"):
     failed: int = 0  # calls, or the answer itself
     images: int = 0
     quiet: bool = False  # only calls, or bookkeeping
-    hidden: bool = False  # its author hides it from people
+    hidden: bool = False  # hidden from people by its author
     label: str | None = None
     active: bool = False  # on the path to the leaf
 
@@ -67,7 +67,7 @@ class Beat(msgspec.Struct, omit_defaults=True, rename="camel"):
     last: int
     depth: int
     active: bool = False
-    begins: bool = False  # a branch
+    begins: bool = False  # a branch begins here
     gist: str = ""  # of the branch that begins here
     gist_source: str = ""
 
@@ -135,14 +135,14 @@ def story_of(
     labels: Mapping[str, str],
     gists: Mapping[int, tuple[str, str]],
 ) -> Story:
-    """Build the story of a tree, seen from its leaf; `nodes` has one for each row shown.
+    """Build the story of a tree, seen from its leaf; `nodes` has a node for each row shown.
 
-    `gists` maps the row of a branch's last entry to a summary of the branch, and its source.
+    `gists` maps the row of a branch's last entry to the branch's summary and its source.
     """
     parents, begins = _ordered(state, nodes)
     places = {row: place for place, row in enumerate(parents)}
     listed, beats = list[Node](), list[Beat]()
-    depths, branches = list[int](), list[int]()  # by place; a branch is the place of its beginning
+    depths, branches = list[int](), list[int]()  # by place; a branch is the place where it begins
     leaf = ROOT if state.leaf == NOWHERE else places.get(state.leaf, ROOT)
     for place, (row, parent) in enumerate(parents.items()):
         node, label, above = nodes[row], labels.get(state.id(row)), places.get(parent, ROOT)
@@ -173,7 +173,7 @@ def story_of(
 
 
 def _ordered(state: SessionState, nodes: Mapping[int, Node]) -> tuple[dict[int, int], set[int]]:
-    """Map the rows, depth first, to the rows above them; and return where branches begin."""
+    """Map rows, depth first, to their parents; also return the rows where branches begin."""
     parents: dict[int, int] = {}
     for row, above, _ in outline(state, lambda row: iso_ms(nodes[row].time) if row in nodes else 0):
         if row in nodes:

@@ -58,7 +58,7 @@ def test_a_search_of_the_address_finds_calls_thoughts_and_results(
         expect(rows).to_contain_text(told)
     page.locator("#filter").select_option("user-only")
     expect(rows).to_have_count(0)
-    expect(page.locator("#none")).to_contain_text("Asks only")
+    expect(page.locator("#none")).to_contain_text("Prompts only")
     page.evaluate("indexerd.session.find('alerts.py')")  # as a button of a file does
     expect(rows).to_have_count(1)
     search.fill("nobody")
@@ -176,7 +176,7 @@ def test_a_family_is_as_it_is_now(home: Served, tabs: Tabs) -> None:
     expect(family).to_contain_text("The spring")
     orphan = home.put(parent=str(origin.path.with_name("2026-01-01T00-00-00-000Z_gone.jsonl")))
     page = home.open(tabs, f"/s/{orphan.id}")
-    expect(page.locator("#family")).to_contain_text("came from a session that is not here: ")
+    expect(page.locator("#family")).to_contain_text("session is unknown: ")
     assert findings(page) == []
 
 

@@ -169,7 +169,7 @@ def test_a_view_that_was_started_anew_says_what_to_do(home: Served, tabs: Tabs) 
     tabs.forgive("403")
     title = name()
     page = home.open(tabs, "/")
-    expect(page.locator("#live")).to_have_text("Daemon runs")
+    expect(page.locator("#live")).to_have_text("Daemon running")
     page.context.clear_cookies()
     home.put(name=name())
     expect(page.locator("#out")).to_be_visible()
@@ -185,7 +185,7 @@ def test_a_view_that_was_started_anew_says_what_to_do(home: Served, tabs: Tabs) 
     page.locator("#q").fill(title.partition(" ")[0])
     expect(title_of(page, title).first).to_be_visible()
     expect(page.locator("#out")).to_be_hidden()
-    expect(page.locator("#live")).to_have_text("Daemon runs")
+    expect(page.locator("#live")).to_have_text("Daemon running")
 
 
 def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:

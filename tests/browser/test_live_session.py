@@ -141,7 +141,7 @@ def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
     sent = home.world.call("as_sent", ref=session.id)["user"]
     mark = r"\[(begin|end) \w+\]"  # it differs each time
     assert re.sub(mark, "", told) == re.sub(mark, "", sent)
-    expect(panel).to_contain_text("It was not indexed so far.")
+    expect(panel).to_contain_text("This session has not been indexed yet.")
     panel.get_by_role("button", name=re.compile("Index now")).click()
     expect(panel).to_contain_text("Described by local/extractive")
     assert home.world.meta(session.id)
@@ -157,7 +157,7 @@ def test_a_request_for_indexing_says_what_is_true(home: Served, tabs: Tabs) -> N
     expect(page.locator("#state")).to_have_text("unfinished")
     page.locator("#sent > summary").press("Enter")
     page.locator("#sent").get_by_role("button", name=re.compile("Index now")).click()
-    expect(page.locator("#queued")).to_contain_text("when the agent's turn has ended")
+    expect(page.locator("#queued")).to_contain_text("when the agent's turn ends")
     assert not home.world.meta(session.id)
     session.say("k", "j", "toolResult", "", toolCallId="1", toolName="bash", at=11)
     session.say("l", "k", "assistant", "It is over.", stopReason="stop", at=12)
@@ -225,6 +225,15 @@ def test_the_state_of_an_applet_lands_in_the_footer(home: Served, tabs: Tabs) ->
     )
     assert told == 200
     expect(page.locator("#about")).to_contain_text("city=<b>Oslo</b>")
+    tabs.forgive("400 .Bad Request.")
+    for items in ("city=Rome", ["Rome"], ["=Rome"], [7]):
+        refused = page.evaluate(
+            """async ([address, items]) => (await fetch(address, {method: "POST", headers:
+              {"Content-Type": "application/json"}, body: JSON.stringify(
+              {slug: "plot", items})})).status""",
+            [f"/s/{session.id}/state", items],
+        )
+        assert refused == 400
     held = home.world.call("get", ref=session.id)["context"]["applet"]
     assert held == ["plot", "city=<b>Oslo</b>"]
 

@@ -49,7 +49,7 @@
     return found;
   }
 
-  // [term, text, is it code]; {at} in a list of texts is a time.
+  // [term, text, whether it is code]; {at} in a list of texts is a time.
   function factsOf(session, meta, doc) {
     const tools = Object.entries(session.toolsUsed || {}).sort((a, b) => b[1] - a[1]);
     const listed = (all) => all.filter(Boolean).join(", ");

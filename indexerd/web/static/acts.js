@@ -1,22 +1,22 @@
-// Changes made on the live page: names and labels, each by a small form. Enter saves, Escape cancels,
-// an empty field removes the user's own name or label.
+// Changes made on the live page: names and labels, each with a small form. Enter saves, Escape
+// cancels, an empty field removes the user's own name or label.
 //
-// Also the live page's requests: `get`, `post`, and `trouble`, the text of an error.
+// Also the live page's requests: `get`, `post`, and `trouble`, which returns an error's text.
 ((indexerd) => {
   "use strict";
   const { $, el, button, say } = indexerd.words;
   const { story, rows } = indexerd;
-  const NAME_MAX = 120; // characters that are kept of a name, and of a label (indexerd/meta/model.py)
+  const NAME_MAX = 120; // characters of a name or a label (indexerd/protocol/limits.py)
   const id = decodeURIComponent(location.pathname.split("/")[2] || "");
   const address = (what) => `/s/${encodeURIComponent(id)}/${what}`;
 
   async function ask(what, options) { // the answer, or an error with a hint
     const fail = (message, more) => { throw Object.assign(new Error(message), more); };
     const answer = await fetch(address(what), { headers: { Accept: "application/json" }, ...options })
-      .catch(() => fail("the view's server does not answer", { hint: "is `indexerd web` still running?", status: 0 }));
-    const { status } = answer, found = await answer.json().catch(() => null); // null: not ours
+      .catch(() => fail("the web view does not answer", { hint: "is `indexerd web` still running?", status: 0 }));
+    const { status } = answer, found = await answer.json().catch(() => null); // null: not our JSON
     if (answer.ok && found) return found;
-    const { message = `the view's server answered ${status}`, hint, code } = found?.error || {};
+    const { message = `the web view answered with status ${status}`, hint, code } = found?.error || {};
     return fail(message, { hint, code, status });
   }
 
@@ -30,7 +30,7 @@
 
   // -- a form of one line ---------------------------------------------------------------------
 
-  // `most`: characters; `back` is called at the end.
+  // `most` is in characters; `back` is called when the form closes.
   function form(name, value, most, save, back) {
     const field = el("input");
     const problem = el("p", "bad");
@@ -38,7 +38,7 @@
     const label = el("label", "", `${name} `, field);
     field.value = value;
     field.maxLength = most;
-    const before = field.value.trim(); // as the field normalised it
+    const before = field.value.trim(); // the field may have normalised it
     field.autocomplete = "off";
     problem.setAttribute("role", "alert");
     const one = el("form", "small", label, keep, button("", "Cancel", () => close()), problem);
@@ -74,7 +74,7 @@
   const renaming = button("", "Rename", () => {
     const title = $("title");
     const { one, begin } = form("Name", title.textContent, NAME_MAX, async (text) => {
-      if (!text && story.doc.session.nameSource !== "user") return say("There is no name of yours to remove.");
+      if (!text && story.doc.session.nameSource !== "user") return say("There is no name of your own to remove.");
       await post("rename", { title: text || null });
       say(text ? "Renamed." : "Your name was removed.");
       return indexerd.live.refresh();
@@ -83,7 +83,7 @@
       renaming.hidden = false;
       renaming.focus();
     });
-    title.classList.add("unseen"); // still the page's heading
+    title.classList.add("unseen"); // it is still the page's heading
     renaming.hidden = true;
     title.after(one);
     begin();
@@ -97,7 +97,7 @@
     const node = story.nodes[place];
     const old = document.querySelector("form.labels");
     if (old) old.remove();
-    if (!node || !node.id) return say("This entry has no id, and so cannot have a label.");
+    if (!node || !node.id) return say("This entry has no id, so it cannot have a label.");
     const { one, begin } = form(`Label of “${rows.line(node, 40)}”`, node.label || "", NAME_MAX, async (text) => {
       await post("label", { entryId: node.id, text: text || null });
       say(text ? "Labelled." : "Label removed.");

@@ -1,7 +1,7 @@
 // The family of a session as a list of links, each indented below its parent.
 //
-// In: an element, the answer of the socket's method `family`, the id of the session whose page this
-// is. Nothing is drawn of a family of one, except a parent that is missing.
+// In: an element, the answer of the socket's method `family`, and the id of the page's session. A
+// family of one is not drawn, except for a missing parent.
 ((indexerd) => {
   "use strict";
   const { el, count, when } = indexerd.words;
@@ -13,7 +13,7 @@
     one.href = `/s/${encodeURIComponent(member.sessionId)}`;
     if (own) one.setAttribute("aria-current", "page");
     one.dataset.id = member.sessionId;
-    const facts = [member.agent, when(member.modifiedAt), count(member.userMessageCount, "ask"),
+    const facts = [member.agent, when(member.modifiedAt), count(member.userMessageCount, "prompt"),
       member.gone ? "gone" : member.archived ? "archived" : ""].filter(Boolean);
     if (HOW[member.relation]) one.append(el("span", "who", HOW[member.relation]), " ");
     one.append(el("bdi", "words", member.name), " ",
@@ -32,7 +32,7 @@
     if (several) box.append(el("ul", "files", ...members.map((one) => item(one, one.sessionId === ownId))));
     if (several && more) box.append(el("p", "kin-facts", `${more} more are not shown.`));
     if (missing) {
-      const from = `${several ? "The first" : "It"} came from a session that is not here: `;
+      const from = `The parent of ${several ? "the first" : "this"} session is unknown: `;
       box.append(el("p", "kin-facts", from, el("code", "", missing)));
     }
     if (held) [...box.querySelectorAll("[data-id]")].find((one) => one.dataset.id === held)?.focus();

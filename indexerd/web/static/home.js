@@ -1,8 +1,8 @@
 // The home page: search while typing, updates after events, and keys.
 //
 // The page is complete without this script, which fetches it again from its own address and replaces
-// #filters and #results, as nodes, so no text becomes markup here. The focus is kept by data-key, and
-// what is in sight stays in its place. Updates wait while the user types, points or selects.
+// #filters and #results as nodes, so no text becomes markup here. The focus is kept by data-key, and
+// visible lines keep their position. Updates wait while the user types, points or selects.
 "use strict";
 (() => {
   const TYPING = 150; // milliseconds
@@ -25,19 +25,19 @@
   const top = (one) => one.getBoundingClientRect().top;
   const focusOn = (line) => line.querySelector("a.title").focus({ preventScroll: true });
 
-  // -- the page again -------------------------------------------------------------------------
+  // -- loading the page -----------------------------------------------------------------------
 
-  let under = null; // the request under way
-  let searching = 0; // a search about to begin
+  let under = null; // the current request
+  let searching = 0; // the timer of the next search
   let barred = false; // the view refuses this browser
 
   function load(typed) {
     const older = under, mine = under = new XMLHttpRequest();
-    older?.abort(); // its end is ignored
+    older?.abort(); // its outcome is ignored
     mine.open("GET", location.pathname + location.search);
     mine.responseType = "document";
     mine.timeout = 30000;
-    mine.onloadend = () => { // without a response where it failed
+    mine.onloadend = () => { // without a response if it failed
       if (mine !== under) return; // a newer request was made
       under = null;
       $("results").removeAttribute("aria-busy");
@@ -45,7 +45,7 @@
       if (mine.status === 403) bar(true);
       else if (whole && barred) bar(false);
       if (whole) swap(mine.response, typed);
-      else if (typed && !barred) say("The server did not answer.");
+      else if (typed && !barred) say("The web view did not answer.");
     };
     if (typed) $("results").setAttribute("aria-busy", "true");
     mine.send();
@@ -77,9 +77,9 @@
     say(box.value.trim() && head ? head.textContent : "All sessions");
   }
 
-  function seen() { // the lines in sight, and where they are
+  function seen() { // the visible lines and their positions
     const own = ownLine();
-    if (scrollY < 1 && !own) return []; // at the top, new lines may come in above
+    if (scrollY < 1 && !own) return []; // at the top, new lines may appear above
     const inSight = lines().filter((one) => top(one) > 0 && top(one) < innerHeight);
     return (own ? [own, ...inSight] : inSight).map((one) => [one.dataset.key, top(one)]);
   }
@@ -131,7 +131,7 @@
   }
 
   function show(state) {
-    const word = { up: "Daemon runs", down: "No daemon", off: "Not connected" }[state];
+    const word = { up: "Daemon running", down: "No daemon", off: "Not connected" }[state];
     if (live.textContent !== word) live.textContent = word;
     live.dataset.up = state === "up" ? "1" : "";
     if (state !== "off") $("down").hidden = state === "up";
@@ -179,7 +179,7 @@
 
   addEventListener("click", (event) => {
     const line = event.target.closest("#results li[data-key]");
-    if (line) last = line.dataset.key; // not every browser focuses what is clicked
+    if (line) last = line.dataset.key; // not every browser focuses a clicked element
     const button = event.target.closest("button.copy");
     if (button) take(button);
   });

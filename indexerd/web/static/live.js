@@ -1,8 +1,8 @@
 // Updates of a session's page: after an event the changes are fetched, at most once a second, one
 // request at a time, and only while the page is visible.
 //
-// Events contain no text of a session. A reader of the session's leaf follows it, down to the end if
-// they were there; a reader of anything else stays there.
+// Events contain no text of a session. A page that shows the session's leaf follows it, and stays at
+// the end if it was there; a page that shows anything else stays where it is.
 ((indexerd) => {
   "use strict";
   const { $, el, button, moment, say } = indexerd.words;
@@ -50,14 +50,13 @@
     if (dirty) refresh();
   }
 
-  function lock() { // until the user returns to the page, perhaps with a new link open
+  function lock() { // until the user returns to the page, perhaps after opening a new link
     locked = true;
     bar(true);
-    complain("This page's link is from before the view was started again: run `indexerd web`, " +
-      "open the link that it prints, and reload this page.");
+    complain("Session expired: run `indexerd web` for a new link");
   }
 
-  function steady(work) { // keep what is read in its place, also where a digest regroups the path
+  function steady(work) { // keep the reader's position, even if a digest regroups the path
     const top = (one) => one.getBoundingClientRect().top;
     const items = scrollY > 0 ? [...document.querySelectorAll("#path article, #path .fold")] : [];
     const one = items.find((item) => item.getBoundingClientRect().bottom > 60), before = one && top(one);
@@ -96,8 +95,8 @@
     const text = indexing ? "indexing" : stale ? "unfinished" : word || "";
     if ($("state").textContent !== text) $("state").textContent = text;
     $("state").dataset.state = text;
-    put(down.firstChild, up ? "" : "No daemon answers: the session's file is shown, without updates. " +
-      "`indexerd status` says more.");
+    put(down.firstChild, up ? "" : "The daemon does not answer: the session's file is shown, without updates. " +
+      "Check it with `indexerd status`.");
   }
 
   const complain = (text) => put(down.lastChild, text);
@@ -112,7 +111,7 @@
 
   function heard({ event, sessionId, up: now }) {
     if (event === "daemon") {
-      if (now && !up) say("The daemon is back.");
+      if (now && !up) say("The daemon is running again.");
       up = now;
       toldUp = true;
       state();

@@ -1,5 +1,5 @@
 // The live page's panel "What is sent": the exact text that a model would get now, and where it would
-// go. Fetched when it is first opened, and after each run while it is open.
+// be sent. Fetched when the panel is first opened, and after each run while it is open.
 // Also: how far the summary is behind, indexing, exports, the family.
 ((indexerd) => {
   "use strict";
@@ -31,7 +31,7 @@
       ["Model", sent.model || "none is usable"],
       ["Goes to", !sent.model ? "nobody" : sent.leavesTheMachine
         ? "a server: it leaves this machine" : "nobody: it stays on this machine"],
-      ["Taken out", redacted || "nothing was recognised as a secret"],
+      ["Redacted", redacted || "nothing was recognised as a secret"],
       ["Length", `${digits(sent.system.length + sent.user.length)} characters` +
         (sent.truncated ? "; the session is longer than that and was cut" : "; nothing was cut")],
     ]) facts.append(el("dt", "", term), el("dd", "", text));
@@ -55,14 +55,14 @@
   }
 
   function lastRun(meta) {
-    if (!meta) return el("p", "dim", "It was not indexed so far.");
+    if (!meta) return el("p", "dim", "This session has not been indexed yet.");
     const usage = meta.usage || {};
     const parts = [meta.model, when(meta.updatedAt), tokens(usage) && `${tokens(usage)} tokens`,
       dollars(usage.costUsd)].filter(Boolean);
     return el("p", "", "Described by ", ...parts.flatMap((one, at) => (at ? [", ", one] : [one])), ".");
   }
 
-  async function fetchSent() { // again after a request that was under way: its answer may be old
+  async function fetchSent() { // repeated if a request was already running: its answer may be old
     wanted = true;
     while (wanted && !busy) {
       wanted = false;
@@ -97,7 +97,7 @@
       queue();
       indexerd.live.refresh();
     } catch (error) {
-      if (error.code === "already_running") return say("It is queued, or being indexed, already.");
+      if (error.code === "already_running") return say("It is already queued or being indexed.");
       problem.textContent = trouble(error);
       say(trouble(error));
     } finally {
@@ -105,16 +105,16 @@
     }
   }
 
-  let before = null; // the last run when indexing was asked for; null: it was not
+  let before = null; // the last run when indexing was requested; null: it was not
 
   const runAt = () => story.doc.live?.indexing?.at ?? "";
 
-  function queue() { // say so until the run begins or fails
+  function queue() { // show that it is queued until the run begins or fails
     if (before !== runAt()) before = null;
     const open = story.doc.session.state === "active";
     queued.textContent = before === null ? ""
-      : open ? "Queued: it is indexed when the agent's turn has ended, if that is within a minute."
-        : "Queued: it is indexed in a moment.";
+      : open ? "Queued: the session is indexed when the agent's turn ends, if that is within a minute."
+        : "Queued: the session is indexed in a moment.";
     queued.classList.toggle("unseen", !queued.textContent);
   }
 
@@ -125,7 +125,7 @@
     const late = (live && live.behind) || 0;
     behind.hidden = !late || !session.sessionId;
     if (!behind.hidden) {
-      const words = meta ? `The summary is ${count(late, "message")} of yours behind.` : "No model has described it yet.";
+      const words = meta ? `The summary lacks your last ${count(late, "message")}.` : "No model has described this session yet.";
       if (behind.firstChild.data !== `${words} `) behind.firstChild.data = `${words} `;
     }
     queue();
@@ -145,7 +145,7 @@
     kinTimer = 0;
     kinAt = performance.now();
     const found = await get("family").catch(() => null);
-    if (!found || mine !== asked) return; // the page is whole without it
+    if (!found || mine !== asked) return; // the page is complete without it
     relatives.clear();
     for (const one of [id, ...found.members.map((one) => one.sessionId)]) relatives.add(one);
     indexerd.family(family, found, id);

@@ -1,5 +1,5 @@
-// A text of a session as elements: paragraphs, headings, tables and code. Every character but blank
-// space is kept as text: Markdown's signs are dimmed, and what they enclose is set apart.
+// A session's text as elements: paragraphs, headings, tables and code. Every character except white
+// space is kept as text: Markdown's signs are dimmed, and the text between them is emphasised.
 ((indexerd) => {
   "use strict";
   const { el, solid, pieces } = indexerd.words;
@@ -12,7 +12,7 @@
   const sign = (text) => el("span", "sign", text);
   const block = (text, name, ...parts) => el("div", `text ${name} ${solid(text)}`.trim(), ...parts);
 
-  function apart({ 0: all, 1: code, 2: strong, index }, text) { // null: no sign, as in x**2
+  function apart({ 0: all, 1: code, 2: strong, index }, text) { // null: not a sign, as in x**2
     if (code) return el("code", "", all);
     if (WORD.test(text[index - 1] || " ") || WORD.test(text[index + all.length] || " ")) return null;
     return el("strong", "", sign("**"), strong, sign("**"));
@@ -32,7 +32,7 @@
     return [...found, ...pieces(text.slice(from))];
   }
 
-  // -- blocks: the elements from a line on, and where they end ---------------------------------
+  // -- blocks: the element that starts at a line, and the line after it ------------------------
 
   function fenced(lines, at) {
     const [, fence] = FENCE.exec(lines[at]);
@@ -44,7 +44,7 @@
     return [held, end + 1];
   }
 
-  function heading(lines, at, [mark]) { // a single "#" may begin a comment, unless it stands alone
+  function heading(lines, at, [mark]) { // "#" may begin a comment, unless blank lines surround it
     const blank = (line) => !(line || "").trim();
     if (!mark.startsWith("##") && !(blank(lines[at - 1]) && blank(lines[at + 1]))) return null;
     const text = lines[at].slice(mark.length);

@@ -1,18 +1,18 @@
-// The rows of the tree: the story (asks, folded work, branches), or a flat list of entries, by what
-// the reader chose, searched for, opened and closed.
+// The rows of the tree: the story (prompts, folded work, branches), or a flat list of entries,
+// depending on what the reader chose, searched for, opened and closed.
 //
-// A row is {type, place, node, level, open?, beat?, active, leaf, text}; `same` compares the looks of
-// two.
+// A row is {type, place, node, level, open?, beat?, active, leaf, text}; `same` says whether two rows
+// look the same.
 ((indexerd) => {
   "use strict";
   const { count, el } = indexerd.words;
   const { story } = indexerd;
   const BOOKS = new Set(["setting", "label", "name"]);
-  const LABELS = 3; // of a closed branch that are shown
+  const LABELS = 3; // shown of a closed branch
   const ASIDE = new Set(["custom", "context_edit", "attachment"]);
   const WHO = {
     user: "You", assistant: "Answer", tool: "Result", bash: "Run by you", system: "System",
-    custom: "Extension", compaction: "Compaction", branch_summary: "Left branch",
+    custom: "Extension", compaction: "Compaction", branch_summary: "Abandoned branch",
     setting: "Setting", label: "Label", name: "Name", call: "Call", other: "Entry",
   };
   const opened = new Map(); // what the reader opened and closed, by key
@@ -45,7 +45,7 @@
     return plain(node);
   }
 
-  const lower = new WeakMap(); // node -> what is searched in it
+  const lower = new WeakMap(); // node -> its searchable text
 
   const called = (node) => (node.calls || []).map((call) => call.join(" ")).join(", ");
   const aside = (node) => [...(node.results || []).map((one) => one.join(": ")), node.thinking || ""];
@@ -62,7 +62,7 @@
 
   const has = (place, sought) => sought.every((word) => searched(story.nodes[place]).includes(word));
 
-  function around(node, word) { // the text around a word that was searched for
+  function around(node, word) { // the text around a search word
     for (const text of [node.text, called(node), ...aside(node)]) {
       const at = text.toLowerCase().indexOf(word);
       if (at < 0) continue;
@@ -140,19 +140,19 @@
     row.open = isOpen(row, Boolean(beat.active));
     row.labels = row.open ? "" : labels({ first: beat.first, last: end });
     const asks = asksTo[beatOf[end] + 1] - asksTo[at];
-    const size = `Branch, ${count(asks, "ask")}, ${count(end - beat.first + 1, "entry", "entries")}`;
+    const size = `Branch, ${count(asks, "prompt")}, ${count(end - beat.first + 1, "entry", "entries")}`;
     const gist = beat.gist && (!row.open || beat.gistSource !== "ask") ? `: ${beat.gist}` : "";
     row.text = size + (gist || (row.open ? "" : `: ${line(row.said)}`));
     return row;
   }
 
-  function labels(range) { // those in a closed branch
+  function labels(range) { // the labels in a closed branch
     const found = labelled(range).map((place) => story.nodes[place].label);
     const more = found.length - LABELS;
     return found.slice(0, LABELS).join(", ") + (more > 0 ? `, ${more} more` : "");
   }
 
-  function among({ first, last }, judge) { // the places in a beat whose nodes are shown and fit
+  function among({ first, last }, judge) { // places in a beat whose nodes are shown and pass `judge`
     const found = [];
     for (let place = first; place <= last; place++) {
       const node = story.nodes[place];
@@ -205,7 +205,7 @@
     return parts.join(" · ") || count(entries, "entry", "entries");
   }
 
-  const size = ({ answers, total }) => // how much work, in steps from 0 to 12
+  const size = ({ answers, total }) => // the amount of work, from 0 to 12
     Math.min(12, Math.round(2 * Math.log1p(total + answers)));
 
   function bar(sum) {

@@ -1,7 +1,7 @@
-// The page as a whole: what its address shows, its keys, the buttons of its frame.
+// The page as a whole: what its address selects, its keys, the buttons of its frame.
 //
-// `#leaf=ID` is the path that is shown, by default the session's own, and `&target=ID` the entry meant
-// in it. `?find=WORDS` fills the tree's search when the page opens.
+// `#leaf=ID` selects the path to show, by default the session's own, and `&target=ID` an entry on it.
+// `?find=WORDS` fills in the tree's search when the page opens.
 ((indexerd) => {
   "use strict";
   const { $, say, copy, settle } = indexerd.words;
@@ -57,7 +57,7 @@
     if (scroll) settle(() => one.scrollIntoView({ block: "start" }));
   }
 
-  function go(leaf, target, step = false) { // a step is not kept in the history
+  function go(leaf, target, step = false) { // a step adds nothing to the history
     const there = fragment(leaf, target);
     if (location.hash === there) show();
     else if (step) location.replace(there);
@@ -66,7 +66,7 @@
 
   function choose(row) {
     const on = row.type !== "branch" && story.pathTo(view.leaf).includes(row.place);
-    enters = narrow.matches; // the tree goes away, and with it the focus
+    enters = narrow.matches; // the tree is hidden, and loses the focus
     if (enters) side(false);
     go(on ? view.leaf : story.through(row.place), row.place);
   }
@@ -76,8 +76,8 @@
     if (leaf >= 0) go(leaf, leaf);
   }
 
-  // After the session changed: show the entries of these `names` again, or `follow` the session's
-  // leaf. The tree goes to the new leaf if the old one was `seen` at its end.
+  // After the session changed: show the entries with these `names` again, or `follow` the session's
+  // leaf. The tree scrolls to the new leaf if the old one was `seen` at its end.
   function renew(names, follow, seen) {
     const place = (name) => (name === null ? -1 : story.places.get(name) ?? -1);
     let leaf = follow ? story.doc.leaf : place(names.leaf);
@@ -123,10 +123,10 @@
 
   async function resume() {
     const text = story.doc.session.resume;
-    if (text) say(await copy(text) ? `Copied: ${text}` : `The browser does not let a page copy: ${text}`);
+    if (text) say(await copy(text) ? `Copied: ${text}` : `Could not copy. The command is: ${text}`);
   }
 
-  function reading() { // the target, if it is in sight; else what is at the top
+  function reading() { // the target if it is visible, else the entry at the top
     const meant = document.querySelector("#path .aim");
     const top = meant ? meant.getBoundingClientRect().top : -1;
     if (top >= 0 && top < innerHeight) return view.target;
@@ -134,7 +134,7 @@
     return item ? (item.places || [item.place])[0] : -1;
   }
 
-  function step(by) { // to the previous or next ask
+  function step(by) { // to the previous or next prompt
     const path = story.pathTo(view.leaf);
     const { nodes } = story;
     const asks = path.filter((place) => nodes[place].kind === "user" && !nodes[place].hidden);
@@ -142,7 +142,7 @@
     const at = order.get(reading()) ?? -1;
     const next = by > 0 ? asks.find((place) => order.get(place) > at)
       : asks.filter((place) => order.get(place) < at).pop();
-    if (next === undefined) return say(by > 0 ? "This is the last ask." : "This is the first ask.");
+    if (next === undefined) return say(by > 0 ? "This is the last prompt." : "This is the first prompt.");
     return go(view.leaf, next, true);
   }
 
@@ -196,13 +196,13 @@
   $("close").addEventListener("click", () => $("help").close());
   if (!indexerd.label) for (const one of $("help").querySelectorAll(".live")) one.remove();
   $("toggle").addEventListener("click", () => side(cols.classList.contains("closed")));
-  for (const name of ["pointerdown", "focusin"]) { // an entry's address names the path that is shown
+  for (const name of ["pointerdown", "focusin"]) { // an entry's link names the path that is shown
     $("path").addEventListener(name, (event) => {
       const place = event.target.matches("a.link") ? talk.placeOf(event.target) : -1;
       if (place >= 0) event.target.href = fragment(view.leaf, place);
     });
   }
-  new IntersectionObserver((seen) => { // the frame shows the name while the heading is out of sight
+  new IntersectionObserver((seen) => { // the frame shows the name while the heading is not visible
     $("name").classList.toggle("away", seen[seen.length - 1].isIntersecting);
   }, { rootMargin: "-52px 0px 0px 0px" }).observe($("title"));
   addEventListener("hashchange", show);

@@ -1,8 +1,8 @@
 // The document of web/document.py, and what is computed from it: where branches end, which entry is
 // the newest below another, which path is the session's own.
 //
-// `take` sets the document, or one that lacks the first `keep` nodes, which are here. A node that did
-// not change remains the same object. Everything else is computed again, in some milliseconds.
+// `take` sets the document; if it lacks the first `keep` nodes, the present ones are kept. A node that
+// did not change remains the same object. Everything else is recomputed, in a few milliseconds.
 ((indexerd) => {
   "use strict";
   const story = {
@@ -11,11 +11,11 @@
     newest: null, // the last thing said below each
     active: null, // 1 on the path to the session's leaf
     beatOf: null, // the beat of each place
-    asksTo: [], // asks in the beats before each
+    asksTo: [], // number of prompts in the beats before each
     places: new Map(), // by name
   };
 
-  // It stays the same when the document changes, and is used in addresses.
+  // A node's name in addresses, which does not change with the document.
   const nameOf = (node, place) => node.id || `~${node.row ?? place}`;
   const name = (place) => nameOf(story.nodes[place], place);
 
@@ -74,7 +74,7 @@
 
   const under = (place, above) => place >= above && place <= story.ends[above];
 
-  function through(place) { // the leaf whose path an entry is shown on
+  function through(place) { // the leaf of the path on which an entry is shown
     const { leaf } = story.doc;
     return leaf >= 0 && under(leaf, place) ? leaf : story.newest[place];
   }

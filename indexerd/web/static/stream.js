@@ -1,8 +1,8 @@
-// The daemon's events, while the page is visible: a browser has six connections to a server, and each
-// stream holds one. A stream begins with the event `daemon`; a page must ask for whatever happened
-// before it. `broken(refused)` is called when the stream breaks; a browser does not reconnect after a
-// refusal. `barred`: the view was restarted and does not know this browser; no requests are made
-// until its user returns to the page.
+// The daemon's events, while the page is visible: a browser makes at most six connections to a server,
+// and each stream needs one. A stream begins with the event `daemon`; a page must fetch what happened
+// before. `broken(refused)` is called when the stream breaks; a browser does not reconnect after a
+// refusal. `barred`: the view was restarted and refuses this browser; no requests are made until the
+// user returns to the page.
 ((indexerd) => {
   "use strict";
   indexerd.stream = ({ heard, broken, seen }) => {
@@ -37,7 +37,7 @@
     addEventListener("pagehide", close);
     addEventListener("pageshow", open);
     open();
-    return (now) => { // bar the page, or let it in again
+    return (now) => { // stop the stream, or start it again
       barred = now;
       if (now) close();
       else open();

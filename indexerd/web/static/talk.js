@@ -1,8 +1,8 @@
-// The conversation: the path to one entry, with what was said in full and the work between folded.
+// The conversation: the path to one entry, with messages in full and the work between them folded.
 //
-// A path that is drawn again keeps the elements of what did not change: another branch shares its
-// beginning, and a session that grew shares all but its end. So what the reader opened stays open.
-// An element of a long path is empty until it comes near to being seen.
+// A path that is drawn again keeps the elements that did not change, so what the reader opened stays
+// open: another branch shares its beginning, and a session that grew shares all but its end. Elements
+// of a long path are empty until they are nearly visible.
 ((indexerd) => {
   "use strict";
   const { $, el, digits, count, when, sync, settle, later, drawn } = indexerd.words;
@@ -10,7 +10,7 @@
   const { story } = indexerd;
   const { BOOKS, who, line, tally, amount, bar } = indexerd.rows;
   const MOST = 600; // items that are drawn at once
-  const LISTED = 20; // decisions, and files, of a digest
+  const LISTED = 20; // decisions or files shown of a digest
   const ALONE = new Set(["user", "compaction", "branch_summary", "custom", "bash"]);
   const box = $("path");
   let items = new Map(); // by key
@@ -18,7 +18,7 @@
   let ranges = new Map(); // digest, as JSON -> {box, covered}
   let unfolded = false; // whether new folds begin open
 
-  // -- items: an entry that stands alone, {place, nodes}, or work, {places, nodes} -------------
+  // -- items: a single entry, {place, nodes}, or work, {places, nodes} -------------------------
 
   function grouped(path) { // the items of a path, by the digest that covers them
     const on = new Set(path), cuts = new Map(), closing = new Set();
@@ -44,7 +44,7 @@
       }
       if (!node.hidden && (!alone || node.calls || node.results || node.thinking)) {
         if (!work && !BOOKS.has(node.kind)) held.push((work = { places: [], nodes: [] }));
-        if (work) { // settings alone are no work
+        if (work) { // settings alone do not count as work
           work.places.push(place);
           work.nodes.push(node);
         }
@@ -54,7 +54,7 @@
     return found;
   }
 
-  function kept(item) { // the item drawn for the same entries before, updated
+  function kept(item) { // the item already drawn for the same entries, updated
     item.key = `${item.places ? "w" : "s"}${story.name((item.places || [item.place])[0])}`;
     const old = items.get(item.key);
     if (!old || old.nodes.length > item.nodes.length) return item;
@@ -87,7 +87,7 @@
       }
     }
     items = now;
-    sync(box, wanted.length ? wanted : [el("p", "cut", "Nothing is said on this path.")]);
+    sync(box, wanted.length ? wanted : [el("p", "cut", "This path has no messages.")]);
     if (active && document.activeElement !== active && box.contains(active)) {
       active.focus({ preventScroll: true });
     }
@@ -104,7 +104,7 @@
       : later(el("article", `said ${item.nodes[0].kind}`), () => saidParts(item.place));
     if (!item.places) one.tabIndex = -1;
     one.item = item;
-    if (item.places) one.open = unfolded; // which fires `toggle`
+    if (item.places) one.open = unfolded; // fires `toggle`
     return one;
   }
 
@@ -129,7 +129,7 @@
   function cutNote(node) {
     if (!node.length) return "";
     const here = digits(node.text.length);
-    return el("p", "cut", `Cut: ${here} of ${digits(node.length)} characters are here.`);
+    return el("p", "cut", `Cut: ${here} of ${digits(node.length)} characters are shown.`);
   }
 
   function saidParts(place) {
@@ -147,13 +147,13 @@
   }
 
   function summaryOf(item) {
-    const sum = { ...tally(item.nodes), answers: 0 }, { failed, thoughts } = sum; // answers are items
+    const sum = { ...tally(item.nodes), answers: 0 }, { failed, thoughts } = sum; // answers are separate items
     const summary = el("summary", "", bar(sum), amount(sum) + (thoughts ? `, ${count(thoughts, "thought")}` : ""));
     if (failed) summary.append(el("span", "bad", `${failed} failed`));
     return [summary];
   }
 
-  function grow(item) { // new words for work that went on; its open entries stay
+  function grow(item) { // update the summary of work that went on; its open entries stay open
     drawn(item.box).firstChild.replaceChildren(...summaryOf(item)[0].childNodes);
     if (item.inside) unfold(item);
   }
@@ -191,14 +191,14 @@
     return one;
   }
 
-  box.addEventListener("toggle", (event) => { // it does not bubble, but is captured
+  box.addEventListener("toggle", (event) => { // does not bubble, but can be captured
     const { item, open } = event.target;
     if (item && item.places && open) unfold(item);
   }, true);
 
-  // -- finding what is there ------------------------------------------------------------------
+  // -- finding elements -----------------------------------------------------------------------
 
-  function spot(place) { // the element of an entry, or of the one above it that has one
+  function spot(place) { // the element of an entry, or of the nearest one above that has an element
     for (let one = place; one >= 0; one = story.nodes[one].above) {
       const item = spots.get(one);
       if (!item) continue;
@@ -212,11 +212,11 @@
 
   const placeOf = (element) => element.closest("article")?.item?.place ?? -1;
 
-  function atTop(edge) { // the last item that begins above this height; undefined: none does
+  function atTop(edge) { // the last item that begins above this height, if any
     return [...items.values()].findLast((item) => item.box.getBoundingClientRect().top <= edge);
   }
 
-  function foldAll() { // open all work of the path, or close it
+  function foldAll() { // open or close all work on the path
     unfolded = !unfolded;
     for (const item of items.values()) if (item.places) item.box.open = unfolded;
     return unfolded;

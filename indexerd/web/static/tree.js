@@ -1,4 +1,4 @@
-// The tree at the side: its rows, which of them is shown, and the keyboard's row.
+// The tree at the side: its rows, the row of the shown entry, and the row with the keyboard focus.
 //
 // A tree that is drawn again keeps the elements of rows that look the same.
 ((indexerd) => {
@@ -10,9 +10,9 @@
   const DEPTH = 12; // levels that are indented
   const box = $("tree");
   let rows = [];
-  let current = -1; // the row that has the keyboard
-  let chosen = -1; // the row of what is shown
-  let shown = { on: new Set(), aim: -1 }; // the path that is shown, and the entry meant in it
+  let current = -1; // the row with the keyboard focus
+  let chosen = -1; // the row of the shown entry
+  let shown = { on: new Set(), aim: -1 }; // the path that is shown, and the selected entry on it
 
   // -- rows -----------------------------------------------------------------------------------
 
@@ -86,14 +86,14 @@
     const all = count(story.nodes.length, "entry", "entries");
     const asks = story.asksTo[story.beats.length];
     const flat = sought().length || mode() === "all" || mode() === "labeled-only";
-    $("count").textContent = flat ? `${digits(rows.length)} of ${all}` : `${count(asks, "ask")}, ${all}`;
+    $("count").textContent = flat ? `${digits(rows.length)} of ${all}` : `${count(asks, "prompt")}, ${all}`;
     $("none").hidden = rows.length > 0 || !sought().length;
     if ($("none").hidden) return;
-    const among = /^(default|all)$/.test(mode()) ? "" : ` by the filter “${$("filter").selectedOptions[0].text}”`;
-    $("none").firstChild.textContent = `Nothing is found${among} that has “${sought().join(" ").slice(0, 80)}”. `;
+    const among = /^(default|all)$/.test(mode()) ? "" : ` with the filter “${$("filter").selectedOptions[0].text}”`;
+    $("none").firstChild.textContent = `Nothing matches “${sought().join(" ").slice(0, 80)}”${among}. `;
   }
 
-  // -- what is shown, and where the keyboard is -----------------------------------------------
+  // -- the shown entry and the keyboard focus -------------------------------------------------
 
   function choose() {
     const { aim } = shown;
@@ -138,7 +138,7 @@
     focus(rows.findIndex((one) => key(one) === key(row)));
   }
 
-  function up(row) { // the row that this one hangs below
+  function up(row) { // focus the parent row
     let at = row.at;
     while (at > 0 && rows[at].level >= row.level) at--;
     focus(at);
@@ -177,7 +177,7 @@
     if (row && row.at !== current) carry(row.at);
   });
 
-  box.addEventListener("mouseover", (event) => { // all of a text that is cut
+  box.addEventListener("mouseover", (event) => { // show the whole text of a row
     const one = event.target.closest(".row");
     if (one && !one.title) one.title = one.querySelector(".words").textContent;
   });
@@ -190,7 +190,7 @@
       draw();
       $("heard").textContent = $("count").textContent;
     },
-    follows: () => { // whether the tree goes with its chosen row, because that is in sight at its end
+    follows: () => { // whether the tree follows the shown entry, as its row is visible at the end
       const one = rows[chosen]?.box;
       if (!one || !atEnd()) return false;
       const { top, bottom } = one.getBoundingClientRect(), all = box.getBoundingClientRect();

@@ -1,7 +1,7 @@
-// Helpers of all parts of the view: elements, formats of numbers and times, lists.
+// Helpers for all parts of the view: elements, formats of numbers and times, lists.
 //
-// Every script of the view is a classic one, wrapped, that adds to the one global `indexerd`; an
-// exported page contains them in the order in which the live page loads them. Texts of a session are
+// Every script of the view is a classic script in a function, which adds to the global `indexerd`; an
+// exported page contains them in the order in which the live page loads them. A session's texts are
 // inserted as text (`el`, textContent), never as markup.
 ((indexerd) => {
   "use strict";
@@ -30,19 +30,19 @@
   const dollars = (cost) => (cost > 0 ? `$${cost.toFixed(cost < 0.1 ? 4 : 2)}` : cost === 0 ? "$0" : "");
   const base = (path) => path.split(/[\\/]/).filter(Boolean).pop() || path;
 
-  // -- times: in the reader's time zone, which a page names once -------------------------------
+  // -- times, in the reader's time zone, which a page names once -------------------------------
 
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
   const minute = (time) => time.toISOString().slice(0, 16).replace("T", " ");
 
-  function moment(told) { // null: not a time. Without a zone it is UTC
+  function moment(told) { // null: not a time. A time without a zone is in UTC
     const text = String(told || "");
     if (!/^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(text)) return null;
     const found = new Date(/(?:Z|[+-]\d\d:?\d\d)$/i.test(text) ? text : `${text}Z`);
     return Number.isFinite(found.getTime()) ? found : null;
   }
 
-  function when(told) { // an element, with the time in UTC as its title
+  function when(told) { // an element with the time in UTC as its title
     const found = moment(told);
     if (!found) return null;
     const here = new Date(found.getTime() - 60_000 * found.getTimezoneOffset());
@@ -52,7 +52,7 @@
     return one;
   }
 
-  // A word of thousands of characters takes a browser a second to wrap, unless it is in pieces and
+  // A browser takes a second to wrap a word of thousands of characters, unless it is in pieces and
   // may break anywhere.
   const solid = (text) => (text.length > 400 && /\S{400}/.test(text) ? "solid" : "");
   const pieces = (text) => (solid(text) ? text.match(/[^]{1,512}/gu) : [text]);
@@ -77,8 +77,8 @@
 
   // -- scrolling ------------------------------------------------------------------------------
 
-  // Scroll, and again for some frames: elements that come into sight are filled then, and become
-  // larger. Any action of the reader ends it.
+  // Scroll, and repeat it for some frames: elements that become visible are filled, and grow. Any
+  // action of the reader stops it.
   let settling = 0;
   for (const name of ["wheel", "touchmove", "pointerdown", "keydown"]) {
     addEventListener(name, () => { settling = 0; }, { capture: true, passive: true });
@@ -97,7 +97,7 @@
 
   // -- lists ----------------------------------------------------------------------------------
 
-  // Set the children of an element. Those that stay are not moved, and so keep the focus.
+  // Set the children of an element. Children that stay are not moved, so they keep the focus.
   function sync(parent, wanted) {
     const kept = new Set(wanted);
     for (const one of [...parent.childNodes]) if (!kept.has(one)) one.remove();
@@ -108,7 +108,7 @@
     }
   }
 
-  // An element that is filled when it comes near to being seen, or by `drawn`.
+  // An element that is filled when it is nearly visible, or by `drawn`.
   const sight = new IntersectionObserver((seen) => {
     for (const one of seen) if (one.isIntersecting) drawn(one.target);
   }, { rootMargin: "800px" });
