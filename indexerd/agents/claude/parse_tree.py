@@ -8,6 +8,7 @@ What surprised us: `--fork-session`, `/branch`, a hand-off to the background and
 copy the whole history into a new file, with its ids and times. `born_ms` is larger for the copy:
 lines without an id have the file's own time; lines that name another session, in
 `requestSessionId` or `sessionId`, were copied; a background session is as old as its first line.
+After `/clear` some releases write a session's hooks under another id, between its answers.
 
 Following `parentUuid` alone loses half a conversation: one answer is several lines, the results of
 parallel tools are children of different ones, and the next line names only one of these siblings.
@@ -100,6 +101,7 @@ class Memory(msgspec.Struct):
     begun: str = ""  # the file's first timestamp
     own_ms: int = 0  # time of the first line without an id, if before any entry: forks copy entries
     foreign_ms: int = 0  # newest time on a line with another session's id
+    answered: bool = False  # an answer has the session's own id: no copies follow
     settled: bool = False  # it is known whether the file is a sub-agent's
     chained: bool = False  # some line has named a parent
     tail: int = -1  # the newest row of the main conversation, whatever its kind
@@ -154,10 +156,12 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     if at and not child:  # a file is younger than the lines that were copied into it
         if string(line.get("requestSessionId")) not in ("", writer):
             tree.born_ms = max(tree.born_ms, at)
-        if writer not in ("", tree.header.session_id):
+        foreign = writer not in ("", tree.header.session_id)
+        if foreign and not memory.answered:
             memory.foreign_ms = max(memory.foreign_ms, at)
-        elif memory.foreign_ms:
+        elif memory.foreign_ms and not foreign:
             tree.born_ms, memory.foreign_ms = max(tree.born_ms, memory.foreign_ms), 0
+        memory.answered |= not foreign and line.get("type") == "assistant"
     if not (tree.first or child or aside) and talks:
         tree.first = own[:_ID_MAX]
     branch = string(line.get("gitBranch"))[:PATH_MAX]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.e2e.clients import ClaudeSession
 from tests.e2e.world import World, clock, opencode_rows, until, wait
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -113,6 +115,20 @@ def test_a_finished_tool_counts_before_its_message_ends(bare_world: World) -> No
         )
         both = {"filesModified": ["/w/0.py", "/w/1.py"], "toolsUsed": {"edit": 2}}
         wait(bare_world, "ses_a", state="idle", **both)
+
+
+def test_claude_writes_some_lines_under_another_id(world: World, home: Path) -> None:
+    """S1.16: only what comes before a session's own first answer can be a copy."""
+    session, hook = ClaudeSession(home), {"data": {"type": "hook_progress"}}
+    for n in range(3):
+        clock.now = AT + timedelta(minutes=n)
+        session.line("progress", sessionId="0199c3f2-0000-7000-8000-000000000000", **hook)
+        clock.now += timedelta(seconds=1)
+        session.turn()
+    clock.now = None
+    world.run("run", "--once", "--json")
+    (row,) = world.run("list", "--all", "--json")["sessions"]
+    assert (row["tokens"]["input"], row["tokens"]["output"]) == (30, 15)
 
 
 def test_totals_are_absent_until_a_session_is_read(world: World) -> None:
