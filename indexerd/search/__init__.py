@@ -1,1 +1,1 @@
-"""Finding sessions: the text index, the query language, and names."""
+"""Search: the text index, the query language, and ranking."""

@@ -1,10 +1,10 @@
-"""The text index: what is searched, in one tantivy directory that may be deleted at any time.
+"""The text index: all searchable text, in one tantivy directory that may be deleted at any time.
 
 A document is a session's own texts ("about": names, tags, summary, files …), one message, or a
-mark of how far the messages of a session were read. All three come with the same commit, so a
-crash leaves the index as of its last commit, and its marks say what it lacks. The original text is
-stored (`held`), its folded form (`query.indexable`) is indexed. Deleting from tantivy leaves the
-words in its files: `rebuild` copies what stays into a new directory. One thread writes, any thread
+mark of how far the session's messages were read. All three are in the same commit: after a crash
+the index is as of its last commit, and its marks show what is missing. The original text is stored
+(field `held`), its folded form (`query.indexable`) is indexed. Deleting a document leaves its words
+in tantivy's files: `rebuild` copies the rest into a new directory. One thread writes, any thread
 may commit, and any thread searches what was committed.
 """
 
@@ -35,20 +35,20 @@ from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.search.query import indexable, storable, without_references
 from indexerd.store.store import Named, StateStore, hashed, named
 
-VERSION = 4  # of the schema, and of what is indexed of a text
-TEXT_MAX = 65_536  # characters of a message, or of a summary, that are indexed
-_COPY_SECONDS = 0.01  # of a step of a rebuild
+VERSION = 4  # of the schema, and of the rules by which texts are indexed
+TEXT_MAX = 65_536  # characters of a message or another text that are indexed
+_COPY_SECONDS = 0.01  # one step of a rebuild
 _HEAP = 15_000_000  # bytes, the least that tantivy takes
 _WORD_MAX = 100  # bytes
-# What the system says where a file of the index is gone, or something else stands in its place.
+# Errors if a file of the index is gone, or something else is in its place.
 _DAMAGE = {errno.ENOENT, errno.ENODEV, errno.EISDIR, errno.ENOTDIR, errno.ELOOP}
-# What tantivy raises for a full disk and the like; a writer is killed by what its thread met.
+# In tantivy's messages for a full disk and the like; an error in its thread kills a writer.
 _OS_ERROR = re.compile(r"\(os error (\d+)\)|Os \{ code: (\d+)|LockBusy|writer was killed")
 _KINDS = ("about", "mark", "message")
 
 
 class Message(NamedTuple):
-    """A searchable message. `row` is its place in the session."""
+    """A searchable message. `row` is its row in the session."""
 
     row: int
     entry: str
@@ -58,7 +58,7 @@ class Message(NamedTuple):
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
-    """The texts that a session is found by, besides its id and its messages."""
+    """A session's searchable texts, apart from its id and its messages."""
 
     name: str
     tags: str
@@ -84,31 +84,31 @@ class TextIndex:
         *,
         readonly: bool = False,
     ) -> None:
-        """`report(path, why)` is called once where the index is damaged."""
+        """Create it; `report(path, why)` is called once if the index is damaged."""
         self.store = store
         self.damaged = False
-        self.patterns = ""  # of secrets, under which it was opened
+        self.patterns = ""  # digest of the patterns of secrets that texts were redacted with
         self._directory = directory
         self._report = report
         self._readonly = readonly
-        self._lock = Lock()  # of the writer, and of what it has not committed
+        self._lock = Lock()  # for the writer and the uncommitted changes
         self.close()
 
     def close(self) -> None:
-        """Close the index; what was not committed is lost."""
+        """Close the index; uncommitted changes are lost."""
         self._index: tantivy.Index | None = None
         self._writer: tantivy.IndexWriter | None = None
         self._abouts: dict[str, About] = {}  # for the next commit
         self.uncommitted: dict[str, bytes | None] = {}  # marks of sessions
         self._copying: Iterator[None] | None = None  # a rebuild's next step
-        self.behind: set[str] = set()  # sessions whose own texts it lacks, or has older ones of
+        self.behind: set[str] = set()  # sessions whose own texts are missing or outdated
         self.lost: set[str] = set()  # sessions whose messages a failed commit lost
 
     def open(self, patterns: str = "") -> None:
-        """Open the index that the store names, or begin one.
+        """Open the index that the store names, or start a new one.
 
-        If it was built with other `patterns` of secrets a new one is begun, and all is read again.
-        One that is only read is used as it is.
+        If it was built with other `patterns` of secrets, a new one is started and everything is
+        read again. A read-only index is used as it is.
         """
         kind = f"{VERSION}." if self._readonly else f"{VERSION}.{patterns}."
         name = self.store.noted("index", "name", bytes.decode) or ""
@@ -123,7 +123,7 @@ class TextIndex:
         have: dict[int, int] = {}
         with self._lock:
             if self._writer is not None:
-                self._writer.wait_merging_threads()  # which write into its directory
+                self._writer.wait_merging_threads()  # they write into its directory
             self.close()
             self.patterns = patterns
             with suppress(DamagedError, WriteError), self._guard():
@@ -148,7 +148,7 @@ class TextIndex:
     def _make(self, name: str) -> tantivy.Index:
         path = self._directory / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        index = tantivy.Index(SCHEMA, path=str(path))  # as it is, if it is there
+        index = tantivy.Index(SCHEMA, path=str(path))  # opens an existing one
         words = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
         index.register_tokenizer(
             "words", words.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
@@ -163,16 +163,16 @@ class TextIndex:
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        """Turn what tantivy raises into WriteError (a full disk or the like) or DamagedError."""
+        """Turn tantivy's errors into WriteError (a full disk or the like) or DamagedError."""
         try:
             yield
-        except BaseException as bad:  # a panic of tantivy's is no Exception
+        except BaseException as bad:  # a panic in tantivy is not an Exception
             if isinstance(bad, IndexerdError | KeyboardInterrupt | SystemExit | GeneratorExit):
                 raise
             error = _OS_ERROR.search(str(bad))
             code = int((error and (error[1] or error[2])) or 0)
             if error and code not in _DAMAGE:
-                self._writer = None  # it takes nothing after a failure
+                self._writer = None  # useless after a failure
                 self.lost |= self.uncommitted.keys()
                 self.uncommitted.clear()
                 why = os.strerror(code) if code else "a write failed, or another process writes"
@@ -195,18 +195,18 @@ class TextIndex:
         self.behind -= items.keys()
 
     def add_messages(
-        self, session_id: str, items: Sequence[Message], mark: bytes, sign: int, *, anew: bool
+        self, session_id: str, items: Sequence[Message], mark: bytes, sign: int, *, replace: bool
     ) -> None:
-        """Add messages, with `anew` in place of all old ones; `mark` says how far they were read.
+        """Add messages, with `replace` instead of all old ones; `mark`: how far they were read.
 
-        `sign` is what `signs` gives for the session afterwards.
+        `sign` is what `signs` returns for the session afterwards.
         """
-        if not items and not anew and mark == self.mark(session_id):
-            return  # nothing is left to commit after a dry run
+        if not items and not replace and mark == self.mark(session_id):
+            return  # nothing new: a dry run must leave nothing to commit
         with self._lock, self._guard():
             self.uncommitted[session_id] = mark
             self._ready().delete_documents_by_query(_of(session_id, "mark"))
-            if anew:
+            if replace:
                 self._ready().delete_documents_by_query(_of(session_id, "message"))
             for row, *words, text in items:
                 if text.strip():
@@ -215,9 +215,9 @@ class TextIndex:
             self._ready().add_document(_document(session_id, "mark", mark, sign))
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
-        """Drop a session; `wholly`: its words must be wiped, too, which `rebuild` does."""
+        """Drop a session; `wholly`: also wipe its words from the files, by a later `rebuild`."""
         if self.store.forget(session_id):
-            self._copying = None  # it may have been copied by now
+            self._copying = None  # the copy may already contain it
             if wholly:
                 self.owe_rebuild()
         with self._lock, self._guard():
@@ -226,14 +226,14 @@ class TextIndex:
             self._ready().delete_documents_by_query(_of(session_id))
 
     def mark(self, session_id: str) -> bytes | None:
-        """Give the last mark of a session, committed or not."""
+        """Return a session's last mark, committed or not."""
         if (mark := self.uncommitted.get(session_id, b"")) != b"":
             return mark
         with self._guard():
             return next(map(_held, self._stored(_of(session_id, "mark"), 1)), None)
 
     def signs(self, kind: str) -> dict[int, int]:
-        """Give the sign of every session's document of a kind, by the session's `number`."""
+        """Return the sign of every session's document of a kind, by the session's `number`."""
         with self.searcher() as searcher:
             query = Query.const_score_query(term("kind", kind), 0.0)
             hits = searcher.search(query, max(1, searcher.num_docs), count=False).hits
@@ -243,17 +243,19 @@ class TextIndex:
 
     @property
     def pending(self) -> bool:
-        """Whether something was added that a commit would make searchable now."""
+        """Whether a commit would make something searchable now."""
         return self._copying is None and bool(self._abouts or self.uncommitted)
 
     def commit(self) -> None:
-        """Make all that was added searchable, in about 20 ms; during a rebuild, after it."""
+        """Make all additions searchable, in about 20 ms; during a rebuild, do nothing."""
         with self._lock, self._guard():
             if not self.pending:
                 return
             taken: dict[str, About] = {}
             try:
-                while self._abouts:  # `put` adds to them meanwhile, and does not wait for the lock
+                while (
+                    self._abouts
+                ):  # `put` may add to them meanwhile: it does not wait for the lock
                     session_id, taken[session_id] = self._abouts.popitem()
                     self._ready().delete_documents_by_query(_of(session_id, "about"))
                     held = _encode(taken[session_id])
@@ -277,17 +279,17 @@ class TextIndex:
 
     @property
     def owes_rebuild(self) -> bool:
-        """Whether the directory still holds words of purged sessions."""
+        """Whether the directory still has words of purged sessions."""
         return self.store.noted("index", "rebuild") is not None
 
     def owe_rebuild(self) -> None:
-        """Note that the index must be rebuilt, in case this process ends before."""
+        """Store that the index must be rebuilt, in case this process ends first."""
         self.store.note("index", "rebuild", b"")
 
     def rebuild(self) -> bool:
-        """Copy what stays into a new index, some documents a step; say whether there are more.
+        """Copy some documents into a new index; return whether there are more.
 
-        30,000 sessions take 30 s, in which appends must not wait. Until then nothing is committed.
+        30,000 sessions take 30 s, and appends must not wait. Nothing is committed until the end.
         """
         if self._copying is None and self.owes_rebuild:
             self.commit()
@@ -317,7 +319,7 @@ class TextIndex:
         with self._lock:
             old, self._index, self._writer = self._writer, new, writer
         if old is not None:
-            old.wait_merging_threads()  # which write into the old directory
+            old.wait_merging_threads()  # they write into the old directory
         self._sweep(name)
         self.store.fold()
 
@@ -339,14 +341,14 @@ class TextIndex:
     def messages(
         self, session_id: str, most: int | None = None, *, last: bool = False
     ) -> list[Message]:
-        """Give a session's first messages, or its `last` ones from the end."""
+        """Return a session's first messages, or its `last` ones from the end."""
         order = tantivy.Order.Desc if last else tantivy.Order.Asc
         query = _of(session_id, "message")
         with self._guard():
             return [*map(message_in, self._stored(query, most, order_by_field="row", order=order))]
 
     def carries_on(self, parent: str, child: str) -> bool | None:
-        """Say whether a child goes on where its parent ended; None if messages cannot tell."""
+        """Return whether a child continues where its parent ended; None if messages cannot tell."""
         last, begun = self.messages(parent, 1, last=True), self.messages(child, 1)
         if not last or not begun:
             return None
@@ -356,9 +358,9 @@ class TextIndex:
         return False if self._has(parent, begun[0], first) else None
 
     def _has(self, session_id: str, message: Message, row: int) -> bool:
-        """Say whether a session has a copy of a message.
+        """Return whether a session has a copy of a message.
 
-        It has the entry's id with pi, Claude Code and Codex; with opencode its place and text.
+        A copy has the same entry id in pi, Claude Code and Codex; in opencode, row and text.
         """
         own = _of(session_id, "message")
         copies = self._stored(both(own, term("copy", copy_of(session_id, message))), 1)
@@ -369,9 +371,9 @@ class TextIndex:
 
 
 def _verify(directory: Path) -> None:
-    """Compare each file of an index with the checksum that tantivy ends it with.
+    """Compare each file of an index with the checksum at its end.
 
-    tantivy itself does not: a flipped byte would be in an answer, or end the process.
+    tantivy itself does not: a flipped byte could appear in an answer or end the process.
     """
     segments = json.loads((directory / "meta.json").read_bytes())["segments"]
     deletes = {
@@ -381,7 +383,7 @@ def _verify(directory: Path) -> None:
     for path in directory.iterdir():
         segment, _, rest = path.name.partition(".")
         if segment not in deletes or (
-            path.suffix == ".del" and rest != f"{deletes[segment]}.del"  # of a commit cut short
+            path.suffix == ".del" and rest != f"{deletes[segment]}.del"  # of an unfinished commit
         ):
             continue
         with (
@@ -389,7 +391,7 @@ def _verify(directory: Path) -> None:
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
             memoryview(data) as view,
         ):
-            end = len(data) - 8  # the length of the footer in JSON, and a constant
+            end = len(data) - 8  # of the JSON footer; its length and a constant follow
             begin = end - int.from_bytes(data[end : end + 4], "little")
             if json.loads(data[begin:end])["crc"] != zlib.crc32(view[:begin]):
                 raise ValueError("a file does not match its checksum")
@@ -413,7 +415,7 @@ SCHEMA = _schema()
 
 
 def _document(session_id: str, kind: str, held: bytes, sign: Any = 0) -> Document:
-    """Make a document from what is stored in it, which says what is indexed."""
+    """Make a document from its stored bytes, which determine what is indexed."""
     own, texts = replace_surrogates(session_id), dict[str, str]()
     fields: dict[str, Any] = {"session": own, "kind": kind, "owner": number(own), "held": held}
     if kind == "message":
@@ -442,12 +444,12 @@ def message_in(document: Document) -> Message:
 
 
 def number(*texts: str) -> int:
-    """Give the same number for the same texts: 63 bits, as SQLite's integers have a sign."""
+    """Hash texts to 63 bits: SQLite's integers are signed."""
     return int.from_bytes(hashed(*texts)) >> 1
 
 
 def copy_of(session_id: str, message: Message) -> int:
-    """Give the same number for the same entry and text in any session."""
+    """Hash a message's entry id and text: the same number in every session that has a copy."""
     entry = message.entry or f"{session_id}\0{message.row}"
     return number(entry, storable(message.text[:TEXT_MAX]))
 

@@ -1,10 +1,10 @@
-"""What a search asks for: the words of a query, and how they are found again in a text.
+"""Parse a search query, and find its words in a text.
 
-A bare word is a term; so is a `"quoted phrase"`, and `a_b.py` is the phrase a, b, py. Words that
-only hold a question together ("where did we fix …") are left out if others remain. Chinese,
-Japanese, Korean, Thai, Lao, Khmer and Burmese have no spaces that a tokenizer could cut at:
-`indexable` puts a space around each such character, and a run of them in a query is a phrase. A
-query without a letter or digit (`=>`) is searched for literally, like a pattern (`re:`, RE2's).
+A bare word is a term; so is a `"quoted phrase"`, and `a_b.py` is the phrase a, b, py. Filler words
+of a question ("where did we fix …") are left out if others remain. Chinese, Japanese, Korean, Thai,
+Lao, Khmer and Burmese have no spaces for a tokenizer to split at: `indexable` puts a space around
+each such character, and a run of them in a query is a phrase. A query without a letter or digit
+(`=>`) is searched for literally, like a pattern (`re:`, RE2's syntax).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from itertools import islice
 from indexerd.privacy.patterns import compile_re2, lazy_pattern
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 
-QUERY_MAX = 1000  # characters of a query that are looked at
+QUERY_MAX = 1000  # characters of a query that are read
 PATTERN_MAX = 250
 TERMS_MAX = 16
 SNIPPET_MAX = 200
-_PREFIX_MIN = 3  # shorter beginnings fit half of all words
+_PREFIX_MIN = 3  # shorter prefixes match half of all words
 _BODY_MAX = 160  # characters of a snippet without its marks
 _MARKS_MAX = 15
 _SPANS_MAX = 20
@@ -34,13 +34,13 @@ _UNSPACED = (
 )
 _ANY_UNSPACED = lazy_pattern(f"[{_UNSPACED}]")
 _CUTS = lazy_pattern(rf"(?<=[{_UNSPACED}])(?=\w)|(?<=\w)(?=[{_UNSPACED}])")
-# A quoted name ends with its quote, or where the name as a whole was cut.
+# A quoted name ends with its quote, or at the end of a truncated text.
 _REFERENCE = lazy_pattern(r'@@(?:"[^"]*(?:"|\Z)|“[^”]*(?:”|\Z)|\S)\S*')
 _WORD = lazy_pattern(r"[^\W_]+")
-_ANY_WORD = lazy_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")  # in a text that is not cut
+_ANY_WORD = lazy_pattern(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")  # in a text not split by _CUTS
 _PARTS = lazy_pattern(r'"([^"]*)"|(\S+)')
 
-# What holds questions and half-sentences together: English, German, French, Spanish.
+# Filler words of questions in English, German, French and Spanish.
 _FILLING = """
 a an the this that these those there here it its i me my mine we us our ours you your he she
 they them their who whom whose which what when where why how is are was were be been being am
@@ -57,20 +57,20 @@ pourquoi quel quelle avons avec pour dans sur que qui
 el los las una y pero es son fue donde dónde cuando cuándo como cómo por qué para con hemos
 """
 _FILLERS = frozenset(_FILLING.split())
-_STEM_MIN, _CUT_STEM_MIN = 3, 4  # letters of a stem; where a vowel or a double letter is cut off
-_CUT_OFF = "ungen ings ing ung ers ied ies ed er es en em ly s e y"  # the first that fits
-_OTHERS = "ion ions ation ations ment ments d n t te ten al able"  # that a text may have instead
+_STEM_MIN, _CUT_STEM_MIN = 3, 4  # letters of a stem; if a vowel or a double letter is cut off
+_CUT_OFF = "ungen ings ing ung ers ied ies ed er es en em ly s e y"  # the first match counts
+_OTHERS = "ion ions ation ations ment ments d n t te ten al able"  # endings of the same stem
 _ENDINGS = _CUT_OFF.split()
 _ENDED = {"", *_ENDINGS, *_OTHERS.split()}
 
 
 def storable(text: str) -> str:
-    """Bring a text to one form of Unicode, so that it has the words of `indexable`."""
+    """Normalize a text's Unicode, so that it has the same words as its `indexable` form."""
     return text if text.isascii() else unicodedata.normalize("NFC", replace_surrogates(text))
 
 
 def indexable(text: str) -> str:
-    """Fold a text, and cut it where words have no spaces; a change needs a new index `VERSION`."""
+    """Fold a text, and split unspaced scripts; a change here needs a new index `VERSION`."""
     text = fold(text)
     if text.isascii() or not _ANY_UNSPACED.search(text):
         return text
@@ -87,7 +87,7 @@ def fold(text: str) -> str:
     for one in set(text):
         if one > "\x7f" and (new := _folded(one)) != one:
             text = text.replace(one, new)
-    return text.lower()  # what is left of capitals is ASCII
+    return text.lower()  # the remaining capitals are ASCII
 
 
 @cache
@@ -101,7 +101,7 @@ def _folded(char: str) -> str:
 
 
 class Term:
-    """A word or phrase of a query. `begins` are beginnings of words that may be meant."""
+    """A word or phrase of a query. `begins` are prefixes of words that may match."""
 
     def __init__(self, text: str, *, open_end: bool = False, inflect: bool = False) -> None:
         self.words: list[str] = _WORD.findall(indexable(text))
@@ -111,7 +111,7 @@ class Term:
         self.begins = tuple(filter(None, (self._begun, self._stem)))
 
     def takes(self, word: str) -> bool:
-        """Say whether a folded word is the term, one of its forms, or one of a phrase's words."""
+        """Return whether a folded word is the term, one of its forms, or a word of the phrase."""
         if word in self.words or (self._begun and word.startswith(self._begun)):
             return True
         if not self._stem or not word.startswith(self._stem):
@@ -121,7 +121,7 @@ class Term:
 
 
 def _stem(word: str) -> str:
-    """Cut off an ending: the beginning that a folded word shares with its other forms."""
+    """Cut off a folded word's ending; its other forms begin with the rest."""
     for ending in _ENDINGS:
         rest = word.removesuffix(ending)
         if rest == word or len(rest) < _STEM_MIN:
@@ -138,16 +138,16 @@ class Finder:
 
     def __init__(self, terms: Sequence[Term]) -> None:
         self._terms = terms
-        self._taken: dict[str, list[int]] = {}  # by word, the terms that take it
+        self._taken: dict[str, list[int]] = {}  # word -> the terms that it matches
         begins = {one for term in terms for one in (*term.words, *term.begins)}
         self._regex = re.compile(rf"(?:{'|'.join(map(re.escape, begins))})[^\W_]*")
 
     def _found(self, folded: str) -> Iterator[tuple[int, int, int]]:
-        """Find places of words: from, to, and which term has the word."""
+        """Yield the start and end of matching words, and the number of their term."""
         spaced = folded.isascii() or not _ANY_UNSPACED.search(folded)
         for found in (self._regex if spaced else _ANY_WORD).finditer(folded):
             if spaced and found.start() and folded[found.start() - 1].isalnum():
-                continue  # a look-behind in the expression takes four times as long
+                continue  # a look-behind in the pattern would take four times as long
             if (taken := self._taken.get(found[0])) is None:
                 taken = [n for n, term in enumerate(self._terms) if term.takes(found[0])]
                 self._taken[found[0]] = taken
@@ -155,16 +155,16 @@ class Finder:
                 yield *found.span(), n
 
     def terms_in(self, text: str) -> set[int]:
-        """Say which of the terms `text` has; of a phrase all words."""
+        """Return which terms are in `text`; of a phrase, all words must be."""
         folded, terms = fold(text), self._terms
         found = {(n, folded[lo:hi]) for lo, hi, n in self._found(folded)}
         return {n for n, _ in found if all((n, word) in found for word in terms[n].words[1:])}
 
     def snippet(self, text: str) -> str:
-        """Cut at most SNIPPET_MAX characters around the best place, found words in « »."""
+        """Return at most SNIPPET_MAX characters around the best place, with matches in « »."""
         spans: list[tuple[int, int, int]] = []
         for lo, hi, n in islice(self._found(fold(text)), _SPANS_MAX * len(self._terms)):
-            if spans and spans[-1][1] == lo:  # words that no space parts
+            if spans and spans[-1][1] == lo:  # no space between the words
                 spans[-1] = (spans[-1][0], hi, n)
             else:
                 spans.append((lo, hi, n))
@@ -172,7 +172,7 @@ class Finder:
 
 
 def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
-    """Cut and mark `text` around spans (start, end, which term), in order; fold blanks."""
+    """Cut `text` around sorted spans (start, end, term), mark them, and fold white space."""
     start, best, every = 0, 0, len({n for _, _, n in spans})
     for begin, _, _ in spans[:_SPANS_MAX]:
         kinds = {n for lo, hi, n in spans if lo >= begin and hi <= begin + _BODY_MAX * 3 // 4}
@@ -181,7 +181,7 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
         if best == every:
             break
     lo = max(0, min(start - _BODY_MAX // 4, len(text) - _BODY_MAX))
-    if 0 < lo < start:  # go on to where a word begins
+    if 0 < lo < start:  # advance to the start of a word
         space = re.compile(r"\s").search(text, lo - 1, start)
         lo = space.end() if space else lo
     hi = min(len(text), lo + _BODY_MAX)
@@ -199,14 +199,14 @@ class Asked:
     """A parsed query: terms, or a pattern, or neither."""
 
     terms: tuple[str, ...] = ()
-    open_end: bool = False  # the last term may be the beginning of a word
-    quoted: bool = False  # some of it is meant to the letter
-    typed: int = 0  # words, those left out included
-    find: Callable[[str], tuple[int, int] | None] | None = None  # gives a pattern's first match
+    open_end: bool = False  # the last term may be a prefix of a word
+    quoted: bool = False  # some of it is a quoted phrase
+    typed: int = 0  # number of words, including those left out
+    find: Callable[[str], tuple[int, int] | None] | None = None  # finds a pattern's first match
     problem: str | None = None
 
     def as_terms(self, *, widen: bool = False) -> list[Term]:
-        """Make the terms; `widen`: in their other forms, the last one going on."""
+        """Make the terms; `widen`: also match their other forms, and the last as a prefix."""
         inflect = widen and not self.quoted
         return [
             Term(one, open_end=widen and self.open_end and one is self.terms[-1], inflect=inflect)
@@ -217,7 +217,11 @@ class Asked:
 def parse(query: str) -> Asked:
     text = replace_surrogates(query[:QUERY_MAX]).replace("\0", " ")
     text = unicodedata.normalize("NFC", text).strip()
-    cut = "the query is too long: only its beginning counts" if len(query) > QUERY_MAX else None
+    cut = (
+        f"only the first {QUERY_MAX} characters are searched for"
+        if len(query) > QUERY_MAX
+        else None
+    )
     if text.startswith("re:"):
         try:
             return Asked(find=_pattern(text[3:].strip()))
@@ -225,7 +229,7 @@ def parse(query: str) -> Asked:
             return Asked(problem=f"re: {refused}")
     if not text:
         return Asked(problem="there is nothing to search for")
-    if text.count('"') % 2:  # an unbalanced quote is a character like any other
+    if text.count('"') % 2:  # an unbalanced quote is an ordinary character
         text = text.replace('"', " ")
     parts = [(quoted or bare, bool(bare)) for quoted, bare in _PARTS.findall(text)]
     typed = [(part, bare) for part, bare in parts if _WORD.search(part)]
@@ -233,7 +237,7 @@ def parse(query: str) -> Asked:
         return Asked(find=_pattern(re.escape(text[: PATTERN_MAX // 2])), problem=cut)
     kept = [(part, bare) for part, bare in typed if not (bare and is_filler(part))] or typed
     if len(kept) > TERMS_MAX:
-        kept, cut = kept[:TERMS_MAX], "too many words: only the first of them count"
+        kept, cut = kept[:TERMS_MAX], f"only the first {TERMS_MAX} words are searched for"
     last, bare = kept[-1]
     goes_on = bare and last[-1:].isalnum() and kept[-1] == typed[-1]
     return Asked(
@@ -246,7 +250,7 @@ def parse(query: str) -> Asked:
 
 
 def _pattern(text: str) -> Callable[[str], tuple[int, int] | None]:
-    """Compile a pattern that ignores case; a ValueError says why it is refused."""
+    """Compile a pattern that ignores case; ValueError with the reason if it is invalid."""
     if not text or len(text) > PATTERN_MAX:
         raise ValueError(f"a pattern has 1 to {PATTERN_MAX} characters")
     try:
@@ -262,10 +266,10 @@ def _pattern(text: str) -> Callable[[str], tuple[int, int] | None]:
 
 
 def is_filler(word: str) -> bool:
-    """Say whether a word only holds a question together."""
+    """Return whether a word is a filler of a question."""
     return re.sub(r"\W", "", word.lower()) in _FILLERS
 
 
 def without_references(name: str) -> str:
-    """Leave out the `@@` references in a name."""
+    """Remove the `@@` references from a name."""
     return _REFERENCE.sub(" ", name) if "@@" in name else name

@@ -1,15 +1,15 @@
-"""How a search ranks: from a parsed query to hits, best first, one field and one message a session.
+"""Rank a search: from a parsed query to hits, best first, one field and one message per session.
 
-Places that have all words are looked for first. If these are too few, words may have other endings
-and the last one may be a beginning ("conf" for "config"); then sessions count that have each word
-somewhere. If nothing matches, likely spellings are tried, then any of the words, with a warning.
-All hits are sorted by score.
+Places that have all words come first. If there are too few, words may have other endings and the
+last may be a prefix ("conf" for "config"); then sessions count that have each word somewhere. If
+nothing matches, likely spellings are tried, then any of the words, with a warning. All hits are
+sorted by score.
 
-A place's score is its field's weight, times 0.5 to 1 for how well its text fits (a message by BM25;
-of another field the shorter the text; where words are missing, by the rarity of those that are
-there), times 0.85 to 1 for how recently the session was used. A message that was copied into forks
-is shown once, in the oldest session that has it; an unnamed fork takes its name from such a
-message, so that name is no hit. Any other name that is only a message counts half.
+A place's score is its field's weight, times 0.5 to 1 for how well its text matches (BM25 for a
+message; for another field, a shorter text is better; if words are missing, the rarity of those
+present), times 0.85 to 1 for how recently the session was used. A message that was copied into
+forks is shown once, in the oldest session that has it; an unnamed fork gets its name from such a
+message, so that name is not a hit. Any other name that is only a message counts half.
 """
 
 from __future__ import annotations
@@ -52,21 +52,21 @@ WEIGHTS = {
     "cwd": 0.5,
 }
 _TEXTS = ("name", "tags", "description", "summary")
-_PLACES = ("id", "files", "cwd")  # how often words occur there says nothing
+_PLACES = ("id", "files", "cwd")  # here the length of the text does not count
 _PLAIN = 0.75  # factor for a place where a pattern matches, or one of _PLACES
-_BEGUN = 0.6  # factor for words with another ending, or of which only the beginning was typed
+_BEGUN = 0.6  # factor for words with another ending or matched by a prefix
 _UNNAMED = 0.5  # factor for a name that is only a message
 _SPREAD = 0.4  # factor for a session that has the words in different places
-_QUESTION = 3  # words typed that make a question, of which some may be missing
+_QUESTION = 3  # a query of so many words is a question, of which some may be missing
 _HALF_LIFE_MS = 30 * 86_400_000
-_MORE = 10  # sessions that are looked at besides as many as are wanted
-_GATHERED = 100  # documents that are looked at for some of the words
-_MOST_HITS = 20_000  # of the index, to find enough sessions
-_SCOPE_MAX = 2000  # sessions that a query is limited to: 30,000 would take it 60 ms
-_FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that may be meant by a typed one
-_SLIP_MIN = 4  # letters of a word that may be mistyped; a word of twice as many may have two slips
+_MORE = 10  # sessions that are ranked in addition to the limit
+_GATHERED = 100  # documents that are ranked if words may be missing
+_MOST_HITS = 20_000  # hits of the index that are read to find enough sessions
+_SCOPE_MAX = 2000  # sessions to which the index limits a query: 30,000 would take 60 ms
+_FORMS_MAX, _SIMILAR_MAX = 50, 2000  # words of the index that are compared with a typed one
+_SLIP_MIN = 4  # letters of a word that may have a typo; with twice as many it may have two
 _COPIES_MAX = 100  # of one message
-_SESSIONS_AT_ONCE = 50  # that a pattern looks through
+_SESSIONS_AT_ONCE = 50  # in one step of a pattern's search
 _K1, _B, _AVERAGE = 1.2, 0.75, 200.0  # of BM25; characters of a field
 
 
@@ -74,7 +74,7 @@ class _Session(NamedTuple):
     name: str
     named: bool
     created: int
-    worth: float  # for how recently it was used
+    worth: float  # factor for how recently it was used
 
 
 @dataclasses.dataclass(slots=True)
@@ -101,8 +101,8 @@ def search(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Find sessions by names, tags, descriptions, summaries, messages, files, ids, directories.
 
-    Returns hits `{sessionId, name, field, snippet, score}`, of messages `entryId`, `role` and `at`,
-    too; and warnings, as of a query that cannot be used. Archived, gone and sub-agents' sessions
+    Returns hits `{sessionId, name, field, snippet, score}`, for messages also `entryId`, `role` and
+    `at`; and warnings, for example about an unusable query. Archived, gone and sub-agents' sessions
     are included. `since` limits the session's last change.
     """
     asked, hits, warning = parse(query), list[dict[str, Any]](), None
@@ -131,7 +131,7 @@ class _Search:
         self._sessions: dict[str, _Session] = {}
 
     def by_words(self, asked: Asked) -> None:
-        """Find places that have all words, then what comes nearest."""
+        """Find places that have all words, or else the nearest matches."""
         self._all_words(asked)
         if self._found or asked.quoted:
             return
@@ -139,7 +139,7 @@ class _Search:
         if words != asked.terms:
             asked = dataclasses.replace(asked, terms=words)
             self._all_words(asked)
-            self.warning = f"nothing has these words; looked for: {' '.join(words)}"
+            self.warning = f"nothing has these words; searched for: {' '.join(words)}"
         if not self._found and (asked.typed >= _QUESTION or len(asked.terms) > 1):
             self._any_words(asked.as_terms(widen=True), all_of_them=False)
             self.warning = "nothing has all of these words; this has most of them"
@@ -159,7 +159,7 @@ class _Search:
         return len({session_id for session_id, _ in self._found}) >= wanted
 
     def _places(self, terms: Sequence[Term], worth: float) -> None:
-        """Find places that have all words; ids, files and directories if others are too few."""
+        """Find places that have all words; in ids, files and directories only if needed."""
         finder, total = Finder(terms), sum(map(self._rarity, terms))
         query = both(*(self._in(("message",), one) for one in terms))
         found = [
@@ -177,7 +177,7 @@ class _Search:
     def _abouts(
         self, names: tuple[str, ...], terms: Sequence[Term], finder: Finder
     ) -> Iterator[_Place]:
-        """Find the weightiest text of each session, among some fields, that has all words."""
+        """Find in each session the field of greatest weight, among `names`, that has all words."""
         query = both(*(self._in(names, one) for one in terms))
         for _, document in self._best(self._limit + _MORE, query):
             for place in _places_in(document):
@@ -186,7 +186,7 @@ class _Search:
                     break
 
     def _any_words(self, terms: Sequence[Term], *, all_of_them: bool) -> None:
-        """Find sessions that have any of the words, or all, each in any place."""
+        """Find sessions that have any of the words, or all of them in different places."""
         finder, rarity = Finder(terms), [*map(self._rarity, terms)]
         best: dict[str, tuple[float, float, _Place]] = {}
         terms_of: dict[str, set[int]] = {}
@@ -196,8 +196,8 @@ class _Search:
                 session_id, there = place.session_id, place.terms(finder)
                 terms_of.setdefault(session_id, set()).update(there)
                 here = sum(rarity[n] for n in there) / sum(rarity)
-                held = (here, WEIGHTS[place.field], place)
-                best[session_id] = max(best.get(session_id, held), held, key=lambda one: one[:2])
+                new = (here, WEIGHTS[place.field], place)
+                best[session_id] = max(best.get(session_id, new), new, key=lambda one: one[:2])
         known, found = {session_id for session_id, _ in self._found}, list[tuple[float, _Place]]()
         for session_id, (here, weight, place) in best.items():
             if session_id in known or (all_of_them and len(terms_of[session_id]) < len(terms)):
@@ -207,7 +207,7 @@ class _Search:
         self._keep(found, finder.snippet)
 
     def _nearest(self, text: str) -> str:
-        """Give the word that was probably meant: the term, or a word a slip or two away."""
+        """Return the word that was probably meant: the term, or a word one or two typos away."""
         word, known = fold(text), Counter[str]()
         if len(word) < _SLIP_MIN or not word.isalpha():
             return text
@@ -221,18 +221,18 @@ class _Search:
         return min(near, key=lambda one: (one[1], -known[one[0]]))[0] if near else text
 
     def _rarity(self, one: Term) -> float:
-        """Weigh a term as BM25 does: the rarer, the more."""
+        """Weigh a term by its rarity, as BM25 does."""
         many = min(self._searcher.doc_freq("message", word) for word in one.words)
         return math.log(1 + (max(self._searcher.num_docs - many, 0) + 0.5) / (many + 0.5))
 
     def _in(self, names: Iterable[str], one: Term) -> Query:
-        """Ask for a term in any of some fields."""
+        """Make a query for a term in any of these fields."""
         if len(one.words) > 1:
             return either(Query.phrase_query(SCHEMA, name, [*one.words]) for name in names)
         return either(term(name, word) for name in names for word in self._forms(name, one))
 
     def _forms(self, name: str, one: Term) -> list[str]:
-        """Give the words of a field that a term of one word stands for."""
+        """List the words of a field that match a term of one word."""
         words = dict.fromkeys(one.words)
         for begin in one.begins:
             begun = self._searcher.terms_with_prefix(name, begin, limit=_FORMS_MAX)
@@ -242,7 +242,7 @@ class _Search:
     def _best(
         self, most: int, query: Query, *, one_a_session: bool = True
     ) -> Iterator[tuple[float, Document]]:
-        """Give the best documents of sessions in the scope, with their scores."""
+        """Yield the best documents of sessions in the scope, with their scores."""
         scope, seen, size, begun = self._scope, set[Any](), most + 10, 0
         if scope is not None and len(scope) <= _SCOPE_MAX:
             own = Query.term_set_query(SCHEMA, "session", [*scope])
@@ -262,7 +262,7 @@ class _Search:
             begun, size = len(hits), 8 * size
 
     def _meet(self, session_ids: Iterable[str]) -> None:
-        """Ask the store for sessions; those that have no row any more are not found."""
+        """Load sessions from the store; those without a row are left out."""
         new = [one for one in dict.fromkeys(session_ids) if one not in self._sessions]
         columns = "id, name, named, created, modified, (SELECT max(modified) FROM session)"
         found = self._index.store.some(columns, new) if new else ()
@@ -271,7 +271,7 @@ class _Search:
             self._sessions[one] = _Session(name, bool(named), created, worth)
 
     def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
-        """Find texts that a pattern fits, of the sessions last used first, for a second at most."""
+        """Find texts that match a pattern, newest sessions first, for at most a second."""
         ids, messages, deadline = self._index.store.by_age(self._scope), 0, time.monotonic() + 1
         most = max(1, self._searcher.num_docs)
         for kind, at in product(("about", "message"), range(0, len(ids), _SESSIONS_AT_ONCE)):
@@ -281,7 +281,9 @@ class _Search:
             hits = self._searcher.search(both(own, term("kind", kind)), most, count=False).hits
             for place in (one for _, at in hits for one in _places_in(self._searcher.doc(at))):
                 if time.monotonic() > deadline:
-                    self.warning = "re: not all texts were looked at; narrow the search"
+                    self.warning = (
+                        "re: only some texts were searched, for a second; narrow the search"
+                    )
                     return
                 is_new = (place.session_id, kind == "message") not in self._found
                 if is_new and (span := find(place.text)):
@@ -289,7 +291,7 @@ class _Search:
                     self._keep([(_PLAIN, place)], partial(excerpt, spans=[(*span, 0)]))
 
     def _keep(self, places: Sequence[tuple[float, _Place]], snippet: Callable[[str], str]) -> None:
-        """Keep the best place of each kind in a session; each comes with its share of a weight."""
+        """Keep the best field and the best message of each session; places come with a factor."""
         self._meet(place.session_id for _, place in places)
         for share, place in places:
             if session := self._sessions.get(place.session_id):
@@ -301,12 +303,13 @@ class _Search:
                     self._found[key] = place
 
     def _oldest(self, session_id: str, message: Message) -> str:
-        """Find the session in which a message was said, and not copied."""
+        """Find the session in which a message was written, not copied."""
         copy = copy_of(session_id, message)
         if self._searcher.doc_freq("copy", copy) == 1:
             return session_id
         found = self._searcher.search(term("copy", copy), _COPIES_MAX, count=False).hits
         owners = {str(self._searcher.doc(at).get_first("session")) for _, at in found}
+        owners.add(session_id)  # there may be more than _COPIES_MAX
         self._meet(owners)
         known = owners & self._sessions.keys() & (owners if self._scope is None else self._scope)
         return min(known, key=lambda one: (self._sessions[one].created, one))
@@ -339,7 +342,7 @@ class _Search:
 
 
 def _places_in(document: Document) -> list[_Place]:
-    """Give the message of a document, or a session's own texts, the weightiest first."""
+    """Return the message of a document, or a session's own texts by decreasing weight."""
     session_id = str(document.get_first("session"))
     if document.get_first("row") is not None:
         message = message_in(document)
@@ -349,7 +352,7 @@ def _places_in(document: Document) -> list[_Place]:
 
 
 def _snippet(place: _Place) -> str:
-    """Show a place; of several paths or names, the first with a match."""
+    """Make a place's snippet; of several paths or names, from the first with a match."""
     for line in place.text.split("\n") if place.field in ("files", "name") else ():
         if "«" in (shown := place.snippet(line)):
             return shown

@@ -1,10 +1,10 @@
-"""Reads appended lines of sessions into the text index, and sums up what sessions did.
+"""Read appended lines of sessions into the text index, and sum up their facts.
 
-Both come from the same lines, so each is parsed once. Words are those of every branch, and so is
-what was paid (tokens, cost); files and tools are those of the current path: if its rows are not
-those that were summed up, with more at the end, they are summed up again. How far both got is the
-session's mark in the index. Each step is bounded, in lines and in bytes: redacting is slow, and
-all reading is done by one thread. Secrets are taken out before anything is kept.
+Each line is parsed once for both. Words, tokens and cost are those of every branch; files and tools
+are those of the current path: if it is not the path summed up before, or a longer one, its rows are
+summed up again. The session's mark in the index stores how far both got. Each step is bounded in
+lines and bytes: redacting is slow, and one thread does all reading. Secrets are removed before
+anything is stored.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from indexerd.sessions.state import SessionState
 from indexerd.sources.session_reader import SessionLines
 from indexerd.times import iso_ms
 
-BATCH, STEP_BYTES = 500, 512 * 1024  # lines read in one step, and about as many bytes
-_COMMIT_SECONDS = 1.0  # that words wait at most until they are found, while there are more
-_SHARED, SHARED_SECONDS = 64, 0.01  # sessions of a step, and the time after which none is begun
-_RULES = "4"  # by which facts are summed up; sessions are read again under other rules
+BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many bytes, in a step
+_COMMIT_SECONDS = 1.0  # between commits while there is more to read
+_SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
+_RULES = "4"  # version of the rules for facts; a new one makes all sessions be read again
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
@@ -43,15 +43,15 @@ _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
 class _Progress(msgspec.Struct, array_like=True):
     """How far a session's lines were read."""
 
-    own: tuple[int, int]  # the time and the row from which on its entries are its own
-    words: int = 0  # rows read for their words, and for what was paid
-    last: str = ""  # id of the last of them: the file may have been rewritten
-    rows: int = 0  # rows read for what was done on the path
-    seal: int = 0  # of the path's rows among these
+    own: tuple[int, int]  # time and row of its first own entry; earlier ones were copied
+    words: int = 0  # rows read for words, tokens and cost
+    last: str = ""  # id of the last of them, in case the file is rewritten
+    rows: int = 0  # rows read for activity on the path
+    seal: int = 0  # hash of the path's rows among these
     done: ActivityStats = msgspec.field(default_factory=ActivityStats)
 
 
-_Row = tuple[int, bool, bool]  # its number, whether its words count, and what it did
+_Row = tuple[int, bool, bool]  # its number; whether its words count; whether its activity does
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Progress).decode
 
@@ -68,23 +68,23 @@ class Texts:
         *,
         secrets: OwnSecrets,
     ) -> None:
-        """`reread` parses all lines of a session again, `publish` puts its facts into its row."""
+        """Create it; `reread` parses a session's lines again, `publish` stores its facts."""
         self._files = files
         self._index = index
         self._publish = publish
         self._reread = reread
         self._secrets = secrets
-        self._unread: dict[str, None] = {}  # sessions whose text was not read
-        self._pass = 0  # the first so many of them: the others came since it began
+        self._unread: dict[str, None] = {}  # sessions with unread text
+        self._pass = 0  # how many of them this pass has left to read; later ones wait for the next
         self._ripened = 0.0  # when a commit was last due, on the monotonic clock
-        self.ripe = False  # a commit is due now
+        self.ripe = False  # whether a commit is due
 
     def want(self, session_ids: Iterable[str]) -> None:
-        """Queue sessions that were appended to."""
+        """Queue sessions with new lines."""
         self._unread |= dict.fromkeys(session_ids)
 
     def resume(self, infos: Iterable[SessionInfo]) -> None:
-        """Queue the sessions that the index has not read to their end."""
+        """Queue the sessions whose text is not completely in the index."""
         signs = self._index.signs("mark")
         self.want(
             one.session_id for one in infos if signs.get(number(one.session_id)) != _sign(one)
@@ -92,7 +92,7 @@ class Texts:
 
     @property
     def unread(self) -> int:
-        """Count the sessions whose text is not (fully) searchable yet."""
+        """Count the sessions whose text is not yet fully searchable."""
         return len(self._unread.keys() | self._index.lost | self._index.uncommitted.keys())
 
     @property
@@ -101,9 +101,9 @@ class Texts:
         return bool(waiting) or self._index.owes_rebuild
 
     def some(self) -> bool:
-        """Read several sessions; say whether there are more in this pass.
+        """Read several sessions; return whether there are more in this pass.
 
-        A pass is over what was unread as it began: a pause after it lets appends gather.
+        A pass covers what was unread when it began; a pause after it lets appends accumulate.
         """
         while self._index.lost:
             self._unread[self._index.lost.pop()] = None
@@ -115,7 +115,7 @@ class Texts:
         with self._index.store.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, _SHARED))):
                 if not self.index(session_id):
-                    break  # its row may change in this transaction, and nobody sees that yet
+                    break  # commit the transaction, so that changes of its row become visible
                 done += 1
                 if monotonic() > now + SHARED_SECONDS:
                     break
@@ -127,8 +127,8 @@ class Texts:
         return self._pass > 0
 
     def index(self, session_id: str, limit: int = BATCH) -> bool:
-        """Read a session from where the last step ended; say whether all is read."""
-        if self._index.rebuild():  # into which nothing may be added meanwhile
+        """Read a session from where the last step ended; return whether all is read."""
+        if self._index.rebuild():  # until it ends nothing may be added
             return False
         info, state = self._files.info(session_id), self._files.state(session_id)
         if info is None or state is None:
@@ -136,31 +136,31 @@ class Texts:
         path = state.path()
         if not state.orderly:
             path = array("i", sorted(path))
-        held = self._progress(info, state, path)
-        anew, (rows, end, is_last) = not held.words, _next_rows(state, path, held, limit)
+        progress = self._progress(info, state, path)
+        replace, (rows, end, is_last) = not progress.words, _next_rows(state, path, progress, limit)
         said, facts = list[Message](), None
         try:
             with self._files.lines(session_id) as lines:
-                for row, says, entry in _sum_up(info, state, lines, held, rows):
+                for row, says, entry in _sum_up(info, state, lines, progress, rows):
                     if says and entry.kind in _SAYS and entry.text:
                         text = own_words(entry.text[: 4 * TEXT_MAX])
                         text = self._secrets.message(text, TEXT_MAX)
                         said.append(Message(row, entry.id, entry.role or "", entry.timestamp, text))
-                if is_last:  # rows that may still change are not kept, but read at each step
-                    now = _decode(_encode(held))
+                if is_last:  # rows that may still change are read at each step and not stored
+                    now = _decode(_encode(progress))
                     rest, done = range(end, len(state)), {*path[bisect_left(path, end) :]}
                     again = [(row, True, row in done and _does(state, row)) for row in rest]
                     deque(_sum_up(info, state, lines, now, again[-limit:]), maxlen=0)
                     facts = now.done.facts()
         except SessionUnreadableError:
             return True
-        except ValueError:  # the lines are not what they were: parse them all
+        except ValueError:  # the lines have changed: parse them all again
             return not self._reread(session_id)
-        held.words = max(held.words, end)
-        held.rows, held.seal = end, _seal(state, path, end)
-        held.last = state.id(held.words - 1) if held.words else ""
+        progress.words = max(progress.words, end)
+        progress.rows, progress.seal = end, _seal(state, path, end)
+        progress.last = state.id(progress.words - 1) if progress.words else ""
         sign = _sign(info) if is_last else 0
-        self._index.add_messages(session_id, said, _encode(held), sign, anew=anew)
+        self._index.add_messages(session_id, said, _encode(progress), sign, replace=replace)
         if facts is not None:
             self._publish(session_id, facts)
         if is_last and anew:  # most likely nobody is at work in it
@@ -168,34 +168,34 @@ class Texts:
         return is_last
 
     def _progress(self, info: SessionInfo, state: SessionState, path: array[int]) -> _Progress:
-        """Give what was read so far, as far as it still holds."""
+        """Return the progress so far, reset as far as it is no longer valid."""
         came_from = info.parent or info.parent_id or info.first
         own = (0, state.copied) if state.copied else (info.born_ms if came_from else 0, 0)
         mark = self._index.mark(info.session_id)
-        held = _decode(mark) if mark else _Progress(own)
-        is_same = held.words <= len(state) and (
-            not held.words or state.id(held.words - 1) == held.last
+        progress = _decode(mark) if mark else _Progress(own)
+        is_same = progress.words <= len(state) and (
+            not progress.words or state.id(progress.words - 1) == progress.last
         )
-        if not is_same or held.own != own:  # other entries may be paid elsewhere now
+        if not is_same or progress.own != own:  # other entries now count as copied
             return _Progress(own)
-        if held.seal != _seal(state, path, held.rows):
-            held.rows, held.done = 0, ActivityStats(spent=held.done.spent)
-        return held
+        if progress.seal != _seal(state, path, progress.rows):
+            progress.rows, progress.done = 0, ActivityStats(spent=progress.done.spent)
+        return progress
 
 
 def _next_rows(
-    state: SessionState, path: array[int], held: _Progress, limit: int
+    state: SessionState, path: array[int], progress: _Progress, limit: int
 ) -> tuple[list[_Row], int, bool]:
     """Find the rows that a step reads, the row where it ends, and whether it is the last step.
 
-    What a sub-agent copied is its parent's, and not searched. A fork's copies are, because what
-    they were copied from may be gone.
+    Messages that a sub-agent copied are its parent's, and not searchable in it. A fork's copies
+    are, because their origin may be gone.
     """
     is_borrowed = state.header is not None and state.header.subagent
-    first = max(held.words, state.copied if is_borrowed else 0)
-    at, end = bisect_left(path, held.rows), max(held.rows, len(state) - state.unsettled)
+    first = max(progress.words, state.copied if is_borrowed else 0)
+    at, end = bisect_left(path, progress.rows), max(progress.rows, len(state) - state.unsettled)
     rows, size = list[_Row](), 0
-    for row in range(min(first, held.rows), end):
+    for row in range(min(first, progress.rows), end):
         says = row >= first and (state.kind(row) in _SAYS or bool(state.codes[row] & PAID))
         on_path = at < len(path) and path[at] == row
         at += on_path
@@ -209,7 +209,7 @@ def _next_rows(
 
 
 def _does(state: SessionState, row: int) -> bool:
-    """Whether a row did something: a tool's result only if it says that the call failed."""
+    """Return whether a row counts as activity; a tool result does if it reports a failed call."""
     kind = state.kind(row)
     return state.turn_of(row) is Turn.FAILED if kind is Kind.TOOL else kind in _DOES
 
@@ -218,28 +218,28 @@ def _sum_up(
     info: SessionInfo,
     state: SessionState,
     lines: SessionLines,
-    held: _Progress,
+    progress: _Progress,
     rows: Iterable[_Row],
 ) -> Iterator[tuple[int, bool, Entry]]:
-    """Read rows one at a time, since they may be of any size, and add up what they did."""
+    """Read rows one by one, since they may be large, and add up their activity."""
     read = ADAPTERS[info.agent].read
     for row, says, does in rows:
-        if line := lines.brief(row):  # else it is far too long, or no JSON
+        if line := lines.brief(row):  # else it is too long or not JSON
             entry = read(line, state.id(row))
-            copied = row < held.own[1] or 0 < iso_ms(entry.timestamp) < held.own[0]
+            copied = row < progress.own[1] or 0 < iso_ms(entry.timestamp) < progress.own[0]
             if does:
-                held.done.add(entry, info.cwd, copied=copied)
+                progress.done.add(entry, info.cwd, copied=copied)
             if says and not copied:
-                held.done.spent.add(entry.tokens)
+                progress.done.spent.add(entry.tokens)
             yield row, says, entry
 
 
 def _sign(info: SessionInfo) -> int:
-    """Give the same number for a session with the same entries and leaf: all of it was read."""
+    """Hash what a session's text depends on: stored once all of it is read."""
     return number(info.session_id, info.leaf_id or "", info.path, str(info.rows), _RULES)
 
 
 def _seal(state: SessionState, path: array[int], end: int) -> int:
-    """Give the same number for the same rows of a path below `end`, with the same last id."""
+    """Hash a path's rows before `end`, and the id of the last of them."""
     rows = path[: bisect_left(path, end)]
     return number(rows.tobytes().hex(), state.id(rows[-1]) if rows else "")

@@ -1,1 +1,1 @@
-"""What the daemon keeps to start quickly: rows, cursors, facts of files, notes. A cache."""
+"""A cache from which the daemon starts quickly: rows, cursors, facts about files, notes."""

@@ -1,17 +1,17 @@
 """The store: rows, cursors and notes, in one SQLite file that may be deleted.
 
-Nothing in it is the only copy: losing it costs a reading, never data and never a model call. One
-thread writes; any thread reads what was last committed. A command that runs without a daemon opens
-it `readonly`, and gets an empty store and a `problem` where the file cannot be read.
+Nothing in it is the only copy: losing it costs time, never data and never a model call. One thread
+writes; any thread reads what was last committed. A command that runs without a daemon opens it
+`readonly`; if the file cannot be read, it gets an empty store with a `problem`.
 
 A full disk, a lock or a missing permission raises an error and loses nothing. Damage means that
 SQLite reports corruption, that a value does not decode, or that something else changed the file:
-it is then set aside when it is closed or opened, and a new one is made.
+when the store is next closed or opened, the file is set aside and a new one is made.
 
-SQLite does not notice a byte that flips within a value. So only this class checkpoints the log, and
+SQLite does not notice a flipped byte within a value. So only this class checkpoints the log, and
 writes a checksum of the whole file to `<name>.sum`. Until the next checkpoint only the log changes,
-whose frames have their own checksums: the sum holds after a crash, too, and every access compares
-the file's size and time.
+whose frames have their own checksums: so the sum is valid even after a crash, and every access
+compares the file's size and time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
 VERSION = 5
-_ASIDE = "damaged"  # the directory of a store that was set aside
+_ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
 _ACCESS = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
@@ -49,7 +49,7 @@ _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
 
 _T = TypeVar("_T")
 
-# Rows stand beside `session`: sorting it reads none of them (500 rows take 3 ms so, and not 9).
+# Rows have their own table, so that sorting `session` reads none: 3 ms for 500 rows, not 9.
 _SCHEMA = f"""
 CREATE TABLE session (
   id TEXT PRIMARY KEY, agent TEXT, cwd TEXT, file TEXT,
@@ -70,11 +70,11 @@ _cursor = msgspec.msgpack.Decoder(Cursor).decode
 
 
 class Named(NamedTuple):
-    """A session's names, and what choosing between sessions of one name takes."""
+    """A session's names, and the facts that decide between sessions with the same name."""
 
     session_id: str
     name: str
-    aliases: tuple[str, ...]  # every name it answers to, `name` included
+    aliases: tuple[str, ...]  # every name that refers to it, `name` included
     cwd: str
     modified: int  # milliseconds since the epoch
     named: bool  # a user, a model or the agent chose the name
@@ -82,7 +82,7 @@ class Named(NamedTuple):
 
 
 def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
-    """The names of a row, with further aliases."""
+    """Return the names in a row, with further aliases."""
     name = str(row.get("name") or "")
     own = (name, str(row.get("agentTitle") or ""), *aliases)
     return Named(
@@ -106,21 +106,21 @@ class StateStore:
         *,
         readonly: bool = False,
     ) -> None:
-        """Raises StateError where the file can be neither opened nor made.
+        """Open or create it; StateError if both fail.
 
-        `report(why)` is called once, in any thread, where it is damaged.
+        `report(why)` is called once, in any thread, if the file is damaged.
         """
         self.damaged = False
         self.problem: str | None = None  # why a store opened `readonly` is empty
         self._path, self._report = path, report
         self._sum, self._log = _beside(path, ".sum"), _beside(path, "-wal")
         self._log_max = _LOG_MAX
-        # For the checksum. Closing any descriptor of a file ends all locks that this process has
+        # For the checksum. Closing any descriptor of a file drops all locks that this process has
         # on it, so it is opened before SQLite's and closed after them.
         self._fd = -1
         self._stamped: tuple[int, ...] | None = None  # stamp of the file; None while it may change
         self._writer: sqlite3.Connection | None = None
-        self._owner = 0  # the thread that has a transaction open
+        self._owner = 0  # the thread with an open transaction
         self._idle: list[sqlite3.Connection] = []  # readers
         self._closed = False
         if readonly:
@@ -132,7 +132,7 @@ class StateStore:
             _set_aside(path)
             self._writer = self._open()
             report(str(bad))
-        if not self._stamped:  # a new one
+        if not self._stamped:  # a new file
             self._checkpoint()
 
     # -- opening and closing
@@ -142,13 +142,13 @@ class StateStore:
         if not all(one.is_file() for one in self._path.parent.glob(f"{self._path.name}*")):
             raise DamagedError("the store is damaged: something else is in its place")
         try:
-            # SQLite gives the files beside it the same mode
+            # SQLite gives the log the same mode.
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             self._verify()
             db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
             db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
             db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA wal_autocheckpoint = 0")  # see the head
+            db.execute("PRAGMA wal_autocheckpoint = 0")  # see the module's docstring
             db.execute("PRAGMA synchronous = NORMAL")
             db.execute("PRAGMA secure_delete = ON")
             if not db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
@@ -173,7 +173,7 @@ class StateStore:
             raise DamagedError("the store is damaged: it does not match its checksum")
 
     def _check_stamp(self) -> None:
-        known = self._stamped  # is replaced before and after a checkpoint, which changes the file
+        known = self._stamped  # a checkpoint changes the file: it replaces this before and after
         if known and known != self._stamp() and known is self._stamped:
             raise DamagedError("the store is damaged: something else changed it")
 
@@ -202,13 +202,13 @@ class StateStore:
         db = sqlite3.connect(uri, uri=True, check_same_thread=False, isolation_level=None)
         db.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         db.execute("PRAGMA query_only = 1")
-        db.execute("PRAGMA temp_store = MEMORY")  # sorting works on a full disk, too
-        # A start reads every page once: keeping them took a tenth of all memory.
+        db.execute("PRAGMA temp_store = MEMORY")  # so that sorting works on a full disk
+        # A start reads every page once: caching them took a tenth of all memory.
         db.execute("PRAGMA cache_size = -256")
         return db
 
     def close(self) -> None:
-        """Close the file, and set a damaged one aside."""
+        """Close the file; set it aside if it is damaged."""
         self._closed = True
         while self._idle:
             self._idle.pop().close()
@@ -223,7 +223,7 @@ class StateStore:
         self._close_file()
 
     def fold(self) -> None:
-        """Checkpoint the log and delete the file set aside, so that deleted data is in neither."""
+        """Checkpoint the log and delete a store set aside, so that deleted data is in neither."""
         shutil.rmtree(self._path.with_name(_ASIDE), ignore_errors=True)
         self._checkpoint()
 
@@ -231,7 +231,7 @@ class StateStore:
         if self._writer is None or self.damaged:
             return
         with self._guarded():
-            if self._stamped:  # else it is new, or an earlier checkpoint failed
+            if self._stamped:  # not for a new file, or after a failed checkpoint
                 self._verify()
             self._stamped = None
             self._sum.unlink(missing_ok=True)
@@ -240,10 +240,10 @@ class StateStore:
                 self._sum.write_bytes(self._checksum())
                 self._stamped = self._stamp()
 
-    # -- asking and writing
+    # -- reading and writing
 
     def _read(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Call `ask` with a connection, in any thread; a transaction's thread sees its changes."""
+        """Call `ask` with a connection, in any thread; the writer's thread sees its own changes."""
         if self._writer is not None and self._owner == threading.get_ident():
             with self._guarded():
                 return ask(self._writer)
@@ -278,7 +278,7 @@ class StateStore:
     def batch(self) -> Iterator[None]:
         db = self._writer
         if db is None:
-            raise StateError("the store is open for reading only")
+            raise StateError("the store is open read-only")
         if self._owner:
             yield
             return
@@ -292,9 +292,9 @@ class StateStore:
         finally:
             self._owner = 0
             if db.in_transaction:
-                with suppress(sqlite3.Error):  # the first error counts
+                with suppress(sqlite3.Error):  # keep the first error
                     db.execute("ROLLBACK")
-        with suppress(StateError, OSError):  # what was written is in the log
+        with suppress(StateError, OSError):  # the changes are safe in the log
             if self._log.stat().st_size > self._log_max:
                 self._checkpoint()
                 self._log_max = self._log.stat().st_size + _LOG_MAX
@@ -307,8 +307,8 @@ class StateStore:
     def _all(self, columns: str, where: str, values: Sequence[Any] = ()) -> list[Sequence[Any]]:
         """Select columns of many sessions in one step of SQLite.
 
-        Between two steps Python's other threads may take the interpreter, and a busy one keeps it
-        for milliseconds: some hundred rows, fetched one by one, took up to a second.
+        Between two steps another Python thread may get the interpreter, and a busy one keeps it
+        for milliseconds: a few hundred rows, fetched one by one, took up to a second.
         """
         whole = f"SELECT * FROM session WHERE {where}"  # noqa: S608 - our own words
         sql = f"SELECT json_group_array(json_array({columns})) FROM ({whole})"  # noqa: S608 - as above
@@ -323,7 +323,7 @@ class StateStore:
         return self.get_many([session_id]).get(session_id)
 
     def get_many(self, session_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """The rows of some sessions by their ids; unknown ones are left out."""
+        """Return the rows of sessions by id; unknown ids are left out."""
         wanted = list(session_ids)
         sql = "SELECT id, row FROM record WHERE id IN (SELECT value FROM json_each(?))"
         given = (json.dumps(wanted),)
@@ -331,12 +331,12 @@ class StateStore:
         return {one: found[one] for one in wanted if one in found}
 
     def by_file(self, path: str) -> list[dict[str, Any]]:
-        """The rows of all sessions in a file; in a database there are several."""
+        """Return the rows of all sessions in a file; a database has several."""
         found = self._all("id", "file = ? ORDER BY id", [replace_surrogates(path)])
         return [*self.get_many(one for (one,) in found).values()]
 
     def ids(self) -> list[str]:
-        """The sessions that have a row, hidden ones included."""
+        """List the sessions that have a row, hidden ones included."""
         return [one for (one,) in self._all("id", "true")]
 
     def names(self) -> list[Named]:
@@ -354,7 +354,7 @@ class StateStore:
     def matching(
         self, agent: str | None, cwd: str | None, since: str | None
     ) -> frozenset[str] | None:
-        """The sessions that fit; None: all. UsageError for a `since` that is no time."""
+        """Return the matching sessions; None: all. UsageError if `since` is not a time."""
         where, values = _conditions(agent, cwd, since)
         if not where:
             return None
@@ -379,11 +379,11 @@ class StateStore:
         limit: int = 50,
         cursor: str | None = None,
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Rows, last modified first, then by id, and the cursor of the next page.
+        """Return rows, last modified first, then by id, and the cursor of the next page.
 
-        `cwd` stands for that directory and all below; `archived` adds archived and gone
-        sessions, `subagents` those of sub-agents. Raises UsageError for a `since` that is no time,
-        and for a cursor that was not given out for the same filters.
+        `cwd` includes all directories below it; `archived` adds archived and gone sessions,
+        `subagents` those of sub-agents. UsageError if `since` is not a time, or the cursor was not
+        issued for the same filters.
         """
         where, values = _conditions(agent, cwd, since)
         where += [] if archived else ["NOT archived", "NOT gone"]
@@ -397,7 +397,7 @@ class StateStore:
             "SELECT row, modified, id FROM (SELECT modified, id FROM session"  # noqa: S608 - ours
             f" INDEXED BY session_listed WHERE {' AND '.join(where or ['true'])}"
             " ORDER BY modified DESC, id LIMIT ?)"
-            " CROSS JOIN record USING (id)"  # keeps the order of the former
+            " CROSS JOIN record USING (id)"  # keeps the order
         )
         found = self._read(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
         following = None
@@ -408,31 +408,30 @@ class StateStore:
             return [json.loads(text) for text, *_ in found[:limit]], following
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
-        """Add or change rows.
+        """Add or change rows; return the sessions whose texts changed.
 
-        Each comes with its names and a hash of the texts that it is found by. Returns the sessions
-        whose texts changed.
+        Each row comes with its names and a hash of its searchable texts.
         """
-        items = list(rows)  # before the store counts their errors as its own
+        items = list(rows)  # first, so that their errors do not count as the store's
         with self.batch():
             return self._read(lambda db: [one[1].session_id for one in items if _put(db, *one)])
 
     def forget(self, session_id: str) -> bool:
-        """Drop a session's row; return whether there was one."""
+        """Delete a session's row; return whether there was one."""
         with self.batch():
             self._run("DELETE FROM record WHERE id = ?", session_id)
             return self._run("DELETE FROM session WHERE id = ?", session_id) > 0
 
     def links(self, session_ids: Iterable[str]) -> list[Link]:
-        """The parent of each of these sessions; unknown ones are left out."""
+        """Return the links of these sessions to their parents; unknown ids are left out."""
         return self._links("id", session_ids)
 
     def children(self, parents: Iterable[str]) -> list[Link]:
-        """The sessions whose parent is one of these ids or files."""
+        """Return the links of sessions whose parent is one of these ids or files."""
         return self._links("parent", parents)
 
     def _links(self, key: str, wanted: Iterable[str]) -> list[Link]:
-        # One by one: a list in JSON would end at a null character, which any hand can have written.
+        # One by one: a JSON list would end at a null character, which a session file may contain.
         sql = (
             "SELECT id, coalesce(parent, ''), coalesce(created, 0), subagent FROM session"  # noqa: S608 - our own names
             f" WHERE {key} = ?"
@@ -444,7 +443,7 @@ class StateStore:
     def text_hashes(self) -> dict[str, int]:
         return dict(self._all("id, text_hash", "true"))  # type: ignore[arg-type] # pairs
 
-    # -- session files: where reading stopped, and the facts of each
+    # -- session files: their cursors and infos
 
     def files(self) -> list[tuple[str, Cursor, SessionInfo | None]]:
         rows = self._read(lambda db: db.execute("SELECT path, cursor, info FROM file").fetchall())
@@ -455,9 +454,9 @@ class StateStore:
             ]
 
     def put_files(self, files: Mapping[str, tuple[Cursor, SessionInfo | None] | None]) -> None:
-        """Write what is known of files by path; None drops one."""
+        """Write the cursors and infos of files by path; None deletes a file's."""
         for path, known in files.items():
-            key = path.encode("utf-8", "surrogateescape")  # bytes on disk, perhaps no UTF-8
+            key = path.encode("utf-8", "surrogateescape")  # bytes as on disk, perhaps not UTF-8
             if known is None:
                 self._run("DELETE FROM file WHERE path = ?", key)
             else:
@@ -467,22 +466,22 @@ class StateStore:
                     "INSERT OR REPLACE INTO file VALUES (?, ?, ?)", key, _encode(cursor), packed
                 )
 
-    # -- notes: retry state, issued references, what is remembered of meta files
+    # -- notes: retry state, issued references, facts about meta files
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
-        """Keep a small value under a topic; None drops it."""
+        """Store a small value under a topic; None deletes it."""
         if value is None:
             self._run("DELETE FROM note WHERE topic = ? AND key = ?", topic, key)
         else:
             self._run("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", topic, key, value)
 
     def notes(self, topic: str, read: Callable[[bytes], Any] = bytes) -> dict[str, Any]:
-        """All values under a topic, as `read` makes them of what was kept."""
+        """Return all values under a topic, each decoded by `read`."""
         sql = "SELECT key, value FROM note WHERE topic = ?"
         return self._read(lambda db: {key: read(one) for key, one in db.execute(sql, (topic,))})
 
     def noted(self, topic: str, key: str, read: Callable[[bytes], Any] = bytes) -> Any:
-        """One value of a topic; None where there is none."""
+        """Return one value of a topic, decoded by `read`; None if there is none."""
         sql = "SELECT value FROM note WHERE topic = ? AND key = ?"
         found = self._read(lambda db: [read(one) for (one,) in db.execute(sql, (topic, key))])
         return found[0] if found else None
@@ -492,16 +491,16 @@ class StateStore:
 
 
 def _state_error(bad: Exception) -> StateError:
-    """The error for a user that a failure of the store becomes."""
+    """Turn a failure of the store into an error for the user."""
     if isinstance(bad, StateError):
         return bad
     if isinstance(bad, OSError):
         return AccessError(f"the store cannot be opened: {bad.strerror}")
-    code = getattr(bad, "sqlite_errorcode", -1) & 0xFF  # without what SQLite says in detail
-    # Text that is no UTF-8 has no code, and is quoted in the message.
+    code = getattr(bad, "sqlite_errorcode", -1) & 0xFF  # without the extended code
+    # An error about text that is not UTF-8 has no code, and quotes the text.
     undecodable = isinstance(bad, sqlite3.OperationalError) and not hasattr(bad, "sqlite_errorcode")
     if undecodable or code in _DAMAGE or not isinstance(bad, sqlite3.Error):
-        what = getattr(bad, "sqlite_errorname", type(bad).__name__)  # no word of a session's
+        what = getattr(bad, "sqlite_errorname", type(bad).__name__)  # nothing from a session
         return DamagedError(f"the store is damaged: {what}")
     kind = AccessError if code in _ACCESS else WriteError
     return kind(f"the store cannot be used now: {bad}")
@@ -510,7 +509,7 @@ def _state_error(bad: Exception) -> StateError:
 def _check(db: sqlite3.Connection) -> None:
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version != VERSION:
-        raise DamagedError(f"the store is of version {version}, not {VERSION}")
+        raise DamagedError(f"the store has version {version}, not {VERSION}")
 
 
 def _beside(path: Path, suffix: str) -> Path:
@@ -518,7 +517,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _set_aside(path: Path) -> None:
-    """Move a store's files, or what took their places, into a directory next to them."""
+    """Move a store's files, or anything else in their place, into a directory next to them."""
     aside = path.with_name(_ASIDE)
     remove(aside)
     aside.mkdir(mode=0o700)
@@ -530,12 +529,12 @@ def _set_aside(path: Path) -> None:
 
 
 def _opened(cursor: str, filters: str) -> tuple[int, str]:
-    """The place in a cursor, whose checksum covers the filters it was made with."""
+    """Decode a cursor's place; its checksum covers the filters it was issued for."""
     with suppress(ValueError):
-        held = base64.urlsafe_b64decode(cursor)
-        if held[:8] == _seal(held[8:], filters):
-            return msgspec.json.decode(held[8:], type=tuple[int, str])
-    hint = "leave the cursor out to begin with the first page"
+        data = base64.urlsafe_b64decode(cursor)
+        if data[:8] == _seal(data[8:], filters):
+            return msgspec.json.decode(data[8:], type=tuple[int, str])
+    hint = "omit the cursor to start with the first page"
     raise UsageError("not a cursor of this list", hint=hint)
 
 
@@ -547,11 +546,11 @@ def _seal(place: bytes, filters: str) -> bytes:
 def _conditions(
     agent: str | None, cwd: str | None, since: str | None
 ) -> tuple[list[str], list[str | int]]:
-    """SQL conditions, and their values, for an agent, a directory and a time."""
+    """Make SQL conditions and their values for an agent, a directory and a time."""
     where: list[str] = []
     values: list[str | int] = []
     if cwd is not None:
-        # All that begins with `/a/b/` lies between that and `/a/b0`: 0 comes after the slash.
+        # Everything that begins with `/a/b/` is between that and `/a/b0`: 0 follows the slash.
         base = replace_surrogates(cwd).rstrip("/")
         where.append("(cwd = ? OR cwd >= ? AND cwd < ?)")
         values += [base or "/", base + "/", base + "0"]
@@ -567,50 +566,50 @@ def _conditions(
     return where, values
 
 
-def _put(db: sqlite3.Connection, row: Mapping[str, Any], held: Named, texts: int) -> bool:
-    """Write what changed in one row; return whether its texts did."""
-    *names, name, cwd, file, parent = (
+def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:
+    """Write the changes of one row; return whether its texts changed."""
+    *aliases, name, cwd, file, parent = (
         replace_surrogates(str(one or ""))
         for one in (
-            *(*held.aliases, held.name, held.cwd, row.get("sessionFile")),
+            *(*names.aliases, names.name, names.cwd, row.get("sessionFile")),
             row.get("parentSessionId") or row.get("parentSessionFile"),
         )
     )
     values = {
-        "id": held.session_id,
+        "id": names.session_id,
         "agent": row.get("agent"),
         "cwd": cwd.rstrip("/") or cwd[:1],
         "file": file,
-        "modified": held.modified,
+        "modified": names.modified,
         "created": iso_ms(str(row.get("createdAt") or "")),
         **{key: int(bool(row.get(key))) for key in ("archived", "gone", "subagent")},
         "parent": parent or None,
         "name": name,
-        "named": int(held.named),
-        "aliases": "" if names == [name] else json.dumps(names),
+        "named": int(names.named),
+        "aliases": "" if aliases == [name] else json.dumps(aliases),
         "text_hash": texts,
     }
     whole = json.dumps(row, separators=(",", ":"))
     sql = f"SELECT row, {', '.join(values)} FROM session JOIN record USING (id) WHERE id = ?"  # noqa: S608 - ours
-    old = db.execute(sql, (held.session_id,)).fetchone()
+    old = db.execute(sql, (names.session_id,)).fetchone()
     if old is None:
         marks = ", ".join("?" * len(values))
         sql = f"INSERT INTO session ({', '.join(values)}) VALUES ({marks})"  # noqa: S608 - ours
         db.execute(sql, [*values.values()])
-        db.execute("INSERT INTO record VALUES (?, ?)", (held.session_id, whole))
+        db.execute("INSERT INTO record VALUES (?, ?)", (names.session_id, whole))
         return True
     known = dict(zip(values, old[1:], strict=True))
     changed = {key: one for key, one in values.items() if known[key] != one}
-    if changed:  # the indexes of other columns are not written
+    if changed:  # only these, so that other indexes are not written
         columns = ", ".join(f"{key} = ?" for key in changed)
         sql = f"UPDATE session SET {columns} WHERE id = ?"  # noqa: S608 - ours
-        db.execute(sql, (*changed.values(), held.session_id))
+        db.execute(sql, (*changed.values(), names.session_id))
     if old[0] != whole:
-        db.execute("UPDATE record SET row = ? WHERE id = ?", (whole, held.session_id))
+        db.execute("UPDATE record SET row = ? WHERE id = ?", (whole, names.session_id))
     return "text_hash" in changed
 
 
 def hashed(*texts: str) -> bytes:
-    """Eight bytes that are the same for the same texts."""
+    """Hash texts to eight bytes."""
     joined = "\0".join(texts).encode("utf-8", "surrogatepass")
     return blake2b(joined, digest_size=8).digest()

@@ -39,7 +39,7 @@ def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) 
     )
     for one in ("parent", "fork"):
         message = Message(0, "e1", "user", "", opening)
-        index.add_messages(one, [message], b"all read", 1, anew=False)
+        index.add_messages(one, [message], b"all read", 1, replace=False)
     index.commit()
     assert hits(index, "alerts go") == [("parent", "message")]
     assert hits(index, "name of nobody") == []
@@ -62,9 +62,9 @@ def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
     index = texts(tmp_path)
     fill(index, row("s"))
     said = [Message(n, f"e{n}", "user", "", f"zebra {n}") for n in range(6)]
-    index.add_messages("s", said[:2], b"2 read", 0, anew=False)
+    index.add_messages("s", said[:2], b"2 read", 0, replace=False)
     index.commit()
-    index.add_messages("s", said[2:], b"6 read", 1, anew=False)
+    index.add_messages("s", said[2:], b"6 read", 1, replace=False)
     index.put([(row("s", name="Giraffes"), "", ())])
     assert index.mark("s") == b"6 read"
     index.close()
@@ -72,7 +72,7 @@ def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
     index = texts(tmp_path)
     assert index.mark("s") == b"2 read"
     assert index.behind == {"s"}
-    index.add_messages("s", said[2:], b"6 read", 1, anew=False)
+    index.add_messages("s", said[2:], b"6 read", 1, replace=False)
     index.put([(row("s", name="Giraffes"), "", ())])
     index.commit()
     assert [one.entry for one in index.messages("s")] == [f"e{n}" for n in range(6)]
@@ -129,6 +129,16 @@ def test_under_other_patterns_of_secrets_it_is_another_index(
     assert (index.mark("s"), index.behind, hits(index, "badge")) == (None, {"s"}, [])
     index.open("~1")
     assert index.behind == {"s"}
+
+
+def test_a_message_with_many_copies_is_found_in_any_directory(index: TextIndex) -> None:
+    """S1.17: the session in the directory may not be among the copies that are compared."""
+    fill(index, *(row(f"s{n}", n, cwd="/b" if n == 149 else "/a") for n in range(150)))
+    for n in range(150):
+        copy = Message(0, "e1", "user", "", "the zebra crosses")
+        index.add_messages(f"s{n}", [copy], b"all read", 1, replace=True)
+    index.commit()
+    assert hits(index, "zebra", cwd="/b") == [("s149", "message")]
 
 
 def test_a_filter_that_fits_very_many_sessions_finds_the_same(

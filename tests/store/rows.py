@@ -71,7 +71,7 @@ def fill(index: TextIndex, *rows: dict[str, Any], summary: str = "") -> None:
 def say(index: TextIndex, session_id: str, *said: str) -> None:
     """Add messages; their entry ids follow from session and place."""
     items = [Message(n, f"{session_id}-{n}", "user", "", text) for n, text in enumerate(said)]
-    index.add_messages(session_id, items, b"all read", 1, anew=True)
+    index.add_messages(session_id, items, b"all read", 1, replace=True)
     index.commit()
 
 

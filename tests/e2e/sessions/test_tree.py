@@ -198,7 +198,7 @@ def test_an_odd_tree_is_told_of(running: World) -> None:
     assert (len(found["nodes"]), sorted(found["cycles"])) == (2, ["00000001", "00000002"])
     assert "cycle" in found["warnings"][0]
     running.run("tree", session.id)
-    assert "circle" in running.stderr
+    assert "cycle" in running.stderr
     assert len(running.call("path", ref=session.id)["entries"]) == 2
     assert len(running.call("branches", ref=session.id)["tips"]) == 1
     assert len(running.call("context", ref=session.id)["messages"]) == 2
