@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from indexerd.errors import NotFoundError
-from indexerd.meta.sidecar import Held, footer, listed, read_all, read_sidecar
+from indexerd.meta.sidecar import Sidecar, footer, listed, read_all, read_sidecar
 from indexerd.paths import user_name
 from indexerd.protocol import params
 from indexerd.protocol.params import RefParams, SessionParams
@@ -114,7 +114,7 @@ class Answers:
         paths = self.sidecar_paths(row) if self.home(row["sessionId"]) is not None else []
         return {"session": row} | read_all(row["sessionId"], paths)
 
-    def sidecar(self, row: Row) -> Held:
+    def sidecar(self, row: Row) -> Sidecar:
         """Return a session's sidecar and context sets; callable in any thread."""
         return read_sidecar(self.sidecar_paths(row))
 

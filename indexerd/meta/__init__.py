@@ -1,1 +1,1 @@
-"""Meta files and their sidecars: what they hold, how they are read, who writes them."""
+"""Meta files and sidecars: their contents, readers and the only writer."""

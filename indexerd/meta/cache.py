@@ -1,7 +1,7 @@
-"""Remembers the stamps and the most asked fields of every meta file and sidecar.
+"""Cache the stamps and the most used fields of every meta file and sidecar.
 
-The store keeps these, too, so that a restart reads only the files that changed. An invalid file is
-reported once until it changes. One thread uses this.
+The store keeps a copy, so that a restart reads only the files that changed. An invalid file is
+reported once until it changes. For one thread.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ TOPIC = "meta"  # of the store's notes
 
 
 class MetaStat(msgspec.Struct, frozen=True, array_like=True):
-    """What is remembered of a session."""
+    """The cached facts about a session's meta file and sidecar."""
 
     directory: str
     stamps: Stamps
-    since: str | None = None  # lastIndexedLeafId; None: there is no valid meta file
+    since: str | None = None  # lastIndexedLeafId; None: no valid meta file
     title: str | None = None
     problem: str = ""
 
 
 class MetaCache:
-    """The meta files of all directories."""
+    """The facts about the meta files of all directories."""
 
     def __init__(self, store: StateStore, report: Callable[[str, str], None]) -> None:
-        """`report(session_id, problem)` is called once for an invalid meta file."""
+        """Create it; `report(session_id, problem)` is called once for an invalid meta file."""
         self._store = store
-        self.unstored: dict[str, bytes | None] = {}  # notes that the store does not have yet
+        self.unstored: dict[str, bytes | None] = {}  # notes not yet in the store
         self._report = report
         self._stats: dict[str, MetaStat] = {}
 
     def load(self) -> None:
         for session_id, packed in self._store.notes(TOPIC).items():
-            with suppress(msgspec.DecodeError):  # another version's: the file is read again
+            with suppress(msgspec.DecodeError):  # from another version: the file is read again
                 self._stats[session_id] = msgspec.msgpack.decode(packed, type=MetaStat)
 
     def get(self, session_id: str) -> MetaStat | None:
@@ -52,11 +52,11 @@ class MetaCache:
         return stat.since if (stat := self._stats.get(session_id)) else None
 
     def problems(self) -> dict[str, str]:
-        """Give the sessions whose meta file is invalid or unreadable, and why."""
+        """Map sessions whose meta file is invalid or unreadable to the reason."""
         return {key: one.problem for key, one in list(self._stats.items()) if one.problem}
 
     def sweep(self, directories: Iterable[str], belongs: Callable[[str], str | None]) -> list[str]:
-        """Compare every directory with what is remembered; return the sessions that differ.
+        """Compare every directory with the cache; return the sessions that differ.
 
         If several hold files of a session, the directory `belongs(session_id)` counts.
         """
@@ -64,7 +64,7 @@ class MetaCache:
         for directory in directories:
             try:
                 found = scan(Path(directory))
-            except AccessError:  # its files are still there, as far as we know
+            except AccessError:  # assume that its files are still there
                 known = self._stats.items()
                 found = {key: one.stamps for key, one in known if one.directory == directory}
             for session_id, stamps in found.items():
@@ -80,7 +80,7 @@ class MetaCache:
         return list(changed)
 
     def touched(self, path: str) -> str | None:
-        """Reread the file that a hint names; return its session if the file had changed."""
+        """Read the file that a hint names, if it changed; then return its session."""
         directory, _, name = path.rpartition("/")
         if (session_id := session_of(name)) is None:
             return None
@@ -91,7 +91,7 @@ class MetaCache:
         return session_id
 
     def reread(self, session_id: str, directory: str | None) -> None:
-        """Read a session's files again, in the directory or where they were."""
+        """Read a session's files again, in `directory` or else where they were."""
         old = self._stats.get(session_id)
         directory = directory or (old.directory if old else None)
         if directory is None or (stamps := _stamps(directory, session_id)) == (None, None):
@@ -99,7 +99,7 @@ class MetaCache:
             self.unstored[session_id] = None
             return
         meta, problem = _meta_or_problem(session_id, directory)
-        user = None  # an invalid sidecar counts as missing, and is never written over
+        user = None  # an invalid sidecar counts as missing, and is never overwritten
         with suppress(InvalidMetaError, AccessError):
             user = read_user(Path(directory, f"{session_id}{USER_SUFFIX}"))
         stat = self._stats[session_id] = MetaStat(
@@ -121,14 +121,14 @@ class MetaCache:
 
 
 def _meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:
-    """Read a meta file; if it is invalid, say why in upstream's words."""
+    """Read a meta file; if it is invalid, return the reason in upstream's wording."""
     path = Path(directory, f"{session_id}{META_SUFFIX}")
     try:
         meta = read_meta(path)
     except (InvalidMetaError, AccessError) as bad:
         return None, str(bad)
     if meta is not None and meta.session_id != session_id:
-        return None, f"Invalid meta shape in {path}"  # it is about another session
+        return None, f"Invalid meta shape in {path}"  # another session's
     return meta, ""
 
 

@@ -1,13 +1,13 @@
 """A session's files in the meta directory: meta file, the user's sidecar, digest.
 
-`Metadata` is strict: it checks what a model answers. The files are read leniently
-(docs/PROTOCOL.md): the twelve fields of the contract must have the right types, unknown fields are
-kept, and an optional field of another type counts as absent: a file that was paid for is not thrown
-away for it. Whatever is read can be written again.
+`Metadata` is strict: it checks a model's answer. Files are read leniently (docs/PROTOCOL.md): the
+twelve fields of the contract must have the right types, unknown fields are kept, and an optional
+field of a wrong type counts as absent, because the file was paid for. Whatever was read can be
+written again.
 
-An invalid file counts as missing and stays where it is, until a successful run writes it again.
-What cannot be read (EACCES, a directory, a FIFO, a symbolic link) is an AccessError, not a missing
-file: a run that cannot see the old file must not pay for a new one.
+An invalid file counts as missing and stays in place until a successful run replaces it. An
+unreadable one (EACCES, a directory, a FIFO, a symbolic link) is an AccessError, not a missing file:
+a run that cannot see the old file must not pay for a new one.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from indexerd.protocol import limits
 
 DIGEST_SUFFIX = ".digest.jsonl"
 SCHEMA_VERSION = 1
-META_BYTES_MAX = 4 * 1024 * 1024  # a larger file of a session was not written by us
+META_BYTES_MAX = 4 * 1024 * 1024  # of any file next to a session; we write no larger one
 _MISSING = (FileNotFoundError, NotADirectoryError)
-NESTING_MAX = 64  # of unknown fields; beyond it pydantic could read a file but not write it again
+NESTING_MAX = 64  # of unknown fields; pydantic reads deeper ones but cannot write them
 
 Tag = Annotated[str, StringConstraints(min_length=1, max_length=limits.TAG_MAX)]
 
 
 class Metadata(BaseModel):
-    """What a model must answer. Unknown keys are dropped; lengths are in characters."""
+    """The required answer of a model. Unknown keys are dropped; lengths are in characters."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore", defer_build=True)
 
@@ -60,14 +60,14 @@ class _File(BaseModel):
     )
 
     def to_json(self) -> bytes:
-        """Two-space JSON, UTF-8, a newline at the end; absent fields omitted, unknown ones kept."""
+        """Encode as UTF-8 JSON, indented by two, with a last newline, without absent fields."""
         fields, extra = self.model_dump(by_alias=True).items(), self.model_extra or {}
         kept = {key: one for key, one in fields if one is not None or key in extra}
         return json.dumps(_storable(kept), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
 class Usage(_File):
-    """What an indexing run cost with all its attempts; None: not known."""
+    """The cost of an indexing run with all its attempts; None: unknown."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -76,7 +76,7 @@ class Usage(_File):
 
 
 class MetaFile(_File):
-    """`<id>.meta.json`, ours or the older pi extension's. Timestamps are ISO-8601 UTC with `Z`."""
+    """`<id>.meta.json`, by us or the older pi extension. Times are ISO-8601 UTC with `Z`."""
 
     session_id: str
     session_file: str
@@ -106,22 +106,22 @@ class MetaFile(_File):
     session_modified_at: str | None = None
 
 
-# The fields of the contract: one of another type makes a file invalid.
+# The fields of the contract: a wrong type in one makes the file invalid.
 CONTRACT = frozenset(to_camel(name) for name in list(MetaFile.model_fields)[:12])
 
 
 class UserFile(_File):
-    """`<id>.user.json`: the user's words about a session. The user's title wins everywhere."""
+    """`<id>.user.json`: the user's own data about a session. The user's title wins everywhere."""
 
     title: str | None = None
     labels: dict[str, str] = Field(default_factory=dict)
     context: dict[str, list[str]] = Field(default_factory=dict)
-    context_cleared: bool | None = None  # of a fork: it has no sets, and none of its parent's
+    context_cleared: bool | None = None  # in a fork: it does not inherit its parent's sets
     env_hint: str | None = None
 
 
 def parse_meta(data: bytes, path: str) -> MetaFile:
-    """Parse a meta file; if it is not valid, raise upstream's warning."""
+    """Parse a meta file; if it is invalid, raise InvalidMetaError with upstream's wording."""
     try:
         found = _decode(data)
     except (ValueError, RecursionError):
@@ -145,7 +145,7 @@ def parse_user(data: bytes, path: str) -> UserFile:
 
 
 def parse_digest(data: bytes) -> list[dict[str, Any]]:
-    """Parse a digest's segments, one a line; skip lines that are no JSON object."""
+    """Parse a digest's segments, one per line; skip lines that are not JSON objects."""
     segments = []
     for line in data.split(b"\n"):
         with suppress(ValueError, RecursionError):
@@ -158,7 +158,7 @@ def _decode(data: bytes) -> Any:
 
 
 def _storable(value: Any, depth: int = 0) -> Any:
-    """Replace what Python reads and our files must not have: lone surrogates, 1e999, NaN."""
+    """Replace values that our JSON must not contain: lone surrogates, NaN, 1e999."""
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
     if isinstance(value, list):
@@ -171,7 +171,7 @@ def _storable(value: Any, depth: int = 0) -> Any:
 
 
 class Stamp(NamedTuple):
-    """The version of a file: a later one has another time, size or inode."""
+    """Identifies a version of a file: any other has another time, size or inode."""
 
     mtime_ns: int
     size: int  # bytes
@@ -186,7 +186,7 @@ def digest_name(session_id: str) -> str:
 
 
 def read_meta(path: Path) -> MetaFile | None:
-    """Read a meta file; None if it is missing, InvalidMetaError with the upstream text."""
+    """Read a meta file; None if it is missing, InvalidMetaError with upstream's wording."""
     data = read(path)
     return None if data is None else parse_meta(data, str(path))
 
@@ -194,7 +194,7 @@ def read_meta(path: Path) -> MetaFile | None:
 def read_user(path: Path) -> UserFile | None:
     """Read a user's sidecar; None if it is missing.
 
-    An InvalidMetaError must reach the user: nobody can generate the words of a sidecar again.
+    An InvalidMetaError must reach the user: a sidecar cannot be generated again.
     """
     data = read(path)
     return None if data is None else parse_user(data, str(path))
@@ -214,7 +214,7 @@ def digest_bytes(path: Path) -> bytes:
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Give the version of a file, without following a link; None if it is missing.
+    """Return a file's stamp, without following a link; None if it is missing.
 
     Taken *before* the file is read, it makes a later change visible to `MetaWriter`'s `expect`.
     """
@@ -231,7 +231,7 @@ def _stamp(found: os.stat_result) -> Stamp:
 
 
 def scan(directory: Path) -> dict[str, Stamps]:
-    """Find the meta files and sidecars of a directory by session; links are passed over."""
+    """Find the meta files and sidecars of a directory by session; links are skipped."""
     sessions: dict[str, Stamps] = {}
     try:
         with os.scandir(directory) as entries:
@@ -258,7 +258,7 @@ def session_of(name: str) -> str | None:
 
 
 def read(path: Path) -> bytes | None:
-    """Read a regular file, at most one byte more than allowed, so that it can be refused."""
+    """Read a regular file, at most one byte more than allowed, so that callers can refuse it."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         with open(path, "rb", opener=lambda name, _: os.open(name, flags)) as file:

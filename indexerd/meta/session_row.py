@@ -1,9 +1,8 @@
-"""Makes the `Row` of a session from its session file's info, a meta file and a sidecar.
+"""Make a session's row from its session file's info, its meta file and its sidecar.
 
 Each of these may be missing. A session's name is the user's title, else the meta file's name, the
-agent's own, the first user message, the file's stem. Paths in a row are absolute, resolved against
-the cwd. Session and meta files may have been written by any hand: no text of theirs goes into a
-row unbounded.
+agent's title, the first user message, or the file's stem. Paths in a row are absolute, resolved
+against the cwd. Session and meta files are not trusted: their texts are bounded.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ Row = dict[str, Any]
 
 
 class Rows:
-    """Makes rows. One thread uses this."""
+    """Makes rows. For one thread."""
 
     def __init__(self, files: Any, metas: MetaCache, store: StateStore) -> None:
-        """`files` are the daemon's."""
+        """Create it; `files` is the daemon's Files."""
         self._files = files
         self._metas = metas
         self._store = store
         self.parents = ParentIndex()
 
     def of(self, session_id: str, old: Row | None, facts: Facts | None = None) -> StoredRow | None:
-        """Make a session's row from its `old` row, with the old facts if none are given."""
+        """Make a session's row; without `facts`, with those of its `old` row."""
         info, stat = self._files.info(session_id), self._metas.get(session_id)
         meta = self._metas.meta(session_id)
         title = stat.title if stat else None
@@ -51,7 +50,7 @@ class Rows:
                 own = info.session_id, cwd, info.path, store.variables
                 resume = resume_command(store.agent, *own)
             return row_of(info, meta, title, facts, resume=resume, parent=parent)
-        # Perhaps only our own files are left of a session that the user excluded.
+        # The user may have excluded the session whose files we still have.
         places = [("", "")]
         places += [(old["sessionFile"], old["cwd"])] if old else []
         places += [(meta.session_file, meta.cwd)] if meta else []
@@ -60,9 +59,9 @@ class Rows:
         return gone_row(old, meta, title)
 
     def _parent(self, info: SessionInfo, old: Row | None) -> Parent:
-        """Find where a session came from; a parent that is gone stays the parent it was."""
+        """Find a session's parent; a parent whose file is gone remains the parent."""
         parent = self.parents.parent(info)
-        if info.parent:  # its file may be gone, and its row still there
+        if info.parent:  # the file may be gone while its row exists
             rows = [] if parent.session_id else self._store.by_file(info.parent)
             return Parent(str(rows[0]["sessionId"]), info.parent) if rows else parent
         before = old.get("parentSessionId") if old else None
@@ -82,9 +81,9 @@ def row_of(
     resume: str,
     parent: tuple[str | None, str | None] = (None, None),
 ) -> StoredRow:
-    """Make the row of a session whose file is there.
+    """Make the row of a session whose file exists.
 
-    `parent` is its id and its file; `facts` are None until the whole file was read.
+    `parent` is an id and a file; `facts` are None until the whole file was read.
     """
     row = {
         "sessionId": info.session_id,
@@ -122,7 +121,7 @@ def row_of(
 
 
 def gone_row(old: Row | None, meta: MetaFile | None, title: str | None) -> StoredRow | None:
-    """Make the row of a session whose file is gone from its old row, else from its meta file."""
+    """Make the row of a session whose file is gone, from its old row or else its meta file."""
     row = dict(old) if old else _from_meta(meta) if meta else None
     if row is None:
         return None
@@ -152,7 +151,7 @@ def _from_meta(meta: MetaFile) -> Row:
 
 
 def _stored(row: Row, meta: MetaFile | None, title: str | None, file: str) -> StoredRow:
-    """Add a row's names and the texts of its meta file; list all names that it is found by."""
+    """Add a row's name and the texts of its meta file; also return its summary and aliases."""
     stem = posixpath.basename(file).removesuffix(".zst").removesuffix(".jsonl")
     names = {
         "user": _line(title, limits.NAME_MAX),
@@ -180,7 +179,7 @@ def _stored(row: Row, meta: MetaFile | None, title: str | None, file: str) -> St
 
 @lru_cache(512)
 def _unsecret(text: str) -> str:
-    """Redact a text before it is cut."""
+    """Redact a text; call this before cutting it."""
     return redact(text[: limits.READ_MAX]).text
 
 
@@ -193,7 +192,7 @@ def _safe(text: str | None, limit: int) -> str:
 
 
 def _shown(path: str) -> str:
-    """Escape the bytes of a path that are no UTF-8, so that JSON can hold it."""
+    """Escape the bytes of a path that are not UTF-8, for JSON."""
     whole = path[: limits.PATH_MAX].encode("utf-8", "surrogateescape")
     return whole.decode("utf-8", "backslashreplace")
 

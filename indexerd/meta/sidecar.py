@@ -1,12 +1,12 @@
 """A session's sidecar: the user's title, labels, environment hint and context sets.
 
-A context set is what a session was working with, as a named list of strings. A fork without sets of
-its own has its parent's; one whose sets were cleared says so in its file.
+A context set is a named list of strings that a session was working with. A fork without its own
+sets inherits its parent's, unless its file says that they were cleared.
 
-Writers of sets are not trusted. An item is stored as it is given, or refused: a path that was cut
-or cleaned would be another path; a secret is stored with a warning. A set's name begins a line of
-the resume block, so it must be a plain word and no speaker's role. A sidecar may have been written
-by hand, so whatever is *shown* is made harmless and bounded again.
+Writers of sets are not trusted. An item is stored unchanged or refused: a path that was cut or
+cleaned would be another path; a secret is stored with a warning. A set's name begins a line of the
+resume block, so it must be plain words and not a speaker's role. A sidecar may have been edited by
+hand, so everything is cleaned and bounded again before it is *shown*.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from indexerd.protocol import limits
 from indexerd.protocol.params import ContextSet, Update
 
 KNOWN = ("files", "applet", "endpoints", "ports")
-SET_MAX = 10  # items of one set, and of one call
-TOTAL_MAX = 50  # items of all sets of a session
+SET_MAX = 10  # items of one set, and in one call
+TOTAL_MAX = 50  # items in all sets of a session
 ITEM_MAX = 1000  # characters
 NAME_MAX = 64  # characters of a set's name
 SHOWN_FILES = 5  # in a footer
-FOOTER_MAX = 400  # characters of its line
+FOOTER_MAX = 400  # characters of a footer's line
 
 Context = dict[str, list[str]]
 Sets = Mapping[str, Sequence[str]]
 _NAME = lazy_pattern(r"[^\W_][\w ./-]*")
 _ROLE = lazy_pattern("system|user|assistant|human|tool|developer|model|function|ai|bot|agent")
-_SAID = lazy_pattern(  # with such a word a role is still one: System prompt, Tool result
+_SAID = lazy_pattern(  # a role followed by such a word is also refused: System prompt, Tool result
     "(?:call|instruction|message|note|output|prompt|reminder|response|result|reply|turn)s?"
 )
 _ABSOLUTE = lazy_pattern(r"[/~]|[A-Za-z]:[\\/]|\\\\|[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def item_of(text: str, what: str = "an item") -> str:
-    """Strip blanks around a line for the sidecar; UsageError if more would have to change."""
+    """Strip a line for the sidecar; UsageError if more would have to change."""
     if len(text) > ITEM_MAX:
         raise UsageError(f"{what} has {len(text)} characters: at most {ITEM_MAX}")
     item = text.strip(" \t")
@@ -63,24 +63,24 @@ def item_of(text: str, what: str = "an item") -> str:
         raise UsageError(f"{what} is empty")
     if not _is_plain(item):
         raise UsageError(
-            f"{what} has characters that do not show, or more than one line: {quotable(item)}",
-            hint="it would have to be changed, and would then name something else",
+            f"{what} has invisible characters or more than one line: {quotable(item)}",
+            hint="it is stored unchanged or not at all: a cleaned path would be another path",
         )
     return item
 
 
 def _is_name(text: str) -> bool:
-    """Whether a line that begins with this name is safe, and looks like no speaker's."""
+    """Return whether a line may begin with this name: it is safe and not a speaker's role."""
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text[:NAME_MAX]).casefold())
     roles = [one for one in words if _ROLE.fullmatch(one)]
     if roles and all(one in roles or _SAID.fullmatch(one) for one in words):
         return False
-    # Some of Unicode's letters are drawn as nothing, hence `harmless`.
+    # Some Unicode letters are invisible, hence `harmless`.
     return len(text) <= NAME_MAX and bool(_NAME.fullmatch(text)) and harmless(text) == text
 
 
 def _is_plain(text: str) -> bool:
-    """Whether cleaning would leave the text unchanged; runs of spaces are part of a name."""
+    """Return whether cleaning would not change the text; runs of spaces may stay."""
     spaces = {ord(char): " " for char in set(text) if unicodedata.category(char) == "Zs"}
     return all(clean_line(part, ITEM_MAX) == part for part in text.translate(spaces).split(" "))
 
@@ -88,21 +88,21 @@ def _is_plain(text: str) -> bool:
 def apply(
     context: Sets, name: str, given: Sequence[str], mode: Any = None
 ) -> tuple[Context, str, list[str]]:
-    """Replace a set, or merge items into it; return all sets, what was done, and warnings.
+    """Replace a set or merge items into it; return all sets, a message, and warnings.
 
-    UsageError says what may not be stored. ContextTooLargeError if the sets would hold too much:
-    sets that were made too large by hand may shrink step by step, and lose nothing by a merge.
+    UsageError for invalid input. ContextTooLargeError if there would be too many items; sets that
+    were made too large by hand may shrink step by step, and a merge removes nothing from them.
     """
     if mode not in (None, "replace", "merge"):
         raise UsageError("mode is replace or merge")
     if len(given) > SET_MAX:
         why = f"{len(given)} items are too many for one call: at most {SET_MAX}"
-        raise UsageError(why, hint="keep what matters most, or use several sets")
+        raise UsageError(why, hint="keep the most important ones, or use several sets")
     name, items, done = name.strip(" "), [*map(item_of, given)], "Set"
     if not _is_name(name):
         raise UsageError(
-            f"setName has at most {NAME_MAX} characters, begins with a letter or a digit, and is"
-            " no speaker's",
+            f"setName must have at most {NAME_MAX} characters, begin with a letter or a digit, and"
+            " not be a speaker's role",
             hint="use letters, digits, spaces and _ - . /",
         )
     warnings = list[str]()
@@ -117,7 +117,7 @@ def apply(
         union, done = list(dict.fromkeys([*old, *items])), "Merged"
         room = max(SET_MAX, len(set(old)))
         if rest := ", ".join(map(quotable, union[room:])):
-            warnings.append(f"not stored, as a set holds at most {SET_MAX} items: {rest}")
+            warnings.append(f"not stored, because a set has at most {SET_MAX} items: {rest}")
         items = union[:room]
     for place, item in enumerate(items, 1):
         if done == "Set" or item not in old:
@@ -134,9 +134,9 @@ def apply(
 
 
 def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
-    """Give all sets or the named set, as text and as data."""
+    """Return all sets or the named set, as text and as data."""
     found = {key: list(items) for key, items in context.items()}
-    if asked := (name or "").strip(" "):  # models give "" where they mean nothing
+    if asked := (name or "").strip(" "):  # models send "" for no name
         found = {asked: found.get(asked, [])}
     text = json.dumps(found, indent=2, ensure_ascii=False)
     return text if found else "No context stored for this session", found
@@ -145,15 +145,15 @@ def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
 def resume_block(
     cwd: str, env_hint: str | None, context: Sets, exists: Callable[[str], bool]
 ) -> tuple[str, int]:
-    """Make the block that goes before the first message after a resume; count files that are gone.
+    """Make the block for the first message after a resume; also count missing files.
 
-    `exists` is asked about every file that is shown, as it is stored.
+    `exists` is called for every file shown, as stored.
     """
     text = "[SESSION RESUMED]\nShell state was reset. Re-run environment setup before continuing.\n"
     text += f"\nSession directory: {_on_a_line(escape_path(cwd)) or '(unknown)'}\n"
     hint = (env_hint or "").strip()
     if len(hint) > ITEM_MAX:
-        hint = f"(not shown: {len(hint)} characters)"  # a part of it would be another command
+        hint = f"(not shown: {len(hint)} characters)"  # a part would be another command
     if hint := _on_a_line(hint):
         text += f"Environment hint: {hint}\n"
     shown, missing = context_text(context, exists)
@@ -161,7 +161,7 @@ def resume_block(
 
 
 def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int]:
-    """Render the sets for an agent; count the files that are gone."""
+    """Render the sets for an agent; also count missing files."""
     parts, missing = list[str](), 0
     for name, items in _shown(context).items():
         if name == "files":
@@ -179,7 +179,7 @@ def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int
 
 
 def _shown(context: Sets) -> dict[str, list[str]]:
-    """Give the sets that hold something, files and applet first; no more than can be stored."""
+    """Return the non-empty sets, files and applet first, with at most TOTAL_MAX items."""
     found: dict[str, list[str]] = {}
     room = TOTAL_MAX
     for name in sorted(context, key=lambda one: {"files": 0, "applet": 1}.get(one, 2)):
@@ -191,23 +191,23 @@ def _shown(context: Sets) -> dict[str, list[str]]:
 
 
 def _on_a_line(text: str) -> str:
-    """Keep a text's spaces, and nothing in it that acts on a prompt or a terminal."""
+    """Make a line for a prompt or a terminal; runs of spaces stay if the text is plain."""
     if not _is_plain(text):
         return inline(text, len(text))
-    drawn = text.replace("\ufe0f", "")  # which follows many an emoji
-    drawn = drawn.replace("<(", "((")  # a shell's; no tag begins so
+    drawn = text.replace("\ufe0f", "")  # it follows many emoji
+    drawn = drawn.replace("<(", "((")  # shell syntax, not a tag
     return text if harmless(drawn) == drawn else harmless(text)
 
 
 def footer(context: Sets, cwd: str) -> dict[str, Any]:
-    """Give the first files, the applet, and both as one line; all empty without sets."""
+    """Return the first files, the applet, and both as one line; all empty without sets."""
     shown = {
         name: [item if _is_plain(item) else clean_line(item, ITEM_MAX) for item in items]
         for name, items in _shown(context).items()
     }
     files, named = shown.get("files", []), []
     for item in files[:SHOWN_FILES]:
-        last = re.split(r"[/\\]", item.rstrip("/\\"))[-1]  # whichever way separators lean
+        last = re.split(r"[/\\]", item.rstrip("/\\"))[-1]  # with either separator
         named.append({"basename": shown_path(last or item), "path": absolute(cwd, item)})
     more = max(0, len(files) - SHOWN_FILES)
     words = [one["basename"] for one in named]
@@ -220,38 +220,40 @@ def footer(context: Sets, cwd: str) -> dict[str, Any]:
 
 
 def absolute(cwd: str, item: str) -> str:
-    """Give a file's whole path: a relative path starts at the session's directory."""
+    """Return a file's absolute path; a relative one starts at the session's directory."""
     if _ABSOLUTE.match(item) or not cwd:
         return item
     return f"{cwd.rstrip('/')}/{item.removeprefix('./')}"
 
 
-class Held(NamedTuple):
-    """A session's sidecar, and its sets or those of its nearest ancestor with any."""
+class Sidecar(NamedTuple):
+    """A session's own sidecar, and its context sets, perhaps inherited."""
 
     user: UserFile
     context: Context
 
 
 class Edited(NamedTuple):
-    """A sidecar to write, or None; the names of the sets that changed in it."""
+    """A sidecar to write, or None, and the names of its changed sets."""
 
     user: UserFile | None
     names: tuple[str, ...]
     warnings: tuple[str, ...]
-    text: str  # about the last set
+    text: str  # a message about the last set
 
 
-def read_sidecar(paths: Sequence[Path]) -> Held:
+def read_sidecar(paths: Sequence[Path]) -> Sidecar:
     """Read a session's sidecar, and find its sets.
 
-    `paths` begin with its own, then come those of its ancestors, nearest first. If its own file is
-    invalid, that is an error with its path; an ancestor's is passed over.
+    `paths` are its own and then its ancestors', nearest first. If its own file is invalid, that is
+    an error with its path; an ancestor's invalid file is skipped.
     """
     try:
         user = read_user(paths[0]) or UserFile()
     except InvalidMetaError as bad:
-        hint = f"mend {paths[0]}, or move it away: it holds what no model can write again"
+        hint = (
+            f"repair {paths[0]}, or move it away: it has your own data, which cannot be recreated"
+        )
         raise InvalidMetaError(str(bad), hint=hint) from None
     found = user
     for path in paths[1:]:
@@ -259,7 +261,7 @@ def read_sidecar(paths: Sequence[Path]) -> Held:
             break
         with suppress(InvalidMetaError, AccessError):
             found = read_user(path) or found
-    return Held(user, found.context)
+    return Sidecar(user, found.context)
 
 
 def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
@@ -280,15 +282,15 @@ def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
         if meta := read_meta(directory / meta_name(session_id)):
             found["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True)
     with attempt():
-        held = read_sidecar(paths)
-        found |= {"labels": held.user.labels, "context": held.context}
+        sidecar = read_sidecar(paths)
+        found |= {"labels": sidecar.user.labels, "context": sidecar.context}
     with attempt():
         found["digest"] = {"segments": read_digest(directory / digest_name(session_id))}
     return found | ({"warnings": warnings} if warnings else {})
 
 
-def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
-    """Make the sidecar with the changes that a client asks for; null clears."""
+def edit(old: Sidecar, asked: Update, *, fork: bool) -> Edited:
+    """Apply a client's changes to a sidecar; null clears a field."""
     fields, warnings = dict[str, Any](), list[str]()
     if asked.title is not UNSET:
         fields["title"] = clean_line(asked.title or "", limits.NAME_MAX) or None
@@ -298,9 +300,9 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
         warnings += secret_warnings(hint, "envHint")
     if asked.label:
         text = clean_line(asked.label.text or "", limits.NAME_MAX)
-        labels = held.user.labels | {asked.label.entry_id: text}
+        labels = old.user.labels | {asked.label.entry_id: text}
         fields["labels"] = {key: one for key, one in labels.items() if one}
-    context = {key: items for key, items in held.context.items() if items}
+    context = {key: items for key, items in old.context.items() if items}
     names, text = list[str](), ""
     changes = list[ContextSet]()
     if asked.context is not UNSET or asked.set_context is None:  # all sets at once
@@ -309,12 +311,12 @@ def edit(held: Held, asked: Update, *, fork: bool) -> Edited:
         changes = [ContextSet(set_name=name, items=items) for name, items in given]
     changes += [asked.set_context] if asked.set_context else []
     for change in changes:
-        name, items, old = change.set_name.strip(" "), change.items or [], context
+        name, items, before = change.set_name.strip(" "), change.items or [], context
         context, text, more = apply(context, name, items, change.mode)
-        is_set = bool(items) and change.mode != "merge"  # it may be what it was
-        names += [name] if is_set or context != old else []
+        is_set = bool(items) and change.mode != "merge"  # counts even if nothing changed
+        names += [name] if is_set or context != before else []
         warnings += more
     if names:
         fields |= {"context": context, "context_cleared": True if fork and not context else None}
-    new = held.user.model_copy(update=fields) if fields else None
+    new = old.user.model_copy(update=fields) if fields else None
     return Edited(new, tuple(dict.fromkeys(names)), tuple(warnings), text)

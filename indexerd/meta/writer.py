@@ -1,16 +1,16 @@
 """The only code that writes meta files, sidecars and digests.
 
-A write is a new file next to the target (`.<id>.<pid>.<n>.tmp`, created O_EXCL, 0600), written
-whole, fsynced, renamed over the target, and the directory fsynced. What this guarantees:
+A write creates a file next to the target (`.<id>.<pid>.<n>.tmp`, O_EXCL, 0600), writes and fsyncs
+it, renames it over the target, and fsyncs the directory. This guarantees:
 
-* When a call returns, the content is on the disk, as far as fsync says the truth.
-* A reader sees the old file or the new file, whole. kill -9 or a power cut inside a call leaves
-  either, and at most one temporary file, which readers ignore and `sweep` removes.
-* Writers in this and in other processes go one at a time per directory (`hold_directory`).
-* `expect` guards against writers that do not know the lock, such as pi's `session-index`.
-  It is compared right before the rename; a foreign rename in between is not seen.
+* When a call returns, the content is on the disk, if fsync keeps its promise.
+* A reader sees either the whole old file or the whole new one. kill -9 or a power cut during a call
+  leaves one of them, and at most one temporary file, which readers ignore and `sweep` removes.
+* Writers in this and other processes take turns in each directory (`hold_directory`).
+* `expect` guards against writers that ignore the lock, such as pi's `session-index`. It is compared
+  right before the rename; a foreign rename in between is not noticed.
 
-A link in the target's place is replaced, not followed.
+If the target is a link, it is replaced, not followed.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from indexerd.errors import AccessError, NotFoundError, WriteError
 from indexerd.meta.model import META_BYTES_MAX, MetaFile, Stamp, UserFile, digest_name, read, stamp
 from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 
-LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds; whoever holds the directory longer is stuck
+LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds: a process that holds the lock longer hangs
 
-# Ours, and upstream's extension's: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
+# Ours, and the upstream extension's: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
 _TEMP = re.compile(rf"\.?({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
 
 Expected = Stamp | EllipsisType | None  # `...`: whatever is there; None: nothing
@@ -40,24 +40,24 @@ class MetaWriter:
     """Writes meta files, sidecars and digests. Thread-safe; a call blocks for milliseconds.
 
     A failure is a WriteError whose `upstream` is the errno's name, for example ENOSPC; an id that
-    may not be in a file name is a UsageError, a `forgotten` session a NotFoundError. That is
-    checked while the directory is held: a cancelled write still happens once its thread has begun.
+    is not allowed in a file name is a UsageError, a `forgotten` session a NotFoundError. The latter
+    is checked under the lock: a cancelled write still happens once its thread has started.
     """
 
     def __init__(self, forgotten: Collection[str] = ()) -> None:
         self._forgotten = forgotten
 
     def write_meta(self, directory: Path, meta: MetaFile, *, expect: Expected = ...) -> bool:
-        """Write `<id>.meta.json`, or return False if the file is another version than `expect`.
+        """Write `<id>.meta.json`, or return False if the file differs from `expect`.
 
-        A file that holds this very content is as good as the expected file, so a write that
-        failed half-way may simply be repeated.
+        A file that already has this content counts as expected, so that a write that failed
+        half-way can be repeated.
         """
         session_id = meta.session_id
         return self._put(directory / meta_name(session_id), session_id, meta.to_json(), expect)
 
     def write_user(self, directory: Path, session_id: str, user: UserFile) -> None:
-        """Write `<id>.user.json`. Read it first: what is not in `user` is gone afterwards."""
+        """Replace `<id>.user.json`. Read it first: whatever is not in `user` is lost."""
         self._put(directory / user_name(session_id), session_id, user.to_json())
 
     def write_digest(self, directory: Path, session_id: str, lines: Iterable[bytes]) -> None:
@@ -70,11 +70,10 @@ class MetaWriter:
         return self._clear(directory, lambda one: one.name in ours or _owner(one)[0] == session_id)
 
     def sweep(self, directory: Path) -> int:
-        """Remove temporary files that dead writers left, and count them. Call it at the start.
+        """Remove temporary files of dead writers at the start, and count them.
 
-        While we hold the directory no writer of ours is at work in it, so a file with our own
-        pid, or with a dead process's, is an orphan. Another living pid's may be of a writer that
-        ignores the flock.
+        While we hold the lock no writer of ours is active, so a file with our own pid or a dead
+        process's is an orphan. Another living process may be a writer that ignores the lock.
         """
         return len(self._clear(directory, _is_stale))
 
@@ -110,7 +109,7 @@ class MetaWriter:
 
 
 def _owner(temp: Path) -> tuple[str, int]:
-    """Give the session id and pid of a temporary file; ("", 0) for any other file."""
+    """Return the session id and pid of a temporary file; ("", 0) for any other file."""
     found = _TEMP.fullmatch(temp.name)
     return (found[1].removesuffix(META_SUFFIX), int(found[2])) if found else ("", 0)
 
@@ -127,5 +126,5 @@ def _reported(path: Path, done: str) -> Iterator[None]:
     except OSError as bad:
         name = errno.errorcode.get(bad.errno or errno.EIO, "EIO")
         text = f"{path} could not be {done}: {bad.strerror} ({name})"
-        hint = "mind the space on its disk, the directory's owner and mode, and what is in the way"
+        hint = "check the free disk space, the directory's owner and mode, and what is at that path"
         raise WriteError(text, hint=hint, upstream=name) from bad

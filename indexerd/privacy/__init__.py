@@ -1,1 +1,1 @@
-"""What may be read, stored and sent: redaction, sanitising, exclusions."""
+"""Decide what may be read, stored and sent: redaction, sanitising, exclusions."""

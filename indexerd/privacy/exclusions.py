@@ -1,7 +1,7 @@
-"""Sessions that must not be read: globs over directory and file, and ids that were purged.
+"""Recognise sessions that must not be read: globs over directory and file, and purged ids.
 
-A purged session's file is still there. Its id is known only after the header was read, unless the
-file is named by it.
+A purged session's file still exists. Its id is known only once the header was read, unless it is
+the file's name.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ class Exclusions:
         self._seen: tuple[list[str], list[str]] = [], []
 
     def renew(self) -> bool:
-        """Say whether globs or purged sessions changed since the last call."""
+        """Return whether globs or purged sessions changed since the last call."""
         old, self._seen = self._seen, (self._globs(), [*self.forgotten])
         return old != self._seen
 
     def match(self, path: str, cwd: str, session_id: str = "") -> bool:
-        """Whether this file, the directory its session ran in, or its session is excluded."""
+        """Return whether this file, the session's directory, or the session is excluded."""
         ids = (session_id, path.rpartition("/")[2])
         return any(one in self.forgotten for one in ids) or matches(self._globs(), path, cwd)
 
 
 def at_home(globs: list[str], home: object) -> list[str]:
-    """Replace a leading `~/` of globs by the user's home directory."""
+    """Replace a leading `~/` of globs with the user's home directory."""
     return [f"{home}{one[1:]}" if one.startswith("~/") else one for one in globs]
 
 
 def matches(globs: list[str], path: str, cwd: str) -> bool:
-    """Whether a glob fits a session's file, the directory it ran in, or a directory above."""
+    """Return whether a glob matches a session's file, its directory, or a directory above."""
     return any(
         fnmatch(name, glob) or fnmatch(name, glob.rstrip("/") + "/*")
         for glob in globs

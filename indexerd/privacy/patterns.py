@@ -1,9 +1,9 @@
 r"""Patterns of secrets: tokens by their prefix, passwords by the text around them.
 
 A rule is a kind, keywords of which one must occur, a pattern whose group `v` is the secret (without
-it, all of the match), and a check of the match. So that no input makes redaction slow, a pattern
-begins with a literal, the rest is bounded or possessive, and nothing has to follow an unbounded
-run. Specific rules come first: of matches that overlap, the first names the whole.
+that group, the whole match is), and a check of the match. So that no input makes redaction slow, a
+pattern begins with a literal, the rest is bounded or possessive, and nothing must follow an
+unbounded run. Specific rules come first: of overlapping matches, the first gives the kind.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class _LazyPattern:
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Make a constant pattern that is compiled at its first use: all of them take 0.12 s."""
+    """Make a constant pattern that is compiled on first use: compiling all takes 0.12 s."""
     return cast("re.Pattern[AnyStr]", _LazyPattern(pattern, flags))
 
 
 def compile_re2(pattern: str, flags: str, *, never_nl: bool = False) -> Any:
-    """Compile a pattern with RE2, which is linear; a ValueError says what is wrong with it."""
+    """Compile a pattern with RE2, which is linear; ValueError with the reason if it is invalid."""
     import re2  # noqa: PLC0415 - 13 ms, which most commands do not need
 
     options = re2.Options()
@@ -48,22 +48,22 @@ def compile_re2(pattern: str, flags: str, *, never_nl: bool = False) -> Any:
 
 @lru_cache(256)
 def compile_pattern(pattern: str) -> Any:
-    """Compile a pattern from the settings, which sees each line as a whole text."""
+    """Compile a pattern from the settings; it is matched against each line by itself."""
     try:
         compiled = compile_re2(pattern, "m", never_nl=True)
     except ValueError as bad:
         raise ValueError(f"is not an RE2 expression: {bad}") from None
     if compiled.search("") is not None:
-        raise ValueError("fits the empty text")
+        raise ValueError("matches the empty text")
     return compiled
 
 
 _SHORTEST, _SHORTEST_BARE = 4, 6  # characters, quoted and in running text
 _SHORTEST_BELOW = 8  # on the line after its name
-_JUDGED = 100  # characters of a value that are looked at
+_JUDGED = 100  # characters of a value that are checked
 _WORDS_MAX = 6  # of a pass phrase
 
-_REFERENCE = lazy_pattern(  # what stands for a secret, or for its type
+_REFERENCE = lazy_pattern(  # a placeholder for a secret, or its type
     r"""(?ix) \$[({].* | \$[a-z_]+ | \$(?-i:[A-Z0-9_]+) | %[a-z_]+% | %\(?[a-z_]*\)?s | \{.*\}
     | <.* | .*(?:\.\.\.|…) | [.*•-]+ | x{3,} | (?:your|change|insert|example|placeholder)[\s_-]?.*
     | (?:process\.env|os\.environ|env|secrets|settings|config|self|this|args)\b[.\[(].*
@@ -97,13 +97,13 @@ def _base64(value: str) -> bool:
 
 
 def _literal(value: str) -> bool:
-    """Say whether a value stands for itself: no reference, type, path or earlier marker."""
+    """Return whether a value is literal: not a reference, type, path or earlier marker."""
     value = re.sub(MARKER, "", value[:_JUDGED]).strip()
     return len(value) >= _SHORTEST and not _REFERENCE.fullmatch(value)
 
 
 def _opaque(value: str) -> bool:
-    """Judge a bare value in running text: it must look like nothing that a person writes."""
+    """Return whether a bare value in running text looks unlike anything that a person writes."""
     value = value[:_JUDGED].rstrip(".,:")
     if len(value) < _SHORTEST_BARE or not _ODD.search(value):
         return False
@@ -111,14 +111,14 @@ def _opaque(value: str) -> bool:
 
 
 def _credential(value: str) -> bool:
-    """Judge what follows `Authorization:` and its scheme."""
+    """Return whether the text after `Authorization:` and its scheme is a credential."""
     return _literal(value) and (_random(value) or _base64(value))
 
 
 # Passwords on command lines: the meaning of a flag depends on the program.
 WORD = r"(?P<v>[^\s\x1b\"'\\]{4,}+)"
 _ARGS = r"(?:(?!&&|\\n)[^\n|;]){0,200}?[ \t]"  # between a program and its flag
-_PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"  # a word begins, perhaps after an escaped line end
+_PROGRAM = r"(?:(?<![\w.-])|(?<=\\[nrt]))"  # the start of a word, perhaps after an escaped newline
 _S, _B = r"[ \t]{1,8}", r"[ \t]{0,8}"
 _OPEN = r"\\?[\"']?"  # a quote, perhaps escaped
 _LOGIN = r"(?:docker|podman|nerdctl|buildah|skopeo|oras|helm registry|az(?: acr)?)"
@@ -151,7 +151,7 @@ COMMANDS = (
     ("curl wget", rf"\s(?:-[uU]|--user)[ =]{_OPEN}[^\s:\"'/]{{1,99}}:{WORD}"),
 )
 
-_TOKENS = (  # kind, what it begins with, what follows
+_TOKENS = (  # kind, prefixes, pattern of the rest
     ("anthropic-key", "sk-ant-", r"[\w-]{12,}+"),
     ("github-token", "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_", r"\w{20,}+"),
     ("gitlab-token", "glpat- gldt- glrt- glrtr- glcbt- glptt- glft- glsoat-", r"[\w.=-]{16,}+"),
@@ -174,7 +174,7 @@ _TOKENS = (  # kind, what it begins with, what follows
     ("vendor-token", "tskey- nvapi- sbp_ sb_secret_ rubygems_ dapi", r"[\w-]{20,}+"),
 )
 _LEFT = r"{0}(?:(?<![A-Za-z0-9_-]{0})|(?<=\\[nrt]{0})|(?<=[0-9\[]m{0}))"  # not inside a word
-_GAP = r"(?:\s|\\[nrt]){1,8}+"  # white space, as it is or JSON-escaped
+_GAP = r"(?:\s|\\[nrt]){1,8}+"  # white space, perhaps JSON-escaped
 _USER = r"[^\s/?:@\[\"'<>`\\]"
 _TO_HOST = r"(?P<v>[^\s/?\"'<>`\\]{1,512})@"
 _NAME = r"(?:[a-z0-9]{1,20}[-_]){0,3}(?:pass(?:word|wd|phrase)?|token|secret|api[-_]?key)"
@@ -201,7 +201,7 @@ RULES: tuple[Rule, ...] = (
 )
 _AUTH = rf"authorization{_Q}[ \t]{{0,4}}[:=](?:{_GAP})?f?{_Q}"
 _NETRC = rf"machine{_GAP}[^\s\\]{{1,200}}{_GAP}login{_GAP}[^\s\\]{{1,200}}{_GAP}password{_GAP}"
-FOLDED_RULES: tuple[Rule, ...] = (  # the same, on lower-cased text
+FOLDED_RULES: tuple[Rule, ...] = (  # for lower-cased text
     ("authorization", "authorization", rf"{_AUTH}(?:[a-z]{{3,9}}{_GAP})?{_CRED}", _credential),
     ("authorization", "bearer", rf"bearer{_GAP}(?P<v>[a-z0-9._~+/=-]{{16,}}+)", _opaque),
     ("authorization", "basic ", r"basic (?P<v>[a-z0-9+/]{12,}+={0,2})", _base64),
@@ -230,7 +230,7 @@ _VALUE = lazy_pattern(
     r"|(?P<bare>[^\s\x1b\"'`,;&|<>(){}\[\]\\]{4,128}+)"
 )
 _REST_OF_VALUE = lazy_pattern(r"[^\s\x1b\"'`,;&|<>(){}\[\]\\]*+")
-_ABOUT = lazy_pattern(  # a name that ends so is about a secret, and does not hold it
+_ABOUT = lazy_pattern(  # endings of names that describe a secret but do not contain it
     r"(?i:age|algorithm|arn|budget|count|dir|endpoint|env|error|expir\w+|field|file|format|helper"
     r"|hint|index|label|length|limits?|manager|message|names?|path|pattern|policy|prompt|provider"
     r"|ref|required|size|state|status|store|ttl|types?|uri|url|usage|used|variable|version)\d*\Z"
@@ -252,7 +252,7 @@ def assignments(text: str, lowered: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _kind_of_name(key: str, name: str) -> str:
-    """Give the kind of secret that a name is for; "" for a plural, or words about a secret."""
+    """Return the kind of secret that a name is for; "" for a plural or a name like _ABOUT's."""
     tail = name[len(key) :]
     if tail[:1].isalpha() and name[len(key) - 1].islower() == tail[0].islower():
         return ""
@@ -266,7 +266,7 @@ def _kind_of_name(key: str, name: str) -> str:
 
 
 def _is_value(kind: str, name: str, named: re.Match[str], value: re.Match[str]) -> bool:
-    """Whether the value of a name is its secret, and no reference, call or number."""
+    """Return whether a name's value is a secret, not a reference, call or number."""
     text = value[value.lastgroup or 0]
     if named["sep"] == "(" and named["tail"]:
         return False  # a method of the secret
@@ -276,7 +276,7 @@ def _is_value(kind: str, name: str, named: re.Match[str], value: re.Match[str]) 
         return False  # a call
     if kind == "password" and text.isdigit():
         return len(text) >= _SHORTEST_BARE
-    if name.isupper() and named["sep"] == "=" and not named["gap"]:  # as a shell writes it
+    if name.isupper() and named["sep"] == "=" and not named["gap"]:  # a shell's assignment
         return _literal(text) and not _NUMBER.fullmatch(text) and not _CODE.fullmatch(text)
     return _opaque(text) and (not named["gap"].strip(" \t") or len(text) >= _SHORTEST_BELOW)
 

@@ -1,8 +1,8 @@
-"""Removes secrets from texts and paths, before these are cut, sent, stored or shown.
+"""Remove secrets from texts and paths, before they are cut, sent, stored or shown.
 
 Each secret is replaced by `[redacted:<kind>]` and counted by kind. Redacting twice changes nothing;
-prose, commit hashes, UUIDs and `token = get_token()` stay. It is linear: one pass of an automaton
-finds which keywords occur, and only rules with one of these run.
+prose, commit hashes, UUIDs and `token = get_token()` stay. The time is linear: one pass of an
+automaton finds the keywords that occur, and only the rules with one of them run.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 Redactor = Callable[[str], tuple[str, dict[str, int]]]  # the redacted text, and counts by kind
 Row = dict[str, Any]
 
-_ROUNDS = 4  # a replacement may uncover another secret; the last round finds nothing
+_ROUNDS = 4  # at most: a replacement may expose another secret
 _PRIVATE_KEY, _FOLDED, _ASSIGNED, _CUSTOM = -1, 100, 200, 1000  # ranks; others: table positions
-_NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # one is in each name
+_NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # each name has one
 _FOLDED_BY_WORDS = [(one[1].split(), (rank, one)) for rank, one in enumerate(FOLDED_RULES, _FOLDED)]
-_Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lower rank names it
+_Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lowest rank wins
 
-# A private key may have lost its first or its last line, or hold a section label (`User: `) where
-# two messages meet. Its lines may be escaped, joined, indented, quoted, commented, numbered or
-# logged. So data are long words of base64 with a few other characters between them, and after the
-# last of them a shorter word of base64 that is no word of a language.
+# A private key may lack its first or last line, or contain a section label (`User: `) where two
+# messages meet. Its lines may be escaped, joined, indented, quoted, commented, numbered or logged.
+# So its data is long words of base64 with a few other characters between them, and after the last
+# of these a shorter word of base64 that does not look like natural language.
 _KEY_SPAN = 20_000  # characters between the first and the last line of one key
 _GAP_MAX = 60  # characters between two lines of data
 _EDGE = lazy_pattern(
@@ -49,8 +49,8 @@ _EDGE = lazy_pattern(
     r"|PuTTY-User-Key-File-\d(?:: ?[\w-]{1,40}+)?)"
     r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
 )
-_LINE = r"(?=[a-z0-9+/]{0,39}[A-Z])[A-Za-z0-9+/]{40,}+={0,2}"  # no path, and no hash
-_LAST = (  # padded, behind what a log puts there; or behind line ends, quotes, tags, a number
+_LINE = r"(?=[a-z0-9+/]{0,39}[A-Z])[A-Za-z0-9+/]{40,}+={0,2}"  # not a path or a hash
+_LAST = (  # padded, after a log's prefix; or after line ends, quotes, tags, a number
     r"(?:\n|\\{1,8}n)[^\n\\]{0,60}? [A-Za-z0-9+/]{1,76}+={1,2}|"
     r"(?:</?[a-z]{1,10} ?/?>|&#?\w{1,5};|%0[ADad]|[^A-Za-z0-9+/\\]|\\{1,8}[nrt]?){1,20}"
     r"(?:\d{1,4}(?:[\t: |]|\\t){1,4})?"
@@ -58,21 +58,21 @@ _LAST = (  # padded, behind what a log puts there; or behind line ends, quotes, 
 )
 _DATA = rf"{_LINE}(?:[\s\S]{{1,{_GAP_MAX}}}?{_LINE})*+(?:{_LAST})?"
 _RUN = lazy_pattern(_DATA)
-_AFTER_BEGIN = lazy_pattern(rf"[\s\S]{{0,200}}?{_DATA}")  # perhaps behind headers
+_AFTER_BEGIN = lazy_pattern(rf"[\s\S]{{0,200}}?{_DATA}")  # perhaps after headers
 
 
 class Redacted(NamedTuple):
-    """The safe text, and how many secrets of each kind were removed from it."""
+    """The safe text, and the number of secrets removed by kind."""
 
     text: str
     counts: dict[str, int]
 
 
 def redact(text: str, extra: Sequence[str] = ()) -> Redacted:
-    """Replace every secret by `[redacted:<kind>]`; finds of `extra` are of kind `custom`.
+    """Replace every secret with `[redacted:<kind>]`; matches of `extra` have the kind `custom`.
 
-    `extra` are patterns from the settings. A text with secrets comes back without invisible
-    characters: these could be inside a secret.
+    `extra` are patterns from the settings. A text with secrets is returned without invisible
+    characters, because these could be inside a secret.
     """
     seen = bare(text)
     found = _redacted(seen, extra)
@@ -80,16 +80,16 @@ def redact(text: str, extra: Sequence[str] = ()) -> Redacted:
 
 
 def redactor(settings: Settings) -> Redactor:
-    """Build the redaction that the settings ask for."""
+    """Make the redactor for these settings."""
     if not settings.redact.enabled:
         return lambda text: (text, {})
     return partial(redact, extra=settings.redact.extra_patterns)
 
 
 def secret_warnings(text: str, what: str) -> tuple[str, ...]:
-    """Warn if a text that is stored as it is looks like it holds a secret."""
+    """Warn if a text that is stored unchanged seems to contain a secret."""
     kinds = ", ".join(sorted(redact(text).counts))
-    warning = f"{what} looks like it holds a secret ({kinds}); it goes into prompts at a resume"
+    warning = f"{what} seems to contain a secret ({kinds}); it is put into prompts on resume"
     return (warning,) if kinds else ()
 
 
@@ -104,7 +104,7 @@ def _redacted(text: str, extra: Sequence[str]) -> Redacted:
         spans = [*_private_keys(text), *_by_rules(text), *_custom(text, extra)]
         if not spans:
             break
-        merged = list[_Span]()  # spans that overlap become one, named by the most specific rule
+        merged = list[_Span]()  # overlapping spans become one, named by the most specific rule
         for start, end, named in sorted(spans):
             if merged and start < merged[-1][1]:
                 first, last, other = merged.pop()
@@ -121,7 +121,7 @@ def _redacted(text: str, extra: Sequence[str]) -> Redacted:
 
 
 def _private_keys(text: str) -> Iterator[_Span]:
-    """Find keys from first to last line; if either is lost, as far as the data goes."""
+    """Find keys from first to last line; if either is missing, as far as the data goes."""
     if "PRIVATE KEY" not in text and "PuTTY-" not in text:
         return
     begin, floor, named = None, 0, (_PRIVATE_KEY, "private-key")
@@ -156,7 +156,7 @@ def _custom(text: str, patterns: Sequence[str]) -> Iterator[_Span]:
 
 
 def _by_rules(text: str) -> Iterator[_Span]:
-    lowered = text.replace("\u0130", "i").lower()  # the only letter that grows when lowered
+    lowered = text.replace("\u0130", "i").lower()  # the only letter that lower() makes longer
     ranked, keywords = _rules()
     called = dict.fromkeys(ranked[at] for at in keywords.Match(_encodable(text)) or ())
     rules = [(text, one) for one in called]
@@ -175,7 +175,7 @@ def _by_rules(text: str) -> Iterator[_Span]:
 
 @cache
 def _rules() -> tuple[list[tuple[int, Rule]], Any]:
-    """Make a list of rules by keyword, and an automaton that finds all keywords of a text."""
+    """Make an automaton that finds all keywords in a text, and the list of their rules."""
     import re2  # noqa: PLC0415 - 13 ms, which most commands do not need
 
     options = re2.Options()
@@ -200,16 +200,16 @@ def shown_path(path: str) -> str:
 
 
 def with_shown(row: Row, clean: Callable[[str], str] = shown_path) -> Row:
-    """Add `shown` to a row: what people see in place of paths and commands with secrets.
+    """Add `shown` to a row: the redacted forms, for people, of paths and commands with secrets.
 
-    The fields themselves stay whole, because programs use them.
+    The fields themselves stay unchanged, because programs use them.
     """
     rest = {key: value for key, value in row.items() if key != "shown"}
     keys = ("cwd", "sessionFile", "parentSessionFile", "resume")
     whole = {key: row[key] for key in keys if row.get(key)}
     if not any(clean(text) != text for text in whole.values()):
         return rest
-    folders: dict[str, str] = {}  # parts of the directory as agents write them in folder names
+    folders: dict[str, str] = {}  # parts of the cwd, as agents spell them in folder names
     for part in str(row.get("cwd") or "").split("/"):
         if (seen := clean(part)) != part:
             folders[re.sub(r"[\\:]", "-", part)] = seen
@@ -237,7 +237,7 @@ _TEXTS |= {"toolUses": limits.USE_MAX}
 
 
 class StoredRow(NamedTuple):
-    """A session's row, and the other texts by which the session is found."""
+    """A session's row, and its other searchable texts."""
 
     row: Row
     summary: str
@@ -245,10 +245,10 @@ class StoredRow(NamedTuple):
 
 
 class OwnSecrets:
-    """Removes the user's own kinds of secrets (`[redact] extra_patterns`) from what is searched.
+    """Removes the user's own kinds of secrets (`[redact] extra_patterns`) from searchable text.
 
-    Built-in kinds go as well, whether or not the text that is sent is redacted: an index needs no
-    secrets. `mark` changes with the patterns, and then all is stored again; without any it is "".
+    Built-in kinds are removed as well, even if redaction of sent text is off: an index needs no
+    secrets. `mark` changes with the patterns, and then all is indexed again; "": no patterns.
     """
 
     def __init__(self, patterns: Callable[[], Sequence[str]]) -> None:
@@ -256,7 +256,7 @@ class OwnSecrets:
         self.renew()
 
     def renew(self) -> None:
-        """Read the patterns of the settings."""
+        """Read the patterns from the settings."""
         self._extra = sorted(set(self._patterns()))
         digest = blake2b(json.dumps(self._extra).encode(), digest_size=6).hexdigest()
         self.mark = f"~{digest}" if self._extra else ""
@@ -268,7 +268,7 @@ class OwnSecrets:
         return clean_text(self._redacted(text), limit)
 
     def written(self, written: StoredRow) -> StoredRow:
-        """Clean a row and its texts; built-in kinds were removed before."""
+        """Clean a row and its texts, of which built-in kinds were already removed."""
         if not self.mark:
             return written
         row, summary, aliases = written
@@ -278,7 +278,7 @@ class OwnSecrets:
         return StoredRow(row, self._clean(summary, limits.SUMMARY_MAX), names)
 
     def _clean(self, value: Any, most: int) -> Any:
-        """Clean a value's texts, and drop a last word that was cut: it may be half a secret."""
+        """Clean a value's texts, without a last word that may have been cut: half a secret."""
         if isinstance(value, dict):
             return {self._clean(key, most): self._clean(one, most) for key, one in value.items()}
         if isinstance(value, list):

@@ -1,9 +1,9 @@
-"""Makes text that others chose safe to store, to send and to print, and bounds its length.
+"""Make untrusted text safe to store, send and print, and bound its length.
 
-Whole escape sequences go first: removing only ESC from `ESC ]0;pwn BEL` would leave `]0;pwn`.
-Then go control, invisible and private-use characters; the joiners ZWJ and ZWNJ stay where scripts
-and emoji need them: alone, between two letters, marks or symbols outside ASCII. Every function is
-idempotent and linear.
+Whole escape sequences are removed first: removing only ESC from `ESC ]0;pwn BEL` would leave
+`]0;pwn`. Then control, invisible and private-use characters are; the joiners ZWJ and ZWNJ stay
+where scripts and emoji need them: single, between two letters, marks or symbols outside ASCII.
+Every function is idempotent and linear.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from indexerd.privacy.patterns import lazy_pattern
 _FORBIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 _JOINERS = "\u200c\u200d"
 
-# An unterminated control string ends with its line, so that a forged opener cannot swallow a whole
+# An unterminated control string ends with its line, so that a forged start cannot remove a whole
 # text, and the time is linear.
 _ESCAPES = re.compile(
     r"(?:\x1b[PX\]^_]|[\x90\x98\x9d\x9e\x9f])[^\x07\x1b\x9c\n\r]*+(?:\x07|\x1b\\|\x9c)?"
@@ -29,7 +29,7 @@ _JOINER_RUN = re.compile(f"[{_JOINERS}]+")
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace each lone surrogate by U+FFFD; a pair that JSON kept apart becomes its character."""
+    """Replace each lone surrogate with U+FFFD; a pair of surrogates becomes its character."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -49,7 +49,7 @@ def without_surrogates(value: Any) -> Any:
 def clean_line(text: str, limit: int) -> str:
     """Make a line of at most `limit` characters; each run of white space becomes a space."""
     plain = " ".join(text.split())
-    if plain.isprintable():  # as most are: it has no escape sequence, and nothing invisible
+    if plain.isprintable():  # mostly: no escape sequence, nothing invisible
         return _cut(plain, limit)
     plain = " ".join(_ESCAPES.sub("", text).split())
     # Invisible characters may have been between two spaces, or at an end.
@@ -60,8 +60,8 @@ def clean_text(text: str, limit: int) -> str:
     r"""Clean a text and cut it to `limit` characters, but keep its lines.
 
     `\n` and `\t` stay, other line ends become `\n`, and other white space a space. Indentation
-    stays, runs of spaces inside a line are folded, spaces before a line's end go, and at most two
-    blank lines in a row stay.
+    stays, runs of spaces inside a line become one, spaces at a line's end are removed, and at most
+    two blank lines in a row stay.
     """
     if not is_plain(text):
         text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
@@ -76,7 +76,7 @@ def clean_text(text: str, limit: int) -> str:
 
 
 def bare(text: str) -> str:
-    """Remove escape sequences and characters that have no width, but no white space."""
+    """Remove escape sequences and invisible characters, but no white space."""
     if is_plain(text):
         return text
     return _visible(_ESCAPES.sub("", text), "\n\t\r\v\f\x1c\x1d\x1e\x1f\x85")
@@ -85,7 +85,7 @@ def bare(text: str) -> str:
 def escape_path(path: str) -> str:
     r"""Escape control, invisible and undecodable characters of a file name, as in `\x1b`.
 
-    The result is for eyes and logs, never for opening a file.
+    The result is for people and logs, never for opening a file.
     """
     if path.isprintable():
         return path
@@ -99,7 +99,7 @@ def escape_path(path: str) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text has only visible characters, spaces, tabs and line feeds, as most have."""
+    """Return whether a text has only visible characters, spaces, tabs and line feeds."""
     return text.replace("\n", "").replace("\t", "").isprintable()
 
 

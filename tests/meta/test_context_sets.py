@@ -42,7 +42,7 @@ def test_a_sets_name_is_a_plain_word_and_no_role(name: str) -> None:
 )
 def test_an_item_that_would_have_to_be_changed_is_refused(item: str) -> None:
     """Another path would be stored than was given; the error shows it, harmlessly."""
-    with pytest.raises(UsageError, match="do not show") as caught:
+    with pytest.raises(UsageError, match="invisible characters") as caught:
         sets.apply({}, "files", ["/w/fine", item])
     assert str(caught.value).isprintable()
     assert str(caught.value).endswith(f": {escape_path(item)}")

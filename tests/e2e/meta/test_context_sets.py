@@ -88,7 +88,7 @@ def test_an_eleventh_item_is_refused_or_named(running: World, session: str) -> N
     put(running, session, "files", TEN[:8])
     found = put(running, session, "files", [*TEN[:2], "x", "y", "z", "q"], mode="merge")
     assert found["text"] == "Merged files: 10 items"
-    assert found["warnings"] == ["not stored, as a set holds at most 10 items: z, q"]
+    assert found["warnings"] == ["not stored, because a set has at most 10 items: z, q"]
     assert held(running, session) == {"files": [*TEN[:8], "x", "y"]}
 
 
@@ -322,7 +322,7 @@ def test_the_commands_say_what_the_methods_do(world: World) -> None:
 
 def test_a_secret_in_a_set_is_told_of_and_written_nowhere_else(world: World) -> None:
     """S2.21: stored to the letter, with a warning; no telemetry, log or answer names it."""
-    told = " looks like it holds a secret (anthropic-key); it goes into prompts at a resume"
+    told = " seems to contain a secret (anthropic-key); it is put into prompts on resume"
     items = ["http://h/", f"http://h/?key={SECRET}"]
     with world.daemon():
         session = known(world)
