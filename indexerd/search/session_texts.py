@@ -163,7 +163,7 @@ class Texts:
         self._index.add_messages(session_id, said, _encode(progress), sign, replace=replace)
         if facts is not None:
             self._publish(session_id, facts)
-        if is_last and anew:  # most likely nobody is at work in it
+        if is_last and replace:  # most likely no agent is working in it
             self._files.drop_tree(session_id)
         return is_last
 
