@@ -50,15 +50,17 @@ _EDGE = lazy_pattern(
     r"|(?P<end>-----? ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}|Private-MAC: [0-9a-f]*+)"
 )
 _LINE = r"(?=[a-z0-9+/]{0,39}[A-Z])[A-Za-z0-9+/]{40,}+={0,2}"  # not a path or a hash
-_LAST = (  # padded, after a log's prefix; or after line ends, quotes, tags, a number
-    r"(?:\n|\\{1,8}n)[^\n\\]{0,60}? [A-Za-z0-9+/]{1,76}+={1,2}|"
-    r"(?:</?[a-z]{1,10} ?/?>|&#?\w{1,5};|%0[ADad]|[^A-Za-z0-9+/\\]|\\{1,8}[nrt]?){1,20}"
-    r"(?:\d{1,4}(?:[\t: |]|\\t){1,4})?"
+_LAST = (  # padded or long, after a log's prefix; or after line ends, quotes, tags, a place
+    r"(?:\n|\\{1,8}n)[^\n\\]{0,60}? (?:[A-Za-z0-9+/]{1,76}+={1,2}"
+    r"|(?=[a-z0-9+/]{0,15}[A-Z])(?=[A-Z0-9+/]{0,15}[a-z])(?=\D{0,30}\d)[A-Za-z0-9+/]{16,76}+)|"
+    r"(?:</?[a-z]{1,10} ?/?>|&#?\w{1,5};|%0[ADad]|[^A-Za-z0-9+/\\]|[+/]{1,3}(?=[\s\\])|b(?=['\"])"
+    r"|\\{1,8}+(?:u[0-9a-f]{4}(?:\[[\d;]{0,8}m)?|[nrt])?){1,20}+"
+    r"(?:(?:[\w./~-]{1,60}:)?\d{1,4}(?:[\t: |→]|\+(?=\s)|\\t|\\u2192){1,4})?"
     r"(?=[A-Za-z]{0,76}(?:[0-9+/=]|(?<=[A-Za-z])[A-Z]))[A-Za-z0-9+/]{1,76}+={0,2}"
 )
 _DATA = rf"{_LINE}(?:[\s\S]{{1,{_GAP_MAX}}}?{_LINE})*+(?:{_LAST})?"
 _RUN = lazy_pattern(_DATA)
-_AFTER_BEGIN = lazy_pattern(rf"[\s\S]{{0,200}}?{_DATA}")  # perhaps after headers
+_AFTER_BEGIN = lazy_pattern(rf"[\s\S]{{0,500}}?{_DATA}")  # perhaps after headers
 
 
 class Redacted(NamedTuple):
@@ -140,7 +142,7 @@ def _private_keys(text: str) -> Iterator[_Span]:
         begin = edge if edge and edge["begin"] else None
         if edge and not begin:
             runs = list(_RUN.finditer(text, max(floor, limit - _KEY_SPAN), limit))
-            if runs and limit - runs[-1].end() <= _GAP_MAX:
+            if runs and limit - runs[-1].end() <= 2 * _GAP_MAX:
                 yield runs[-1].start(), edge.end(), named
             floor = edge.end()
 

@@ -267,7 +267,8 @@ units = [
     " -p", "mysql -p", "mosquitto_sub -P", "\n x " + "A" * 48, "</a>", "_sk-proj-", "_sk-",
 ]
 cases = [(unit * (200_000 // len(unit)), ()) for unit in units]
-cases += [("-----BEGIN PRIVATE KEY-----" + text, ()) for text, _ in cases]
+begin = "-----BEGIN PRIVATE KEY-----"
+cases += [(start + text, ()) for start in (begin, begin + "Aa1" * 20) for text, _ in cases]
 cases.append(("x" * 200_000, [r"x\w*y", "(a|a)*b"]))
 for text, extra in cases:
     print(ascii(text[:80]), flush=True)

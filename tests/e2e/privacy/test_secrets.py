@@ -220,7 +220,8 @@ def test_a_reload_takes_what_is_a_secret_now_out_of_the_index(world: World) -> N
 
 JOINED = [
     *(" ", "    ", "\t", "\\n", "\\t", "\r\n", "\r", "\n    ", "\n> ", " > ", "\n# "),
-    *("<br>", "&#10;", "%0A", " ↵ ", "\n: ", "\n│ ", ". ", "_", "</line>"),
+    *("\n// ", '\\n" +\n  "', "\\n'\n  b'", "\nid_rsa:7:", "\n  7→", "\n 7 + ", "\x1b[0m\n\x1b[1m"),
+    *("\\" * 40, "<br>", "&#10;", "%0A", " ↵ ", "\n: ", "\n│ ", ". ", "_", "</line>"),
 ]
 ASKED = (
     ("digest", {}),
