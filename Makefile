@@ -9,38 +9,38 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-com
 
 .PHONY: demo run test test-faults test-browser check bench bench-write peers screenshots lock clean
 
-demo: $(VENV)/.runtime  ## make sample sessions, index them, look them up; leaves nothing behind
+demo: $(VENV)/.runtime  ## create sample sessions, index them, look them up, remove them
 	$(BIN)/python tests/demo.py
 
 run: $(VENV)/.runtime  ## the daemon in the foreground, on your own sessions
 	$(BIN)/indexerd run
 
-test: $(VENV)/.dev  ## the suite, but for what needs a browser, and the slow part of the faults
+test: $(VENV)/.dev  ## the suite, without the tests marked `browser` and `faults`
 	$(BIN)/python -m pytest -q -n 3 -m "not browser and not faults"
 
-test-faults: $(VENV)/.dev  ## what kills, hangs, floods and fills the whole program
+test-faults: $(VENV)/.dev  ## tests of crashes, hangs, floods and full disks
 	$(BIN)/python -m pytest -q -n 2 -m faults -rs
 
-test-browser: $(VENV)/.dev  ## the pages in Chromium, where one is installed
+test-browser: $(VENV)/.dev  ## tests of the pages in Chromium, if it is installed
 	$(BIN)/python -m pytest -q -n 2 -m browser -rs tests/browser
 
-check: $(VENV)/.dev  ## linters, types, floors
+check: $(VENV)/.dev  ## linters, types, layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.dev  ## measured figures, each beside a limit of the same run, as one table
+bench: $(VENV)/.dev  ## benchmarks, each next to a limit measured in the same run, as one table
 	$(BIN)/python bench/run.py
 
-bench-write: $(VENV)/.dev  ## the same, and the table written into docs/PERFORMANCE.md
+bench-write: $(VENV)/.dev  ## the same, and write the table to docs/PERFORMANCE.md
 	$(BIN)/python bench/run.py --write
 
-peers:  ## the programs that the cold index is measured beside, in a place of their own
+peers:  ## install the programs that the cold index is compared with, in their own environment
 	test -x $(VENV)-peers/bin/python || $(PYTHON) -m venv $(VENV)-peers
 	$(VENV)-peers/bin/python -m pip install --quiet -r bench/peers.txt
 
-screenshots: $(VENV)/.dev  ## the pictures of the README, of sessions that are made up
+screenshots: $(VENV)/.dev  ## make the README's pictures, of made-up sessions
 	$(BIN)/python tests/browser/screenshots.py
 
 $(VENV)/.runtime: requirements.lock pyproject.toml
@@ -54,7 +54,7 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	$(PIP) --require-hashes -r requirements-dev.lock
 	touch $@
 
-lock: $(VENV)/.runtime  ## pin all dependencies anew, with hashes and without download addresses
+lock: $(VENV)/.runtime  ## pin all dependencies again, with hashes and without download addresses
 	$(BIN)/python -m pip install --quiet 'pip-tools>=7.5'
 	$(BIN)/python -m piptools compile --quiet --generate-hashes --strip-extras --allow-unsafe \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --no-header \

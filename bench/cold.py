@@ -1,8 +1,8 @@
-"""From nothing to a whole index: 3,000 sessions of all agents, beside two programs that do so too.
+"""Measure a cold index of 3,000 sessions of all agents, next to two similar programs.
 
-`make peers` installs these. They run in the same home, in turns with ours, each from nothing, and
-where the system allows it without a network. Whole means that words which only one message has
-lead to its session; agents of which a peer does not find such words are named beside it.
+`make peers` installs these. They run in the same home, in turns with indexerd, each from an empty
+index and, if the system allows it, without a network. An index is complete when a word that only
+one message has finds its session; agents for which a peer does not find such words are named.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def read(home: Home) -> int:
 
 
 def ours(home: Home, made: list[Session], listed: list[float]) -> float:
-    """Seconds from the daemon's exec to a whole index."""
+    """Return the seconds from the daemon's exec to a complete index."""
     home.forget()
     with Daemon(home) as daemon:
         listed.append(daemon.listed(len(made)))
@@ -69,7 +69,7 @@ def ours(home: Home, made: list[Session], listed: list[float]) -> float:
 
 
 def theirs(home: Home, made: list[Session], name: str, lacks: dict[str, list[str]]) -> float:
-    """Seconds of a peer's indexing, from nothing; and agents whose last session it lacks then."""
+    """Return the seconds of a peer's cold index, and the agents whose last session it lacks."""
     home.forget()
     took = wall(partial(peer, home, INDEX[name]))
     last = {one.agent: one for one in made}.values()
@@ -78,7 +78,7 @@ def theirs(home: Home, made: list[Session], name: str, lacks: dict[str, list[str
 
 
 def peer(home: Home, argv: list[str]) -> str:
-    """Run a peer's program; what it prints."""
+    """Run a peer's program; return its output."""
     apart = ["unshare", "-rn"] if shutil.which("unshare") else []
     if apart and subprocess.run([*apart, "true"], capture_output=True, check=False).returncode:
         apart = []

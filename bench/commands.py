@@ -1,4 +1,4 @@
-"""What a command costs: whole processes beside a warm daemon, in turn with `python -c pass`."""
+"""Measure commands as whole processes with a warm daemon, in turns with `python -c pass`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from corpus import Draw, talks
 from home import PROGRAM, Daemon, Home, check
 from measure import Bench, Beside, in_turns, wall
 
-HOOKS, PEOPLE = "≤ 2.5 x", "≤ 10 x"  # the latter are 120 ms where Python takes 12
+HOOKS, PEOPLE = "≤ 2.5 x", "≤ 10 x"  # the latter is 120 ms if Python takes 12
 
 
 def run(bench: Bench) -> None:
@@ -20,7 +20,7 @@ def run(bench: Bench) -> None:
         count = bench.size(1000, 50)
         made = talks(home.root, count, 2 * count, Draw(1, 1 << 18))
         one, ref = made[7], f"as in @@{made[7].id[:8]}"
-        commands = {  # what is run, a word that it prints, its target
+        commands = {  # arguments, a word of the output, target
             "hook": (["hook", "claude"], one.name, HOOKS),
             "expand": (["expand", ref], one.name, HOOKS),
             "resolve": (["resolve", one.id], one.name, HOOKS),

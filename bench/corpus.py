@@ -1,12 +1,12 @@
 """Made-up sessions of all four agents, as their clients write them; the same for the same seed.
 
-Sizes of sessions are log-normal, as those of people are: a few hold most of the bytes. Sizes of
-texts follow the quantiles of pi's own public sessions; 1 to 2 % of their characters are beyond
-ASCII, and stand together, as in real ones. Texts are escaped for JSON already, and cut at spaces
-out of pools that are made once: 100 MB take some seconds. Words, sizes at some quantiles and the
-lines themselves stand in lines.txt, opencode's tables in opencode.sql.
+Sizes of sessions are log-normal, as with real users: a few have most of the bytes. Sizes of texts
+follow the quantiles of pi's own public sessions; 1 to 2 % of the characters are not ASCII, in
+clusters, as in real texts. Texts are already escaped for JSON, and cut at spaces from pools that
+are made once: 100 MB take some seconds. Words, sizes at some quantiles and the lines themselves are
+in lines.txt, opencode's tables in opencode.sql.
 
-Every session's last answer has a word of its own (`Session.word`), by which searches are checked.
+Every session's last answer has a unique word (`Session.word`), with which searches are checked.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ SPREAD = 1.3  # standard deviation of the logarithm of a session's size
 LEAST = 1500  # bytes of a session
 NOW = 1_767_225_600_000  # ms since the epoch; sessions begin within the 150 days before it
 DAY = 86_400_000
-PICTURED = 400_000  # bytes of a session, from which on it may hold pictures
-FRAME = 220  # bytes that a row of opencode's database takes beside its data
+PICTURED = 400_000  # bytes; a larger session may have pictures
+FRAME = 220  # bytes that a row of opencode's database takes in addition to its data
 QUANTILES = (0.0, 0.1, 0.5, 0.9, 0.99, 1.0)  # of sizes
 TOOLS, OFTEN = ("bash", "edit", "read", "write"), (49, 78, 97, 100)
 
@@ -42,7 +42,7 @@ HERE = Path(__file__).parent
 
 
 def _lines() -> dict[tuple[str, str], list[bytes]]:
-    """What lines.txt has, by its first two words, with the fragments put in."""
+    """Return the lines of lines.txt by their first two words, with fragments filled in."""
     found: dict[tuple[str, str], list[bytes]] = {}
     for row in (HERE / "lines.txt").read_text().splitlines():
         agent, event, line = row.split(" ", 2)
@@ -55,7 +55,7 @@ def _lines() -> dict[tuple[str, str], list[bytes]]:
 
 LINES = _lines()
 SIZES = {kind: [*map(int, row[0].split())] for (of, kind), row in LINES.items() if of == "size"}
-FRESH = {"id", "at", "ms", "count", "uuid", "parent"}  # values that are others in each line
+FRESH = {"id", "at", "ms", "count", "uuid", "parent"}  # values that differ in each line
 
 
 @dataclass(frozen=True)
@@ -64,29 +64,29 @@ class Session:
 
     agent: str
     id: str
-    path: str  # as the index knows it: of opencode, the database with the session's id below it
-    word: str  # in this session alone
-    name: str  # that its user gave it, or ""
+    path: str  # in the index: for opencode, the database's path, "/" and the session's id
+    word: str  # only this session has it
+    name: str  # given by its user, or ""
     leaf: str  # id of its last entry (pi, Claude Code)
     users: int  # human messages, on all branches
     cwd: str
 
 
 def letters(number: int, mark: str) -> str:
-    """A word for a number; no vowels follow the mark, so that no stemmer shortens it."""
+    """Make a word of a number; no vowels follow the mark, so that no stemmer shortens it."""
     return mark + "".join("bcfhkptvwxz"[number // 11**place % 11] for place in range(6))
 
 
 def iso(ms: float) -> str:
-    """A moment as all four agents write it."""
+    """Format a time as all four agents do."""
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds")[:23] + "Z"
 
 
 class Draw:
-    """Sizes, ids, texts and pictures out of one seed."""
+    """Sizes, ids, texts and pictures from one seed."""
 
     def __init__(self, seed: int, pool: int = 2 << 20) -> None:
-        """`pool`: bytes that each sort of text is cut from."""
+        """`pool` is the number of bytes from which each kind of text is cut."""
         self.rng = Random(seed)
         self.random = self.rng.random
         self.common, syllables, foreign = (
@@ -113,7 +113,7 @@ class Draw:
         self._base64 = base64.b64encode(self.rng.randbytes(max(3000, pool * 3 // 4)))
 
     def size(self, kind: str) -> int:
-        """Bytes of a text: between the quantiles as their logarithms go."""
+        """Draw the size of a text: logarithmic interpolation between the quantiles."""
         share, at = self.random(), SIZES[kind]
         low = bisect(QUANTILES, share) - 1
         part = (share - QUANTILES[low]) / (QUANTILES[low + 1] - QUANTILES[low])
@@ -127,11 +127,11 @@ class Draw:
         return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
     def prose(self, size: int) -> bytes:
-        """What somebody says."""
+        """Make the text of a message."""
         return self._cut(self._prose, size)
 
     def code(self, size: int) -> bytes:
-        """What a tool is given, or gives back."""
+        """Make a tool's arguments or result."""
         return self._cut(self._code, size)
 
     def base64(self, size: int) -> bytes:
@@ -148,7 +148,7 @@ class Draw:
 
 
 class Writer(dict[bytes, bytes]):
-    """A session being written; as a mapping, the values that its lines are filled with."""
+    """A session being written; as a mapping, the values for its lines."""
 
     def __init__(self, agent: str, draw: Draw, ms: int, word: str) -> None:
         super().__init__()
@@ -164,7 +164,7 @@ class Writer(dict[bytes, bytes]):
         found = self.value(name)
         value = found if isinstance(found, bytes) else str(found).encode()
         if name not in FRESH:
-            self[key] = value  # the same in all lines of an event
+            self[key] = value  # the same in all lines of one event
         return value
 
     def value(self, name: str) -> bytes | str | int:  # noqa: PLR0911 - a table, as it were
@@ -178,7 +178,7 @@ class Writer(dict[bytes, bytes]):
                 return self.last_id
             case "parent":
                 return f'"{self.above}"' if self.above else "null"
-            case "?block" | "?picture":  # a part of a line that is not always there
+            case "?block" | "?picture":  # an optional part of a line
                 share = 0.45 if name == "?block" else 0.2 * (self.target > PICTURED)
                 return LINES[self.agent, name[1:]][0] % self if draw.random() < share else b""
             case "output" | "argument":
@@ -196,7 +196,7 @@ class Writer(dict[bytes, bytes]):
         return draw.hex(int(name[3:])) if name.startswith("hex") else getattr(self, name)
 
     def event(self, name: str) -> None:
-        """Write the lines of an event, if the agent writes any."""
+        """Write the lines of an event, if the agent has any for it."""
         for line in LINES.get((self.agent, name), ()):
             self.add(line % self)
             if b"%(id)b" in line:
@@ -207,13 +207,13 @@ class Writer(dict[bytes, bytes]):
         self.size += len(line) + 1
 
     def say(self, event: str, text: bytes, *, last: bool = False) -> None:
-        """A message; the last one begins with the session's own word."""
+        """Write a message; the last one begins with the session's unique word."""
         self.clear()
         self[b"text"] = self.word.encode() + b" " + text if last else text
         self.event(event)
 
     def fill(self, target: int, *, begun: bool = False) -> None:
-        """Talk until the session is large enough."""
+        """Write turns until the session is large enough."""
         draw, self.target, last = self.draw, target, False
         if not begun:
             self.event("begin")
@@ -227,7 +227,7 @@ class Writer(dict[bytes, bytes]):
             self.say("answer", draw.prose(3 * draw.size("said")), last=last)
 
     def ask(self, text: bytes) -> None:
-        """A human message; now and then the human goes back, and asks something else there."""
+        """Write a human message, now and then on a new branch from an earlier entry."""
         self.users += 1
         self.turn = self.draw.uuid()
         if self.users > 5 and self.draw.random() < 0.05:
@@ -236,7 +236,7 @@ class Writer(dict[bytes, bytes]):
         self.say("ask", text)
 
     def call(self, tool: str) -> None:
-        """A tool is used; often the model thinks first, or says why."""
+        """Write a tool call, often after a thought or a text of the model."""
         self.clear()
         self[b"tool"], self[b"Tool"] = tool.encode(), tool.title().encode()
         self.event("step")
@@ -284,7 +284,7 @@ class RowWriter(Writer):
     def add(self, line: bytes) -> None:
         table, data = line.decode().split(" ", 1)
         if not data:
-            return  # a picture that is not there
+            return  # no picture
         self.ms += 1 + int(self.draw.random() * 900)
         name = self.row_id("msg" if table == "message" else "prt")
         above = (self.message,) if table == "part" else ()
@@ -315,7 +315,7 @@ class RowWriter(Writer):
 
 
 def make(home: Path, agent: str, count: int, size: int, seed: int) -> list[Session]:
-    """Make sessions of one agent below a home, of `size` bytes together."""
+    """Make sessions of one agent in a home directory, `size` bytes in total."""
     draw = Draw(seed, min(2 << 20, max(1 << 17, size // 4)))
     shares = [math.exp(draw.rng.gauss(0, SPREAD)) for _ in range(count)]
     kind, writers = RowWriter if agent == "opencode" else Writer, []
@@ -336,9 +336,9 @@ def make(home: Path, agent: str, count: int, size: int, seed: int) -> list[Sessi
 
 
 def talks(home: Path, count: int, messages: int, draw: Draw) -> list[Session]:
-    """Make short sessions of pi, for their number: so many messages together, no tools, a name.
+    """Make `count` short sessions of pi, with `messages` in total, a name each, and no tools.
 
-    30 share a directory. Messages are of 60 bytes where sessions have two, else log-normal.
+    30 share a directory. Messages have 60 bytes if a session has two, else log-normal sizes.
     """
     found = []
     for number in range(count):

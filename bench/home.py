@@ -1,8 +1,8 @@
-"""A home directory with sessions, and the real daemon in it, asked as any program asks it.
+"""A home directory with sessions, and the real daemon in it, called as any program calls it.
 
-Nothing outside of the directory is read or written, and it is gone at the end. The package is run
-as its users run it (its program, its socket) and never imported. By default no session is described
-meanwhile and no digest made, and there is no model but the built-in one.
+Nothing outside the directory is read or written, and it is removed at the end. The package is run
+as its users run it (its program, its socket) and never imported. By default no session is indexed
+and no digest is made, and the built-in model is the only one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from corpus import PLACES, Session
 
-PATIENCE = 600.0  # seconds that any one thing may take
+PATIENCE = 600.0  # seconds that a single step may take
 PROGRAM = str(Path(sys.executable).with_name("indexerd"))
 SETTINGS = {
     "INDEXERD_MODEL_KEYS": '["local/extractive"]',
@@ -32,7 +32,7 @@ SETTINGS = {
 
 
 class WrongError(Exception):
-    """An answer was not right, or something did not work: there is no figure then."""
+    """An answer was wrong, or something failed, so there is no figure."""
 
 
 def check(what: str, *, ok: bool) -> None:
@@ -41,7 +41,7 @@ def check(what: str, *, ok: bool) -> None:
 
 
 def wait(found: Callable[[], Any], what: str, pause: float = 0.001) -> None:
-    """Look until something is so; the longer it takes, the longer are the pauses."""
+    """Poll until a condition is true, with growing pauses."""
     began = time.perf_counter()
     while not found():
         took = time.perf_counter() - began
@@ -50,7 +50,7 @@ def wait(found: Callable[[], Any], what: str, pause: float = 0.001) -> None:
 
 
 class Home:
-    """A directory that is somebody's home for a while."""
+    """A temporary home directory."""
 
     def __init__(self) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="ixd-"))  # short, since a socket's path must be
@@ -79,7 +79,7 @@ class Home:
 
 
 class Daemon:
-    """A daemon, from its exec until the block ends; moments are seconds since its exec."""
+    """A daemon that runs until the block ends; times are seconds since its exec."""
 
     def __init__(self, home: Home, **settings: str) -> None:
         self.home, self.notify = home, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -97,7 +97,7 @@ class Daemon:
         self.process.terminate()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(60)
-        self.process.kill()  # if it has not ended
+        self.process.kill()  # if it is still running
         self.process.wait()
         self.notify.close()
         self.log.close()
@@ -106,14 +106,14 @@ class Daemon:
         return time.perf_counter() - self.began
 
     def ready(self) -> float:
-        """Wait until it tells the service manager that it is ready; the moment."""
+        """Wait until it tells the service manager that it is ready; return the time."""
         self.notify.settimeout(PATIENCE)
         while not self.notify.recv(4096).startswith(b"READY=1"):
             pass
         return self.since()
 
     def connect(self) -> Connection:
-        """A connection, as soon as it listens."""
+        """Connect as soon as it listens."""
         found: list[Connection] = []
 
         def tried() -> bool:
@@ -128,18 +128,18 @@ class Daemon:
         return found[0]
 
     def ask(self, method: str, **params: Any) -> Any:
-        """One question on a connection of its own."""
+        """Send one request on its own connection."""
         with self.connect() as connection:
             return connection.ask(method, **params)
 
     def until(self, what: str, done: Callable[[Connection], bool]) -> float:
-        """Ask until something is so, not too often, since that costs it some work; the moment."""
+        """Poll until a condition is true, seldom, as requests cost time; return the time."""
         with self.connect() as connection:
             wait(lambda: done(connection), what, 0.01)
         return self.since()
 
     def listed(self, count: int) -> float:
-        """Wait until `list` has shown so many sessions, page by page; the moment."""
+        """Wait until `list` has shown so many sessions, page by page; return the time."""
 
         def done(connection: Connection) -> bool:
             status = connection.ask("status")
@@ -155,7 +155,7 @@ class Daemon:
         return self.until(f"{count} sessions", done)
 
     def caught_up(self, made: Sequence[Session]) -> float:
-        """Wait until no text is left, and some sessions' words lead to them; the moment."""
+        """Wait until all texts are read and some sessions' words find them; return the time."""
         left = list(made)
 
         def done(connection: Connection) -> bool:
@@ -177,20 +177,20 @@ class Daemon:
         self.until(f"{count} messages of {one.path}", done)
 
     def memory(self, field: str = "VmRSS") -> float:
-        """Megabytes; `VmHWM` is the most it ever was."""
+        """Return its memory in megabytes; `VmHWM` is the peak."""
         rows = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
         return next(int(row.split()[1]) / 1024 for row in rows if row.startswith(field + ":"))
 
     def cpu(self) -> float:
-        """Seconds of processor time so far."""
+        """Return its processor time so far, in seconds."""
         return time.clock_gettime(~self.process.pid << 3 | 2)  # as clock_getcpuclockid(3) makes it
 
 
 class Connection:
-    """A connection to the socket: JSON-RPC, a document a line."""
+    """A connection to the socket: JSON-RPC, one document per line."""
 
     def __init__(self, path: Path) -> None:
-        self.last = b""  # document that came
+        self.last = b""  # the newest document received
         self._sock = socket.socket(socket.AF_UNIX)
         self._file = self._sock.makefile("rb")
         self._sock.settimeout(PATIENCE)
@@ -204,23 +204,23 @@ class Connection:
         self._sock.close()
 
     def receive(self) -> bytes:
-        """The next document."""
+        """Return the next document."""
         self.last = self._file.readline()
         check("the daemon hung up", ok=bool(self.last))
         return self.last
 
     def exchange(self, method: str, params: dict[str, Any]) -> bytes:
-        """Send a request; what comes back, as it is."""
+        """Send a request; return the raw answer."""
         asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         self._sock.sendall(json.dumps(asked).encode() + b"\n")
         return self.receive()
 
     def ask(self, method: str, **params: Any) -> Any:
-        """A result, or WrongError with the error's words."""
+        """Return a result; WrongError has the message of an error."""
         reply = json.loads(self.exchange(method, params))
         check(f"{method} {params}: {reply.get('error')}", ok="result" in reply)
         return reply["result"]
 
     def found(self, words: str) -> set[str]:
-        """The sessions in which a search finds words."""
+        """Return the sessions in which a search finds words."""
         return {hit["sessionId"] for hit in self.ask("search", query=words)["hits"]}

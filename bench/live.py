@@ -1,8 +1,9 @@
-"""From an append to a client of the socket that sees it: alone, and among 2,000 appends a second.
+"""Measure the time from an append to its being visible on the socket, idle and under load.
 
-Lines are appended as pi does it: open, write, close. Seen means: `list` shows the session first,
-with the message counted; an event names it; `search` finds a word of it. The limit is to wait for
-inotify and read the new bytes. Each session is probed once: no earlier append of it is seen.
+The load is 2,000 appends a second. Lines are appended as pi does it: open, write, close. Visible
+means: `list` has the session first, with the message counted; an event names it; `search` finds a
+word of it. The limit is to wait for inotify and read the new bytes. Each session is used once, so
+that no earlier append is seen.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from corpus import Draw, Session, iso, letters, talks
 from home import Daemon, Home, check
 from measure import Bench, Beside
 
-RATE, BUSY = 2000, 500  # appends a second, and files that these go to
-LONGEST = 10  # seconds that an append is waited for
+RATE, BUSY = 2000, 500  # appends a second, and number of files
+LONGEST = 10  # seconds to wait for an append
 IN_MODIFY = 2
 TARGETS = {  # ms; the first are for an idle daemon
     "listed": ({"p50": 3, "p99": 10}, {"p99": 50}),
     "event": ({"p50": 3, "p99": 10}, {"p99": 50}),
     "searchable": ({"p50": 50}, {}),
 }
-Probe = Callable[[Session], bool]  # whether an append to a session is seen; asked till it is
+Probe = Callable[[Session], bool]  # whether an append to a session is visible; polled
 
 
 def run(bench: Bench) -> None:
@@ -60,7 +61,7 @@ def run(bench: Bench) -> None:
 def measured(
     daemon: Daemon, sessions: Iterator[Session], probes: int, seconds: float
 ) -> dict[str, list[float]]:
-    """Milliseconds of appends, by what was waited for."""
+    """Return the milliseconds of appends for each probe."""
     with daemon.connect() as asking:
 
         def listed(one: Session) -> bool:
@@ -82,7 +83,7 @@ def measured(
 
 
 def probed(sessions: Iterator[Session], probe: Probe, most: int, seconds: float) -> list[float]:
-    """Milliseconds from one append to its being seen: so many, within so many seconds or so."""
+    """Return the milliseconds from appends to their being visible: `most` within `seconds`."""
     took: list[float] = []
     end = time.perf_counter() + seconds
     while len(took) < most and (time.perf_counter() < end or not took):
@@ -98,12 +99,12 @@ def probed(sessions: Iterator[Session], probe: Probe, most: int, seconds: float)
 
 
 def unique_word(one: Session) -> str:
-    """A word that an appended message of a session has, and nothing else."""
+    """Return a word that only a session's appended message has."""
     return letters(int(one.id[:6], 16), "emu")
 
 
 def entry(parent: str, text: str, own: str = "", role: str = "assistant") -> bytes:
-    """A message as pi writes it."""
+    """Make a line with a message, as pi writes it."""
     ms = 1000 * time.time()
     said = {"role": role, "content": [{"type": "text", "text": text}], "stopReason": "stop"}
     line = {"type": "message", "id": own or os.urandom(4).hex(), "parentId": parent}
@@ -119,7 +120,7 @@ def append(path: str, data: bytes) -> None:
 
 @contextmanager
 def appending(home: Home, sessions: list[Session], *, smoke: bool) -> Iterator[None]:
-    """A process that appends lines to sessions until the block ends."""
+    """Run a process that appends lines to sessions until the block ends."""
     plan = home.root / "plan"
     plan.write_text(json.dumps([(one.path, one.leaf) for one in sessions]))
     command = [sys.executable, __file__, str(plan)]
@@ -134,7 +135,7 @@ def appending(home: Home, sessions: list[Session], *, smoke: bool) -> Iterator[N
 
 
 def load(plan: Path) -> None:
-    """Append at the rate, in turn to each file, until a SIGTERM; print the rate."""
+    """Append at RATE to the files in turn until SIGTERM; print the actual rate."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     leaves, count, began = json.loads(plan.read_text()), 0, time.perf_counter()
     try:
@@ -148,7 +149,7 @@ def load(plan: Path) -> None:
 
 
 def watcher(sessions: list[Session]) -> Probe:
-    """The least that sees an append: wait for inotify, and read what is new."""
+    """The least work that notices an append: wait for inotify, and read the new bytes."""
     libc = ctypes.CDLL(None)
     fd, read = libc.inotify_init1(0), {one.path: os.stat(one.path).st_size for one in sessions}
     paths = {libc.inotify_add_watch(fd, os.fsencode(path), IN_MODIFY): path for path in read}

@@ -1,4 +1,4 @@
-"""Questions on the socket: 30,000 sessions with 218,000 messages; each in turn with a bare echo."""
+"""Measure requests on the socket next to an echo: 30,000 sessions with 218,000 messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ asyncio.run(main())
 PAGE = 50  # rows
 Right = Callable[[dict[str, Any]], bool]
 Ask = tuple[str, dict[str, Any], Right]  # method, params, whether the answer is right
-Kinds = Iterator[tuple[str, dict[str, float], list[Ask]]]  # what is asked, its targets
+Kinds = Iterator[tuple[str, dict[str, float], list[Ask]]]  # name, targets, requests
 
 
 def run(bench: Bench) -> None:
@@ -48,7 +48,7 @@ def run(bench: Bench) -> None:
 
 
 def asked(bench: Bench, ours: Connection, echo: Connection, kinds: Kinds) -> None:
-    """Ask all, each question in turn with the echo; every answer must be right."""
+    """Send all requests, each in turns with the echo; every answer must be right."""
     for what, targets, asks in kinds:
         took, floor = [], []
         for method, params, right in asks:
@@ -71,7 +71,7 @@ def lookups(made: list[Session], draw: Draw, rounds: int) -> Kinds:
 
     yield "resolve, id", {"p99": 1}, [resolve(one.id, is_of(one)) for one in some]
     yield "resolve, name", {"p99": 1}, [resolve(one.name, is_of(one)) for one in some]
-    typed = [one.name[:4] + one.name[5:] for one in some]  # which may fit several, or none
+    typed = [one.name[:4] + one.name[5:] for one in some]  # may match several, or none
     yield "resolve, mistyped name", {}, [resolve(one) for one in typed]
     yield "get", {"p99": 1}, [("get", {"ref": one.id}, is_of(one)) for one in some]
     page: Ask = "list", {"limit": PAGE}, lambda reply: len(reply["result"]["sessions"]) == PAGE
@@ -98,7 +98,7 @@ def searches(made: list[Session], draw: Draw, rounds: int) -> Kinds:
 
 @contextmanager
 def echoing(path: Path) -> Iterator[Connection]:
-    """A connection to a server that sends back what it gets, and does nothing else."""
+    """Connect to a server that only echoes what it gets."""
     with subprocess.Popen([sys.executable, "-c", ECHO, str(path)]) as process:
         try:
             wait(path.exists, "the echo")

@@ -1,7 +1,7 @@
-"""Figures beside their limits, and the one table that they make.
+"""Collect figures and their limits in one table.
 
-A limit is measured in the same run, in turns with what is measured, so that whatever else the
-machine does falls on both. A ratio is the median of the rounds' own; of latencies, that of p50.
+A limit is measured in the same run, in turns with our figure, so that other load on the machine
+affects both. A ratio is the median of the rounds' ratios; for latencies, that of p50.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ HEAD = ("what", "measured", "limit of the same run", "ratio", "target")
 
 @dataclass(frozen=True)
 class Beside:
-    """A limit: what it is, and what it took; nothing where it could not be measured."""
+    """A limit: its name, and its values; without values it could not be measured."""
 
     name: str
     values: Values
@@ -27,7 +27,7 @@ class Bench:
     """The rows of a run."""
 
     def __init__(self, *, smoke: bool) -> None:
-        """`smoke`: only show that everything works; the figures mean nothing."""
+        """With `smoke`, only check that everything works; the figures mean nothing."""
         self.smoke = smoke
         self.rows: list[tuple[str, ...]] = []
 
@@ -35,7 +35,7 @@ class Bench:
         return smoke if self.smoke else full
 
     def row(self, *cells: str, met: bool | None = None) -> None:
-        """Add a row, and print it; `met`: whether the target in its last cell is."""
+        """Add a row and print it; `met` says whether the target in its last cell is met."""
         if met is not None:
             cells = (*cells[:-1], f"{cells[-1]}: {'met' if met else '**missed**'}")
         self.rows.append(cells)
@@ -45,7 +45,7 @@ class Bench:
         self.row(f"**{text}**", "", "", "", "")
 
     def latency(self, what: str, took: Values, beside: Beside, **targets: float) -> None:
-        """Milliseconds of many: p50 and p99, and the most that each of these should be."""
+        """Add a row of latencies in milliseconds: p50 and p99, with their targets."""
         got, limit = quantiles(took), quantiles(beside.values)
         self.row(
             what,
@@ -57,9 +57,9 @@ class Bench:
         )
 
     def amount(self, what: str, took: Values, unit: str, beside: Beside, target: str = "") -> None:
-        """What was measured in some rounds, each of which has a limit of its own.
+        """Add a row of values measured in rounds, each with its own limit.
 
-        A target is `≤ 3 s`, in the figure's own unit, or `≤ 3 x`, times the limit.
+        A target is `≤ 3 s`, in the figure's unit, or `≤ 3 x`, times the limit.
         """
         ours, ratio, limit, met = median(took), None, beside.name, None
         if beside.values:
@@ -73,30 +73,30 @@ class Bench:
         self.row(what, *cells, met=met)
 
     def table(self) -> str:
-        """All rows as Markdown."""
+        """Return all rows as Markdown."""
         rows = [HEAD, ("---",) * len(HEAD), *self.rows]
         return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def number(value: float) -> str:
-    """Three figures are all that a measurement on a shared machine is worth."""
+    """Format with three digits: a measurement on a shared machine is worth no more."""
     return f"{float(f'{value:.3g}'):,g}"
 
 
 def quantiles(values: Values) -> dict[str, float]:
-    """The middle, and the 99th percentile."""
+    """Return the median and the 99th percentile."""
     return {"p50": median(values), "p99": sorted(values)[int(0.99 * len(values))]}
 
 
 def wall(work: Callable[[], object]) -> float:
-    """Seconds of the clock that some work takes."""
+    """Return the wall-clock seconds that some work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def cpu(work: Callable[[], object]) -> float:
-    """Seconds of processor time that some work takes in this process."""
+    """Return the seconds of processor time that some work takes in this process."""
     began = time.process_time()
     work()
     return time.process_time() - began
@@ -105,7 +105,7 @@ def cpu(work: Callable[[], object]) -> float:
 def in_turns(
     methods: dict[str, Callable[[], float]], rounds: int, warm: int = 0
 ) -> dict[str, list[float]]:
-    """What each method measured in each round; the methods take turns, the first rounds warm up."""
+    """Return what each method measured in each round; methods take turns after a warm-up."""
     found: dict[str, list[float]] = {name: [] for name in methods}
     for turn in range(-warm, rounds):
         for name, method in methods.items():

@@ -1,8 +1,8 @@
-"""What a daemon holds: restarts and memory with 10,000 sessions, and one session of 200 MB.
+"""Measure restarts and memory with 10,000 sessions, and with one session of 200 MB.
 
-The long session has lines of a megabyte: what tools gave back, what a model said, pictures. Digests
-are on. It is indexed again and again, each time after one more turn, in turns with a session of
-1 MB in a home of its own. Memory is what the system calls resident.
+The long session has lines of a megabyte: tool results, answers, pictures. Digests are on. It is
+indexed repeatedly, each time after another turn, in turns with a session of 1 MB in its own home.
+Memory is resident memory.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def restart(bench: Bench) -> None:
 
 
 def started(home: Home, made: list[Session], memory: list[float]) -> float:
-    """Seconds to READY; a restart also has to see what was appended meanwhile."""
+    """Return the seconds to READY; a restart must also see what was appended meanwhile."""
     grown = random.sample(made, min(1, len(made)))
     for one in grown:
         append(one.path, entry(one.leaf, "While nobody looked."))
@@ -62,7 +62,7 @@ def long(bench: Bench) -> None:
             daemons.append(stack.enter_context(Daemon(home, INDEXERD_DIGEST__ENABLED="true")))
             daemons[-1].caught_up([one])
             ways[name] = partial(again, daemons[-1], one, [one.leaf])
-        in_turns(ways, 1)  # a digest may be made of it, which takes its time
+        in_turns(ways, 1)  # the first may make a digest, which takes time
         time.sleep(settle)
         first = [one.memory() for one in daemons]
         spent = in_turns(ways, rounds)
@@ -80,7 +80,7 @@ def long(bench: Bench) -> None:
 
 
 def long_session(home: Path, megabytes: int) -> Session:
-    """A session of so many lines of a megabyte; without any, of a megabyte of ordinary lines."""
+    """Make a session with so many lines of a megabyte; for 0, a megabyte of ordinary lines."""
     draw = Draw(2)
     writer = Writer("pi", draw, NOW, letters(megabytes, "ibex"))
     writer.event("begin")
@@ -97,7 +97,7 @@ def long_session(home: Path, megabytes: int) -> Session:
 
 
 def again(daemon: Daemon, one: Session, leaves: list[str]) -> float:
-    """Append a turn and have the session indexed; the seconds of processor time that took."""
+    """Append a turn and index the session; return the seconds of processor time."""
     spent = daemon.cpu()
     for role in ("user", "assistant"):
         own = os.urandom(4).hex()

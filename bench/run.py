@@ -1,9 +1,9 @@
-"""All benchmarks, and the one table that they make.
+"""Run the benchmarks, and print one table.
 
     python bench/run.py [--smoke] [--only NAME ...] [--write]
 
-`--write` puts the table into docs/PERFORMANCE.md; `--smoke` shows in some seconds that all works.
-The exit status is 1 where something did not, or an answer was wrong, and not for a missed target.
+`--write` writes the table to docs/PERFORMANCE.md; `--smoke` only checks, in some seconds, that all
+works. The exit status is 1 if something failed or an answer was wrong, not for a missed target.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTS = {
 
 
 def write(bench: Bench) -> None:
-    """Put the table into the document, with what its figures depend on."""
+    """Write the table to the document, with the facts that its figures depend on."""
     info = Path("/proc/cpuinfo")
     model = re.search(r"model name\s*: (.*)", info.read_text() if info.exists() else "")
     gigabytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
@@ -56,25 +56,25 @@ def write(bench: Bench) -> None:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(description="all benchmarks, as one table")
-    options.add_argument("--smoke", action="store_true", help="only see that they work")
+    options = argparse.ArgumentParser(description="Run the benchmarks, and print one table.")
+    options.add_argument("--smoke", action="store_true", help="only check that they work")
     names = list(PARTS)
-    options.add_argument("--only", nargs="+", choices=names, default=names, help="some parts")
-    options.add_argument("--write", action="store_true", help="put the table into the document")
+    options.add_argument("--only", nargs="+", choices=names, default=names, help="run only these")
+    options.add_argument("--write", action="store_true", help="write the table to the document")
     asked = options.parse_args()
     if asked.write and (asked.smoke or asked.only != names):
         options.error("--write is for a whole run")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started and made goes, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is cleaned up
     bench, failed, began = Bench(smoke=asked.smoke), [], time.monotonic()
     for name in asked.only:
         try:
             PARTS[name](bench)
-        except Exception:  # noqa: BLE001 - the other parts are measured all the same
+        except Exception:  # noqa: BLE001 - the other parts are still measured
             traceback.print_exc()
             failed.append(name)
     print(f"\n{bench.table()}\n\n{time.monotonic() - began:.0f} s")
     if failed:
-        print(f"did not work: {', '.join(failed)}", file=sys.stderr)
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
     elif asked.write:
         write(bench)
     return 1 if failed else 0

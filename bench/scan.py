@@ -1,7 +1,7 @@
-"""The state of a session, from all its lines, beside a parse of every line by orjson.
+"""Measure a scan of all lines of sessions, next to parsing every line with orjson.
 
-Processor time with the files in the page cache, on one core; made sessions and real clients' own.
-This is the only benchmark that calls the package itself, in `scan` alone.
+Processor time with the files in the page cache, on one core; made-up sessions and real ones. This
+is the only benchmark that imports the package, and only in `scan`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from measure import Bench, Beside, cpu, in_turns
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = [ROOT.parent / "shared/fixtures/real", ROOT / "tests/fixtures/real"]
-AGAIN = 4  # times that the real files are scanned in a round, since they are few
+AGAIN = 4  # scans of the real files in a round, since they are few
 
 
 def scan(agent: str, path: str) -> int:
-    """The one call into the package: scan a session, from all its lines; its human messages."""
+    """Scan a session with the package; return its number of human messages."""
     from indexerd.agents import ADAPTERS  # noqa: PLC0415 - nothing else here imports the package
     from indexerd.events import Kind  # noqa: PLC0415 - after the path is set
     from indexerd.sessions.state import SessionState  # noqa: PLC0415 - after the path is set
@@ -55,7 +55,7 @@ def run(bench: Bench) -> None:
 
 
 def corpora(root: Path, megabytes: int) -> Iterator[tuple[str, str, list[str], int | None]]:
-    """Made sessions of each agent, with the number of human messages; then real ones."""
+    """Return made-up sessions of each agent, then real ones, with their human messages."""
     for seed, agent in enumerate(PLACES):
         made = make(root, agent, 3 * megabytes, megabytes * 1_000_000, seed)
         yield f"{agent}, made", agent, [one.path for one in made], sum(one.users for one in made)
@@ -71,7 +71,7 @@ def corpora(root: Path, megabytes: int) -> Iterator[tuple[str, str, list[str], i
 
 
 def lines(agent: str, paths: list[str]) -> Iterator[bytes]:
-    """All lines of sessions; of opencode, the data of their rows."""
+    """Return all lines of sessions; for opencode, the data of their rows."""
     if agent != "opencode":
         for path in paths:
             yield from Path(path).read_bytes().splitlines()

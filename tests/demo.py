@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-SECONDS = 30.0  # the longest that any step may take
+SECONDS = 30.0  # maximum duration of a step
 
 CACHE = """
 Design a cache for the forecast results in src/forecast.py.|A dictionary by city and day.
@@ -76,8 +76,8 @@ def show(home: Path, env: dict[str, str]) -> None:
         subprocess.run([sys.executable, "-m", "indexerd", *argv], env=env, check=True)
 
     metas = home / ".pi/agent/sessions-meta"
-    until("the first indexing", lambda: list(metas.glob("*.meta.json")))
-    say("\n# One of three sessions is long enough to be named (5 of your messages).")
+    until("the first index run", lambda: list(metas.glob("*.meta.json")))
+    say("\n# One of the three sessions is long enough to be named (5 messages from you).")
     run("list", "--all")
     say("\n# A session appears while the daemon watches.")
     path = metas / f"{write_session(home, '/work/shop', LIVE)}.meta.json"
@@ -88,10 +88,10 @@ def show(home: Path, env: dict[str, str]) -> None:
         json.dumps({key: meta[key] for key in ("name", "description", "tags", "summary")}, indent=2)
     )
     name = "-".join(meta["name"].split()).lower()
-    say("\n# Its name is enough to find it again, and so are its words.")
+    say("\n# Find it by its name, or by its words.")
     run("resolve", name)
     run("search", '"quarter of an hour"')
-    say("\n# In a prompt, @@ brings its summary along, as data; or an answer from it.")
+    say("\n# In a prompt, @@ adds its summary as data, or an answer from it.")
     run("expand", f"Do the same for the invoices as in @@{name}.", "--cwd", "/work/shop")
     run("ask", name, "Which key confirms a deletion?")
 
@@ -107,7 +107,7 @@ def main() -> int:
         env |= {"INDEXERD_INDEX__QUIET_SECONDS": "1.0"}
         for cwd, talk in (("/work/weather", CACHE), ("/work", SHORT), ("/work/shop", SHORT)):
             write_session(home, cwd, talk)
-        say(f"A home with three pi sessions, in {folder}")
+        say(f"A home directory with three pi sessions: {folder}")
         process = subprocess.Popen([sys.executable, "-m", "indexerd", "run"], env=env)
         try:
             until("the daemon's start", socket.exists)
@@ -115,7 +115,7 @@ def main() -> int:
         finally:
             process.terminate()
             process.wait(10)
-        say(f"\n# The daemon ended with code {process.returncode}; everything is removed again.")
+        say(f"\n# The daemon exited with code {process.returncode}; everything is removed.")
     return 0
 
 

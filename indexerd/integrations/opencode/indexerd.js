@@ -1,20 +1,20 @@
-// indexerd integration for opencode: `indexerd integrate opencode` puts this file here, and
-// `indexerd integrate opencode --remove` takes it away.
+// indexerd integration for opencode: `indexerd integrate opencode` installs this file, and
+// `indexerd integrate opencode --remove` removes it.
 //
-// In: opencode's calls of a plugin. Out:
+// In: opencode's calls to its plugins. Out:
 // - after a prompt with `@@…`, text parts about the sessions it refers to;
 // - after the first prompt of a session that an earlier process began, its relevant context;
 // - indexerd's MCP server, unless one of that name is configured: no configuration is edited;
-// - for its tools about the current session, that session's id, which no server knows, and for
-//   those that ask questions, their turn;
+// - the session's id for tools about the current session, since an MCP server does not know it, and
+//   the turn for tools that ask questions;
 // - a toast with the outcome of references: which failed, and why.
 //
 // Never: an exception, output on stdout or stderr, a change to what the user typed, a connection
 // for a prompt that needs none, or a wait of more than a few seconds, unless a question is asked.
 //
 // What surprised us: opencode orders a message's parts by their ids, not by when they were added;
-// its older versions call everything that a plugin's file exports; and their tools of plugins need
-// zod, which this file cannot import. So the tools come by MCP in all versions.
+// older versions call everything that a plugin's file exports; and there, plugins' tools need zod,
+// which this file cannot import. So in all versions the tools come from the MCP server.
 
 import { randomBytes, randomUUID } from "node:crypto"
 import { accessSync, constants } from "node:fs"
@@ -34,10 +34,10 @@ const REQUEST_MAX = 1_000_000 // bytes; the socket accepts a line of 1 MiB
 const ANSWER_MAX = 4_000_000 // characters
 const ADDED_MAX = 300_000 // characters added to a prompt
 const PARTS_MAX = 8
-const SESSIONS_MAX = 4000 // that are remembered
+const SESSIONS_MAX = 4000 // sessions that are remembered
 const NEWEST = 50 // messages of a session that are searched for a context
 const LINES_MAX = 6 // of a toast
-const READING_MS = 8000 // that a toast with failures is shown at least
+const READING_MS = 8000 // minimum duration of a toast with failures
 
 const PROCESS = `opencode-${randomUUID()}`
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -70,13 +70,13 @@ function quietly(work) {
     try {
       await work(...given)
     } catch {
-      // the user's turn goes on without it
+      // the user's turn continues without it
     }
   }
 }
 
 /**
- * opencode's answer, or undefined if that fails or takes too long.
+ * Return opencode's answer, or undefined if it fails or takes too long.
  * @param {() => Promise<any>} question
  * @returns {Promise<any>}
  */
@@ -109,8 +109,8 @@ function socketPath(env) {
 }
 
 /**
- * Make a request on its own connection, after a `hello`: a daemon that does not answer that
- * quickly is not waited for, however long the answer itself may take.
+ * Make a request on its own connection, after a `hello`: if the daemon does not answer that
+ * quickly, give up, however long the answer itself may take.
  * @param {string} method
  * @param {Record<string, unknown>} params
  * @param {number} patience milliseconds from the answer to `hello` to this one
@@ -187,7 +187,7 @@ async function newest(client, session) {
 }
 
 /**
- * Whether a text of ours is still in the model's context, because nothing was compacted since.
+ * Whether our text is still in the model's context: nothing was compacted since.
  * @param {{parts?: Part[]}[]} messages
  * @param {string} text
  */
@@ -235,7 +235,7 @@ async function resumed(client, { id, sessionID: session }) {
 async function referred(client, prompt) {
   if (!prompt.text.includes("@@") || (await ofHelper(client, prompt.sessionId))) return []
   if (Buffer.byteLength(JSON.stringify(prompt)) > REQUEST_MAX - 200) {
-    tell(client, [], ["this prompt is too long: its @@ references are left as they are"])
+    tell(client, [], ["this prompt is too long: its @@ references were not expanded"])
     return []
   }
   const { result, settings } = await ask("expand", prompt, asks(prompt.text) ? ASKING_MS : QUICK_MS)
@@ -266,7 +266,7 @@ function asks(text) {
 }
 
 /**
- * Failures, and their reasons, as lines worded as by `indexerd expand`.
+ * List failures and their reasons as lines, worded like those of `indexerd expand`.
  * @param {any} references the daemon's
  * @returns {string[]}
  */
@@ -339,7 +339,7 @@ function idsAfter(parts, count) {
 }
 
 /**
- * Add texts to a prompt; opencode keeps them with it, and shows them to the model only.
+ * Add texts to a prompt; opencode stores them with it, and shows them only to the model.
  * @param {Part[]} parts the prompt's own list, which opencode keeps
  * @param {Message} message
  * @param {Addition[]} added
@@ -371,7 +371,7 @@ function startable(program) {
 }
 
 /**
- * The plugin; the only thing that this file may export.
+ * The plugin, which must be the only export of this file.
  * @param {{client: any, directory: string}} input
  */
 export const Indexerd = async ({ client, directory }) => ({

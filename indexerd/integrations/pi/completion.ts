@@ -2,8 +2,8 @@
  * Completion of `@@` in pi's editor: sessions, newest first, instead of files.
  *
  * In: pi's own provider, and a function that asks the daemon. Out: a provider that answers if the
- * text before the cursor ends in `@@…`, and otherwise, or without a daemon, asks pi's own. The
- * inserted text is always a whole id.
+ * text before the cursor ends in `@@…`; otherwise, or without a daemon, pi's own does. The inserted
+ * text is always a whole id.
  */
 
 import type { AutocompleteItem, AutocompleteProvider } from "@earendil-works/pi-tui";
@@ -21,7 +21,7 @@ export function begun(before: string): { whole: string; prefix: string } | undef
   return found?.[1] ? { whole: found[1], prefix: found[2] ?? found[3] ?? "" } : undefined;
 }
 
-/** The daemon's candidates, as pi lists them. */
+/** The daemon's candidates in pi's format. */
 export function items(answer: Json): AutocompleteItem[] {
   const found = Array.isArray(answer.items) ? answer.items.filter(isObject) : [];
   return found.slice(0, ITEMS_MAX).flatMap(({ insert, label, age, named }) => {
@@ -31,7 +31,7 @@ export function items(answer: Json): AutocompleteItem[] {
   });
 }
 
-/** pi's provider, with sessions. */
+/** Add sessions to pi's provider. */
 export function withSessions(current: AutocompleteProvider, complete: Complete): AutocompleteProvider {
   return {
     triggerCharacters: current.triggerCharacters,

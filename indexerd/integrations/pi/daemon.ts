@@ -2,8 +2,8 @@
  * Connections to the daemon's socket: one for each request, and one that listens for events.
  *
  * In: a method and its params. Out: the result, or a `DaemonError`; nothing else is ever thrown. A
- * request is bounded in time and in the size of its answer. It keeps the process alive; the
- * listening connection does not, and reconnects with growing pauses when the daemon goes away. Only
+ * request is bounded in time and in the size of its answer, and keeps the process alive. The
+ * listening connection does not; it reconnects with growing pauses if the daemon goes away. Only
  * node's own modules are used, so any version of pi can load this.
  *
  * What surprised us: while a promise waits only for unref'd sockets, node may end the process, and
@@ -35,7 +35,7 @@ export class DaemonError extends Error {
   }
 }
 
-/** The path of the daemon's socket, by the daemon's own rule. */
+/** The path of the daemon's socket, by the daemon's own rules. */
 export function socketPath(env: Record<string, string | undefined>, home: string, system: string): string {
   const absolute = (text: string): string => (text === "~" || text.startsWith("~/") ? home + text.slice(1) : text);
   const base = (name: string): string | undefined => (env[name]?.startsWith("/") ? env[name] : undefined);
@@ -49,7 +49,7 @@ export function socketPath(env: Record<string, string | undefined>, home: string
   return `${home}/.local/state/indexerd/indexerd.sock`;
 }
 
-/** Collects bytes into lines, which end at LF alone. Throws on a line that is too long. */
+/** Splits bytes into lines, which end only at LF. Throws on a line that is too long. */
 export class Lines {
   private readonly decoder = new StringDecoder("utf8");
   private readonly most: number;
@@ -62,7 +62,7 @@ export class Lines {
   take(bytes: Buffer): string[] {
     const lines = (this.held + this.decoder.write(bytes)).split("\n");
     this.held = lines.pop() ?? "";
-    if (this.held.length > this.most) throw new DaemonError("the daemon's line is too long", "internal");
+    if (this.held.length > this.most) throw new DaemonError("indexerd's answer is too long", "internal");
     return lines;
   }
 }
@@ -77,7 +77,7 @@ export function ask(path: string, method: string, params: Json, { seconds, signa
   return new Promise((resolve, reject) => {
     const line = `${JSON.stringify({ jsonrpc: "2.0", id: 1, method, params })}\n`;
     if (Buffer.byteLength(line) > REQUEST_MAX) return reject(new DaemonError("the request is too long", "usage"));
-    if (signal?.aborted) return reject(new DaemonError("the request was given up", "aborted"));
+    if (signal?.aborted) return reject(new DaemonError("the request was cancelled", "aborted"));
     const lines = new Lines(ANSWER_MAX);
     const socket = connect(path);
     const end = (finish: () => void): void => {
@@ -89,24 +89,24 @@ export function ask(path: string, method: string, params: Json, { seconds, signa
       finish();
     };
     const fail = (message: string, kind: string): void => end(() => reject(new DaemonError(message, kind)));
-    const giveUp = (): void => fail("the request was given up", "aborted");
+    const giveUp = (): void => fail("the request was cancelled", "aborted");
     const timer = setTimeout(() => fail("indexerd did not answer in time", "timeout"), seconds * 1000);
     signal?.addEventListener("abort", giveUp, { once: true });
     socket.on("error", () => fail("indexerd is not running", "daemon_down"));
-    socket.on("close", () => fail("indexerd hung up", "daemon_down"));
+    socket.on("close", () => fail("indexerd closed the connection", "daemon_down"));
     socket.on("connect", () => socket.write(line));
     socket.on("data", (bytes: Buffer) => {
       try {
         const [answer] = lines.take(bytes);
         if (answer !== undefined) settle(JSON.parse(answer) as Json);
       } catch {
-        fail("indexerd's answer is not one", "internal");
+        fail("indexerd's answer is invalid", "internal");
       }
     });
     const settle = (answer: Json): void => {
       const { error, result } = answer;
       if (isObject(error)) return end(() => reject(refusal(error)));
-      if (!isObject(result)) return fail("indexerd's answer is not one", "internal");
+      if (!isObject(result)) return fail("indexerd's answer is invalid", "internal");
       end(() => resolve(result));
     };
   });
@@ -124,7 +124,7 @@ export function isObject(value: unknown): value is Json {
 
 export interface Ears {
   heard(event: Json): void;
-  lost(): void; // the end of what was announced may never be reported
+  lost(): void; // the end of a reported run may never be reported
 }
 
 /** A connection that receives the daemon's events while one runs. */

@@ -4,13 +4,13 @@
  * In: pi's events, and the answers of the indexerd daemon on its socket. Out: hidden messages
  * after the user's prompt (`@@name`, a resumed session's context), notifications of failures, three
  * tools, one command, one text in the status line, and `@@` completion in the editor. Only pi
- * writes this session's file. If the daemon is down, slow or odd, prompts go on without it: every
- * wait is bounded, a wait for a model begins only after the daemon has just answered, and only a
- * tool's failure is thrown into pi.
+ * writes this session's file. If the daemon is down, slow or broken, prompts continue without it:
+ * every wait is bounded, a wait for a model begins only right after the daemon answered a request,
+ * and only a tool's failure is thrown into pi.
  *
  * A prompt without `@@` in the user's own words makes no request. The daemon does not know sessions
- * without a file; they may refer to others. Types are pi's and vanish on loading, so older versions
- * under another package name can load this, too.
+ * without a file, but they may refer to others. Types are pi's and are stripped on loading, so older
+ * versions under another package name can load this, too.
  */
 
 import type {
@@ -37,7 +37,7 @@ const PLAIN = 2;
 const QUESTION = 5; // in addition to the model's own time
 const MODEL = 30; // the model's own time, unless the daemon says another
 const RUN = 900;
-const NOTING = 5; // the daemon itself waits a little for a session that it does not know yet
+const NOTING = 5; // the daemon waits a little for a session that it does not know yet
 const APPEARING = 3; // until the daemon knows a new session's file
 
 const MESSAGES = 8; // separate messages of a prompt; more are joined
@@ -66,7 +66,7 @@ class Extension {
   private readonly commands = new Set<string>();
   private settings: Settings = DEFAULTS;
   private model = MODEL;
-  private turn = randomUUID(); // the model's questions are limited in each
+  private turn = randomUUID(); // limits the model's questions in each turn
   private here: Here | undefined;
 
   constructor(pi: ExtensionAPI) {
@@ -92,7 +92,7 @@ class Extension {
     return ask(this.path, method, params, { seconds, signal: signal ?? this.here?.over.signal });
   }
 
-  /** Make a request that may take long, to a daemon that answers a greeting soon. */
+  /** Make a request that may take long, if the daemon answers `hello` in time. */
   private async patiently(method: string, params: Json, signal?: AbortSignal): Promise<Json> {
     this.greet(await this.call("hello", {}, PLAIN, signal));
     return this.call(method, params, this.model + QUESTION, signal);
@@ -183,7 +183,7 @@ class Extension {
       warn(ctx, [...failures(answer), ...unseen]);
       return references(answer);
     } catch {
-      return []; // the prompt goes on without
+      return []; // the prompt continues without them
     } finally {
       wait?.end();
       if (wait) status?.forget();
@@ -235,7 +235,7 @@ class Extension {
       description: "Index this session now: its name, description and summary",
       handler: async (_args, ctx) => {
         const run = this.index(ctx);
-        if (!ctx.hasUI) await run; // else the process would end; an editor must not wait
+        if (!ctx.hasUI) await run; // or the process would end; an editor must not wait
       },
     });
   }
@@ -267,7 +267,7 @@ class Extension {
     signal?: AbortSignal,
   ): Promise<Json> {
     const id = known(ctx);
-    if (!id) throw new DaemonError("this session is not kept in a file", "not_found");
+    if (!id) throw new DaemonError("this session has no file", "not_found");
     const late = Date.now() + APPEARING * 1000;
     for (let pause = 100; ; pause *= 2) {
       try {
@@ -301,7 +301,7 @@ function warn(ctx: Context, lines: string[]): void {
   }
 }
 
-/** Whether a session is resumed: its shell is gone, and the model should know. */
+/** Whether the session is resumed: its shell is gone, and the model should be told. */
 function again(reason: string, ctx: Context): boolean {
   if (reason !== "resume" && reason !== "startup") return false;
   return ctx.sessionManager.getBranch().some((entry) => entry.type === "message");
@@ -312,5 +312,5 @@ function raise(problem: unknown): never {
 }
 
 function ignore(): undefined {
-  return undefined; // as without a daemon
+  return undefined; // like without a daemon
 }

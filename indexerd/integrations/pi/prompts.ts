@@ -3,8 +3,7 @@
  *
  * In: the daemon's answers. Out: messages for pi, which puts them after the user's own, in order;
  * the user's text is never changed. pi accepts one message from each handler, so a `Queue` returns
- * them one by one. Messages are built from parts of answers: they are never displayed, and only of
- * the two kinds named here.
+ * them one by one. Messages are never displayed, and have one of the two types below.
  */
 
 import { isObject, type Json } from "./daemon.ts";
@@ -37,13 +36,13 @@ function message(customType: string, content: unknown, details: unknown): Messag
   return [{ customType, content, display: false, details: isObject(details) ? details : {} }];
 }
 
-/** The outcome of the references as one line, or "" without any. */
+/** The outcome of the references as one line, or "" if there are none. */
 export function outcome(answer: Json): string {
   const said = Array.isArray(answer.statusText) ? answer.statusText : [answer.statusText];
   return oneLine(said.filter((one) => typeof one === "string").join(" · "));
 }
 
-/** Messages that pi has yet to be given. */
+/** Messages that pi has not got yet. */
 export class Queue {
   private held: Message[] = [];
 

@@ -2,8 +2,8 @@
  * Texts in pi's status line about indexing and references.
  *
  * In: pi's function to set a status, the daemon's events and answers. Out: texts under one key;
- * final ones are removed after a while. Foreign texts become one short line without control
- * characters. Never throws: after a session was replaced, pi refuses its old user interface.
+ * final ones are removed after a while. Other programs' texts become one short line without control
+ * characters. Never throws: after a session was replaced, pi rejects calls to its old interface.
  */
 
 import { isObject, type Json } from "./daemon.ts";
@@ -23,7 +23,7 @@ export const DEFAULTS: Settings = {
   notificationAutoClearMs: 3000,
 };
 
-/** The settings in the daemon's greeting, with defaults for what is missing or invalid. */
+/** The settings in the answer to `hello`, with defaults for missing or invalid ones. */
 export function settingsOf(hello: Json): Settings {
   const said = isObject(hello.settings) ? hello.settings : {};
   const word = (value: unknown, other: string): string =>
@@ -57,7 +57,7 @@ export const failed = (message: unknown): string => oneLine(`❌ index failed: $
 
 export type SetStatus = (key: string, text: string | undefined) => void;
 
-/** The place in pi's status line. */
+/** Our entry in pi's status line. */
 export class Status {
   private readonly set: SetStatus;
   private readonly settings: () => Settings;
@@ -78,7 +78,7 @@ export class Status {
     this.show(text, this.settings().notificationAutoClearMs);
   }
 
-  /** Remove a pending text, whose end will not be reported. */
+  /** Remove a pending text if its end will not be reported. */
   forget(): void {
     if (this.shown?.text.startsWith("⏳")) this.clear();
   }

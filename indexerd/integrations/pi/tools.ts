@@ -2,9 +2,9 @@
  * The tools for the model: their descriptions, and their answers as text.
  *
  * In: arguments that pi has checked against the schemas, and the daemon's results or errors. Out:
- * what the model reads. Schemas are plain JSON Schema, which every version of pi accepts. A failure
- * is an exception whose message is JSON: {code, message, details}, with the codes that the question
- * tool had before there was a daemon.
+ * text for the model. Schemas are plain JSON Schema, which every version of pi accepts. A failure is
+ * an exception whose message is JSON: {code, message, details}, with the codes of the original
+ * `query_session` tool.
  */
 
 import { DaemonError, isObject, type Json } from "./daemon.ts";
@@ -15,7 +15,7 @@ const CITATIONS_MAX = 8;
 const NOTES_MAX = 20;
 const EXCERPT_MAX = 280;
 
-/** Codes by the daemon's kinds of error; a code in the error itself has precedence. */
+/** Codes for the daemon's kinds of errors; a code in the error itself takes precedence. */
 const CODES: Record<string, string> = {
   usage: "INVALID_ARGS",
   call_limit_exceeded: "CALL_LIMIT_EXCEEDED",

@@ -1,8 +1,8 @@
 /**
  * Failed references, as lines of a notification.
  *
- * In: the daemon's answer to `expand`. Out: a few short lines without control characters, worded as
- * by `indexerd expand`. The status line says how many failed; these say which, and why.
+ * In: the daemon's answer to `expand`. Out: a few short lines without control characters, worded
+ * like those of `indexerd expand`. The status line says how many failed; these say which, and why.
  */
 
 import { isObject, type Json } from "./daemon.ts";
@@ -15,11 +15,11 @@ const WHY: Record<string, string> = { over_limit: "one reference too many", inva
 
 export const QUEUED = "@@… is expanded only in a prompt of its own, not in one that is queued while the agent works";
 
-/** Of a prompt that is longer than a request may be, with an `@@` in the rest. */
+/** The warning for a prompt that does not fit into a request, if the rest has an `@@`. */
 export const tooLong = (looked: number): string =>
   `only the first ${looked} characters of the prompt were searched for @@ references`;
 
-/** What failed, and why. */
+/** List the failures, with reasons. */
 export function failures(answer: Json): string[] {
   const told = [...new Set(list(answer.references).flatMap(lines))].map((line) => oneLine(line, LINE_MAX));
   if (told.length <= LINES_MAX) return told;

@@ -17,7 +17,7 @@ export interface Wait {
   end(): void;
 }
 
-/** Start to listen; `over` is the session's end. */
+/** Start listening; `over` signals the session's end. */
 export function waiting(ctx: ExtensionContext, over: AbortSignal | undefined): Wait {
   const escaped = new AbortController();
   const listen = ctx.ui.onTerminalInput?.bind(ctx.ui); // an older pi has none

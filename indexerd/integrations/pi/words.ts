@@ -1,19 +1,19 @@
 /**
- * The user's own words in a prompt: only these refer to sessions, ask them, and may cost money.
+ * The user's own words in a prompt: only these can refer to sessions, ask questions and cost money.
  *
  * In: the typed text, and the prompt that pi made of it. Out: the prompt without the contents of
  * files, as much of it as fits into a request. Linear in the prompt's length.
  *
- * What surprised us: pi joins attached files, `<file name="…">`, and the words after them to one
+ * What surprised us: pi joins attached files, `<file name="…">`, and the words after them into one
  * text without escaping. A file may contain `</file>`, so everything up to the last one counts as
  * files: words between two files are ignored, and a file's words never count as the user's.
  */
 
 const TEXT_MAX = 1_000_000; // bytes as JSON; a request of 1 MiB also contains a directory
 const REFERENCE_MAX = 300; // characters
-const TYPED_MAX = 8; // texts that may wait to become prompts
+const TYPED_MAX = 8; // typed texts that are kept
 
-/** Typed texts until pi makes prompts of them: the words of skills and templates are not the user's. */
+/** Typed texts, until pi makes prompts of them: words of skills and templates are not the user's. */
 export class Typed {
   private held: string[] = [];
 
@@ -54,7 +54,7 @@ export function refers(words: string): boolean {
   return /(?:^|[^\w@/\\])@@["“„«\p{L}\p{N}_]/u.test(words);
 }
 
-// A reference and its colon; every part is bounded, as a prompt may have tens of thousands of them.
+// A reference and its colon; every part is bounded, as a prompt may have tens of thousands.
 const NAMED = /@@(?:"[^"\n]{1,200}"|[“„«][^“”„«»\n]{1,200}[”“»]|[^\s:：@"“„«]{1,220})(?:~\d{1,3})?[:：]/;
 
 /** Whether words may ask a session a question, which takes longer. The daemon's rule is narrower. */
