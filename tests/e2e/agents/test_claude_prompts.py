@@ -129,7 +129,7 @@ def test_a_plans_heading_is_cleaned(world: World, home: Path) -> None:
 
 
 def test_long_headings_and_many_notices_take_linear_time(world: World, home: Path) -> None:
-    """S0.46: one line of spaces, or a path of 30,000 notices, does not stall the reader."""
+    """S0.46: neither a long line of spaces nor 30,000 notices in a row stall the reader."""
     wide, long = sessions = [ClaudeSession(home) for _ in range(2)]
     plan = f"# {TITLE}{' ' * 200_000}now\n"
     planned(wide, "/elsewhere/x.jsonl", plan, planContent=plan)

@@ -1,4 +1,4 @@
-"""Whom a change is for: an id is an id, and nothing is changed on a guess (S4.26)."""
+"""A change reaches only the session that was named exactly, never a guess (S4.26)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CHANGES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 )
 
 
-def test_an_unknown_id_is_no_session(world: World) -> None:
-    """S4.26: not that of a session which speaks of it, is named by it, or by one like it."""
+def test_an_unknown_id_matches_no_session(world: World) -> None:
+    """S4.26: not even a session that mentions the id, or has it or a similar one as its title."""
     unknown = str(uuid.uuid4())
     session = world.session()
     with world.daemon():
@@ -45,8 +45,8 @@ def test_an_unknown_id_is_no_session(world: World) -> None:
         assert world.call("get_relevant_context", session=session.id)["context"] == {}
 
 
-def test_a_session_that_has_just_begun_is_waited_for(world: World) -> None:
-    """S4.26: another one that speaks of its id gets nothing of what is meant for it."""
+def test_a_change_waits_for_a_session_that_just_began(world: World) -> None:
+    """S4.26: another session that mentions the id gets nothing of it."""
     later = str(uuid.uuid4())
     other = world.session()
     with world.daemon(), ThreadPoolExecutor(1) as pool:
@@ -54,7 +54,7 @@ def test_a_session_that_has_just_begun_is_waited_for(world: World) -> None:
         world.seen(other)
         world.call("update", ref=other.id, title=later)
         asked = pool.submit(world.call, "set_relevant_context", session=later, **SETS)
-        for _ in range(5):  # the question gets there before the session
+        for _ in range(5):  # let the request arrive before the session
             world.call("hello")
         session = world.session(session_id=later)
         session.turn()
@@ -62,8 +62,8 @@ def test_a_session_that_has_just_begun_is_waited_for(world: World) -> None:
         assert world.call("get_relevant_context", session=other.id)["context"] == {}
 
 
-def test_nothing_is_changed_by_a_fuzzy_name(world: World) -> None:
-    """interfaces.md 4: it is offered, not taken; looking takes it, and an exact name does all."""
+def test_a_fuzzy_name_changes_nothing(world: World) -> None:
+    """interfaces.md 4: lookups accept a fuzzy name; changes offer it as a candidate only."""
     session = world.session(turns=1)
     near, exact = "confirm buton refactor", "confirm-button-refactor"
     with world.daemon():
@@ -75,9 +75,9 @@ def test_nothing_is_changed_by_a_fuzzy_name(world: World) -> None:
         for method, key, params in CHANGES:
             with pytest.raises(AmbiguousError) as caught:
                 world.call(method, **{key: near}, **params)
-            assert [one["sessionId"] for one in caught.value.candidates] == [session.id]
-        told = world.run("rename", near, "Theirs", "--json", code=3)
-        assert told["error"]["candidates"][0]["sessionId"] == session.id
+            assert [candidate["sessionId"] for candidate in caught.value.candidates] == [session.id]
+        refusal = world.run("rename", near, "Theirs", "--json", code=3)
+        assert refusal["error"]["candidates"][0]["sessionId"] == session.id
         assert world.row(session.id)["name"] == "Confirm button refactor"
         done = world.call("set_relevant_context", session=exact, **SETS)
         assert done["sessionId"] == session.id

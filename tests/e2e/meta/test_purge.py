@@ -1,4 +1,4 @@
-"""Forgetting a session: what goes, what stays, and that it does not come back (S2.23)."""
+"""Purging a session: what is removed, what stays, and that it does not return (S2.23)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ SECRET = "xylophone"
 REFS = ("get", "tree", "context", "history", "as_sent", "footer", "resolve")
 
 
-def talked(world: World, **options: Any) -> Session:
+def session_with_secret(world: World, **options: Any) -> Session:
     session = world.session(**options)
     session.turn(f"The hidden word is {SECRET}.")
     session.talk(5)
     return session
 
 
-def print_of(path: Path) -> tuple[bytes, int, int]:
+def file_state(path: Path) -> tuple[bytes, int, int]:
     found = path.stat()
     return path.read_bytes(), found.st_mtime_ns, found.st_ino
 
@@ -42,7 +42,7 @@ def assert_unknown(world: World, session: Session) -> None:
             world.call(method, ref=session.id)
 
 
-def ours(world: World, session: Session) -> list[str]:
+def meta_files(world: World, session: Session) -> list[str]:
     return sorted(path.name for path in world.metas.glob(f"*{session.id}*"))
 
 
@@ -55,23 +55,23 @@ def forgotten(world: World, session_id: str) -> bool:
     return kept.exists() and session_id in kept.read_text()
 
 
-def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
-    """S2.23: nothing knows of it, its files are gone, the agent's is untouched; restarts, too."""
-    session, other = talked(world), world.session(turns=5)
+def test_a_purged_session_does_not_return(world: World) -> None:
+    """S2.23: its files and text are gone, also after a restart; the agent's file is untouched."""
+    session, other = session_with_secret(world), world.session(turns=5)
     with world.daemon():
         world.wait_meta(session.id)
         world.wait_meta(other.id)
         world.call("update", ref=session.id, title="Mine", envHint="make")
         (world.metas / f"{session.id}.digest.jsonl").write_text("{}\n")
         until(lambda: hit_by(world, SECRET), "the text")
-        before = print_of(session.path)
+        before = file_state(session.path)
         done = world.run("purge", session.id[:8], "--yes", "--json")
         assert (session.id, False) == (done["sessionId"], done["transcriptRemoved"])
         names = [f"{session.id}.{kind}" for kind in ("digest.jsonl", "meta.json", "user.json")]
         assert [str(world.metas / name) for name in names] == sorted(done["removed"])
         assert_unknown(world, session)
-        assert (ours(world, session), print_of(session.path)) == ([], before)
-        session.talk(6)  # the agent goes on: nobody listens
+        assert (meta_files(world, session), file_state(session.path)) == ([], before)
+        session.talk(6)  # the agent writes on, and indexerd ignores it
         other.turn("A new word: marimba.")
         until(lambda: hit_by(world, "marimba"), "the other session's text")
         assert_unknown(world, session)
@@ -85,11 +85,11 @@ def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
     (world.state / "store.sqlite").unlink()
     shutil.rmtree(world.state / "search")
     world.run("run", "--once")
-    assert (ours(world, session), ours(world, other)) == ([], [f"{other.id}.meta.json"])
+    assert (meta_files(world, session), meta_files(world, other)) == ([], [f"{other.id}.meta.json"])
     assert SECRET.encode() not in stored(world)
-    told = world.run("purge", other.id, "--yes", "--json", code=69)
-    assert told["error"]["code"] == "daemon_down"
-    # As a crash would leave it, right after the session was noted: the store has it still. No
+    refusal = world.run("purge", other.id, "--yes", "--json", code=69)
+    assert refusal["error"]["code"] == "daemon_down"
+    # As after a crash right after the note of the purge: the store still has the session. No
     # other line, whoever wrote it, keeps the daemon from starting.
     with kept.open("a") as file:
         file.write(f'null\n[]\n{"[" * 99_999}\n{{"sessionId":"tor\n')
@@ -97,18 +97,18 @@ def test_a_purged_session_is_gone_and_stays_gone(world: World) -> None:
     assert world.run("list", "--all", "--json")["sessions"] == []
 
 
-def test_a_run_under_way_writes_nothing(world: World) -> None:
-    """The call is given up; a purge that was cut short can be repeated, and undone by hand."""
+def test_purging_cancels_a_running_index_call(world: World) -> None:
+    """An interrupted purge can be repeated; deleting its note undoes it."""
     world.scripted({"match": SECRET, "delay": 30, "times": 1})
-    session = talked(world)
+    session = session_with_secret(world)
     with world.daemon():
         until(world.calls, "the run")
         assert world.call("purge", ref=session.id)["removed"] == []
         after = world.session(turns=5)
-        world.wait_meta(after.id)  # others are indexed, and this one is not
+        world.wait_meta(after.id)  # only the other session is indexed
         assert_unknown(world, session)
         left = world.metas / f"{session.id}.user.json"
-        left.write_text('{"title": "Mine"}')  # by another hand, or before a crash
+        left.write_text('{"title": "Mine"}')  # another program, or a crash, left it
         assert world.call("purge", ref=session.id)["removed"] == [str(left)]
     (world.state / "forgotten.jsonl").unlink()
     with world.daemon():
@@ -122,9 +122,9 @@ def answered(world: World, *argv: str, say: str) -> tuple[int, str]:
     return code, got.decode()
 
 
-def test_what_is_removed_is_asked_for(world: World) -> None:
+def test_purging_asks_for_confirmation(world: World) -> None:
     """S2.23: twice for the agent's own file; without a terminal nothing goes; forks stay."""
-    session = talked(world)
+    session = session_with_secret(world)
     with world.daemon():
         world.wait_meta(session.id)
         world.call("update", ref=session.id, title="Mine")
@@ -132,8 +132,8 @@ def test_what_is_removed_is_asked_for(world: World) -> None:
         with fork.path.open("ab") as file:
             file.write(session.path.read_bytes().partition(b"\n")[2])
         wait(world, fork.id, parentSessionId=session.id)
-        told = world.run("purge", session.id, "--json", code=2)
-        assert "not a terminal" in told["error"]["message"]
+        refusal = world.run("purge", session.id, "--json", code=2)
+        assert "not a terminal" in refusal["error"]["message"]
         code, shown = answered(world, "purge", session.id, "--transcript", say="y\nn\n")
         assert (code, "nothing was removed" in shown) == (1, True)
         for path in (session.path, world.metas / f"{session.id}.meta.json"):
@@ -142,22 +142,22 @@ def test_what_is_removed_is_asked_for(world: World) -> None:
         planned = world.call("purge", ref=session.id, dryRun=True)
         assert (planned["sessionFile"], len(planned["files"])) == (str(session.path), 2)
         code, _ = answered(world, "purge", session.id, "--transcript", say="y\ny\n")
-        assert (code, session.path.exists(), ours(world, session)) == (0, False, [])
+        assert (code, session.path.exists(), meta_files(world, session)) == (0, False, [])
         until(lambda: hit_by(world, SECRET) == {fork.id}, "the fork's text")
         with pytest.raises(UsageError, match="purged"):
             world.call("purge", ref=session.id, transcript=True)
 
 
-def prints(home: Path) -> dict[Path, tuple[bytes, int, int]]:
-    return {path: print_of(path) for path in sorted(home.rglob("*.jsonl*"))}
+def session_files(home: Path) -> dict[Path, tuple[bytes, int, int]]:
+    return {path: file_state(path) for path in sorted(home.rglob("*.jsonl*"))}
 
 
-def test_an_agents_own_file_goes_and_no_other(world: World, home: Path) -> None:
-    """S2.23, S3.2, S3.3: plain or compressed; not from under a fork, not out of a database."""
+def test_only_the_agents_own_file_is_removed(world: World, home: Path) -> None:
+    """S2.23, S3.2, S3.3: plain or compressed, but not if a fork needs it or it is a database."""
     session, other = ClaudeSession(home), ClaudeSession(home)
     plain, packed = CodexThread(home), CodexThread(home)
-    for one in (session, other, plain, packed):
-        one.turn("Step")
+    for new in (session, other, plain, packed):
+        new.turn("Step")
     pressed = packed.path.with_name(packed.path.name + ".zst")
     pressed.write_bytes(zstandard.compress(packed.path.read_bytes()))
     packed.path.unlink()
@@ -168,39 +168,39 @@ def test_an_agents_own_file_goes_and_no_other(world: World, home: Path) -> None:
         fork = plain.fork()
         fork.turn("Another way")
         wait(world, fork.id, userMessageCount=2)
-        for one in (session.id, other.id, packed.id, "ses_one"):
-            wait(world, one, userMessageCount=1)
-        before = prints(home)
-        told = world.run("purge", plain.id, "--yes", "--transcript", "--json", code=2)
-        assert fork.id in told["error"]["message"]
-        told = world.run("purge", "ses_one", "--yes", "--transcript", "--json", code=2)
-        assert "opencode session delete ses_one" in told["error"]["hint"]
-        assert prints(home) == before
+        for ref in (session.id, other.id, packed.id, "ses_one"):
+            wait(world, ref, userMessageCount=1)
+        before = session_files(home)
+        refusal = world.run("purge", plain.id, "--yes", "--transcript", "--json", code=2)
+        assert fork.id in refusal["error"]["message"]
+        refusal = world.run("purge", "ses_one", "--yes", "--transcript", "--json", code=2)
+        assert "opencode session delete ses_one" in refusal["error"]["hint"]
+        assert session_files(home) == before
         assert not forgotten(world, plain.id)
         gone = {packed.id: pressed, fork.id: fork.path, plain.id: plain.path}
-        for one, path in (gone | {session.id: session.path}).items():
-            done = world.run("purge", one, "--yes", "--transcript", "--json")
+        for session_id, path in (gone | {session.id: session.path}).items():
+            done = world.run("purge", session_id, "--yes", "--transcript", "--json")
             assert (str(path) in done["removed"], done["transcriptRemoved"]) == (True, True)
             del before[path]
-            assert prints(home) == before
+            assert session_files(home) == before
 
 
 @pytest.mark.faults
-def test_a_file_that_cannot_go_is_told_of(world: World) -> None:
-    """A link stays, with what it points to; one that is gone is no removal; ours go (exit 1)."""
-    linked, gone = talked(world), world.session(turns=5)
+def test_a_file_that_cannot_be_removed_is_reported(world: World) -> None:
+    """A link and its target stay, a missing file is not counted; the exit code is 1."""
+    linked, gone = session_with_secret(world), world.session(turns=5)
     target = world.root / "elsewhere.jsonl"
     with world.daemon():
-        for one in (linked, gone):
-            world.wait_meta(one.id)
+        for session in (linked, gone):
+            world.wait_meta(session.id)
         linked.path.rename(target)
         linked.path.symlink_to(target)
-        before = print_of(target)
+        before = file_state(target)
         world.run("purge", linked.id, "--yes", "--transcript", code=1)
         assert f"not removed: {linked.path}: it is a link" in world.stderr
         assert f"forgotten: {linked.id}" in world.stderr
-        assert (linked.path.is_symlink(), print_of(target)) == (True, before)
-        assert ours(world, linked) == []
+        assert (linked.path.is_symlink(), file_state(target)) == (True, before)
+        assert meta_files(world, linked) == []
         gone.path.unlink()
         wait(world, gone.id, gone=True)
         done: Any = world.run("purge", gone.id, "--yes", "--transcript", "--json", code=1)

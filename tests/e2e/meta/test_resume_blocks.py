@@ -1,7 +1,7 @@
-"""The block after a resume, byte for byte, as each agent's integration hands it on (S4.15, S4.28).
+"""The block after a resume is the same bytes in every integration (S4.15, S4.28).
 
-The daemon is the real one, and so are the hooks, the command, the extension and the plugin; pi
-and opencode are acted by node, where there is one. The real agents are in the rig's tests.
+The daemon, hooks, command, extension and plugin are the real ones. node plays pi and opencode if it
+is installed. The rig's tests use the real agents.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SHOWN = (
     "Last applet: git-diff (path=/w, file=a b.py)\n\n"
     "ports: 8080, 5173"
 )
-STATES: list[tuple[dict[str, Any], str]] = [  # what is stored, and what follows the directory
+STATES: list[tuple[dict[str, Any], str]] = [  # what is stored, what follows the directory line
     ({}, ""),
     ({"envHint": HINT}, f"Environment hint: {HINT}\n"),
     ({"envHint": HINT, "context": SETS}, f"Environment hint: {HINT}\n\n{SHOWN}\n"),
@@ -50,7 +50,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         yield world
 
 
-def known(world: World) -> Session:
+def new_session(world: World) -> Session:
     session = world.session(turns=1, cwd=str(world.root))
     world.seen(session)
     return session
@@ -61,7 +61,7 @@ def by_command(world: World, session: str, resume: str) -> str:
 
 
 def by_hook(agent: str) -> Callable[[World, str, str], str]:
-    def told(world: World, session: str, _resume: str) -> str:
+    def block_by(world: World, session: str, _resume: str) -> str:
         event = {"hook_event_name": "SessionStart", "source": "resume", "session_id": session}
         done = subprocess.run(
             [sys.executable, "-m", "indexerd", "hook", agent],
@@ -73,7 +73,7 @@ def by_hook(agent: str) -> Callable[[World, str, str], str]:
         )
         return str(json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"])
 
-    return told
+    return block_by
 
 
 def by_pi(world: World, session: str, resume: str) -> str:
@@ -99,7 +99,7 @@ def by_opencode(world: World, session: str, _resume: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "block_by",
     [
         pytest.param(by_command, id="command"),
         pytest.param(by_hook("claude"), id="claude"),
@@ -108,23 +108,23 @@ def by_opencode(world: World, session: str, _resume: str) -> str:
         pytest.param(by_opencode, id="opencode", marks=opencode_host.needs_node),
     ],
 )
-def test_every_integration_hands_on_the_same_bytes(
-    world: World, told: Callable[[World, str, str], str]
+def test_every_integration_sends_the_same_bytes(
+    world: World, block_by: Callable[[World, str, str], str]
 ) -> None:
-    """S4.15-S4.17, S4.19, S4.20: directory only, with a hint, with context, without the hint."""
-    session = known(world).id
+    """S4.15-S4.17, S4.19, S4.20: directory only, with a hint, with sets, without the hint."""
+    session = new_session(world).id
     for number, (change, rest) in enumerate(STATES):
         world.call("update", ref=session, **change)
         text = f"{HEAD}Session directory: {world.root}\n{rest}---\n\n"
-        assert told(world, session, f"{session}-{number}") == text
+        assert block_by(world, session, f"{session}-{number}") == text
 
 
-def test_what_was_noted_is_there_days_later(tmp_path: Path) -> None:
-    """S4.28: after weeks, and without anything that the daemon remembered by itself."""
+def test_sets_survive_weeks_and_lost_state(tmp_path: Path) -> None:
+    """S4.28: the block is the same after 45 days and without the daemon's own state."""
     world = World(tmp_path)
     world.install_pi()
     with world.daemon():
-        session = known(world)
+        session = new_session(world)
         world.call("update", ref=session.id, envHint=HINT, context=SETS)
         block = world.call("resume_context", session=session.id, resumeId="r1")["text"]
     then = time.time() - 45 * 86400

@@ -1,4 +1,4 @@
-"""What its user excluded stays so: by reload, by a broken file, and when its file is gone."""
+"""Excluded sessions stay excluded after reloads, broken configuration and deleted files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSED = GOOD.replace('[0-9]+"]', '[0-9]+", "(?<=x)y"]')
 
 def check(world: World, open_id: str, closed_id: str) -> None:
     until(lambda: world.row(open_id), "the row")
-    assert [one["sessionId"] for one in world.call("list")["sessions"]] == [open_id]
+    assert [session["sessionId"] for session in world.call("list")["sessions"]] == [open_id]
     with pytest.raises(NotFoundError):
         world.call("get", ref=closed_id)
     found = world.call("expand", text=f"@@{closed_id}: secret? @@{open_id}: which alerts?")
@@ -31,7 +31,7 @@ def check(world: World, open_id: str, closed_id: str) -> None:
     assert "[redacted" in text
 
 
-def furnished(root: Path) -> tuple[World, Session, Session]:
+def world_with_exclusion(root: Path) -> tuple[World, Session, Session]:
     world = World(root)
     world.install_pi()
     seen, hidden = world.session(1, cwd="/w"), world.session(cwd="/secret/x")
@@ -42,8 +42,8 @@ def furnished(root: Path) -> tuple[World, Session, Session]:
 
 @pytest.mark.parametrize("broken", [f"{GOOD}\nbogus_key = 1\n", "[privacy\n", REFUSED])
 def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> None:
-    """Unknown key, broken file, one without them: what held at the last good start holds."""
-    world, seen, hidden = furnished(tmp_path)
+    """With an unknown key or a broken file, the last valid exclusions still apply."""
+    world, seen, hidden = world_with_exclusion(tmp_path)
     world.configure(GOOD)
     with world.daemon():
         check(world, seen.id, hidden.id)
@@ -55,8 +55,8 @@ def test_exclusions_outlive_a_bad_configuration(tmp_path: Path, broken: str) -> 
         check(world, seen.id, hidden.id)
 
 
-def test_exclusions_come_and_go(world: World) -> None:
-    """[privacy] exclude: by reload or restart, a session is dropped with its text, and returns."""
+def test_exclusions_follow_the_configuration(world: World) -> None:
+    """A reload or restart drops an excluded session with its text, and brings it back."""
     world.scripted()
     hidden = Session(world.sessions, cwd="/secret/place")
     hidden.talk(4)
@@ -77,14 +77,14 @@ def test_exclusions_come_and_go(world: World) -> None:
     assert [hidden.id] == report["indexed"]
 
 
-def test_what_is_excluded_is_shown_by_nobody(world: World, home: Path) -> None:
-    """[privacy] exclude holds for sessions whose file is gone, and before a daemon knows of it."""
+def test_excluded_sessions_are_shown_nowhere(world: World, home: Path) -> None:
+    """This includes sessions whose file is deleted, and commands without a daemon."""
     gone, there = ClaudeSession(home, "/secret/a"), ClaudeSession(home, "/secret/b")
     gone.turn("The gone pelican.")
     there.turn("The kept pelican.")
     with world.daemon():
-        for one in (gone, there):
-            wait(world, one.id, userMessageCount=1)
+        for session in (gone, there):
+            wait(world, session.id, userMessageCount=1)
         until(lambda: len(hit_by(world, "pelican")) == len((gone, there)), "the text")
         gone.path.unlink()
         wait(world, gone.id, gone=True)
@@ -100,8 +100,8 @@ def test_what_is_excluded_is_shown_by_nobody(world: World, home: Path) -> None:
         assert world.call("search", query="pelican")["hits"] == []
 
 
-def test_a_bad_file_at_a_reload_leaves_the_old_values_in_force(world: World) -> None:
-    """What was excluded stays so, thresholds stay, whatever else the bad file says."""
+def test_a_bad_file_at_a_reload_keeps_the_old_values(world: World) -> None:
+    """Exclusions and thresholds of the last valid file apply until the file is corrected."""
     world.configure('min_new_user_messages = 3\n[privacy]\nexclude = ["/secret"]\n')
     with world.daemon() as process:
         world.configure("min_new_user_messages = 1\nnonsense = 1\n")
@@ -114,16 +114,16 @@ def test_a_bad_file_at_a_reload_leaves_the_old_values_in_force(world: World) -> 
         until(lambda: world.row(small.id), "the small one")
         assert (world.meta(small.id), world.row(hidden.id)) == (None, {})
         assert world.call("status")["state"] == "ok"
-        world.configure("min_new_user_messages = 1\n")  # put right, it is taken
+        world.configure("min_new_user_messages = 1\n")  # the corrected file is accepted
         process.send_signal(signal.SIGHUP)
-        for one in (small, hidden):
-            world.wait_meta(one.id)
+        for session in (small, hidden):
+            world.wait_meta(session.id)
 
 
 @pytest.mark.parametrize(
     "glob", ["~/.codex/sessions/2026/11/22/*-secret.jsonl", "{home}/.codex/**/*-secret.jsonl"]
 )
-def test_what_a_fork_goes_on_from_may_be_excluded(tmp_path: Path, glob: str) -> None:
+def test_an_excluded_base_is_left_out_of_its_fork(tmp_path: Path, glob: str) -> None:
     """S2.21: the excluded part of a history is in no tree and in no export."""
     world = World(tmp_path)
     home = Path(world.env["HOME"])

@@ -1,4 +1,4 @@
-"""Nothing leads us out of the sessions' directories."""
+"""No meta file or reference makes indexerd read outside the sessions' directories."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ ASK = ("ask", "Which widget?")
 
 
 def lure(world: World, path: str, session_id: str) -> None:
-    held = meta(session_id, f"Lure {session_id}", sessionFile=path)
+    stored = meta(session_id, f"Lure {session_id}", sessionFile=path)
     world.metas.mkdir(exist_ok=True, parents=True)
-    world.meta_path(session_id).write_text(json.dumps(held))
+    world.meta_path(session_id).write_text(json.dumps(stored))
 
 
-def test_a_meta_file_leads_nowhere_else(
+def test_a_meta_file_cannot_point_outside(
     world: World, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """`..` in `sessionFile`: without a daemon, too, no command opens what it points at."""
+    """`..` in `sessionFile`: no command opens that file, also without a daemon."""
     outside = Session(world.root / "outside")
     outside.turn(f"Where is the {SECRET}?", f"The {SECRET} is here.")
     outside.talk(5)
@@ -38,19 +38,19 @@ def test_a_meta_file_leads_nowhere_else(
     up = f"{world.sessions}/../../../../../outside/{outside.path.name}"
     assert Path(up).samefile(outside.path)
     lure(world, up, outside.id)
-    # The words of an exclusion are not walked around either.
+    # Nor does a path with `..` evade an exclusion.
     lure(world, f"{world.sessions}/../--hidden--/{hidden.path.name}", hidden.id)
     world.session(turns=5)
     world.run("run", "--once")
     for name, value in world.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(world.root)
-    runs = [(one, outside.id) for one in (*COMMANDS, ASK)] + [(COMMANDS[2], hidden.id)]
+    runs = [(command, outside.id) for command in (*COMMANDS, ASK)] + [(COMMANDS[2], hidden.id)]
     for command, session_id in runs:
         assert run([command[0], session_id, *command[1:]]) != 0, command
-        said = capfd.readouterr()
-        assert SECRET not in said.out + said.err, command
-        assert said.err
+        output = capfd.readouterr()
+        assert SECRET not in output.out + output.err, command
+        assert output.err
     assert not (world.root / "out.html").exists()
 
 
@@ -58,7 +58,9 @@ HOSTILE: list[Any] = [
     *("../../../../etc/passwd", "/etc/passwd", "a\x00b", "x" * 5000, "%2e%2e%2f", "*", "", ".."),
     *("'; DROP TABLE sessions; --", "\u202e\x1b]0;pwn\x07", 7, None, ["a"], {"$ne": ""}),
 ]
-ENTRIES = [one for one in HOSTILE if one not in (None, "")]  # these name no entry, or the leaf
+ENTRIES = [
+    value for value in HOSTILE if value not in (None, "")
+]  # None and "" mean the current leaf
 BY_REF = (
     "as_sent branches context digest family footer get history index path purge resolve stats "
     "tree update compact"
@@ -72,7 +74,7 @@ BY_SESSION: dict[str, dict[str, Any]] = {
 KINDS = {"not_found", "ambiguous_reference", "usage"}
 
 
-def refused(client: Client, method: str, **params: Any) -> str:
+def error_kind(client: Client, method: str, **params: Any) -> str:
     try:
         client.call(method, params)
     except IndexerdError as bad:
@@ -80,8 +82,8 @@ def refused(client: Client, method: str, **params: Any) -> str:
     return ""
 
 
-def test_hostile_references_are_refused_by_every_method(world: World) -> None:
-    """Through the real socket, whatever takes a reference or an entry's id: a typed error."""
+def test_hostile_references_are_refused(world: World) -> None:
+    """Every method with a reference or entry id answers with a typed error."""
     session = world.session(turns=5)
     files = {path: path.read_bytes() for path in world.pi.rglob("*.jsonl")}
     with world.daemon() as process:
@@ -92,14 +94,14 @@ def test_hostile_references_are_refused_by_every_method(world: World) -> None:
                 for method in BY_REF.split():
                     assert method in known
                     more = {"title": "x"} if method == "update" else {}
-                    assert refused(client, method, ref=ref, **more) in KINDS, (method, ref)
-                for method, told in BY_SESSION.items():
-                    assert refused(client, method, session=ref, **told) in KINDS, (method, ref)
+                    assert error_kind(client, method, ref=ref, **more) in KINDS, (method, ref)
+                for method, params in BY_SESSION.items():
+                    assert error_kind(client, method, session=ref, **params) in KINDS, (method, ref)
             for entry in ENTRIES:
                 for method in ("branch", "branch_summary", "compact", "context", "path", "history"):
-                    kind = refused(client, method, ref=session.id, leaf=entry)
+                    kind = error_kind(client, method, ref=session.id, leaf=entry)
                     assert kind in KINDS, (method, entry)
-                kind = refused(client, "label", ref=session.id, entryId=entry, text="x")
+                kind = error_kind(client, "label", ref=session.id, entryId=entry, text="x")
                 assert kind in KINDS, entry
             assert client.call("resolve", {"ref": session.id})["sessionId"] == session.id
         assert process.poll() is None

@@ -1,4 +1,4 @@
-"""A secret in the name of a directory, a file or a branch: shown nowhere, and nothing is lost."""
+"""A secret in the name of a directory, file or branch is shown nowhere, and paths still work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.faults
 
 TOKEN = CANARIES["gitlab-token"]
 MARK = "[redacted:gitlab-token]"
-WHOLE = {"cwd", "sessionFile", "parentSessionFile", "resume"}  # fields that programs go by
+WHOLE = {"cwd", "sessionFile", "parentSessionFile", "resume"}  # fields that programs use
 
 
 class Place:
@@ -49,7 +49,8 @@ class Place:
             for _ in range(5):
                 other.turn()
         self.ids = [
-            one.id for one in (self.session, self.fork, self.silent, self.claude, self.codex)
+            session.id
+            for session in (self.session, self.fork, self.silent, self.claude, self.codex)
         ]
 
 
@@ -60,37 +61,40 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     config(place.world, f"127.0.0.1:{free_port()}")
     with place.world.daemon():
         for session_id in set(place.ids) - {place.silent.id}:
-            until(lambda one=session_id: place.world.row(one).get("indexed"), "the meta file")  # type: ignore[misc]  # a lambda with a default
+            until(lambda ref=session_id: place.world.row(ref).get("indexed"), "the meta file")  # type: ignore[misc]  # a lambda with a default
         until(lambda: place.world.call("status")["textPending"] == 0, "the texts")
         yield place
 
 
 def leaks(found: Any, where: str = "") -> list[str]:
     if isinstance(found, dict):
-        inner = [(f"{where}.{key}", one) for key, one in found.items() if key not in WHOLE]
+        inner = [(f"{where}.{key}", value) for key, value in found.items() if key not in WHOLE]
         shown = [(f"{where}.shown", found["shown"])] if "shown" in found else []
-        in_shown = [f"{where}.shown" for _, one in shown if WORD in json.dumps(one)]
-        return in_shown + [leak for name, one in inner for leak in leaks(one, name)]
+        in_shown = [f"{where}.shown" for _, value in shown if WORD in json.dumps(value)]
+        return in_shown + [leak for name, value in inner for leak in leaks(value, name)]
     if isinstance(found, list):
-        return [leak for one in found for leak in leaks(one, f"{where}[]")]
+        return [leak for value in found for leak in leaks(value, f"{where}[]")]
     return [where] if WORD in str(found) else []
 
 
-def test_answers_of_the_daemon(place: Place) -> None:
-    """S2.21: rows, meta files, names, figures and hits, each by the method that tells it."""
+def test_methods_redact_paths(place: Place) -> None:
+    """S2.21: rows, meta files, names, figures and hits of every method are redacted."""
     call = place.world.call
     answers = {
         "list": call("list", archived=True),
         "status": call("status"),
         "complete": call("complete", prefix=""),
-        **{f"get {one}": call("get", ref=one) for one in place.ids},
-        **{f"family {one}": call("family", ref=one) for one in place.ids},
-        **{f"resolve {one}": call("resolve", ref=one) for one in place.ids},
-        **{f"stats {one}": call("stats", ref=one) for one in place.ids},
-        **{f"search {one}": call("search", query=one) for one in ("repo", TOKEN, WORD, "re:r.po")},
+        **{f"get {ref}": call("get", ref=ref) for ref in place.ids},
+        **{f"family {ref}": call("family", ref=ref) for ref in place.ids},
+        **{f"resolve {ref}": call("resolve", ref=ref) for ref in place.ids},
+        **{f"stats {ref}": call("stats", ref=ref) for ref in place.ids},
+        **{
+            f"search {word}": call("search", query=word)
+            for word in ("repo", TOKEN, WORD, "re:r.po")
+        },
         "resume_context": call("resume_context", session=place.session.id),
     }
-    assert {name: found for name, one in answers.items() if (found := leaks(one))} == {}
+    assert {name: found for name, answer in answers.items() if (found := leaks(answer))} == {}
     assert f"{MARK}/repo" in answers["resume_context"]["text"]
     row = place.world.row(place.session.id)
     assert f"{Path(place.cwd).parent.parent}/{MARK}/repo/lib/{MARK}" in row["filesModified"]
@@ -98,25 +102,25 @@ def test_answers_of_the_daemon(place: Place) -> None:
     assert place.world.row(place.codex.id)["gitBranch"] == f"fix/{MARK}"
 
 
-def test_what_is_used_stays_whole(place: Place) -> None:
-    """S2.21: a program finds the file, the directory and the way back; people get another way."""
+def test_fields_for_programs_keep_paths_whole(place: Place) -> None:
+    """S2.21: programs get the real path and command, people a redacted one."""
     row, meta = place.world.row(place.fork.id), place.world.meta(place.fork.id)
     assert meta
-    for held in (row, meta):
-        assert held["cwd"] == place.cwd
-        assert held["sessionFile"] == str(place.fork.path)
-        assert held["parentSessionFile"] == str(place.session.path)
+    for record in (row, meta):
+        assert record["cwd"] == place.cwd
+        assert record["sessionFile"] == str(place.fork.path)
+        assert record["parentSessionFile"] == str(place.session.path)
     assert shlex.split(row["resume"])[:3] == ["cd", place.cwd, "&&"]
     assert place.world.run("resume", place.fork.id).strip() == row["resume"]
     assert row["shown"]["cwd"] == place.cwd.replace(TOKEN, MARK)
     assert row["shown"]["resume"] == f"indexerd resume {place.fork.id}"
     listed = place.world.call("list", cwd=place.cwd)["sessions"]
-    assert {one["sessionId"] for one in listed} == set(place.ids)
+    assert {row["sessionId"] for row in listed} == set(place.ids)
 
 
-def test_what_commands_print(place: Place) -> None:
-    """S2.21: tables and facts for people, hand-offs, and pages that are made of a session."""
-    said = {
+def test_commands_print_redacted_paths(place: Place) -> None:
+    """S2.21: tables, facts, hand-offs and exported pages are redacted."""
+    printed = {
         argv: place.world.run(*argv, code=None)
         for argv in [
             ("list", "--all"),
@@ -132,11 +136,11 @@ def test_what_commands_print(place: Place) -> None:
             ("export", place.session.id, "--format", "json", "--redact"),
         ]
     }
-    assert [argv for argv, text in said.items() if WORD in text] == []
-    assert f"indexerd resume {place.session.id}" in said["show", place.session.id]
+    assert [argv for argv, text in printed.items() if WORD in text] == []
+    assert f"indexerd resume {place.session.id}" in printed["show", place.session.id]
 
 
-def test_pages_of_the_view(place: Place) -> None:
+def test_pages_of_the_view_are_redacted(place: Place) -> None:
     """S2.21: the home page, a search, and a session's page with its data."""
     until(lambda: announced(place.world), "the view")
     link = place.world.run("web", "--json", place.fork.id)["link"]
@@ -145,12 +149,12 @@ def test_pages_of_the_view(place: Place) -> None:
         base = str(page.url).partition("/s/")[0]
         pages = [page, browser.get(f"{base}/"), browser.get(f"{base}/?q=repo")]
         pages.append(browser.get(f"{base}/s/{place.fork.id}/document"))
-    assert [one.status_code for one in pages] == [200] * len(pages)
-    assert [str(one.url) for one in pages if WORD in one.text] == []
+    assert [page.status_code for page in pages] == [200] * len(pages)
+    assert [str(page.url) for page in pages if WORD in page.text] == []
 
 
-def test_errors_and_checks_of_places(tmp_path: Path) -> None:
-    """S2.21: a secret above all files is in no error, warning or check, daemon or not."""
+def test_errors_and_warnings_redact_paths(tmp_path: Path) -> None:
+    """S2.21: a secret in a parent directory is in no error, warning or check."""
     world = World(tmp_path / TOKEN)
     world.socket = tmp_path / "s"
     world.env["INDEXERD_SOCKET"] = str(world.socket)
@@ -174,18 +178,20 @@ def test_errors_and_checks_of_places(tmp_path: Path) -> None:
     assert leaks([*asked()]) == []
 
 
-def test_files_of_our_own(place: Place) -> None:
-    """S2.21: meta files, and the log and the audit, hold nothing of it but what is used."""
+def test_files_of_indexerd_are_redacted(place: Place) -> None:
+    """S2.21: meta files, log and audit contain the secret only in fields for programs."""
     metas = [*place.world.metas.glob("*.json"), *(place.world.root / "data").rglob("*.json")]
     assert len(metas) == len(place.ids) - 1
-    assert {one.name: found for one in metas if (found := leaks(json.loads(one.read_text())))} == {}
+    assert {
+        path.name: found for path in metas if (found := leaks(json.loads(path.read_text())))
+    } == {}
     for path in (place.world.state / "log.jsonl", place.world.root / "stderr"):
         assert WORD not in path.read_text()
     assert WORD not in json.dumps(place.world.telemetry())
 
 
-def test_a_token_that_an_agent_wrote_otherwise_in_its_folders_name(tmp_path: Path) -> None:
-    """S2.21: Claude Code puts `-` for `_` and `.`; only fields for use stay whole."""
+def test_a_token_in_an_encoded_folder_name(tmp_path: Path) -> None:
+    """S2.21: Claude Code writes `-` for `_` and `.`; only fields for programs keep that path."""
     world = World(tmp_path)
     tokens = [CANARIES[kind] for kind in ("github-token", "huggingface-token", "jwt")]
     ids = []
@@ -200,4 +206,4 @@ def test_a_token_that_an_agent_wrote_otherwise_in_its_folders_name(tmp_path: Pat
     assert {row["sessionId"] for row in listed} == set(ids)
     assert leaks(listed) == []
     assert all(WORD in row["sessionFile"] for row in listed)
-    assert [one for one in ids if WORD in world.run("show", one)] == []
+    assert [ref for ref in ids if WORD in world.run("show", ref)] == []

@@ -1,4 +1,4 @@
-"""Every kind of secret in every place, and everything going wrong: no word of it is told."""
+"""Every kind of secret in every place, and every kind of failure: no secret gets out."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.sessions.canaries import CANARIES, WORD, pem
 
 pytestmark = pytest.mark.faults
 
-# Every place of a session in which a secret may stand.
+# Every place in a session that can contain a secret.
 PLACES: dict[str, Callable[[Session, str], object]] = {
     "user": lambda session, text: session.say("user", text),
     "assistant": lambda session, text: session.say("assistant", text, stopReason="stop"),
@@ -45,7 +45,7 @@ PLACES: dict[str, Callable[[Session, str], object]] = {
 
 
 def test_no_secret_leaves_its_session(world: World) -> None:
-    """All kinds in all places: none in a request, meta file, log, audit, or cache of ours."""
+    """All kinds in all places: in no request, meta file, log, audit row or cache."""
     folder = world.sessions
     for number, (place, put) in enumerate(PLACES.items()):
         session = Session(folder, session_id=f"secret-{place}")
@@ -75,11 +75,11 @@ def test_no_secret_leaves_its_session(world: World) -> None:
 
 PATIENCE = 40.0
 KEY = "sk-proj-Quagga0123456789abcdefABCDEF"
-SAID = "xylophone"  # in every sentence of every session, question and request
+SAID = "xylophone"  # part of every sentence in sessions and requests
 FAULTS = ("500_json", "401", "403_flagged", "400_format", "200_error")
 
 
-def hostile(world: World, places: list[str]) -> None:
+def write_hostile_sessions(world: World, places: list[str]) -> None:
     for place in places:
         session = Session(world.sessions, session_id=f"place-{place}")
         session.turn(f"Please tune the {SAID}.")
@@ -87,13 +87,13 @@ def hostile(world: World, places: list[str]) -> None:
             PLACES[place](session, f"The {SAID} has {text}")
         for _ in range(5):
             session.turn(f"Tune the {SAID} again.", f"The {SAID} is tuned.")
-    said = SAID.encode()
+    word = SAID.encode()
     junk = [
-        b'{"type":"message","id":"' + said + b"\n",
-        b"\x00" * 40 + said + b"\xff\xfe\n",
-        b'{"type":"' + said + b'","id":7,"parentId":{}}\n',
-        b"[" * 5000 + said + b"\n",
-        b'{"type":"message","message":{"role":"user","content":"' + said * 100_000 + b'"}\n',
+        b'{"type":"message","id":"' + word + b"\n",
+        b"\x00" * 40 + word + b"\xff\xfe\n",
+        b'{"type":"' + word + b'","id":7,"parentId":{}}\n',
+        b"[" * 5000 + word + b"\n",
+        b'{"type":"message","message":{"role":"user","content":"' + word * 100_000 + b'"}\n',
     ]
     damaged = next(world.sessions.glob(f"*place-{places[0]}.jsonl"))
     data = damaged.read_bytes()
@@ -103,13 +103,13 @@ def hostile(world: World, places: list[str]) -> None:
     (world.sessions / "bad-id.jsonl").write_text(json.dumps(header) + "\n")
 
 
-def provided(world: World, server: OpenAIServer) -> None:
+def use_provider(world: World, server: OpenAIServer) -> None:
     world.env["INDEXERD_LOG__LEVEL"] = '"debug"'
     world.openai(server, KEY)
     world.env["INDEXERD_MODEL__TIMEOUT_SECONDS"] = "5"
 
 
-def pester(world: World) -> None:
+def send_bad_requests(world: World) -> None:
     lines = [
         f'{{"jsonrpc":"2.0","id":1,"method":"{SAID}","params":{{"q":"{WORD}"}}}}',
         f'{{"id":{{}},"method":"search","params":"{SAID} {WORD}"}}',
@@ -117,11 +117,11 @@ def pester(world: World) -> None:
         f'["{SAID}"',
     ]
     for line in lines:
-        with socket.socket(socket.AF_UNIX) as one:
-            one.settimeout(PATIENCE)
-            one.connect(str(world.socket))
-            one.sendall(line.encode() + b"\n")
-            assert b"error" in one.recv(65536)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.settimeout(PATIENCE)
+            sock.connect(str(world.socket))
+            sock.sendall(line.encode() + b"\n")
+            assert b"error" in sock.recv(65536)
     with Client(world.socket, timeout=PATIENCE) as client:
         for method, params in (
             ("search", {"query": f"{SAID} {CANARIES['openai-key']}"}),
@@ -138,13 +138,13 @@ def pester(world: World) -> None:
                 client.call(method, params)
 
 
-def assert_silent(world: World) -> None:
+def assert_nothing_leaked(world: World) -> None:
     logs = [path for path in world.state.glob("*.jsonl*") if path.is_file()]
     assert world.state / "log.jsonl" in logs
-    told = {path: path.read_bytes().lower() for path in [*logs, world.root / "stderr"]}
+    contents = {path: path.read_bytes().lower() for path in [*logs, world.root / "stderr"]}
     for word in (KEY, WORD, CANARY, "tune the", f"the {SAID}", f"{SAID} is"):
         low = word.lower().encode()
-        assert [path.name for path, data in told.items() if low in data] == [], word
+        assert [path.name for path, data in contents.items() if low in data] == [], word
     ours = [world.metas, world.root / "data", world.state]
     kept = [path for place in ours for path in place.rglob("*") if path.is_file()]
     for word in (KEY, WORD):
@@ -152,17 +152,17 @@ def assert_silent(world: World) -> None:
         assert [path for path in kept if low in path.read_bytes().lower()] == [], word
 
 
-def test_no_fault_of_a_daemon_tells_what_was_said(world: World) -> None:
-    """At level debug, whatever goes wrong: no key, secret or sentence in a log or stream."""
-    hostile(world, list(PLACES))
+def test_failures_of_the_daemon_leak_nothing(world: World) -> None:
+    """At log level debug no key, secret or sentence gets into a log or stream."""
+    write_hostile_sessions(world, list(PLACES))
     last = Session(world.sessions)
     with OpenAIServer() as server:
-        provided(world, server)
+        use_provider(world, server)
         server.script("valid", "malformed", "500_json")
         with world.daemon() as process:
             until(lambda: world.row("place-user").get("userMessageCount"), "the rows", PATIENCE)
             until(lambda: server.hits >= 2, "calls", PATIENCE)
-            pester(world)
+            send_bad_requests(world)
             nonsense = f'[providers.openai]\napi_key = "{KEY}"\n"{SAID}" = "{WORD}"\n'
             log = world.state / "log.jsonl"
             for text, event in (
@@ -175,47 +175,49 @@ def test_no_fault_of_a_daemon_tells_what_was_said(world: World) -> None:
                 process.send_signal(signal.SIGHUP)
                 until(lambda e=event, n=before: log.read_text().count(e) > n, "it", PATIENCE)
                 last.turn(f"And the {SAID}?", f"The {SAID} is fine.")
-            pester(world)
+            send_bad_requests(world)
             until(lambda: world.call("status")["textPending"] == 0, "the texts", PATIENCE)
             assert process.poll() is None
-    assert_silent(world)
+    assert_nothing_leaked(world)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_no_fault_of_a_provider_tells_what_was_said(world: World, fault: str) -> None:
-    """The same where a provider fails, with words of its own, or of the session, to say so."""
-    hostile(world, ["tool"])
+def test_failures_of_a_provider_leak_nothing(world: World, fault: str) -> None:
+    """Nor do error messages of a provider that quote the key or the session."""
+    write_hostile_sessions(world, ["tool"])
     with OpenAIServer() as server:
-        provided(world, server)
+        use_provider(world, server)
         server.script(*[fault] * 3)
         world.run("run", "--once", "--json", code=None)
         assert server.hits
     (world.root / "stderr").write_text(world.stderr)
-    assert_silent(world)
+    assert_nothing_leaked(world)
 
 
-OWN = "zq4417xkcd"
+BADGE = "zq4417xkcd"
 
 
-def test_a_reload_takes_what_is_a_secret_now_out_of_the_index(world: World) -> None:
-    """It is neither found nor shown, and comes back when the pattern is taken back."""
+def test_a_new_pattern_removes_its_text_from_the_index(world: World) -> None:
+    """The text is neither found nor shown until the pattern is removed again."""
     session = world.session()
-    session.turn(f"The badge is {OWN}, said the porter.")
+    session.turn(f"The badge is {BADGE}, said the porter.")
 
     def found(word: str) -> int:
-        told = world.call("search", query=f'"{word}"')
-        return -1 if told.get("warnings") else len(told["hits"])  # it is made anew just now
+        contents = world.call("search", query=f'"{word}"')
+        return (
+            -1 if contents.get("warnings") else len(contents["hits"])
+        )  # the index is being rebuilt
 
     with world.daemon() as process:
-        until(lambda: found(OWN) > 0, "the word")
+        until(lambda: found(BADGE) > 0, "the word")
         world.configure('[redact]\nextra_patterns = ["zq[0-9]+[a-z]+"]\n')
         process.send_signal(signal.SIGHUP)
-        until(lambda: found(OWN) == 0 and found("badge") > 0, "an index without it")
+        until(lambda: found(BADGE) == 0 and found("badge") > 0, "an index without it")
         row = world.call("get", ref=session.id)["session"]
-        assert OWN not in row["name"] + row["firstUserMessage"]
+        assert BADGE not in row["name"] + row["firstUserMessage"]
         world.configure("")
         process.send_signal(signal.SIGHUP)
-        until(lambda: found(OWN) > 0, "the word again")
+        until(lambda: found(BADGE) > 0, "the word again")
 
 
 JOINED = [
@@ -232,8 +234,8 @@ ASKED = (
 )
 
 
-def test_a_key_without_its_end_is_in_no_prompt(world: World) -> None:
-    """S2.21: said by the user, given by a tool and cut there, or going on in the answer."""
+def test_a_truncated_private_key_is_in_no_prompt(world: World) -> None:
+    """S2.21: in a user's message, in cut tool output, or continued in the answer."""
     lines = pem().split("\n")[:-1]
     session = world.session()
     for name, end in enumerate(JOINED):
@@ -244,19 +246,21 @@ def test_a_key_without_its_end_is_in_no_prompt(world: World) -> None:
     session.talk(12)
     with OpenAIServer() as server:
 
-        def told() -> list[bytes]:
-            return [one.body for one in server.requests if b"as I always do." in one.body]
+        def contents() -> list[bytes]:
+            return [
+                request.body for request in server.requests if b"as I always do." in request.body
+            ]
 
         world.openai(server)
         with world.daemon():
             world.wait_meta(session.id)
             for method, more in ASKED:
-                before = len(told())
+                before = len(contents())
                 ref = {"session" if method == "query_session" else "ref": session.id}
-                with suppress(IndexerdError):  # the fake answers as if to an index prompt
+                with suppress(IndexerdError):  # the fake always answers an index prompt
                     world.call(method, **ref, **more)
-                assert len(told()) > before, method
-        leaked = [one.body for one in server.requests if WORD.encode() in one.body]
+                assert len(contents()) > before, method
+        leaked = [request.body for request in server.requests if WORD.encode() in request.body]
     assert leaked == []
 
 
@@ -269,15 +273,15 @@ LOGS = (
 
 
 @pytest.mark.parametrize("lost", ["the first", "the last", "neither"])
-def test_a_logged_key_goes_with_its_short_last_line(world: World, lost: str) -> None:
-    """S2.21: whether its first or its last line was lost; what was logged after it stays."""
+def test_a_logged_private_key_is_redacted_to_its_last_line(world: World, lost: str) -> None:
+    """S2.21: also without its first or last line; later log lines stay."""
     first, *data, last = pem().split("\n")
     short = "Zq8kXf5uW4A=="
     lines = [*data, short] if lost == "the first" else [first, *data, short]
     lines += [] if lost == "the last" else [last]
     session = world.session()
     for log in LOGS:
-        shown = [log.format(n=n, line=one) for n, one in enumerate([*lines, "It is ready."])]
+        shown = [log.format(n=n, line=line) for n, line in enumerate([*lines, "It is ready."])]
         session.turn("\n".join(["What does it log?", "", *shown]))
     with world.daemon():
         world.seen(session)

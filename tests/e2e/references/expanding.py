@@ -1,4 +1,4 @@
-"""Sessions with summaries in a world, and prompts that name them."""
+"""Sessions with summaries, and calls of `expand` that name them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def meta(session_id: str, name: str, **more: Any) -> dict[str, Any]:
 def add(world: World, name: str, *, turns: int = 1, cwd: str = "/w", **more: Any) -> str:
     session = world.session(turns, cwd=cwd)
     world.metas.mkdir(exist_ok=True)
-    held = meta(session.id, name, cwd=cwd, sessionFile=str(session.path), **more)
-    held["lastIndexedLeafId"] = session.last
-    world.meta_path(session.id).write_text(json.dumps(held))
+    stored = meta(session.id, name, cwd=cwd, sessionFile=str(session.path), **more)
+    stored["lastIndexedLeafId"] = session.last
+    world.meta_path(session.id).write_text(json.dumps(stored))
     return session.id
 
 
@@ -41,4 +41,4 @@ def expand(world: World, text: str, **more: Any) -> dict[str, Any]:
 
 
 def statuses(found: dict[str, Any]) -> dict[str, str]:
-    return {one["raw"]: one["status"] for one in found["references"]}
+    return {reference["raw"]: reference["status"] for reference in found["references"]}

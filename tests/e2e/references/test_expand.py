@@ -1,4 +1,4 @@
-"""`expand` through the real daemon and command line: names, blocks, limits, secrets."""
+"""`expand` through the real daemon and command line: names, blocks, limits and secrets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TRUNCATED = "[truncated to fit maxInjectedBytes]"
 
 
 def test_a_prompt_with_references(world: World) -> None:
-    """S0.47, S0.48, S0.50, S0.52, S0.53: by name, id and prefix; one message behind the text."""
+    """S0.47, S0.48, S0.50, S0.52, S0.53: by name, id or prefix; one message with the summaries."""
     names = ("Purple valve design", "Lamp oil ledger", "Fix ÉTÉ parser #12", "Zebra")
     valve, lamp, parser, zebra = [add(world, name) for name in names]
     with world.daemon():
@@ -41,7 +41,7 @@ def test_a_prompt_with_references(world: World) -> None:
         assert f"> - {CANARY}" in content
         assert (found["injectedBytes"], found["truncated"]) == (len(content.encode()), False)
         assert found["statusText"] == ["✅ resolved 3 reference(s)"]
-        assert expand(world, text) == found  # S0.55
+        assert expand(world, text) == found  # the same bytes again (S0.55)
         for written, meant in (
             (f"@@{valve[:12]}", valve),
             ("@@lamp_oil_ledger", lamp),
@@ -49,20 +49,20 @@ def test_a_prompt_with_references(world: World) -> None:
             ("@@fix-été-parser-12", parser),
             ("@@ZEBRA", zebra),
         ):
-            (one,) = expand(world, f"see {written}, please")["references"]
-            assert one["sessionId"] == meant, written
+            (reference,) = expand(world, f"see {written}, please")["references"]
+            assert reference["sessionId"] == meant, written
         more = expand(world, f"@@zebra @@{lamp} @@zebra @@{valve} @@fix-été-parser-12")
         assert more["message"]["details"]["sessionIds"] == [zebra, lamp, valve]
         assert statuses(more)["@@fix-été-parser-12"] == "over_limit"
         twice = f"@@zebra @@{zebra} @@{lamp} @@{valve} @@fix-été-parser-12 @@lamp-oil-ledger"
-        more = expand(world, twice)  # a session counts once, whatever it is called
+        more = expand(world, twice)  # a session counts once, under any of its names
         assert more["message"]["details"]["sessionIds"] == [zebra, lamp, valve]
         late = [raw for raw, status in statuses(more).items() if status != "resolved"]
         assert late == ["@@fix-été-parser-12"]
 
 
-def test_what_does_not_resolve_is_said(world: World) -> None:
-    """S0.49, S0.50, S0.51, S0.56: nothing is guessed or blocked; each has its status."""
+def test_unresolved_references_have_a_status(world: World) -> None:
+    """S0.49, S0.50, S0.51, S0.56: nothing is guessed or blocked; each has its own status."""
     for name in ("Purple valve design", "Purple valve tests", "A third one", "A fourth one"):
         add(world, name)
     broken = add(world, "Broken")
@@ -76,11 +76,11 @@ def test_what_does_not_resolve_is_said(world: World) -> None:
             f"@@{broken}": "invalid_meta",
             "@@a-third-one": "over_limit",
         }
-        candidates = {one["name"] for one in found["references"][1]["candidates"]}
+        candidates = {candidate["name"] for candidate in found["references"][1]["candidates"]}
         assert candidates == {"Purple valve design", "Purple valve tests"}
         assert (found["messages"], found["message"]) == ([], None)
         assert found["statusText"] == ["⚠️ failed to resolve 4 reference(s)"]
-        rows = [one for one in world.telemetry() if one["customType"] == "session-reference:inject"]
+        rows = [row for row in world.telemetry() if row["customType"] == "session-reference:inject"]
         kinds = ("not_found", "invalid_meta", "over_limit", "ambiguous")
         assert rows[-1]["unresolvedReasons"] == dict.fromkeys(kinds, 1)
         assert rows[-1]["success"] is False
@@ -89,7 +89,7 @@ def test_what_does_not_resolve_is_said(world: World) -> None:
 
 
 def test_earlier_messages_never_change(world: World) -> None:
-    """S0.55: what a model is sent begins with what it was sent before, byte for byte."""
+    """S0.55: each context begins with the bytes of the one before."""
     valve = add(world, "Purple valve design")
     asking = world.session()
     sent: list[list[dict[str, Any]]] = []
@@ -97,26 +97,26 @@ def test_earlier_messages_never_change(world: World) -> None:
         with world.daemon():
             text = f"Part {turn}: as in @@purple-valve-design, please."
             asking.say("user", text)
-            held = expand(world, text, sessionId=asking.id, cwd="/w")["message"]
-            asking.entry("custom_message", **held)
+            message = expand(world, text, sessionId=asking.id, cwd="/w")["message"]
+            asking.entry("custom_message", **message)
             asking.answer()
             world.seen(asking)
             sent.append(world.call("context", ref=asking.id)["messages"])
             elsewhere = expand(world, f"@@{valve}", sessionId=f"other-{turn}")
             assert (f"Changed {turn} times." in elsewhere["message"]["content"]) is bool(turn)
         path = world.meta_path(valve)
-        held = json.loads(path.read_text()) | {"summary": f"Changed {turn + 1} times."}
-        path.write_text(json.dumps(held))
+        changed = json.loads(path.read_text()) | {"summary": f"Changed {turn + 1} times."}
+        path.write_text(json.dumps(changed))
     for before, after in itertools.pairwise(sent):
         assert after[: len(before)] == before
         assert len(after) == len(before) + 3
-    assert [one["role"] for one in sent[0]] == ["user", "custom", "assistant"]
+    assert [message["role"] for message in sent[0]] == ["user", "custom", "assistant"]
     assert CANARY in sent[0][1]["text"]
     assert sent[-1][-2]["text"] == sent[0][1]["text"]
 
 
 def test_ancestors(world: World) -> None:
-    """S0.57, S0.58: parents come only when they are asked for, and the walk's end is noted."""
+    """S0.57, S0.58: parents come only on request, and a note says where the chain ends."""
     first = world.session(1)
     second = first.fork()
     second.turn("Now the second part, please.")
@@ -126,26 +126,26 @@ def test_ancestors(world: World) -> None:
         line = expand(world, f"@@{second.id}~3")
     assert alone["message"]["details"]["sessionIds"] == [second.id]
     assert line["message"]["details"]["sessionIds"] == [second.id, first.id]
-    told = f"ancestors end at {first.id}, which has no parent"
-    assert line["references"][0]["notes"] == [told]
-    assert line["message"]["content"].endswith(f"\n\nnote: @ @{second.id}~3: {told}")
+    note = f"ancestors end at {first.id}, which has no parent"
+    assert line["references"][0]["notes"] == [note]
+    assert line["message"]["content"].endswith(f"\n\nnote: @ @{second.id}~3: {note}")
 
 
-def test_the_project_comes_first(world: World) -> None:
-    """S0.68: of two sessions of one name the project's is meant; all on request."""
+def test_a_session_of_the_project_comes_first(world: World) -> None:
+    """S0.68: of two sessions with one name, the project's is chosen; without one, neither."""
     here, there = add(world, "Valve plan", cwd="/w"), add(world, "Valve plan", cwd="/x")
     with world.daemon():
         until(lambda: world.row(here) and world.row(there), "the rows")
-        mine = expand(world, "@@valve-plan", cwd="/w/sub")
-        theirs = expand(world, "@@valve-plan", cwd="/x")
+        in_w = expand(world, "@@valve-plan", cwd="/w/sub")
+        in_x = expand(world, "@@valve-plan", cwd="/x")
         anywhere = expand(world, "@@valve-plan")
-    assert mine["references"][0]["sessionId"] == here
-    assert theirs["references"][0]["sessionId"] == there
+    assert in_w["references"][0]["sessionId"] == here
+    assert in_x["references"][0]["sessionId"] == there
     assert statuses(anywhere) == {"@@valve-plan": "ambiguous"}
 
 
 def test_the_limit_in_bytes(world: World) -> None:
-    """S0.52: the settings' limit holds, the note included."""
+    """S0.52: the configured limit holds, including the truncation note."""
     world.env["INDEXERD_REFERENCES__MAX_INJECTED_BYTES"] = "900"
     valve = add(world, "Valve plan", summary="Ventilgrößen prüfen. " * 200)
     with world.daemon():
@@ -160,19 +160,24 @@ def test_the_limit_in_bytes(world: World) -> None:
 
 
 def test_one_prompt_is_one_turn(world: World) -> None:
-    """S0.64, S0.65, S1.38: as many questions are asked as are allowed; the same one only once."""
+    """S0.64, S0.65, S1.38: one prompt has one limit of questions; a repeated one is asked once."""
     valve = add(world, "Purple valve design")
     text = f"@@{valve}: which widget? @@purple-valve-design: which widget? @@{valve}: and why?"
     with world.daemon():
         found = expand(world, text)
     assert len(found["messages"]) == 2
-    told = [each for ref in found["references"] for each in ref.get("questions", ())]
-    assert sorted(one["status"] for one in told) == ["answered", "failed"]  # they are asked at once
-    assert [one["code"] for one in told if one["status"] == "failed"] == ["call_limit_exceeded"]
+    questions = [each for ref in found["references"] for each in ref.get("questions", ())]
+    assert sorted(question["status"] for question in questions) == [
+        "answered",
+        "failed",
+    ]  # order varies
+    assert [question["code"] for question in questions if question["status"] == "failed"] == [
+        "call_limit_exceeded"
+    ]
 
 
-def test_the_command(world: World) -> None:
-    """S0.53, S0.54: the block; or block, rule and prompt; or the prompt as it is; exit code 0."""
+def test_the_expand_command(world: World) -> None:
+    """S0.53, S0.54: it prints the block, or with `--inline` block and prompt; exit code 0."""
     valve = add(world, "Purple valve design")
     prompt = f"use @@{valve} please\n"
 
@@ -190,18 +195,18 @@ def test_the_command(world: World) -> None:
         assert inline == f"{block}\n---\n\n{prompt}"
         assert expanded("expand", "--inline", "nothing here").stdout == b"nothing here\n"
         assert expanded("expand", "nothing here").stdout == b""
-        held = json.loads(expanded("--json", "expand", prompt).stdout)
-        assert held["message"]["content"] + "\n" == block
+        answer = json.loads(expanded("--json", "expand", prompt).stdout)
+        assert answer["message"]["content"] + "\n" == block
         missing = expanded("expand", "see @@nobody-knows-this")
         assert missing.stdout == b""
         assert b"@@nobody-knows-this: no such session" in missing.stderr
         odd = b"\xff\xfe no references \xc3(" + b"x" * 3_000_000
-        for given in (odd, f"@@{valve} \xff".encode("latin-1"), b"@@a " + odd):
-            assert expanded("expand", "--inline", stdin=given).stdout.endswith(given)
+        for prompt_bytes in (odd, f"@@{valve} \xff".encode("latin-1"), b"@@a " + odd):
+            assert expanded("expand", "--inline", stdin=prompt_bytes).stdout.endswith(prompt_bytes)
 
 
-def test_secrets_and_meta_files_of_another_hand(world: World) -> None:
-    """S0.38: redacted before anything is cut; whose summary it is says the id inside."""
+def test_secrets_and_foreign_meta_files(world: World) -> None:
+    """S0.38: secrets are redacted before cutting; a meta file with another id is invalid."""
     github = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
     valve = add(
         world,

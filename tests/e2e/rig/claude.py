@@ -29,12 +29,12 @@ class Claude:
         self.home = Path(sandbox.env["HOME"])
         self._program = program("claude", "@anthropic-ai/claude-code-linux-x64/claude")
         trusted = {str(sandbox.project): {"hasTrustDialogAccepted": True}}
-        told = {"hasCompletedOnboarding": True, "autoUpdates": False, "projects": trusted}
-        (self.home / ".claude.json").write_text(json.dumps(told))
+        settings = {"hasCompletedOnboarding": True, "autoUpdates": False, "projects": trusted}
+        (self.home / ".claude.json").write_text(json.dumps(settings))
 
     def once(self, prompt: str, *options: str) -> str:
-        said = self.sandbox.run(*self._argv("json"), *options, prompt, **ENV)
-        answer = json.loads(said)
+        output = self.sandbox.run(*self._argv("json"), *options, prompt, **ENV)
+        answer = json.loads(output)
         last = answer[-1] if isinstance(answer, list) else answer
         return str(last["session_id"])
 
@@ -72,8 +72,8 @@ class Talk:
             json.dumps({"type": "user", "message": message}), file=self._process.stdin, flush=True
         )
         for line in self._process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            self.id = told.get("session_id") or self.id
-            if told["type"] == "result":
-                return told
+            event: dict[str, Any] = json.loads(line)
+            self.id = event.get("session_id") or self.id
+            if event["type"] == "result":
+                return event
         raise AssertionError("Claude hung up")

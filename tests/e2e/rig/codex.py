@@ -1,4 +1,4 @@
-"""The real Codex in a sandbox: JSON-RPC with its app-server."""
+"""The real Codex in a sandbox, driven by JSON-RPC through its app-server."""
 
 from __future__ import annotations
 
@@ -53,16 +53,18 @@ class Codex:
     def call(self, method: str, **params: Any) -> Any:
         self._calls += 1
         self._send({"id": self._calls, "method": method, "params": params})
-        told = self._until(lambda one: one.get("id") == self._calls and "method" not in one)
-        assert "error" not in told, (method, told["error"])
-        return told["result"]
+        message = self._until(
+            lambda message: message.get("id") == self._calls and "method" not in message
+        )
+        assert "error" not in message, (method, message["error"])
+        return message["result"]
 
     def thread(self, method: str = "thread/start", **params: Any) -> str:
         return str(self.call(method, cwd=self.cwd, **params)["thread"]["id"])
 
     def begin(self, thread: str, text: str) -> str:
-        given = [{"type": "text", "text": text, "text_elements": []}]
-        return str(self.call("turn/start", threadId=thread, input=given)["turn"]["id"])
+        user_input = [{"type": "text", "text": text, "text_elements": []}]
+        return str(self.call("turn/start", threadId=thread, input=user_input)["turn"]["id"])
 
     def say(self, thread: str, *texts: str) -> None:
         for text in texts:
@@ -70,7 +72,7 @@ class Codex:
             self.ends("turn/completed", thread)
 
     def ends(self, method: str, thread: str) -> None:
-        self._until(lambda one: one.get("method") == method and _about(one) == thread)
+        self._until(lambda message: message.get("method") == method and _about(message) == thread)
 
     def file(self, thread: str) -> Path:
         return Path(self.call("thread/read", threadId=thread)["thread"]["path"])
@@ -98,16 +100,16 @@ class Codex:
 
     def _until(self, wanted: Any) -> dict[str, Any]:
         for line in self._process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if wanted(told):
-                return told
-            if "id" in told and "method" in told:  # it asks whether it may
-                self._send({"id": told["id"], "result": {"decision": "accept"}})
+            message: dict[str, Any] = json.loads(line)
+            if wanted(message):
+                return message
+            if "id" in message and "method" in message:  # a request for permission
+                self._send({"id": message["id"], "result": {"decision": "accept"}})
         raise AssertionError("Codex hung up")
 
 
-def _about(told: dict[str, Any]) -> Any:
-    return told["params"].get("threadId")
+def _about(message: dict[str, Any]) -> Any:
+    return message["params"].get("threadId")
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""The real pi at work in a world: it writes as it does, and says itself what a file holds.
+"""The real pi writes sessions and reports what its own reader makes of them.
 
-What surprised us: of a new pi some dependencies are not served everywhere, and its package then
-works from its bundle alone (`dist/bundle`, and jiti for extensions). The rig's scripts ask for a
-package's unbundled modules, so they are given a directory that stands for it.
+A new pi package can work from its bundle alone (`dist/bundle`, with jiti for extensions), because
+some dependencies cannot be installed everywhere. The rig's scripts import unbundled modules, so
+they get a directory that provides these from the bundle.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NODE = RIG / "node/node_modules/node/bin/node"
 PACKAGE = RIG / "clients/pi/node_modules/@earendil-works/pi-coding-agent"
 _BUNDLE = PACKAGE / "dist/bundle/index.js"
 PI = _BUNDLE if _BUNDLE.exists() else PACKAGE / "dist/index.js"
-# What the rig asks pi's own modules for, out of what the bundle gives: pi itself finds the files.
+# Modules that the rig imports, written on top of the bundle's exports.
 _FILES = f"""
 import {{ prepareBranchEntries }} from {json.dumps(str(PI))};
 const kinds = ["read", "written", "edited"];
@@ -46,13 +46,13 @@ TREE = re.compile(rb'^( +)"tree": \[.*?^\1\],\n', re.MULTILINE | re.DOTALL)
 def package(world: World) -> Path:
     if PI != _BUNDLE or (PACKAGE.parent / "pi-ai").exists():
         return PACKAGE
-    made = world.root / "pi-package"
-    if not made.exists():
-        (made / "dist/core/compaction").mkdir(parents=True)
-        (made / "package.json").write_bytes((PACKAGE / "package.json").read_bytes())
-        (made / "dist/index.js").write_text(f"export * from {json.dumps(str(PI))};\n")
-        (made / "dist/core/compaction/utils.js").write_text(_FILES)
-    return made
+    folder = world.root / "pi-package"
+    if not folder.exists():
+        (folder / "dist/core/compaction").mkdir(parents=True)
+        (folder / "package.json").write_bytes((PACKAGE / "package.json").read_bytes())
+        (folder / "dist/index.js").write_text(f"export * from {json.dumps(str(PI))};\n")
+        (folder / "dist/core/compaction/utils.js").write_text(_FILES)
+    return folder
 
 
 def command(world: World, *argv: str | Path, **options: Any) -> subprocess.Popen[str]:
@@ -111,5 +111,7 @@ def oracle(world: World, *files: Path) -> list[dict[str, Any]]:
     answer = world.root / "oracle.json"
     with answer.open("w") as out:
         assert command(world, RIG / "pi_oracle.mjs", *files, stdout=out).wait(50) == 0
-    found = json.loads(TREE.sub(b"", answer.read_bytes()))  # it nests as deep as the branch is long
+    found = json.loads(
+        TREE.sub(b"", answer.read_bytes())
+    )  # its recursion is as deep as the branch is long
     return found if isinstance(found, list) else [found]

@@ -1,4 +1,4 @@
-"""The real opencode in a sandbox: HTTP with its server."""
+"""The real opencode in a sandbox, driven through its HTTP server."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CONFIG = {
     },
 }
 NO = ("MODELS_FETCH", "AUTOUPDATE", "DEFAULT_PLUGINS", "LSP_DOWNLOAD", "SHARE", "EMBEDDED_WEB_UI")
-ENV = {f"OPENCODE_DISABLE_{one}": "1" for one in NO}
+ENV = {f"OPENCODE_DISABLE_{name}": "1" for name in NO}
 both = pytest.mark.parametrize("version", ["opencode", "opencode-12"])
 
 

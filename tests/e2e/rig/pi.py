@@ -1,8 +1,8 @@
-"""The real pi in a sandbox, with our extension and a scripted model that calls tools.
+"""The real pi in a sandbox, with the extension and a scripted model that calls tools.
 
-In: a `Sandbox`. Out: pi in its RPC mode (`Talk`), or for one prompt, and
-what its model was asked. The model does what the newest prompt says, where it says `call TOOL {…}`,
-and otherwise what the rig's scenarios say. Nothing may appear on pi's stderr.
+`Pi` runs it in RPC mode (`Talk`) or for one prompt, and collects what its model was sent. A prompt
+with `call TOOL {...}` makes the model call that tool; otherwise it answers from the rig's
+scenarios. pi must write nothing to stderr.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from tests.e2e.world import until
 PORT = 8932
 SCRIPT = f"""
 import json, os, re, sys
-sys.stderr = open(os.devnull, "w")  # what the client says is told apart by this
+sys.stderr = open(os.devnull, "w")  # the sandbox checks stderr for output of pi
 sys.path.insert(0, {str(RIG)!r})
 import fake_server
 scripted = fake_server.plan
 
 def plan(kind, body):
-    said = body["messages"]
-    for at in range(len(said) - 1, -1, -1):
-        text = str(fake_server.text_of(said[at].get("content")))
+    messages = body["messages"]
+    for at in range(len(messages) - 1, -1, -1):
+        text = str(fake_server.text_of(messages[at].get("content")))
         found = re.search(r"^call (\\w+) (.*)$", text, re.M)
-        if said[at]["role"] == "user" and found:
-            results = [one for one in said[at:] if one["role"] == "tool"]
+        if messages[at]["role"] == "user" and found:
+            results = [message for message in messages[at:] if message["role"] == "tool"]
             calls = [] if results else [(found[1], json.loads(found[2]))]
             return {{"text": "Done." if results else "", "think": "", "calls": calls}}, "call"
     return scripted(kind, body)
 
 fake_server.plan = plan
-fake_server.map_call = lambda name, given, body: (name, given, False)
+fake_server.map_call = lambda name, args, body: (name, args, False)
 server = fake_server.ThreadingHTTPServer(("127.0.0.1", {PORT}), fake_server.H)
 server.serve_forever()
 """
@@ -70,17 +70,19 @@ class Pi:
     def requests(self) -> list[dict[str, Any]]:
         dumps = self._dumps()
         new, self._seen = dumps[self._seen :], len(dumps)
-        held = [json.loads(path.read_text()) for path in new]
-        return [one["body"] for one in held if one["path"].endswith("/chat/completions")]
+        dumped = [json.loads(path.read_text()) for path in new]
+        return [
+            request["body"] for request in dumped if request["path"].endswith("/chat/completions")
+        ]
 
     def _dumps(self) -> list[Path]:
         return sorted(self._log.glob("*.json"))
 
     def once(self, *options: str) -> str:
         before = self.sandbox.errors.read_text()
-        said = self.sandbox.run(*self.argv, "-p", *options, **self.env)
+        output = self.sandbox.run(*self.argv, "-p", *options, **self.env)
         assert self.sandbox.errors.read_text() == before
-        return said
+        return output
 
     @contextmanager
     def talk(self, *options: str) -> Iterator[Talk]:
@@ -124,10 +126,10 @@ class Talk:
     def prompt(self, text: str, requests: int = 1) -> dict[str, Any]:
         self.command("prompt", message=text)
         self.wait(lambda line: line["type"] == "agent_settled")
-        made = self.pi.requests()
-        assert len(made) == requests
-        self.last = made[-1]
-        return made[0]
+        sent = self.pi.requests()
+        assert len(sent) == requests
+        self.last = sent[-1]
+        return sent[0]
 
     def statuses(self, key: str = "index-session") -> list[str | None]:
         return [
@@ -156,14 +158,16 @@ class Talk:
 
 
 def texts(request: dict[str, Any]) -> list[tuple[str, str]]:
-    said = [one for one in request["messages"] if one["role"] != "system"]
-    return [(one["role"], _text(one.get("content"))) for one in said]
+    messages = [message for message in request["messages"] if message["role"] != "system"]
+    return [(message["role"], _text(message.get("content"))) for message in messages]
 
 
 def _text(content: Any) -> str:
-    return content if isinstance(content, str) else "".join(one["text"] for one in content or [])
+    return (
+        content if isinstance(content, str) else "".join(block["text"] for block in content or [])
+    )
 
 
 def begins_with(later: dict[str, Any], earlier: dict[str, Any]) -> bool:
-    bodies = [json.dumps(one["messages"]) for one in (later, earlier)]
+    bodies = [json.dumps(request["messages"]) for request in (later, earlier)]
     return bodies[0].startswith(bodies[1][:-1]) and later["tools"] == earlier["tools"]

@@ -1,12 +1,10 @@
-"""The real clients, each at work in a network that holds nothing but a scripted model.
+"""Run the real clients in a network that contains only a scripted model.
 
-In: a `World`. Out: a `Sandbox`, in which a client runs in that world's home while its daemon looks
-on, and the questions that the tests of all clients ask of rows, meta files, calls and events.
-They run only where `INDEXERD_RIG` names a directory with the clients, and only as root, because of
-the network. A sandbox ends the processes that it started.
+In a `Sandbox` a client works in a world's home while its daemon watches. `Observer` has the checks
+of rows, meta files, calls and events that all clients share. These tests run only as root and if
+`INDEXERD_RIG` names a directory with the clients. A sandbox ends the processes it started.
 
-What surprised us: a network namespace belongs to a thread, so one thread of ours lives in it,
-starts every process, and sends every request.
+A network namespace belongs to a thread, so one thread starts every process and sends every request.
 """
 
 from __future__ import annotations
@@ -36,8 +34,8 @@ PORT = 8931
 MODEL = f"http://127.0.0.1:{PORT}"
 PROJECT = "import sys, lib; lib.make_project(sys.argv[1])"
 CLONE_NEWNET = 0x40000000
-CALLER = PORT + 1  # a scripted model that calls tools of ours, too
-# The rig's model, and prompts to which it answers by calling a tool: argv is where the rig is, the
+CALLER = PORT + 1  # a scripted model that also calls indexerd's tools
+# The rig's model, with prompts that it answers with tool calls. argv: the rig's directory, the
 # port, and a list of [prompt, tool, arguments, how often].
 CALLING = """
 import json, sys
@@ -56,7 +54,7 @@ server.serve_forever()
 needed = pytest.mark.skipif(
     not os.environ.get("INDEXERD_RIG"), reason="INDEXERD_RIG names no directory with the clients"
 )
-# What the scripted model has an answer for (the rig's scenarios.py).
+# Prompts that the scripted model can answer (scenarios.py of the rig).
 FIVE = (
     "Let us design a cache for the forecast results.",
     "Why fifteen minutes?",
@@ -65,7 +63,7 @@ FIVE = (
     "How do we test expiry without sleeping?",
 )
 FIX = "There is an off-by-one in the moving average. Please fix it and note the change."
-FIXED = ("docs/CHANGES.md", "src/forecast.py")  # what the client's edits then change
+FIXED = ("docs/CHANGES.md", "src/forecast.py")  # files that the client then edits
 MODES = "Name three failure modes."
 LINE = "Summarise the design in one line."
 PICK = "Pick a storage layer for alerts."
@@ -120,9 +118,9 @@ class Sandbox:
 
     def run(self, *argv: str, **env: str) -> str:
         process = self.start(*argv, **env)
-        said, _ = process.communicate("", timeout=50)
+        output, _ = process.communicate("", timeout=50)
         assert process.returncode == 0, self.errors.read_text()[-2000:]
-        return said
+        return output
 
     def ask(self, method: str, port: int, path: str, body: Any = None, seconds: float = 50) -> Any:
         return self._thread.submit(_ask, method, port, path, body, seconds).result()
@@ -134,7 +132,7 @@ class Sandbox:
             return False
         return True
 
-    def settle(self) -> None:
+    def prepare(self) -> None:
         subprocess.run(
             [sys.executable, "-B", "-c", PROJECT, self.project], cwd=RIG, check=True, timeout=20
         )
@@ -152,12 +150,12 @@ class Sandbox:
 
     def bodies(self, log: str = "calls") -> list[dict[str, Any]]:
         dumps = sorted((self.world.root / log).glob("*.json"))
-        held = [json.loads(one.read_text())["body"] for one in dumps]
-        return [one for one in held if one.get("tools")]
+        bodies = [json.loads(path.read_text())["body"] for path in dumps]
+        return [body for body in bodies if body.get("tools")]
 
-    def leave(self) -> None:
+    def close(self) -> None:
         for process in self._started:
-            with process, suppress(ProcessLookupError):  # the whole group may have ended
+            with process, suppress(ProcessLookupError):  # the process group may have ended
                 os.killpg(process.pid, signal.SIGKILL)
 
 
@@ -166,9 +164,9 @@ def _ask(method: str, port: int, path: str, body: Any, seconds: float) -> Any:
     with closing(HTTPConnection("127.0.0.1", port, timeout=seconds)) as server:
         server.request(method, path, data, {"content-type": "application/json"})
         answer = server.getresponse()
-        held = answer.read()
-    assert answer.status < 400, (method, path, answer.status, held[:500])
-    return json.loads(held) if held else None
+        content = answer.read()
+    assert answer.status < 400, (method, path, answer.status, content[:500])
+    return json.loads(content) if content else None
 
 
 def _leave_network() -> bool:
@@ -179,13 +177,13 @@ def _leave_network() -> bool:
 def sandbox(world: World) -> Iterator[Sandbox]:
     with ThreadPoolExecutor(1) as thread:
         if not thread.submit(_leave_network).result():
-            pytest.skip("a network of its own needs root")
-        made = Sandbox(world, thread)
+            pytest.skip("a network namespace needs root")
+        created = Sandbox(world, thread)
         try:
-            made.settle()
-            yield made
+            created.prepare()
+            yield created
         finally:
-            made.leave()
+            created.close()
 
 
 class Observer:
@@ -193,7 +191,7 @@ class Observer:
         self.world = world
         self.agent = agent
         self._events = client.events(timeout=PATIENCE)
-        self.told: list[dict[str, Any]] = []
+        self._received: list[dict[str, Any]] = []
 
     def sees(self, session_id: str, **wanted: Any) -> dict[str, Any]:
         return wait(self.world, session_id, **wanted)
@@ -213,8 +211,8 @@ class Observer:
         def covered() -> bool:
             row = self.world.row(session_id)
             found.update(self.world.meta(session_id) or {})
-            told = (row.get("name"), row.get("userMessageCount"), row.get("newUserMessages"))
-            return told == (found.get("name"), found.get("userMessageCount"), 0)
+            shown = (row.get("name"), row.get("userMessageCount"), row.get("newUserMessages"))
+            return shown == (found.get("name"), found.get("userMessageCount"), 0)
 
         until(covered, f"the whole meta file of {session_id}")
         assert (found["agent"], found["sessionId"]) == (self.agent, session_id)
@@ -222,14 +220,14 @@ class Observer:
 
     def hears(self, session_id: str, *wanted: str) -> list[dict[str, Any]]:
         while True:
-            told = [event for event in self.told if event.get("sessionId") == session_id]
-            missing = {*wanted} - {event["event"] for event in told}
+            received = [event for event in self._received if event.get("sessionId") == session_id]
+            missing = {*wanted} - {event["event"] for event in received}
             if not missing:
-                return told
+                return received
             try:
-                self.told.append(next(self._events))
+                self._received.append(next(self._events))
             except DeadlineError:
-                raise AssertionError(f"never told of {missing}: {told}") from None
+                raise AssertionError(f"no event {missing} in {received}") from None
 
     def helper(self, master: str) -> str:
         def others() -> list[str]:
@@ -251,12 +249,18 @@ class Observer:
         rows = [row for row in self.world.telemetry() if row["customType"] == "session-index:index"]
         assert all(row["success"] for row in rows)
         sent = [row["sessionId"] for row in rows]
-        assert calls == {one: sent.count(one) for one in sorted({*sent})}
+        assert calls == {prompt: sent.count(prompt) for prompt in sorted({*sent})}
 
 
 @contextmanager
 def watched(world: World, agent: str) -> Iterator[tuple[Sandbox, Observer]]:
     world.metas = world.root / "data/indexerd/sessions-meta" / agent
-    with sandbox(world) as made, world.daemon(), Client(world.socket, timeout=PATIENCE) as client:
-        assert not any((world.root / "home").iterdir()), "nothing is made where agents live"
-        yield made, Observer(world, agent, client)
+    with (
+        sandbox(world) as client_box,
+        world.daemon(),
+        Client(world.socket, timeout=PATIENCE) as client,
+    ):
+        assert not any((world.root / "home").iterdir()), (
+            "the daemon must create nothing in the agents' home"
+        )
+        yield client_box, Observer(world, agent, client)

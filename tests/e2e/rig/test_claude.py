@@ -1,9 +1,8 @@
-"""The real Claude Code talks to a scripted model while the daemon looks on, plain and integrated.
+"""The real Claude Code talks to a scripted model, without and with the integration.
 
-What surprised us: Claude goes back in a conversation by writing on below an older entry
-(`--resume-session-at`), all in the one file, and has no way to delete or archive a session. It puts
-a hook's context, with all else that it adds itself, into the message of the user's text, before it;
-and it moves its marks of what is to be cached from request to request.
+Claude goes back (`--resume-session-at`) by appending below an older entry of the same file, and
+cannot delete or archive a session. It puts a hook's context and its own additions before the user's
+text in the same message, and moves its cache marks with each request.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def five(claude: Claude, observer: Observer) -> str:
 
 
 def test_turns_of_the_real_claude(bare_world: World) -> None:
-    """S0.1, S0.7, S1.45: each turn shows; due ones are sent once; a resumed session goes on."""
+    """S0.1, S0.7, S1.45: each turn is seen, each due one is sent once, and a session is resumed."""
     with watched(bare_world, "claude") as (sandbox, observer):
         claude = Claude(sandbox)
         session = five(claude, observer)
@@ -53,7 +52,7 @@ def test_turns_of_the_real_claude(bare_world: World) -> None:
 
 
 def test_claude_goes_back_and_compacts(bare_world: World) -> None:
-    """S0.7, S0.9, S1.13: a turn taken back counts no more; a compacted one still does."""
+    """S0.7, S0.9, S1.13: a turn that was undone no longer counts, a compacted one still does."""
     with watched(bare_world, "claude") as (sandbox, observer):
         claude = Claude(sandbox)
         with claude.talk() as talk:
@@ -73,7 +72,7 @@ def test_claude_goes_back_and_compacts(bare_world: World) -> None:
 
 
 def test_forks_and_helpers_of_claude(bare_world: World) -> None:
-    """S1.16, S1.45: a fork names its parent; a helper hides; a removed file is told of."""
+    """S1.16, S1.45: a fork has its parent, sub-agents are hidden, deletion sends an event."""
     with watched(bare_world, "claude") as (sandbox, observer):
         claude = Claude(sandbox)
         parent = five(claude, observer)
@@ -95,7 +94,7 @@ def test_forks_and_helpers_of_claude(bare_world: World) -> None:
 def integrated(sandbox: Sandbox, *options: str) -> list[str]:
     sandbox.env |= {key: sandbox.world.env[key] for key in ("INDEXERD_SOCKET", "PYTHONPATH")}
     done = sandbox.world.run("integrate", "claude", *options, "--json")["changes"]
-    return [one["did"] for one in done]
+    return [change["did"] for change in done]
 
 
 def messages(body: dict[str, Any]) -> list[str]:
@@ -105,13 +104,13 @@ def messages(body: dict[str, Any]) -> list[str]:
 def _text(message: dict[str, Any]) -> str:
     content = message["content"]
     parts = [{"text": content}] if isinstance(content, str) else content
-    told = [{key: part[key] for key in part if key != "cache_control"} for part in parts]
-    lines = [one["text"] if "text" in one else json.dumps(one) for one in told]
+    kept = [{key: part[key] for key in part if key != "cache_control"} for part in parts]
+    lines = [message["text"] if "text" in message else json.dumps(message) for message in kept]
     return "\n".join([message["role"], *lines])
 
 
 def test_a_reference_in_claude(bare_world: World) -> None:
-    """S0.53: what was meant is behind the user's text; the next turn keeps every byte of it."""
+    """S0.53: the summary reaches the model, and the next request repeats every byte."""
     with watched(bare_world, "claude") as (sandbox, observer):
         claude = Claude(sandbox)
         past = five(claude, observer)
@@ -123,19 +122,19 @@ def test_a_reference_in_claude(bare_world: World) -> None:
             talk.say(asked)
             talk.say(rig.REDIS)
         first, *_, last = map(messages, sandbox.bodies("model")[before:])
-        (told,) = [text for text in first if text.endswith(asked)]
-        assert all(line in told for line in meta["summary"].splitlines())
-        assert told.count(f"({past})") == 1
+        (block,) = [text for text in first if text.endswith(asked)]
+        assert all(line in block for line in meta["summary"].splitlines())
+        assert block.count(f"({past})") == 1
         assert last[: len(first)] == first
-        assert [f"({past})" in text for text in last] == [text == told for text in last]
+        assert [f"({past})" in text for text in last] == [text == block for text in last]
         assert last[-1].endswith(rig.REDIS)
         assert integrated(sandbox, "--remove") == ["removed"] * 3
 
 
-def test_a_resumed_claude_knows_what_was_relevant(
+def test_a_resumed_claude_gets_the_relevant_context(
     bare_world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S4.15, S4.18, S4.27: what its model noted by the tool is in one message of a resume."""
+    """S4.15, S4.18, S4.27: sets that its model stored are in one message after a resume."""
     with watched(bare_world, "claude") as (sandbox, observer):
         claude = Claude(sandbox)
         claude.once(rig.MODES)
@@ -144,7 +143,7 @@ def test_a_resumed_claude_knows_what_was_relevant(
         model = sandbox.caller((rig.NOTE, tool, rig.NOTED, 1))
         monkeypatch.setitem(plain.ENV, "ANTHROPIC_BASE_URL", model)
         with claude.talk() as talk:
-            talk.say(rig.NOTE)  # so quickly that the daemon may not have seen the session
+            talk.say(rig.NOTE)  # possibly before the daemon has seen the session
             observer.sees(talk.id, userMessageCount=1, state="idle")
             talk.say(rig.NOTE)
         assert "Set files: 2 items" in messages(sandbox.bodies()[-1])[-1]
@@ -153,10 +152,12 @@ def test_a_resumed_claude_knows_what_was_relevant(
             again.say(rig.RETRY)
             again.say(rig.GROW)
         first, second = map(messages, sandbox.bodies()[before:])
-    assert "When to call set_relevant_context" in "\n".join(first), "S4.27: the skill"
-    (told,) = [text for text in first if "[SESSION RESUMED]" in text]
-    assert told.count(resumed(sandbox.project)) == 1
-    assert told.endswith(rig.RETRY)
+    assert "When to call set_relevant_context" in "\n".join(first), (
+        "the skill was not offered (S4.27)"
+    )
+    (block,) = [text for text in first if "[SESSION RESUMED]" in text]
+    assert block.count(resumed(sandbox.project)) == 1
+    assert block.endswith(rig.RETRY)
     assert second[: len(first)] == first
     assert second[-1].endswith(rig.GROW)
     assert "\n".join(second).count("[SESSION RESUMED]") == 1

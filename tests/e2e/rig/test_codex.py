@@ -1,9 +1,9 @@
-"""The real Codex, two generations of it, beside the daemon: plain, and with our server and hooks.
+"""Two generations of the real Codex, plain and with indexerd's MCP server and hooks.
 
-What surprised us: a thread's file is announced before it exists; 0.169 goes back in a thread by
-beginning a second file, and forks without copying anything; 0.120 does both in copies of its own.
-Codex hands an MCP server no variable that is not named to it, shows a model it knows such tools
-only once that has searched for them, and lets hooks wait until their user has trusted them.
+Codex announces a thread's file before it exists. 0.169 reverts a thread by starting a second file
+and forks without copying; 0.120 copies in both cases. Codex passes an MCP server only the variables
+that are named for it, shows a model that it knows such tools only after a tool search, and runs
+hooks only once the user has trusted them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TOOLS = {"search_sessions", "query_session", "expand_references", "get_relevant_
 
 @both
 def test_turns_of_the_real_codex(bare_world: World, version: str) -> None:
-    """S0.1, S0.7, S1.45: each turn shows; due ones are sent once; a resumed thread goes on."""
+    """S0.1, S0.7, S1.45: each turn is seen, each due turn is sent once, and a thread is resumed."""
     with watched(bare_world, "codex") as (sandbox, observer):
         with codex(sandbox, version) as app:
             thread = app.thread()
@@ -40,7 +40,7 @@ def test_turns_of_the_real_codex(bare_world: World, version: str) -> None:
             row = observer.sees(thread, userMessageCount=6, newUserMessages=1, gitBranch="main")
             assert row["sessionFile"] == str(app.file(thread))
             app.call("thread/name/set", threadId=thread, name="Forecast cache design")
-        if version == "codex":  # the other one edits with shell commands
+        if version == "codex":  # the older release edits with shell commands
             changed = [str(sandbox.project / path) for path in rig.FIXED]
             until(
                 lambda: sorted(observer.sees(thread)["filesModified"]) == changed, "changed files"
@@ -57,7 +57,7 @@ def test_turns_of_the_real_codex(bare_world: World, version: str) -> None:
 
 @both
 def test_codex_forks_goes_back_and_archives(bare_world: World, version: str) -> None:
-    """S0.7, S1.13, S1.16, S1.45: forks carry their history; what is taken back counts no more."""
+    """S0.7, S1.13, S1.16, S1.45: forks have their history; undone turns no longer count."""
     with watched(bare_world, "codex") as (sandbox, observer), codex(sandbox, version) as app:
         thread = app.thread()
         app.say(thread, rig.PICK, rig.REDIS, rig.GROW)
@@ -88,7 +88,7 @@ def test_codex_forks_goes_back_and_archives(bare_world: World, version: str) -> 
 
 @both
 def test_codex_compacts_and_is_interrupted(bare_world: World, version: str) -> None:
-    """S0.1, S1.13, S3.5: what was compacted still counts; an interrupted turn has ended."""
+    """S0.1, S1.13, S3.5: compacted turns still count; an interrupted turn has ended."""
     with watched(bare_world, "codex") as (sandbox, observer), codex(sandbox, version) as app:
         thread = app.thread()
         app.say(thread, rig.PICK, rig.REDIS)
@@ -107,7 +107,7 @@ def test_codex_compacts_and_is_interrupted(bare_world: World, version: str) -> N
 
 
 def test_helpers_of_codex(bare_world: World) -> None:
-    """S1.16: a helper's session hides, and names the one that started it."""
+    """S1.16: a sub-agent's session is hidden and names its parent."""
     with watched(bare_world, "codex") as (sandbox, observer), codex(sandbox, "codex") as app:
         master = app.thread(model="fake-1")
         app.say(master, rig.HELPER)
@@ -126,18 +126,18 @@ class Integrated:
         config = Path(sandbox.env["HOME"]) / ".codex/config.toml"
         before = config.read_text()
         done = sandbox.world.run("integrate", "codex", "--json")["changes"]
-        assert [one["did"] for one in done] == ["created", "updated", "created"]
-        # Codex writes its configuration anew in these tests, and is to keep what was installed;
-        # a server in it gets the variables of its user, and this of the tests' besides.
-        ours = config.read_text().removeprefix(before)
-        ours = ours.replace("env_vars = [", 'env_vars = ["PYTHONPATH", ')
-        self.config = plain.CONFIG.replace(f":{rig.PORT}/", f":{rig.CALLER}/") + "\n" + ours
+        assert [change["did"] for change in done] == ["created", "updated", "created"]
+        # These tests rewrite Codex's configuration, so keep what was installed. A server in it gets
+        # the user's variables and, for the tests, PYTHONPATH.
+        installed = config.read_text().removeprefix(before)
+        installed = installed.replace("env_vars = [", 'env_vars = ["PYTHONPATH", ')
+        self.config = plain.CONFIG.replace(f":{rig.PORT}/", f":{rig.CALLER}/") + "\n" + installed
 
     @contextmanager
     def codex(self, *trusted: dict[str, Any]) -> Iterator[Codex]:
         lines = [
-            f'[hooks.state."{one["key"]}"]\ntrusted_hash = "{one["currentHash"]}"\n'
-            for one in trusted
+            f'[hooks.state."{hook["key"]}"]\ntrusted_hash = "{hook["currentHash"]}"\n'
+            for hook in trusted
         ]
         app = Codex(self.sandbox, "codex", "\n".join((self.config, *lines)))
         yield app
@@ -147,7 +147,7 @@ class Integrated:
         with self.codex() as app:
             (found,) = app.call("hooks/list", cwds=[app.cwd])["data"]
         assert (found["warnings"], found["errors"]) == ([], [])
-        assert {one["trustStatus"] for one in found["hooks"]} == {"untrusted"}
+        assert {hook["trustStatus"] for hook in found["hooks"]} == {"untrusted"}
         return list(found["hooks"])
 
 
@@ -160,35 +160,35 @@ def past(observer: Observer, sandbox: Sandbox) -> dict[str, Any]:
 
 
 def texts(body: dict[str, Any]) -> list[str]:
-    kept = [{key: value for key, value in one.items() if key != "id"} for one in body["input"]]
-    return [json.dumps(one, ensure_ascii=False) for one in kept]
+    kept = [{key: value for key, value in item.items() if key != "id"} for item in body["input"]]
+    return [json.dumps(item, ensure_ascii=False) for item in kept]
 
 
 def test_codex_calls_a_tool(bare_world: World) -> None:
-    """S1.34: the model is offered our tools; a call is answered with the session it is about."""
+    """S1.34: the model is offered the tools, and a call is answered for the current session."""
     with watched(bare_world, "codex") as (sandbox, observer):
         meta = past(observer, sandbox)
         with Integrated(sandbox).codex() as app:
-            thread = app.thread(model="fake-1")  # of a model it does not know, it hides no tools
+            thread = app.thread(model="fake-1")  # tools are offered directly to an unknown model
             app._until(_ready)
             app.say(thread, SEARCH)
         asked, answered = sandbox.bodies()[-2:]
-        below = [one for tool in asked["tools"] for one in tool.get("tools", ())]
-        assert {str(one.get("name")) for one in (*asked["tools"], *below)} >= TOOLS
-        (output,) = [one for one in answered["input"] if one["type"] == "function_call_output"]
+        below = [inner for tool in asked["tools"] for inner in tool.get("tools", ())]
+        assert {str(tool.get("name")) for tool in (*asked["tools"], *below)} >= TOOLS
+        (output,) = [item for item in answered["input"] if item["type"] == "function_call_output"]
         assert meta["sessionId"] in json.dumps(output)
         assert meta["name"] in json.dumps(output)
 
 
-def _ready(told: dict[str, Any]) -> bool:
-    if told.get("method") != "mcpServer/startupStatus/updated":
+def _ready(message: dict[str, Any]) -> bool:
+    if message.get("method") != "mcpServer/startupStatus/updated":
         return False
-    assert told["params"]["status"] in ("starting", "ready"), told
-    return (told["params"]["name"], told["params"]["status"]) == ("indexerd", "ready")
+    assert message["params"]["status"] in ("starting", "ready"), message
+    return (message["params"]["name"], message["params"]["status"]) == ("indexerd", "ready")
 
 
 def test_a_reference_in_codex(bare_world: World) -> None:
-    """S0.53: with trusted hooks the block is behind the user's text; no byte changes later."""
+    """S0.53: with trusted hooks the summary follows the user's text, and no byte changes later."""
     with watched(bare_world, "codex") as (sandbox, observer):
         meta = past(observer, sandbox)
         put_in = Integrated(sandbox)
@@ -204,8 +204,8 @@ def test_a_reference_in_codex(bare_world: World) -> None:
         assert rig.LINE in last[-1]
 
 
-def test_a_resumed_codex_knows_what_was_relevant(bare_world: World) -> None:
-    """S4.15, S4.18: once and to the byte with the first prompt; nothing more with the next."""
+def test_a_resumed_codex_gets_the_relevant_context(bare_world: World) -> None:
+    """S4.15, S4.18: once, with the first prompt after the resume, and not with the next one."""
     with watched(bare_world, "codex") as (sandbox, observer):
         with codex(sandbox, "codex") as app:
             thread = app.thread()
@@ -217,13 +217,13 @@ def test_a_resumed_codex_knows_what_was_relevant(bare_world: World) -> None:
             assert app.thread("thread/resume", threadId=thread) == thread
             app.say(thread, rig.RETRY, rig.GROW)
         first, second = map(_said, sandbox.bodies()[-2:])
-    (told,) = [text for text in first if "[SESSION RESUMED]" in text]
-    assert told == resumed(sandbox.project) + "\n\n"
+    (block,) = [text for text in first if "[SESSION RESUMED]" in text]
+    assert block == resumed(sandbox.project) + "\n\n"
     assert second[: len(first)] == first
     assert [text for text in second[len(first) :] if "[SESSION RESUMED]" in text] == []
     assert rig.GROW in second[-1]
 
 
 def _said(body: dict[str, Any]) -> list[str]:
-    said = [one for one in body["input"] if one["type"] == "message"]
-    return ["".join(str(part["text"]) for part in one["content"]) for one in said]
+    messages = [item for item in body["input"] if item["type"] == "message"]
+    return ["".join(str(part["text"]) for part in item["content"]) for item in messages]

@@ -1,10 +1,9 @@
-"""The real opencode, with its database and with its older tree of files, plain and with our plugin.
+"""The real opencode, with its database and with its older tree of files, plain and with the plugin.
 
-What surprised us: a fork has new ids throughout and names no parent; what is reverted stays in
-the store until the next prompt, and comes back when that is asked for; deleting leaves no trace.
-Where there is any plugin, 1.18 does not serve before it has installed its own package into its
-configuration's directory, for minutes where there is no network; so the tests leave there what a
-first start online leaves.
+A fork has new ids throughout and names no parent. Reverted messages stay in the store until the
+next prompt and come back on request. Deleting leaves no trace. With any plugin, 1.18 serves nothing
+until it has installed its own package into its configuration directory, which takes minutes without
+a network; so the tests put there what a first start online would.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from tests.e2e.world import World, until
 
 pytestmark = needed
 
-TITLE = "Weather CLI maintenance session"  # what the scripted model calls every session
+TITLE = "Weather CLI maintenance session"  # the scripted model gives every session this title
 PLUGIN = Path(indexerd.__file__).parent / "integrations/opencode/indexerd.js"
-TWO = rig.FIVE[1:3]  # enough to be indexed in a keen world
+TWO = rig.FIVE[1:3]  # turns that make a session due in `keen_world`
 QUESTION = "Ask the earlier session."
 
 
 @both
 def test_turns_of_the_real_opencode(bare_world: World, version: str) -> None:
-    """S0.1, S0.7, S1.45, S3.9: each turn shows; due ones are sent once; a session goes on."""
+    """S0.1, S0.7, S1.45, S3.9: each turn is seen; due turns are sent once; a session goes on."""
     with watched(bare_world, "opencode") as (sandbox, observer):
         with opencode(sandbox, version) as app:
             session = app.session()
@@ -60,7 +59,7 @@ def test_turns_of_the_real_opencode(bare_world: World, version: str) -> None:
 
 @both
 def test_opencode_forks_and_goes_back(bare_world: World, version: str) -> None:
-    """S0.7, S1.13, S3.10: what is reverted does not count, unless it is wanted back after all."""
+    """S0.7, S1.13, S3.10: reverted messages do not count unless they are restored."""
     with watched(bare_world, "opencode") as (sandbox, observer), opencode(sandbox, version) as app:
         session = app.session(title="Alerts")
         prompts = app.say(session, rig.PICK, rig.REDIS, rig.GROW)
@@ -84,7 +83,7 @@ def test_opencode_forks_and_goes_back(bare_world: World, version: str) -> None:
 
 @both
 def test_opencode_archives_and_deletes(bare_world: World, version: str) -> None:
-    """S0.41, S1.16, S1.45, S3.10: archived sessions and helpers hide; a deleted one is told of."""
+    """S0.41, S1.16, S1.45, S3.10: archived sessions and sub-agents are hidden; deletion is seen."""
     with watched(bare_world, "opencode") as (sandbox, observer), opencode(sandbox, version) as app:
         kept, gone, master = app.session(), app.session(), app.session()
         app.say(kept, *rig.FIVE)
@@ -105,7 +104,7 @@ def test_opencode_archives_and_deletes(bare_world: World, version: str) -> None:
 
 @both
 def test_opencode_compacts_and_is_interrupted(bare_world: World, version: str) -> None:
-    """S0.1, S1.13, S3.10: what was compacted still counts; an aborted turn has ended."""
+    """S0.1, S1.13, S3.10: compacted turns still count; an aborted turn has ended."""
     with watched(bare_world, "opencode") as (sandbox, observer), opencode(sandbox, version) as app:
         session = app.session()
         app.say(session, rig.PICK, rig.REDIS)
@@ -134,8 +133,8 @@ def plug(sandbox: Sandbox, version: str, *calls: tuple[str, str, dict[str, Any],
     source = PLUGIN.read_text().replace("__INDEXERD_COMMAND__", command)
     (config / "plugins/indexerd.js").write_text(source)
     (config / "node_modules").mkdir()
-    told = json.loads(Path(program(version, "opencode-linux-x64/package.json")).read_text())
-    wanted = {"dependencies": {"@opencode-ai/plugin": told["version"]}}
+    package = json.loads(Path(program(version, "opencode-linux-x64/package.json")).read_text())
+    wanted = {"dependencies": {"@opencode-ai/plugin": package["version"]}}
     (config / "package.json").write_text(json.dumps(wanted))
     (config / "package-lock.json").write_text(json.dumps({"packages": {"": wanted}}))
     base = {"options": {"baseURL": f"{sandbox.caller(*calls)}/v1"}}
@@ -144,24 +143,27 @@ def plug(sandbox: Sandbox, version: str, *calls: tuple[str, str, dict[str, Any],
 
 
 def turns(sandbox: Sandbox) -> list[list[dict[str, Any]]]:
-    return [[one for one in b["messages"] if one["role"] != "system"] for b in sandbox.bodies()]
+    return [
+        [message for message in b["messages"] if message["role"] != "system"]
+        for b in sandbox.bodies()
+    ]
 
 
 def texts(message: dict[str, Any]) -> list[str]:
     content = message["content"]
-    return [content] if isinstance(content, str) else [str(one["text"]) for one in content]
+    return [content] if isinstance(content, str) else [str(block["text"]) for block in content]
 
 
 def parts(app: Opencode, session: str, nth: int = 0) -> list[dict[str, Any]]:
-    held = app.call("GET", f"/session/{session}/message")
-    prompts = [one["parts"] for one in held if one["info"]["role"] == "user"]
+    messages = app.call("GET", f"/session/{session}/message")
+    prompts = [message["parts"] for message in messages if message["info"]["role"] == "user"]
     found: list[dict[str, Any]] = prompts[nth]
     return found
 
 
 @both
 def test_references_reach_opencodes_model(keen_world: World, version: str) -> None:
-    """S0.53, S0.55, S1.38: behind the prompt, kept there, and the same in each later request."""
+    """S0.53, S0.55, S1.38: the summary follows the prompt and is the same in later requests."""
     with watched(keen_world, "opencode") as (sandbox, observer):
         plug(sandbox, version)
         with opencode(sandbox, version) as app:
@@ -191,7 +193,7 @@ def test_references_reach_opencodes_model(keen_world: World, version: str) -> No
 
 @both
 def test_opencode_calls_the_tools(keen_world: World, version: str) -> None:
-    """S0.60, S0.64, S4.26: the tools are offered once, and answer; what was noted comes back."""
+    """S0.60, S0.64, S4.26: the tools are offered once and answer; stored sets come back."""
     with watched(keen_world, "opencode") as (sandbox, observer):
         noted = str(sandbox.project / "src/cache.py")
         with opencode(sandbox, version) as app:
@@ -209,12 +211,12 @@ def test_opencode_calls_the_tools(keen_world: World, version: str) -> None:
         with opencode(sandbox, version) as app:
             session = app.session(title="Alerts")
             app.say(session, QUESTION)
-            tools = [one["content"] for one in turns(sandbox)[-1] if one["role"] == "tool"]
+            tools = [turn["content"] for turn in turns(sandbox)[-1] if turn["role"] == "tool"]
             assert "Least-recently-used" in tools[0]
-            assert "CALL_LIMIT_EXCEEDED" in tools[1], "one question a turn"
+            assert "CALL_LIMIT_EXCEEDED" in tools[1], "only one question per turn is allowed"
             app.say(session, rig.NOTE)
-        held = keen_world.call("get_relevant_context", session=session)
-        assert held["context"] == {"files": [noted]}
+        stored = keen_world.call("get_relevant_context", session=session)
+        assert stored["context"] == {"files": [noted]}
         with opencode(sandbox, version) as app:
             app.say(session, rig.RETRY, rig.GROW)
             assert [len(parts(app, session, nth)) for nth in (2, 3)] == [2, 1]

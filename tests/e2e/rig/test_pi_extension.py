@@ -1,7 +1,7 @@
-"""The real pi with the extension: references, questions, contexts, the command, its status.
+"""The real pi with the extension: references, questions, context sets, command and status.
 
-What surprised us: pi sends a custom message as one of the user's, and joins nothing, so what was
-injected is one whole message of the request, right after the prompt it came with.
+pi sends a custom message as one of the user's and joins nothing, so an injected text is a message
+of its own in the request, directly after its prompt.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def past(pi: Pi) -> dict[str, Any]:
     return found
 
 
-def test_a_reference_is_explained_after_the_prompt(world: World) -> None:
-    """S0.52, S0.53, S0.55, S0.56, S1.38: after the prompt, kept by pi, and never moved again."""
-    with sandbox(world) as made, world.daemon():
-        pi = Pi(made)
+def test_a_references_summary_follows_the_prompt(world: World) -> None:
+    """S0.52, S0.53, S0.55, S0.56, S1.38: pi stores it after the prompt, and it never moves."""
+    with sandbox(world) as box, world.daemon():
+        pi = Pi(box)
         meta = past(pi)
         prompt = f'What does @@"{meta["name"]}" say of eviction?'
         with pi.talk() as talk:
@@ -42,13 +42,15 @@ def test_a_reference_is_explained_after_the_prompt(world: World) -> None:
         with pi.talk("-c") as talk:
             third = talk.prompt("Thank you.")
             fourth = talk.prompt("Goodbye.")
-            held = [one["customType"] for one in talk.entries if one["type"] == "custom_message"]
-    (role, said), (custom, block) = texts(first)
-    assert (role, said, custom) == ("user", prompt, "user")
+            types = [
+                entry["customType"] for entry in talk.entries if entry["type"] == "custom_message"
+            ]
+    (role, text), (custom, block) = texts(first)
+    assert (role, text, custom) == ("user", prompt, "user")
     assert meta["name"] in block
     assert meta["sessionId"] in block
     assert meta["description"] in block
-    (kept,) = [one for one in entries if one["type"] == "custom_message"]
+    (kept,) = [entry for entry in entries if entry["type"] == "custom_message"]
     before = entries[entries.index(kept) - 1]
     assert (before["id"], before["message"]["role"]) == (kept["parentId"], "user")
     assert before["message"]["content"] == [{"type": "text", "text": prompt}]
@@ -61,20 +63,20 @@ def test_a_reference_is_explained_after_the_prompt(world: World) -> None:
     assert texts(third)[-1][1].startswith("[SESSION RESUMED]\n")
     assert texts(third)[-2] == ("user", "Thank you.")
     assert texts(fourth)[-1] == ("user", "Goodbye.")
-    assert held == ["session-reference", "session-resume-context"]
+    assert types == ["session-reference", "session-resume-context"]
 
 
 def test_the_model_asks_a_past_session(world: World) -> None:
     """S0.60, S0.63, S0.66: the tool is offered, and its result is an answer with citations."""
-    with sandbox(world) as made, world.daemon():
-        pi = Pi(made)
+    with sandbox(world) as box, world.daemon():
+        pi = Pi(box)
         meta = past(pi)
         ask = {"session": meta["name"], "question": "Why fifteen minutes?"}
         with pi.talk() as talk:
             first = talk.prompt(f"call query_session {json.dumps(ask)}", requests=2)
             over = talk.last
-            (entry,) = [one for one in talk.entries if _role(one) == "toolResult"]
-    offered = [one["function"]["name"] for one in first["tools"]]
+            (entry,) = [entry for entry in talk.entries if _role(entry) == "toolResult"]
+    offered = [tool["function"]["name"] for tool in first["tools"]]
     assert offered[-3:] == ["query_session", "set_relevant_context", "get_relevant_context"]
     (answer,) = [text for role, text in texts(over) if role == "tool"]
     assert answer.startswith(f"### Session: {meta['name']} (`{meta['sessionId']}`)\nConfidence: **")
@@ -87,27 +89,29 @@ def _role(entry: dict[str, Any]) -> str | None:
     return None if role is None else str(role)
 
 
-def test_what_was_noted_comes_back_after_a_resume(world: World) -> None:
-    """S4.15, S4.18, S4.27: what the model noted by the tool comes at a resume, with a prompt.
+def test_context_sets_come_back_after_a_resume(world: World) -> None:
+    """S4.15, S4.18, S4.27: sets that the model stored come with the first prompt of a resume.
 
-    Once and to the byte, as the last message of that request; the next request has it where it
-    was, and no other. A later resume is another one.
+    They are the last message of that request, stay in the same place in the next, and are sent once
+    for each resume.
     """
-    with sandbox(world) as made, world.daemon():
-        pi = Pi(made)
+    with sandbox(world) as box, world.daemon():
+        pi = Pi(box)
         with pi.talk() as talk:
             talk.prompt(f"call set_relevant_context {json.dumps(NOTED)}", requests=2)
             stored = talk.last
         with pi.talk("-c") as talk:
             first, second = talk.prompt("Where were we?"), talk.prompt("And now?")
         pi.once("-c", "call get_relevant_context {}")
-        *_, held = pi.requests()
+        *_, request = pi.requests()
     assert ("tool", "Set files: 2 items") in texts(stored)
-    assert "When to call set_relevant_context" in json.dumps(first), "S4.27: the skill"
-    block = ("user", resumed(made.project) + "\n\n")
+    assert "When to call set_relevant_context" in json.dumps(first), (
+        "the skill was not offered (S4.27)"
+    )
+    block = ("user", resumed(box.project) + "\n\n")
     assert texts(first)[-2:] == [("user", "Where were we?"), block]
     assert texts(first).count(block) == 1
     assert begins_with(second, first)
     assert texts(second)[len(texts(first)) + 1 :] == [("user", "And now?")]
-    assert texts(held).count(block) == 2
-    assert json.loads(texts(held)[-1][1]) == {"files": NOTED["items"]}
+    assert texts(request).count(block) == 2
+    assert json.loads(texts(request)[-1][1]) == {"files": NOTED["items"]}

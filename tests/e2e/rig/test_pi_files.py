@@ -1,10 +1,11 @@
-"""The real pi writes, the daemon reads, and pi's own reading of the file is the judge.
+"""The real pi writes, the daemon reads, and pi's own reader is the judge.
 
-`pi_live.mjs` is a session written by pi's SessionManager, `pi_oracle.mjs` what pi makes of a file.
+`pi_live.mjs` is a session written by pi's SessionManager; `pi_oracle.mjs` prints what pi reads from
+a file.
 
-What surprised us: the oracle ends with `process.exit`, which cuts what a pipe has not yet
-taken, so its answer goes to a file; pi_live halves its delay, so the pause after an answer is
-half of it; and a turn is only its own when pi waits, so pi is stopped while we look.
+The oracle ends with `process.exit`, which truncates output to a pipe, so it writes to a file.
+pi_live halves its delay, so the pause after an answer is half as long. pi is stopped during checks,
+because a turn is complete only while pi waits.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from tests.e2e.world import REAL, World, let_pass, logged, until, wait
 QUIET = 0.3  # seconds, as in world.py
 
 
-def agree(world: World, said: dict[str, Any]) -> None:
-    listed, files, cwd = said["list"], said["fileListsOnBranch"], said["header"]["cwd"]
+def agree(world: World, reports: dict[str, Any]) -> None:
+    listed, files, cwd = reports["list"], reports["fileListsOnBranch"], reports["header"]["cwd"]
     wanted = {
         "agentTitle": listed["name"],
         "messageCount": listed["messageCount"],
@@ -34,12 +35,12 @@ def agree(world: World, said: dict[str, Any]) -> None:
         "modifiedAt": listed["modified"],
         "createdAt": listed["created"],
         "cwd": cwd,
-        "userMessageCount": said["userMessagesOnBranch"],
-        "leafId": said["leafId"],
+        "userMessageCount": reports["userMessagesOnBranch"],
+        "leafId": reports["leafId"],
         "filesRead": [f"{cwd}/{path}" for path in files["readFiles"]],
         "filesModified": [f"{cwd}/{path}" for path in files["modifiedFiles"]],
     }
-    wait(world, said["header"]["id"], **wanted)
+    wait(world, reports["header"]["id"], **wanted)
 
 
 def count_turns(world: World, **rule: Any) -> None:
@@ -61,7 +62,7 @@ pytestmark = needed
 
 @pytest.mark.parametrize("least", [1, 3])
 def test_each_due_turn_of_the_real_pi_is_one_call(world: World, least: int) -> None:
-    """S0.1, S0.6, S0.7, S0.8, S0.9, S0.10, S1.13: one call a due turn; the branch counts."""
+    """S0.1, S0.6, S0.7, S0.8, S0.9, S0.10, S1.13: one call per due turn of the branch."""
     count_turns(world)
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = str(least)
     due: list[int] = []
@@ -77,15 +78,15 @@ def test_each_due_turn_of_the_real_pi_is_one_call(world: World, least: int) -> N
             due.append(number)
             since = leaf
             assert meta["userMessageCount"] == pi.users(leaf, None)
-        said = oracle(world, pi.path)[0]
-        agree(world, said)
+        reports = oracle(world, pi.path)[0]
+        agree(world, reports)
         listed = [row for row in world.call("list")["sessions"] if row["sessionId"] == pi.id]
         assert [(row["indexed"], row["name"]) for row in listed] == [(True, meta["name"])]
     assert due == asked(world)
     assert len(due) > 12 // (2 * least)
     if due[-1] == 12:
-        judged = said["leafId"], said["userMessagesOnBranch"]
-        assert judged == (meta["lastIndexedLeafId"], meta["userMessageCount"])
+        expected = reports["leafId"], reports["userMessagesOnBranch"]
+        assert expected == (meta["lastIndexedLeafId"], meta["userMessageCount"])
 
 
 VARIANTS: list[tuple[str, ...]] = [
@@ -98,19 +99,19 @@ VARIANTS: list[tuple[str, ...]] = [
 ]
 
 
-def test_rows_are_what_pi_lists(world: World) -> None:
-    """S0.7, S1.1, S1.4, S1.13: six pis at once, each resumed by another: rows as pi lists them."""
+def test_rows_match_pis_own_list(world: World) -> None:
+    """S0.7, S1.1, S1.4, S1.13: six pis write at once, and each session is resumed by another."""
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1000"
     with world.daemon():
         files = _together(world, [(*more, "--k", "8") for more in VARIANTS])
-        for said in oracle(world, *files):
-            agree(world, said)
+        for reports in oracle(world, *files):
+            agree(world, reports)
         again = zip(VARIANTS, files, strict=True)
         _together(world, [(*more, "--k", "5", "--resume", str(file)) for more, file in again])
-        for said in oracle(world, *files):
-            agree(world, said)
-            name = said["sessionName"] or said["list"]["firstMessage"]
-            assert name == world.row(said["header"]["id"])["name"]
+        for reports in oracle(world, *files):
+            agree(world, reports)
+            name = reports["sessionName"] or reports["list"]["firstMessage"]
+            assert name == world.row(reports["header"]["id"])["name"]
         assert len(world.call("list", archived=True)["sessions"]) == len(VARIANTS)
     assert not world.metas.exists() or not list(world.metas.iterdir())
 
@@ -121,9 +122,9 @@ def _together(world: World, runs: list[tuple[str, ...]]) -> list[Path]:
         command(world, *argv, str(seed), *run, stdout=subprocess.PIPE)
         for seed, run in enumerate(runs)
     ]
-    told = [process.communicate(timeout=40)[0] for process in started]
+    outputs = [process.communicate(timeout=40)[0] for process in started]
     assert [process.returncode for process in started] == [0] * len(runs)
-    return [Path(json.loads(one.splitlines()[0])["file"]) for one in told]
+    return [Path(json.loads(text.splitlines()[0])["file"]) for text in outputs]
 
 
 SLOWLY = f"""
@@ -139,7 +140,7 @@ syncBuiltinESMExports();
 const {{ SessionManager }} = await import({json.dumps(str(PI))});
 for (const file of files) SessionManager.open(file);
 """
-OPEN = ("--input-type=module", "-e", SLOWLY)  # then: ms before each line of a rewriting, files
+OPEN = ("--input-type=module", "-e", SLOWLY)  # `pause`: ms before each line is rewritten; files
 
 
 @pytest.mark.parametrize("pause", [0, 100], ids=["quick", "slow"])
@@ -149,10 +150,10 @@ OPEN = ("--input-type=module", "-e", SLOWLY)  # then: ms before each line of a r
 def test_pi_migrates_files_in_place(
     world: World, version: str, calls_each: int, pause: int
 ) -> None:
-    """S1.8, S1.9, S1.11, S0.9: one resync, the same sessions, their meta files; v1 counts anew.
+    """S1.8, S1.9, S1.11, S0.9: a migrated file is read again once, as the same session.
 
-    Slow is the same rewriting with a pause before each line, so that the daemon meets the file
-    empty, with a header alone, and half written.
+    The meta files stay, and v1 is counted from the start. With a pause before each line the daemon
+    also meets the file empty, with a header alone, and half written.
     """
     world.scripted(remote=False)
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "3"
@@ -167,20 +168,24 @@ def test_pi_migrates_files_in_place(
             while process.poll() is None:
                 assert ids == {row["sessionId"] for row in world.call("list")["sessions"]}
         assert process.returncode == 0
-        said = oracle(world, *rewritten)
-        for one in said:
-            agree(world, one)
+        reports = oracle(world, *rewritten)
+        for report in reports:
+            agree(world, report)
         let_pass(QUIET * 3)
         until(lambda: _resting(world), "the last runs")
         assert ids == {row["sessionId"] for row in world.call("list", archived=True)["sessions"]}
-    leaves = {one["header"]["id"]: one["leafId"] for one in said if one["header"]["id"] in before}
+    leaves = {
+        report["header"]["id"]: report["leafId"]
+        for report in reports
+        if report["header"]["id"] in before
+    }
     assert 3 + calls_each * len(leaves) == len(world.calls())
     after = _metas(world)
-    assert leaves.items() <= {key: one["lastIndexedLeafId"] for key, one in after.items()}.items()
+    assert leaves.items() <= {key: meta["lastIndexedLeafId"] for key, meta in after.items()}.items()
     kept = [after[key]["createdAt"] for key in before]
-    assert kept == [one["createdAt"] for one in before.values()]
-    assert Counter(one["header"]["id"] for one in said) == Counter(
-        one["session"] for one in logged(world, "session.reset")
+    assert kept == [meta["createdAt"] for meta in before.values()]
+    assert Counter(report["header"]["id"] for report in reports) == Counter(
+        line["session"] for line in logged(world, "session.reset")
     )
     assert not logged(world, "session.removed")
 

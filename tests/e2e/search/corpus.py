@@ -1,9 +1,9 @@
-"""The written-out corpus of tests/fixtures/retrieval, as session files of four agents.
+"""Write the corpus of tests/fixtures/retrieval as session files of four agents.
 
-`corpus.txt` holds one session after the other: `= key | agent | cwd | days ago`, then lines
-`u:` (a human), `a:` (the answer), `e:`/`w:` (a file edited or written on the way to the answer
-above), and of sessions that a model has named `m: name | description | tags` and `s: summary`.
-Ids are made from the keys, so that they are the same in every run.
+Each session in `corpus.txt` begins with `= key | agent | cwd | days ago`. Then follow lines with
+`u:` (user), `a:` (answer), `e:` or `w:` (file edited or written before that answer), and for a
+session that a model has named `m: name | description | tags` and `s: summary`. Ids are derived from
+the keys, so they never change.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Turn:
 
 
 @dataclass
-class Told:
+class Spec:
     key: str
     agent: str
     cwd: str
@@ -44,54 +44,54 @@ class Told:
 
     @property
     def id(self) -> str:
-        made = uuid.uuid5(uuid.NAMESPACE_URL, self.key)
-        return f"ses_{made.hex[:26]}" if self.agent == "opencode" else str(made)
+        derived = uuid.uuid5(uuid.NAMESPACE_URL, self.key)
+        return f"ses_{derived.hex[:26]}" if self.agent == "opencode" else str(derived)
 
     def at(self, n: int) -> datetime:
         return self.began + n * _MINUTE
 
 
-def read(path: Path) -> list[Told]:
-    told: list[Told] = []
+def read(path: Path) -> list[Spec]:
+    specs: list[Spec] = []
     for line in path.read_text().splitlines():
         mark, _, text = line.partition(" ")
         if mark == "=":
-            key, agent, cwd, days = (one.strip() for one in text.split("|"))
-            told.append(Told(key, agent, cwd, NOW - timedelta(days=int(days))))
+            key, agent, cwd, days = (part.strip() for part in text.split("|"))
+            specs.append(Spec(key, agent, cwd, NOW - timedelta(days=int(days))))
         elif mark == "m:":
-            told[-1].named = tuple(one.strip() for one in text.split("|"))
+            specs[-1].named = tuple(part.strip() for part in text.split("|"))
         elif mark == "s:":
-            told[-1].summary = text
+            specs[-1].summary = text
         elif mark == "u:":
-            told[-1].turns.append(Turn(text))
+            specs[-1].turns.append(Turn(text))
         elif mark == "a:":
-            told[-1].turns[-1].answer = text
+            specs[-1].turns[-1].answer = text
         elif mark in {"e:", "w:"}:
-            told[-1].turns[-1].edits.append(text)
+            specs[-1].turns[-1].edits.append(text)
         else:
             assert not line, line
-    return told
+    return specs
 
 
-def write(world: World, told: Iterable[Told]) -> None:
+def write(world: World, specs: Iterable[Spec]) -> None:
     rows: Rows | None = None
-    for one in told:
-        if one.agent == "opencode":
+    for spec in specs:
+        if spec.agent == "opencode":
             rows = rows or opencode_rows(world)
-            path, leaf = _opencode(rows, one)
+            path, leaf = _opencode(rows, spec)
         else:
-            clock.now = one.began
-            path, leaf = {"pi": _pi, "claude": _claude, "codex": _codex}[one.agent](world, one)
+            clock.now = spec.began
+            path, leaf = {"pi": _pi, "claude": _claude, "codex": _codex}[spec.agent](world, spec)
             clock.now = None
-            moment = one.at(2 * len(one.turns)).timestamp()
+            moment = spec.at(2 * len(spec.turns)).timestamp()
             os.utime(path, (moment, moment))
-        if one.named:
-            _meta(world, one, path, leaf)
+        if spec.named:
+            _meta(world, spec, path, leaf)
 
 
-def _turns(told: Told) -> Iterator[Turn]:
-    for n, turn in enumerate(told.turns):
-        clock.now = told.at(2 * n + 1)
+def _turns(specs: Spec) -> Iterator[Turn]:
+    for n, turn in enumerate(specs.turns):
+        clock.now = specs.at(2 * n + 1)
         yield turn
 
 
@@ -99,10 +99,10 @@ def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _pi(world: World, told: Told) -> tuple[Path, str]:
-    folder = world.pi / "sessions" / f"--{told.cwd.strip('/').replace('/', '-')}--"
-    session = Session(folder, told.cwd, told.id)
-    for turn in _turns(told):
+def _pi(world: World, specs: Spec) -> tuple[Path, str]:
+    folder = world.pi / "sessions" / f"--{specs.cwd.strip('/').replace('/', '-')}--"
+    session = Session(folder, specs.cwd, specs.id)
+    for turn in _turns(specs):
         session.say("user", turn.asked)
         for path in turn.edits:
             session.tool("edit", path=path)
@@ -110,11 +110,11 @@ def _pi(world: World, told: Told) -> tuple[Path, str]:
     return session.path, str(session.last)
 
 
-def _claude(world: World, told: Told) -> tuple[Path, str]:
+def _claude(world: World, specs: Spec) -> tuple[Path, str]:
     home = world.root / "home"
-    folder = home / ".claude/projects" / told.cwd.replace("/", "-")
-    session = ClaudeSession(home, told.cwd, folder, told.id)
-    for turn in _turns(told):
+    folder = home / ".claude/projects" / specs.cwd.replace("/", "-")
+    session = ClaudeSession(home, specs.cwd, folder, specs.id)
+    for turn in _turns(specs):
         session.prompt(turn.asked)
         for path in turn.edits:
             session.tool("Edit", file_path=path)
@@ -122,41 +122,41 @@ def _claude(world: World, told: Told) -> tuple[Path, str]:
     return session.path, str(session.last)
 
 
-def _codex(world: World, told: Told) -> tuple[Path, str]:
-    thread, leaf = CodexThread(world.root / "home", thread=told.id, cwd=told.cwd), ""
-    for turn in _turns(told):
+def _codex(world: World, specs: Spec) -> tuple[Path, str]:
+    thread, leaf = CodexThread(world.root / "home", thread=specs.id, cwd=specs.cwd), ""
+    for turn in _turns(specs):
         leaf = thread.turn(turn.asked, *turn.edits, answer=turn.answer)
     return thread.path, leaf
 
 
-def _opencode(rows: Rows, told: Told) -> tuple[Path, str]:
-    times = {"time_created": _ms(told.began), "time_updated": _ms(told.at(2 * len(told.turns)))}
-    title = f"New session - {stamp(told.began)}"
-    rows.session(told.id, directory=told.cwd, title=title, **times)
+def _opencode(rows: Rows, specs: Spec) -> tuple[Path, str]:
+    times = {"time_created": _ms(specs.began), "time_updated": _ms(specs.at(2 * len(specs.turns)))}
+    title = f"New session - {stamp(specs.began)}"
+    rows.session(specs.id, directory=specs.cwd, title=title, **times)
     leaf = ""
-    for n, turn in enumerate(told.turns):
-        asked, leaf = (f"msg_{told.id[4:]}{2 * n + k:02}" for k in (0, 1))
-        rows.said(told.id, asked, "user", turn.asked, at=_ms(told.at(2 * n)))
-        at = _ms(told.at(2 * n + 1))
-        rows.said(told.id, leaf, "assistant", turn.answer, at=at, parentID=asked)
+    for n, turn in enumerate(specs.turns):
+        asked, leaf = (f"msg_{specs.id[4:]}{2 * n + k:02}" for k in (0, 1))
+        rows.said(specs.id, asked, "user", turn.asked, at=_ms(specs.at(2 * n)))
+        at = _ms(specs.at(2 * n + 1))
+        rows.said(specs.id, leaf, "assistant", turn.answer, at=at, parentID=asked)
     return rows.path, leaf
 
 
-def _meta(world: World, told: Told, path: Path, leaf: str) -> None:
-    name, description, tags = told.named
-    held = meta(
-        told.id,
+def _meta(world: World, specs: Spec, path: Path, leaf: str) -> None:
+    name, description, tags = specs.named
+    stored = meta(
+        specs.id,
         name,
         sessionFile=str(path),
         description=description,
-        summary=told.summary,
+        summary=specs.summary,
         tags=[tag.strip() for tag in tags.split(",")],
-        cwd=told.cwd,
-        createdAt=stamp(told.began),
-        updatedAt=stamp(told.at(2 * len(told.turns))),
+        cwd=specs.cwd,
+        createdAt=stamp(specs.began),
+        updatedAt=stamp(specs.at(2 * len(specs.turns))),
         lastIndexedLeafId=leaf,
-        agent=told.agent,
+        agent=specs.agent,
     )
-    path = world.meta_path(told.id, told.agent)
+    path = world.meta_path(specs.id, specs.agent)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(held))
+    path.write_text(json.dumps(stored))

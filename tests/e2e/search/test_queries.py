@@ -25,7 +25,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     apple.turn("A pear that is not of that colour: red is another.", "Café tokens.")
     named = add(world, "Confirm button refactor #12")
     with world.daemon():
-        until(lambda: all(world.row(one) for one in (*IDS, named)), "the sessions")
+        until(lambda: all(world.row(session_id) for session_id in (*IDS, named)), "the sessions")
         for word, place in (("backoff", 0), ("tokens", 1)):
             until(lambda word=word, place=place: (place, "message") in hits(world, word), "texts")
         yield world
@@ -33,22 +33,22 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 def hits(world: World, query: str) -> set[tuple[Any, str]]:
     found = world.call("search", query=query)["hits"]
-    return {(PLACES.get(one["sessionId"], one["name"]), one["field"]) for one in found}
+    return {(PLACES.get(hit["sessionId"], hit["name"]), hit["field"]) for hit in found}
 
 
-def test_words_stand_anywhere_and_phrases_as_they_are(running: World) -> None:
-    """All words in any order and any accents; between quotes exactly so (S1.44)."""
-    assert {one for one, _ in hits(running, "pear red")} == {0, 1}
-    assert {one for one, _ in hits(running, '"red pear"')} == {0}
+def test_words_match_anywhere_and_phrases_exactly(running: World) -> None:
+    """Words match in any order and with any accents; quoted phrases match exactly (S1.44)."""
+    assert {place for place, _ in hits(running, "pear red")} == {0, 1}
+    assert {place for place, _ in hits(running, '"red pear"')} == {0}
     assert hits(running, "cafe tok") == {(1, "message")}
     assert hits(running, '"pear red"') == set()
 
 
-def test_words_nearly_typed_are_found(running: World) -> None:
-    """With a warning that says what was looked for instead (S1.44)."""
+def test_misspelled_words_are_found(running: World) -> None:
+    """A warning says which word was searched instead (S1.44)."""
     for query, found in (("confrim buton", "Confirm button refactor #12"), ("exponental", 0)):
         answer = running.call("search", query=query)
-        assert found in {one for one, _ in hits(running, query)}
+        assert found in {place for place, _ in hits(running, query)}
         assert answer["warnings"]
 
 
@@ -61,14 +61,14 @@ def test_words_nearly_typed_are_found(running: World) -> None:
         (r"re:orchid-\d$", (0, "cwd")),
     ],
 )
-def test_patterns_look_at_all_of_it(running: World, pattern: str, found: tuple[Any, str]) -> None:
-    """`re:` is a regular expression over each of them, in any case (S1.44)."""
+def test_patterns_search_every_field(running: World, pattern: str, found: tuple[Any, str]) -> None:
+    """`re:` searches id, name, messages and directory, ignoring case (S1.44)."""
     assert found in hits(running, pattern)
 
 
 @pytest.mark.parametrize("query", ["re:[", "re:(pear", "re:\\", "re:(?=a)b", r"re:(a)\1"])
-def test_a_bad_pattern_finds_nothing_and_says_why(running: World, query: str) -> None:
-    """It is no failure: no hits, and a warning (S1.44)."""
+def test_a_bad_pattern_has_no_hits_and_a_warning(running: World, query: str) -> None:
+    """A bad pattern is not an error: there are no hits, and a warning (S1.44)."""
     found = running.call("search", query=query)
     assert found["hits"] == []
     assert found["warnings"][0].startswith("re: ")
@@ -76,24 +76,24 @@ def test_a_bad_pattern_finds_nothing_and_says_why(running: World, query: str) ->
     assert "re: " in running.stderr
 
 
-def test_the_beginning_of_an_id_is_enough_where_only_one_begins_so(running: World) -> None:
-    """Otherwise the candidates are told (S1.44)."""
+def test_a_unique_prefix_of_an_id_resolves(running: World) -> None:
+    """A prefix of several ids is an error with candidates (S1.44)."""
     found = running.call("resolve", ref=IDS[0][:11])
     assert (found["sessionId"], found["how"]) == (IDS[0], "prefix")
     with pytest.raises(AmbiguousError) as caught:
         running.call("resolve", ref=IDS[0][:8])
-    assert {one["sessionId"] for one in caught.value.candidates} == set(IDS)
+    assert {candidate["sessionId"] for candidate in caught.value.candidates} == set(IDS)
 
 
-def test_many_places_in_one_session_do_not_end_a_patterns_search(world: World) -> None:
-    """Sessions are counted, not messages: an old one is found after a new one full of hits."""
+def test_a_patterns_limit_counts_sessions(world: World) -> None:
+    """The limit counts sessions, not messages, so an old session is found after many hits."""
     old = world.session(turns=1)
     old.turn("Is kumquat-1 ripe?")
-    for _ in range(50):  # so many are looked at together
+    for _ in range(50):  # one batch of the search
         world.session(turns=1)
     new = world.session(turns=1)
     for number in range(2, 5):
         new.turn(f"Is kumquat-{number} ripe?")
     world.run("run", "--once")
     found = world.run("--json", "search", r"re:kumquat-\d", "--limit", "2")["hits"]
-    assert {one["sessionId"] for one in found} == {new.id, old.id}
+    assert {hit["sessionId"] for hit in found} == {new.id, old.id}

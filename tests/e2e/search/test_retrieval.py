@@ -1,9 +1,8 @@
-"""The retrieval set, put to the real program: the right session first, and never a wrong one.
+"""The retrieval set: the right session comes first, and a name never means a wrong one.
 
-What people ask for weeks later, and which session they mean: `questions.jsonl` holds
-`{in, kind, q, right?, agent?, cwd?}`. `in` says where the sessions are: `corpus` (written for this,
-with distractors that share words) or `real` (written by the clients, with ids). `kind`: `search`;
-`resolve`, a name; `none`, which means nobody or several.
+`questions.jsonl` holds what people ask weeks later: `{in, kind, q, right?, agent?, cwd?}`. `in` is
+`corpus` (written for this test, with distractors that share words) or `real` (recorded from the
+clients). `kind` is `search`; `resolve` for a name; or `none` for a name that must not resolve.
 """
 
 from __future__ import annotations
@@ -24,21 +23,21 @@ from tests.e2e.world import FIXTURES, REAL, World
 FIRST, AMONG_THREE, RESOLVED = 0.85, 0.95, 0.85
 LINES = (FIXTURES / "retrieval/questions.jsonl").read_text().splitlines()
 PLACES = ("corpus", "real")
-QUESTIONS = [one for one in map(json.loads, LINES) if one["in"] in PLACES]
+QUESTIONS = [question for question in map(json.loads, LINES) if question["in"] in PLACES]
 
 
 @dataclass
-class Told:
+class Outcome:
     asked: dict[str, Any]
     place: int = 0
-    first: str = ""  # what stood first, or was resolved to, where that was not right
+    first: str = ""  # the wrong session that was first or resolved to
 
 
 def fill(world: World, place: str) -> dict[str, str]:
     if place == "corpus":
-        told = corpus.read(FIXTURES / "retrieval/corpus.txt")
-        corpus.write(world, told)
-        return {one.key: one.id for one in told}
+        specs = corpus.read(FIXTURES / "retrieval/corpus.txt")
+        corpus.write(world, specs)
+        return {outcome.key: outcome.id for outcome in outcomes}
     home = world.root / "home"
     for name in ("pi", "pi-0.32.3-v2", "pi-0.30.2-v1"):
         _copy(REAL / name / "sessions", world.pi / "sessions")
@@ -58,24 +57,24 @@ def _copy(source: Path, target: Path) -> None:
         shutil.copytree(source, target, dirs_exist_ok=True)
 
 
-def ask(world: World, one: dict[str, Any], known: dict[str, str]) -> Told:
-    right = {known.get(key, key) for key in one.get("right", ())}
-    filters = {key: one[key] for key in ("agent", "cwd") if key in one}
-    if one["kind"] == "search":
-        hits = world.call("search", query=one["q"], **filters)["hits"]
+def ask(world: World, question: dict[str, Any], known: dict[str, str]) -> Outcome:
+    right = {known.get(key, key) for key in question.get("right", ())}
+    filters = {key: question[key] for key in ("agent", "cwd") if key in question}
+    if question["kind"] == "search":
+        hits = world.call("search", query=question["q"], **filters)["hits"]
         order = list(dict.fromkeys(hit["sessionId"] for hit in hits))
         assert [hit for hit in hits if hit["field"] == "message" and not hit["entryId"]] == []
         place = next((n for n, key in enumerate(order, 1) if key in right), 0)
-        return Told(one, place, order[0] if order else "nothing")
+        return Outcome(question, place, order[0] if order else "nothing")
     try:
-        meant = world.call("resolve", ref=one["q"], **filters)["sessionId"]
+        meant = world.call("resolve", ref=question["q"], **filters)["sessionId"]
     except (NotFoundError, AmbiguousError):
-        return Told(one)
-    return Told(one, int(meant in right), "" if meant in right else meant)
+        return Outcome(question)
+    return Outcome(question, int(meant in right), "" if meant in right else meant)
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
     found = []
     for place in PLACES:
         world = World(tmp_path_factory.mktemp(place))
@@ -85,36 +84,42 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[Told]:
         with world.daemon():
             rows = world.call("list", limit=500, archived=True)["sessions"]
             known |= {row["sessionFile"]: row["sessionId"] for row in rows}
-            found += [ask(world, one, known) for one in QUESTIONS if one["in"] == place]
+            found += [
+                ask(world, question, known) for question in QUESTIONS if question["in"] == place
+            ]
     return found
 
 
-def share(told: Iterable[Told], good: Callable[[Told], bool]) -> float:
-    verdicts = [good(one) for one in told]
+def share(outcomes: Iterable[Outcome], good: Callable[[Outcome], bool]) -> float:
+    verdicts = [good(outcome) for outcome in outcomes]
     return sum(verdicts) / max(1, len(verdicts))
 
 
 def test_the_set_is_large_enough() -> None:
-    """It asks nothing twice, and mixes searches, names and negatives."""
-    kinds = [one["kind"] for one in QUESTIONS]
+    """No question occurs twice, and searches, names and negatives are mixed."""
+    kinds = [question["kind"] for question in QUESTIONS]
     assert len(kinds) >= 40
     assert all(kinds.count(kind) >= 10 for kind in ("search", "resolve", "none"))
-    asked = [(*map(one.get, ("in", "kind", "q", "agent", "cwd")),) for one in QUESTIONS]
+    asked = [(*map(question.get, ("in", "kind", "q", "agent", "cwd")),) for question in QUESTIONS]
     assert len(set(asked)) == len(kinds)
-    assert all(bool(one.get("right")) != (one["kind"] == "none") for one in QUESTIONS)
+    assert all(
+        bool(question.get("right")) != (question["kind"] == "none") for question in QUESTIONS
+    )
 
 
-def test_search_finds_the_right_session_first(told: list[Told]) -> None:
-    """The right session is first for 85 of 100 questions, among the first three for 95."""
-    searches = [one for one in told if one.asked["kind"] == "search"]
-    wrong = [one for one in searches if one.place != 1]
-    assert share(searches, lambda one: one.place == 1) >= FIRST, wrong
-    assert share(searches, lambda one: one.place in {1, 2, 3}) >= AMONG_THREE, wrong
+def test_search_finds_the_right_session_first(outcomes: list[Outcome]) -> None:
+    """The right session is first in 85 % of the questions, among the first three in 95 %."""
+    searches = [outcome for outcome in outcomes if outcome.asked["kind"] == "search"]
+    wrong = [outcome for outcome in searches if outcome.place != 1]
+    assert share(searches, lambda outcome: outcome.place == 1) >= FIRST, wrong
+    assert share(searches, lambda outcome: outcome.place in {1, 2, 3}) >= AMONG_THREE, wrong
 
 
-def test_a_name_means_the_right_session_or_none(told: list[Told]) -> None:
+def test_a_name_resolves_to_the_right_session_or_none(outcomes: list[Outcome]) -> None:
     """S0.49: a half-remembered name resolves to the right session or to an error, never wrong."""
-    named = [one for one in told if one.asked["kind"] == "resolve"]
-    nobody = [one for one in told if one.asked["kind"] == "none"]
-    assert [one for one in named + nobody if one.first] == []
-    assert share(named, lambda one: one.place == 1) >= RESOLVED, [n for n in named if not n.place]
+    named = [outcome for outcome in outcomes if outcome.asked["kind"] == "resolve"]
+    nobody = [outcome for outcome in outcomes if outcome.asked["kind"] == "none"]
+    assert [outcome for outcome in named + nobody if outcome.first] == []
+    assert share(named, lambda outcome: outcome.place == 1) >= RESOLVED, [
+        n for n in named if not n.place
+    ]

@@ -1,4 +1,4 @@
-"""What a model would see of a session, how full that is and what follows, where it is cut."""
+"""The context a model would get: compactions, file lists, fill level and cut points."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ def ask(world: World, method: str, session: Session, **params: Any) -> dict[str,
 
 
 def texts(found: dict[str, Any]) -> list[str]:
-    return [f"{one['role']} {one['text']}" for one in found["messages"]]
+    return [f"{message['role']} {message['text']}" for message in found["messages"]]
 
 
 def compaction(session: Session, summary: str, kept: str, **more: Any) -> str:
-    told = {"summary": summary, "firstKeptEntryId": kept, "tokensBefore": 9}
-    return session.entry("compaction", **told, **more)
+    fields = {"summary": summary, "firstKeptEntryId": kept, "tokensBefore": 9}
+    return session.entry("compaction", **fields, **more)
 
 
-def test_a_compaction_stands_for_what_came_before_the_kept_entry(running: World) -> None:
-    """Summary, kept entries, later ones; the newest counts; an unknown id keeps none (S1.19)."""
+def test_a_compaction_replaces_earlier_entries(running: World) -> None:
+    """Summary, kept and later entries; the newest counts; an unknown id keeps none (S1.19)."""
     session = running.session()
     session.turn("one", "1")
     kept = session.say("user", "two")
@@ -45,16 +45,16 @@ def test_a_compaction_stands_for_what_came_before_the_kept_entry(running: World)
     assert texts(ask(running, "context", session)) == ["compactionSummary S3", "user four"]
 
 
-def test_compactions_are_told_newest_first_as_they_were_stored(running: World) -> None:
-    """With what extensions put into them; the newest is the previous summary (S1.21, S1.22)."""
+def test_compactions_are_listed_newest_first_and_unchanged(running: World) -> None:
+    """Extension details stay; the newest is the previous summary (S1.21, S1.22)."""
     session = running.session(turns=1)
     odd = {"anything": [1, {"deep": None}], "readFiles": ["/w/hooked"]}
-    one = compaction(session, "S1", str(session.last))
+    first = compaction(session, "S1", str(session.last))
     session.turn()
-    two = compaction(session, "S2", str(session.last), details=odd, fromHook=True)
+    second = compaction(session, "S2", str(session.last), details=odd, fromHook=True)
     session.turn()
     found = ask(running, "context", session)
-    assert [past["entryId"] for past in found["compactions"]] == [two, one]
+    assert [past["entryId"] for past in found["compactions"]] == [second, first]
     newest, oldest = found["compactions"]
     assert (newest["details"], newest["fromHook"], newest["tokensBefore"]) == (odd, True, 9)
     assert "fromHook" not in oldest
@@ -62,8 +62,10 @@ def test_compactions_are_told_newest_first_as_they_were_stored(running: World) -
 
 
 @pytest.mark.parametrize("hook", [{}, {"fromHook": True}], ids=["agent", "extension"])
-def test_file_lists_go_on_from_the_compaction_before(running: World, hook: dict[str, Any]) -> None:
-    """Read ones without the changed ones, sorted; not an extension's (S1.21, S1.23, S3.17)."""
+def test_file_lists_continue_those_of_the_last_compaction(
+    running: World, hook: dict[str, Any]
+) -> None:
+    """Changed files are not listed as read; extensions' lists are ignored (S1.21, S1.23, S3.17)."""
     session = running.session(turns=1)
     listed = {"readFiles": ["/w/z", "/w/e"], "modifiedFiles": ["/w/m"]}
     compaction(session, "S1", "none", details=listed, **hook)
@@ -76,8 +78,8 @@ def test_file_lists_go_on_from_the_compaction_before(running: World, hook: dict[
     )
 
 
-def test_file_lists_of_a_branch_go_on_from_summaries_on_it(running: World) -> None:
-    """What a branch's own summaries list is among its files (S1.23)."""
+def test_a_branchs_file_lists_include_its_summaries(running: World) -> None:
+    """A branch's files include those listed in summaries on it (S1.23)."""
     session = running.session(turns=1)
     fork = session.last
     session.say("user", "Try it.")
@@ -98,8 +100,8 @@ def work(session: Session) -> str:
     return session.answer()
 
 
-def test_the_whole_as_one_text_is_in_pis_form(running: World) -> None:
-    """Speakers in brackets, calls with their arguments, results of 2,000 characters (S1.24)."""
+def test_the_serialized_context_has_pis_format(running: World) -> None:
+    """Bracketed speakers, calls with arguments, tool results of 2,000 characters (S1.24)."""
     session = running.session()
     session.say("user", "Read it.")
     call = {"type": "toolCall", "id": "c", "name": "read", "arguments": {"path": "/a", "n": 1}}
@@ -108,21 +110,21 @@ def test_the_whole_as_one_text_is_in_pis_form(running: World) -> None:
     session.say("toolResult", "x" * 2345, toolCallId="c", toolName="read")
     session.answer()
     found = ask(running, "context", session, serialize=True)["serialized"]
-    one = 'read(path="/a", n=1)'
+    call_text = 'read(path="/a", n=1)'
     assert found == "\n\n".join(
         [
             "[User]: Read it.",
             "[Assistant thinking]: Hm.",
             "[Assistant]: Yes.",
-            f"[Assistant tool calls]: {one}; {one}",
+            f"[Assistant tool calls]: {call_text}; {call_text}",
             f"[Tool result]: {'x' * 2000}\n\n[... 345 more characters truncated]",
             "[Assistant]: Done.",
         ]
     )
 
 
-def test_what_nobody_counted_is_a_fourth_of_its_characters(running: World) -> None:
-    """After the newest answer each message is rounded up; pictures of tools are 4,800 (S1.25)."""
+def test_uncounted_messages_are_estimated(running: World) -> None:
+    """A fourth of the characters, rounded up; 4,800 characters for a tool's image (S1.25)."""
     session = running.session()
     session.say("user", "Look.")
     usage = {"input": 900, "output": 100, "totalTokens": 1000}
@@ -135,14 +137,16 @@ def test_what_nobody_counted_is_a_fourth_of_its_characters(running: World) -> No
     assert (found["contextTokens"], found["estimated"]) == (1000 + 4800 // 4 + 11, True)
 
 
-def test_a_session_is_never_cut_before_a_result(running: World) -> None:
-    """A turn that is split says so, and has a summary of its beginning (S1.26)."""
+def test_a_cut_never_separates_a_tool_result(running: World) -> None:
+    """A split turn is marked, and its beginning is summarized (S1.26)."""
     session = running.session(turns=2)
     first = session.say("user", f"A long turn. {'w' * 400}")
-    made = {session.tool("bash", "y" * 400, command=f"step {n}") for n in range(4)}
+    calls = {session.tool("bash", "y" * 400, command=f"step {n}") for n in range(4)}
     end = session.say("assistant", "z" * 40, stopReason="stop")
     results = {
-        one["id"] for one in ask(running, "path", session)["entries"] if one["role"] == "toolResult"
+        entry["id"]
+        for entry in ask(running, "path", session)["entries"]
+        if entry["role"] == "toolResult"
     }
     assert len(results) == 4
     kept = {}
@@ -150,15 +154,15 @@ def test_a_session_is_never_cut_before_a_result(running: World) -> None:
         found = ask(running, "compact", session, keepRecentTokens=keep)
         kept[found["firstKeptEntryId"]] = found["isSplitTurn"]
         assert found["isSplitTurn"] == ("**Turn Context (split turn):**" in found["summary"])
-    assert kept.keys() <= {end} | made
+    assert kept.keys() <= {end} | calls
     assert len(kept) > 2
     assert set(kept.values()) == {True}
     whole = ask(running, "compact", session, keepRecentTokens=500)
     assert (whole["firstKeptEntryId"], whole["isSplitTurn"]) == (first, False)
 
 
-def test_injected_messages_are_cut_and_summed_up_like_a_users(running: World) -> None:
-    """A session may be cut before one, it is kept with what follows, and summed up (S1.39)."""
+def test_injected_messages_are_treated_as_user_messages(running: World) -> None:
+    """They can be cut points, are kept with later entries and are summarized (S1.39)."""
     session = running.session()
     session.turn("Start.", "a" * 400)
     note = session.entry("custom_message", customType="x", content="PLAN " * 40, display=False)
@@ -170,7 +174,7 @@ def test_injected_messages_are_cut_and_summed_up_like_a_users(running: World) ->
     compaction(session, "S", note)
     session.turn("More.", "c" * 400)
     kept = texts(ask(running, "context", session))
-    assert [one.split()[0] for one in kept] == [
+    assert [text.split()[0] for text in kept] == [
         *("compactionSummary", "custom", "assistant", "user", "assistant")
     ]
     assert kept[1] == f"custom {'PLAN ' * 40}"
@@ -178,8 +182,8 @@ def test_injected_messages_are_cut_and_summed_up_like_a_users(running: World) ->
     assert later["messagesSummarized"] >= 2
 
 
-def test_rules_change_one_answer_and_nothing_else(running: World) -> None:
-    """Prune, summary and truncate: the next answer is as if there had been none (S1.37)."""
+def test_transform_rules_affect_one_answer_only(running: World) -> None:
+    """Prune, summary and truncate change nothing in the next answer (S1.37)."""
     session = running.session()
     session.say("user", "Read it.")
     session.tool("read", "x" * 1000, path="/a")
@@ -192,9 +196,9 @@ def test_rules_change_one_answer_and_nothing_else(running: World) -> None:
         {"rule": "summary", "to": plain["messages"][0]["entryId"], "text": "It was asked."},
     ]
     found = running.call("context", ref=session.id, transforms=rules)
-    roles = [one["role"] for one in found["messages"]]
+    roles = [message["role"] for message in found["messages"]]
     assert roles == ["compactionSummary", "assistant", "toolResult", "assistant"]
-    asked, _, result, answer = (one["text"] for one in found["messages"])
+    asked, _, result, answer = (message["text"] for message in found["messages"])
     assert asked == "It was asked."
     assert result == "[Old tool result content cleared]"
     assert answer.startswith("dddd")
@@ -217,12 +221,12 @@ def test_rules_change_one_answer_and_nothing_else(running: World) -> None:
         (190_000, "fold", 103),
     ],
 )
-def test_a_full_context_is_warned_of(
+def test_a_full_context_causes_warnings(
     running: World, counted: int, level: str, percent: int | None
 ) -> None:
-    """At 80 % of the usable tokens a warning, at 90 % the advice to fold (S2.26, S3.16).
+    """A warning at 80 % of the usable tokens, advice to fold at 90 % (S2.26, S3.16).
 
-    Beyond the window less the reserve it is full (S1.25).
+    Beyond the window less the reserve the context is full (S1.25).
     """
     session = running.session()
     session.say("user", "Where?")
@@ -232,12 +236,14 @@ def test_a_full_context_is_warned_of(
     found = ask(running, "stats", session)
     assert (found["window"], found["reserve"], found["usable"]) == (200_000, 16_384, 183_616)
     assert (found["contextTokens"], found["level"]) == (counted, level)
-    assert [one.partition(" ")[0] for one in found["warnings"]] == [f"{percent}%"] * bool(percent)
+    assert [warning.partition(" ")[0] for warning in found["warnings"]] == [f"{percent}%"] * bool(
+        percent
+    )
     assert found["shouldCompact"]["pi"] is (counted > 183_616)
 
 
-def test_tokens_are_counted_by_the_provider_or_else_estimated(running: World) -> None:
-    """A real count wins; without one a token is four characters, as documented (S3.23, S2.26)."""
+def test_provider_token_counts_win_over_the_estimate(running: World) -> None:
+    """Without a count a token is four characters, as documented (S3.23, S2.26)."""
     session = running.session()
     session.say("user", "x" * 41)
     session.say("assistant", "y" * 8, stopReason="stop")
@@ -252,8 +258,8 @@ def test_tokens_are_counted_by_the_provider_or_else_estimated(running: World) ->
     assert "a fourth of the characters" in " ".join((ROOT / "docs/CLI.md").read_text().split())
 
 
-def test_an_outgrown_context_makes_a_digest_where_that_is_wanted(world: World) -> None:
-    """A context beyond window less reserve is a reason only where it is switched on (S3.16)."""
+def test_a_full_context_triggers_a_digest_if_configured(world: World) -> None:
+    """A context beyond the window less the reserve counts only if `token_trigger` is on (S3.16)."""
     world.env |= {
         "INDEXERD_DIGEST__CONTEXT_WINDOW": "30000",
         "INDEXERD_DIGEST__RESERVE_TOKENS": "20000",
@@ -267,5 +273,5 @@ def test_an_outgrown_context_makes_a_digest_where_that_is_wanted(world: World) -
             usage = {"input": counted - 10, "output": 10, "totalTokens": counted}
             session.say("user", "Go on.")
             session.say("assistant", "Gone.", stopReason="stop", usage=usage)
-        made = world.run("run", "--once", "--json")["digested"]
-        assert made == ([sessions[10_010].id] if wanted == "true" else [])
+        digested = world.run("run", "--once", "--json")["digested"]
+        assert digested == ([sessions[10_010].id] if wanted == "true" else [])

@@ -1,4 +1,4 @@
-"""Families: forks whose origin is gone, names taken back, copied sub-agents."""
+"""Forks whose origin is deleted, opencode forks, event subscriptions and removed names."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from tests.e2e.clients import ClaudeSession, CodexThread
 from tests.e2e.world import World, forget, opencode_rows, scanned, until, wait
 
 
-def test_forks_keep_an_origin_that_is_gone(world: World, home: Path) -> None:
-    """S1.16, S0.31: neither lost nor given to a sibling, also after a restart."""
+def test_forks_keep_a_deleted_origin(world: World, home: Path) -> None:
+    """S1.16, S0.31: the parent stays, also after a restart, and is not replaced by a sibling."""
     origin = ClaudeSession(home)
     origin.turn("The first prompt.")
     with world.daemon():
@@ -33,8 +33,8 @@ def test_forks_keep_an_origin_that_is_gone(world: World, home: Path) -> None:
             wait(world, fork.id, userMessageCount=3, parentSessionId=origin.id)
 
 
-def test_a_fork_of_opencode_is_linked_and_stays_so(world: World) -> None:
-    """S1.16: by title, beginning and age; its messages are copies under other ids."""
+def test_an_opencode_fork_is_linked_permanently(world: World) -> None:
+    """S1.16: by title, first messages and age, since its messages have other ids."""
     rows = opencode_rows(world)
     rows.session("ses_o", title="Cache")
     at = rows.message("ses_o", "msg_1", "user")
@@ -53,23 +53,23 @@ def test_a_fork_of_opencode_is_linked_and_stays_so(world: World) -> None:
         wait(world, "ses_f", parentSessionId="ses_o")
 
 
-def test_a_later_subscription_replaces_the_earlier_one(world: World) -> None:
-    """interfaces.md 5: a connection gets each event once, and those it asked for last."""
-    with world.daemon(), Client(world.socket, timeout=20) as ear:
+def test_subscribing_again_adds_no_duplicate_events(world: World) -> None:
+    """interfaces.md 5: a connection gets each event it subscribed to once."""
+    with world.daemon(), Client(world.socket, timeout=20) as client:
         until(lambda: world.call("status")["lastScanAt"], "the first scan")
-        ear.call("subscribe", {"events": ["session.created"]})
-        ear.call("subscribe", {"events": ["session.renamed"]})
-        told = ear.events(["session.created", "session.renamed"])
+        client.call("subscribe", {"events": ["session.created"]})
+        client.call("subscribe", {"events": ["session.renamed"]})
+        events = client.events(["session.created", "session.renamed"])
         session = world.session(turns=1)
         until(lambda: world.row(session.id), "the session")
         for title in ("one", "two"):
             world.call("update", ref=session.id, title=title)
-        heard = [next(told)["event"] for _ in range(3)]
-    assert heard == ["session.created", "session.renamed", "session.renamed"]
+        received = [next(events)["event"] for _ in range(3)]
+    assert received == ["session.created", "session.renamed", "session.renamed"]
 
 
-def test_a_name_that_codex_took_back_is_gone(world: World, home: Path) -> None:
-    """S3.3: one line was taken out of the index; the other name stays."""
+def test_a_name_removed_from_codexs_index_is_dropped(world: World, home: Path) -> None:
+    """S3.3: a line is removed from the index; the other thread keeps its name."""
     threads = [CodexThread(home), CodexThread(home)]
     index = home / ".codex/session_index.jsonl"
     for thread in threads:

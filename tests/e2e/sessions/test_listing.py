@@ -1,4 +1,4 @@
-"""Lists over four agents' sessions: the real daemon, its socket, and the command line."""
+"""Lists of four agents' sessions through the socket and the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 from indexerd.errors import UsageError
 from tests.e2e.search import corpus
-from tests.e2e.search.corpus import NOW, Told, Turn
+from tests.e2e.search.corpus import NOW, Spec, Turn
 from tests.e2e.world import Session, World, append, stamp, until
 from tests.sessions.opencode_rows import Rows
 
@@ -23,7 +23,7 @@ AGENTS = ("pi", "claude", "codex", "opencode")
 
 
 @dataclass(frozen=True)
-class Made:
+class Expected:
     id: str
     agent: str
     cwd: str
@@ -37,23 +37,23 @@ class Home:
         self.world = world = World(root.resolve())
         world.install_pi()
         self.shop, self.other = str(world.root / "shop"), str(world.root / "shop-2")
-        for one in (f"{self.shop}/api", self.other):
-            Path(one).mkdir(parents=True)
-        told = []
+        for folder in (f"{self.shop}/api", self.other):
+            Path(folder).mkdir(parents=True)
+        specs = []
         for number, cwd in enumerate((self.shop, f"{self.shop}/api", self.other, self.shop)):
             for place, agent in enumerate(AGENTS):
                 began = NOW + (4 * number + place) * HOUR
-                told.append(Told(f"{agent} {number}", agent, cwd, began, [Turn("Why?", "So.")]))
-        corpus.write(world, told)
-        hidden = {told[14].id: {"archived": True}, told[15].id: {"archived": True}}
-        self.made = [
-            Made(one.id, one.agent, one.cwd, stamp(one.at(1)), **hidden.get(one.id, {}))
-            for one in told
+                specs.append(Spec(f"{agent} {number}", agent, cwd, began, [Turn("Why?", "So.")]))
+        corpus.write(world, specs)
+        hidden = {specs[14].id: {"archived": True}, specs[15].id: {"archived": True}}
+        self.expected = [
+            Expected(spec.id, spec.agent, spec.cwd, stamp(spec.at(1)), **hidden.get(spec.id, {}))
+            for spec in specs
         ]
-        self._archive(self.made[14], self.made[15])
-        self._below(told[1], self.made[1])
+        self._archive(self.expected[14], self.expected[15])
+        self._below(specs[1], self.expected[1])
 
-    def _archive(self, codex: Made, opencode: Made) -> None:
+    def _archive(self, codex: Expected, opencode: Expected) -> None:
         home = self.world.root / "home/.codex"
         (path,) = home.glob(f"sessions/**/*{codex.id}.jsonl")
         (home / "archived_sessions").mkdir()
@@ -61,29 +61,29 @@ class Home:
         rows = Rows(self.world.root / "data/opencode/opencode.db", schema="")
         rows.run("UPDATE session SET time_archived = time_updated WHERE id = ?", opencode.id)
 
-    def _below(self, told: Told, parent: Made) -> None:
+    def _below(self, specs: Spec, parent: Expected) -> None:
         (path,) = (self.world.root / "home/.claude").glob(f"**/{parent.id}.jsonl")
-        lines = (json.loads(one) for one in path.read_text().splitlines())
+        lines = (json.loads(line) for line in path.read_text().splitlines())
         side = ({**line, "isSidechain": True, "agentId": "a0b1"} for line in lines)
         below = path.with_suffix("") / "subagents/agent-a0b1.jsonl"
         below.parent.mkdir(parents=True)
         below.write_text("".join(json.dumps(line) + "\n" for line in side))
-        made = Made("agent-a0b1", "claude", parent.cwd, parent.modified, subagent=True)
-        self.made.insert(1, made)
+        below_row = Expected("agent-a0b1", "claude", parent.cwd, parent.modified, subagent=True)
+        self.expected.insert(1, below_row)
 
     def listed(self, **filters: Any) -> list[str]:
-        def shown(one: Made) -> bool:
+        def shown(row: Expected) -> bool:
             cwd, since = filters.get("cwd"), filters.get("since")
             return (
-                filters.get("agent") in (None, one.agent)
-                and (cwd is None or one.cwd == cwd or one.cwd.startswith(f"{cwd}/"))
-                and (since is None or one.modified >= since)
-                and (filters.get("archived", False) or not one.archived)
-                and (filters.get("subagents", False) or not one.subagent)
+                filters.get("agent") in (None, row.agent)
+                and (cwd is None or row.cwd == cwd or row.cwd.startswith(f"{cwd}/"))
+                and (since is None or row.modified >= since)
+                and (filters.get("archived", False) or not row.archived)
+                and (filters.get("subagents", False) or not row.subagent)
             )
 
-        newest = sorted(filter(shown, self.made), key=lambda one: one.modified, reverse=True)
-        return [one.id for one in newest]
+        newest = sorted(filter(shown, self.expected), key=lambda row: row.modified, reverse=True)
+        return [row.id for row in newest]
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +93,7 @@ def agents(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
         def read() -> bool:
             found = home.world.call("list", archived=True, subagents=True)["sessions"]
-            return len(found) == len(home.made) and not home.world.call("status")["textPending"]
+            return len(found) == len(home.expected) and not home.world.call("status")["textPending"]
 
         until(read, "the reading of every session")
         yield home
@@ -119,8 +119,8 @@ FILTERS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=str)
-def test_filters_mean_the_same_for_every_agent(agents: Home, filters: dict[str, Any]) -> None:
-    """S3.12: agent, directory, time, archived, sub-agents; newest first; CLI and socket alike."""
+def test_filters_work_for_every_agent(agents: Home, filters: dict[str, Any]) -> None:
+    """S3.12: agent, directory, time, archived, sub-agents; newest first, in socket and CLI."""
     if "cwd" in filters:
         filters = filters | {"cwd": str(agents.world.root / filters["cwd"])}
     found = agents.world.call("list", **filters)
@@ -133,24 +133,24 @@ def test_filters_mean_the_same_for_every_agent(agents: Home, filters: dict[str, 
     assert agents.world.run("list", *argv, "--json") == found
 
 
-def test_a_session_of_every_agent_has_the_common_fields(agents: Home) -> None:
-    """S3.11, S1.43: the same fields for each agent, of the same types; then none is pending."""
+def test_every_agents_rows_have_the_common_fields(agents: Home) -> None:
+    """S3.11, S1.43: the same fields with the same types, and no text left to read."""
     found = agents.world.call("list", archived=True, subagents=True)["sessions"]
     rows = {row["sessionId"]: row for row in found}
-    for one in agents.made:
-        row = rows[one.id]
-        assert (row["agent"], row["cwd"], row["gone"]) == (one.agent, one.cwd, False)
-        assert (row["archived"], row["subagent"]) == (one.archived, one.subagent)
-        assert (row["modifiedAt"], row["createdAt"] != "") == (one.modified, True)
+    for expected in agents.expected:
+        row = rows[expected.id]
+        assert (row["agent"], row["cwd"], row["gone"]) == (expected.agent, expected.cwd, False)
+        assert (row["archived"], row["subagent"]) == (expected.archived, expected.subagent)
+        assert (row["modifiedAt"], row["createdAt"] != "") == (expected.modified, True)
         assert Path(row["sessionFile"]).exists()
         assert (row["messageCount"] >= 1, row["compactions"]) == (True, 0)
-        assert one.subagent or row["firstUserMessage"] in {"Why?", "And?"}
+        assert expected.subagent or row["firstUserMessage"] in {"Why?", "And?"}
     status = agents.world.call("status")
-    assert (status["sessions"], status["textPending"]) == (len(agents.made), 0)
+    assert (status["sessions"], status["textPending"]) == (len(agents.expected), 0)
 
 
-def test_pages_are_stable_while_sessions_are_appended_to(agents: Home) -> None:
-    """S3.12: none is shown twice, and none that was left alone is left out."""
+def test_pages_are_stable_while_sessions_grow(agents: Home) -> None:
+    """S3.12: no session appears twice, and no unchanged session is missing."""
     world, wanted = agents.world, agents.listed()
     seen: list[str] = []
     grown: set[str] = set()
@@ -159,30 +159,32 @@ def test_pages_are_stable_while_sessions_are_appended_to(agents: Home) -> None:
         cursor = {"cursor": page["nextCursor"]} if page["nextCursor"] else {}
         page = world.call("list", limit=2, **cursor)
         seen += ids(page)
-        if len(grown) < 2:  # one that was shown; one that is still to come
+        if len(grown) < 2:  # one already listed, one not yet listed
             grown.add(_grow(agents, wanted[::-1] if grown else wanted))
     assert len(seen) == len(set(seen))
-    assert [one for one in seen if one not in grown] == [one for one in wanted if one not in grown]
+    assert [session_id for session_id in seen if session_id not in grown] == [
+        session_id for session_id in wanted if session_id not in grown
+    ]
     with pytest.raises(UsageError):
         world.call("list", agent="pi", **cursor)
 
 
 def _grow(agents: Home, candidates: list[str]) -> str:
-    made = {one.id: one for one in agents.made if one.agent == "pi"}
-    one = next(made[key] for key in candidates if key in made)
+    rows = {expected.id: expected for expected in agents.expected if expected.agent == "pi"}
+    chosen = next(rows[key] for key in candidates if key in rows)
     at = NOW + (20 + len(candidates) % 7) * HOUR
-    (path,) = agents.world.pi.glob(f"sessions/*/*_{one.id}.jsonl")
-    said = {"role": "user", "content": "And?", "timestamp": at.timestamp() * 1000}
+    (path,) = agents.world.pi.glob(f"sessions/*/*_{chosen.id}.jsonl")
+    message = {"role": "user", "content": "And?", "timestamp": at.timestamp() * 1000}
     entry = {"type": "message", "id": "0000feed", "parentId": None, "timestamp": stamp(at)}
-    append(path, entry | {"message": said})
-    until(lambda: agents.world.row(one.id)["modifiedAt"] == stamp(at), "the turn")
+    append(path, entry | {"message": message})
+    until(lambda: agents.world.row(chosen.id)["modifiedAt"] == stamp(at), "the turn")
     until(lambda: not agents.world.call("status")["textPending"], "its words, which come later")
-    agents.made[agents.made.index(one)] = replace(one, modified=stamp(at))
-    return one.id
+    agents.expected[agents.expected.index(chosen)] = replace(chosen, modified=stamp(at))
+    return chosen.id
 
 
-def test_show_tells_what_a_session_took(world: World) -> None:
-    """S3.11: models, tokens, branch, duration and tools, for people."""
+def test_show_prints_models_tokens_and_tools(world: World) -> None:
+    """S3.11: models, tokens and tools, in words for people."""
     session = Session(world.sessions)
     usage = {"input": 1200, "output": 30, "cacheRead": 40_000, "totalTokens": 41_230}
     session.say("user", "Why?")

@@ -1,4 +1,4 @@
-"""Trees, paths, contexts, labels and branches, asked of the real program in every way."""
+"""Trees, paths, contexts, labels and branches through socket and command line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Forked(Session):
 
 
 @pytest.fixture
-def alive(running: World) -> Iterator[tuple[World, Forked]]:
+def forked(running: World) -> Iterator[tuple[World, Forked]]:
     session = Forked(running)
     until(lambda: running.row(session.id).get("leafId") == session.leaf, "the session")
     before = running.fingerprint()
@@ -42,15 +42,15 @@ def alive(running: World) -> Iterator[tuple[World, Forked]]:
     assert all(after.get(path, mark) == mark for path, mark in before.items())
 
 
-def fails(world: World, kind: type[IndexerdError], method: str, **params: Any) -> str:
+def error_of(world: World, kind: type[IndexerdError], method: str, **params: Any) -> str:
     with pytest.raises(kind) as failed:
         world.call(method, **params)
     return str(failed.value)
 
 
-def test_what_the_socket_says_the_command_line_says(alive: tuple[World, Forked]) -> None:
-    """S1.14, S1.18, S1.34, S1.36: with and without a leaf, `--json` is the socket's result."""
-    world, session = alive
+def test_commands_print_the_sockets_answers(forked: tuple[World, Forked]) -> None:
+    """S1.14, S1.18, S1.34, S1.36: with and without a leaf, `--json` is the method's result."""
+    world, session = forked
     found = {name: world.call(name, ref=session.id) for name in ("tree", "branches", "path")}
     found["context"] = world.call("context", ref=session.id)
     for name, answer in found.items():
@@ -65,22 +65,22 @@ def test_what_the_socket_says_the_command_line_says(alive: tuple[World, Forked])
     assert (abandoned["active"], current["active"], "gist" in current) == (False, True, False)
     assert current["lastActivity"].endswith("Z")
     roles = ["user", "assistant", "branchSummary", "custom", "user", "assistant"]
-    assert roles == [one["role"] for one in found["context"]["messages"]]
+    assert roles == [message["role"] for message in found["context"]["messages"]]
     for name in ("tree", "path", "context"):
         seen = world.call(name, ref=session.id, leaf=session.redis)
         assert seen["leafId"] == session.redis
     assert seen == world.run(name, session.id, "--leaf", session.redis, "--json")
     path = world.call("path", ref=session.id, leaf=session.redis)["entries"]
     wanted = [session.first, session.fork, session.label, session.redis]
-    assert [one["id"] for one in path] == wanted
-    assert [one["parentId"] for one in path] == [None, *(one["id"] for one in path[:-1])]
-    assert [one["ordinal"] for one in path] == [0, 1, 2, 3]
+    assert [entry["id"] for entry in path] == wanted
+    assert [entry["parentId"] for entry in path] == [None, *(entry["id"] for entry in path[:-1])]
+    assert [entry["ordinal"] for entry in path] == [0, 1, 2, 3]
     assert path[1]["label"] == "storage"
 
 
-def test_people_see_a_tree(alive: tuple[World, Forked]) -> None:
-    """S1.31, S1.32, S1.35: branches, labels and the current path; nothing that acts."""
-    world, session = alive
+def test_the_tree_command_draws_a_tree(forked: tuple[World, Forked]) -> None:
+    """S1.31, S1.32, S1.35: branches, labels and the current path, without hidden messages."""
+    world, session = forked
     lines = world.run("tree", session.id).splitlines()
     shown = [session.first, session.fork, session.redis, session.summary, session.file]
     assert [line.split("\t")[0] for line in lines] == [*shown, session.leaf]
@@ -98,15 +98,15 @@ def test_people_see_a_tree(alive: tuple[World, Forked]) -> None:
     assert world.run("tree", session.id, "--filter", "labeled-only").count("\n") == 1
     assert "Redis is too big." in world.run("branches", session.id)
     assert "psst" not in world.run("path", session.id)
-    said = world.run("context", session.id)
-    assert "psst" in said
-    assert "\\x1b[31m" in said
-    assert "\x1b" not in said
+    printed = world.run("context", session.id)
+    assert "psst" in printed
+    assert "\\x1b[31m" in printed
+    assert "\x1b" not in printed
 
 
-def test_a_label_is_the_users_own(alive: tuple[World, Forked]) -> None:
-    """S1.31: kept in the sidecar, it wins, is shown everywhere, and can be taken back."""
-    world, session = alive
+def test_a_users_label_overrides_the_agents(forked: tuple[World, Forked]) -> None:
+    """S1.31: it is kept in the sidecar, shown everywhere and can be removed."""
+    world, session = forked
 
     def label() -> str | None:
         nodes = world.call("tree", ref=session.id)["nodes"]
@@ -114,68 +114,68 @@ def test_a_label_is_the_users_own(alive: tuple[World, Forked]) -> None:
         (found,) = (node.get("label") for node in nodes if node["id"] == session.fork)
         return found
 
-    told = world.run("label", session.id, session.fork, "my \x1b[1mchoice", "--json")
-    assert told == {"sessionId": session.id, "entryId": session.fork, "label": "my choice"}
+    answer = world.run("label", session.id, session.fork, "my \x1b[1mchoice", "--json")
+    assert answer == {"sessionId": session.id, "entryId": session.fork, "label": "my choice"}
     assert label() == "my choice"
     sidecar = json.loads((world.metas / f"{session.id}.user.json").read_bytes())
     assert sidecar["labels"] == {session.fork: "my choice"}
     path = world.call("path", ref=session.id)["entries"]
-    assert [one["label"] for one in path if "label" in one] == ["my choice"]
+    assert [entry["label"] for entry in path if "label" in entry] == ["my choice"]
     assert world.call("get", ref=session.id)["labels"] == {session.fork: "my choice"}
     assert world.run("label", session.id, session.leaf, "the end") == f"{session.leaf}\tthe end\n"
     tips = world.call("branches", ref=session.id)["tips"]
     assert [tip.get("label") for tip in tips] == [None, "the end"]
     world.run("label", session.id, session.fork)
     assert label() == "storage"
-    message = fails(world, NotFoundError, "label", ref=session.id, entryId="nobody", text="x")
+    message = error_of(world, NotFoundError, "label", ref=session.id, entryId="nobody", text="x")
     assert "nobody" in message
-    fails(world, UsageError, "label", ref=session.id, text="x")
+    error_of(world, UsageError, "label", ref=session.id, text="x")
 
 
-def test_a_branch_becomes_a_session(alive: tuple[World, Forked]) -> None:
-    """S1.16, S1.36: beside the old one, listed with it as parent; never over another file."""
-    world, session = alive
-    made = world.call("branch", ref=session.id, leaf=session.redis)
-    file = Path(made["sessionFile"])
-    assert (file.parent, made["entries"]) == (session.path.parent, 4)
-    assert re.fullmatch(rf"\d{{4}}-.*Z_{made['sessionId']}.jsonl", file.name)
+def test_a_branch_becomes_a_session(forked: tuple[World, Forked]) -> None:
+    """S1.16, S1.36: a new file with the old session as parent, never over an existing file."""
+    world, session = forked
+    branched = world.call("branch", ref=session.id, leaf=session.redis)
+    file = Path(branched["sessionFile"])
+    assert (file.parent, branched["entries"]) == (session.path.parent, 4)
+    assert re.fullmatch(rf"\d{{4}}-.*Z_{branched['sessionId']}.jsonl", file.name)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     header, *entries = [json.loads(line) for line in file.read_bytes().splitlines()]
-    assert (header["id"], header["parentSession"]) == (made["sessionId"], str(session.path))
-    assert [one["id"] for one in entries[:3]] == [session.first, session.fork, session.redis]
-    until(lambda: world.row(made["sessionId"]), "the new session")
-    row = world.row(made["sessionId"])
+    assert (header["id"], header["parentSession"]) == (branched["sessionId"], str(session.path))
+    assert [entry["id"] for entry in entries[:3]] == [session.first, session.fork, session.redis]
+    until(lambda: world.row(branched["sessionId"]), "the new session")
+    row = world.row(branched["sessionId"])
     assert (row["parentSessionFile"], row["userMessageCount"]) == (str(session.path), 2)
     new, old = (
         world.call("context", ref=ref, leaf=session.redis)["messages"]
-        for ref in (made["sessionId"], session.id)
+        for ref in (branched["sessionId"], session.id)
     )
     assert new == old
     elsewhere = world.root / "out.jsonl"
-    told = world.run("branch", session.id, session.left, "-o", "out.jsonl")
-    assert told.split("\t")[1] == f"{elsewhere}\n"
-    held = elsewhere.read_bytes()
+    printed = world.run("branch", session.id, session.left, "-o", "out.jsonl")
+    assert printed.split("\t")[1] == f"{elsewhere}\n"
+    before = elsewhere.read_bytes()
     world.run("branch", session.id, session.leaf, "-o", "out.jsonl", code=2)
     assert "exists" in world.stderr
     link = world.root / "link"
     os.symlink(world.root / "nowhere", link)
-    fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=str(link))
-    assert (held, link.exists()) == (elsewhere.read_bytes(), False)
+    error_of(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=str(link))
+    assert (before, link.exists()) == (elsewhere.read_bytes(), False)
     for bad in (world.root / "no/such/place.jsonl", world.root / ("n" * 300), "a\0b", "out.jsonl"):
-        fails(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=str(bad))
+        error_of(world, UsageError, "branch", ref=session.id, leaf=session.leaf, file=str(bad))
     world.run("branch", session.id, session.leaf, "-o", "", code=2)
 
 
-def test_what_is_not_there_is_named(alive: tuple[World, Forked]) -> None:
-    """S1.5, S1.7: unknown sessions, leaves and filters are errors; so is a file that is gone."""
-    world, session = alive
+def test_unknown_names_are_errors(forked: tuple[World, Forked]) -> None:
+    """S1.5, S1.7: unknown sessions, leaves and filters, and deleted files, are errors."""
+    world, session = forked
     for method in ("tree", "path", "context", "branch"):
-        assert "n0b0dy" in fails(world, NotFoundError, method, ref=session.id, leaf="n0b0dy")
-    fails(world, NotFoundError, "branches", ref="no such session at all")
-    fails(world, UsageError, "tree", ref=session.id, filter="some")
-    fails(world, UsageError, "tree", ref=session.id, search=5)
+        assert "n0b0dy" in error_of(world, NotFoundError, method, ref=session.id, leaf="n0b0dy")
+    error_of(world, NotFoundError, "branches", ref="no such session at all")
+    error_of(world, UsageError, "tree", ref=session.id, filter="some")
+    error_of(world, UsageError, "tree", ref=session.id, search=5)
     for method in ("tree", "path", "context", "branch"):
-        fails(world, UsageError, method, ref=session.id, leaf="")
+        error_of(world, UsageError, method, ref=session.id, leaf="")
     for command in ("tree", "path", "context"):
         world.run(command, session.id, "--leaf=", code=2)
     other = world.session(turns=1)
@@ -183,11 +183,11 @@ def test_what_is_not_there_is_named(alive: tuple[World, Forked]) -> None:
     other.path.unlink()
     until(lambda: world.row(other.id)["gone"], "its end")
     for method in ("tree", "branches", "path", "context"):
-        assert "gone" in fails(world, NotFoundError, method, ref=other.id)
+        assert "gone" in error_of(world, NotFoundError, method, ref=other.id)
 
 
-def test_an_odd_tree_is_told_of(running: World) -> None:
-    """S1.7: a circle of parents is reported, and every command ends."""
+def test_a_cycle_of_parents_is_reported(running: World) -> None:
+    """S1.7: the cycle is reported, and every command ends."""
     session = running.session()
     session.last = "00000002"
     for entry_id in ("00000001", "00000002"):
@@ -204,8 +204,8 @@ def test_an_odd_tree_is_told_of(running: World) -> None:
     assert len(running.call("context", ref=session.id)["messages"]) == 2
 
 
-def test_a_torn_line_in_the_middle_is_no_entry(running: World) -> None:
-    """S1.2: what a later append was glued to is lost, and nothing else."""
+def test_a_broken_line_in_the_middle_is_skipped(running: World) -> None:
+    """S1.2: only the broken line is lost."""
     session = running.session(turns=1)
     message = {"role": "user", "content": [{"type": "text", "text": "TORN"}], "timestamp": 1}
     entry = {"type": "message", "id": "0000dead", "parentId": session.last, "timestamp": iso()}
@@ -219,8 +219,8 @@ def test_a_torn_line_in_the_middle_is_no_entry(running: World) -> None:
     assert len(nodes) == 4
 
 
-def test_a_prompt_with_a_huge_picture_is_shown_and_copied(running: World) -> None:
-    """A line of more than 8 MiB has its words in every view, is found, and gets a branch."""
+def test_a_prompt_with_a_huge_image(running: World) -> None:
+    """The text of a line over 8 MiB is shown, found and copied to a branch."""
     session = running.session()
     picture = {"type": "image", "data": "A" * (9 << 20), "mimeType": "image/png"}
     words = {"type": "text", "text": "Which quokka is this?"}
@@ -230,29 +230,29 @@ def test_a_prompt_with_a_huge_picture_is_shown_and_copied(running: World) -> Non
     tree = running.call("tree", ref=session.id)
     assert (tree["nodes"][0]["role"], tree["nodes"][0]["text"]) == ("user", words["text"])
     context = running.call("context", ref=session.id)
-    assert [one["text"] for one in context["messages"]] == [words["text"], "It is Kevin."]
+    assert [message["text"] for message in context["messages"]] == [words["text"], "It is Kevin."]
     assert "warnings" not in tree | context
     until(lambda: running.call("search", query="quokka")["hits"], "its words")
-    made = running.call("branch", ref=session.id, leaf=asked)
+    branched = running.call("branch", ref=session.id, leaf=asked)
     line = session.path.read_bytes().splitlines()[1]
-    assert Path(made["sessionFile"]).read_bytes().splitlines()[1] == line
+    assert Path(branched["sessionFile"]).read_bytes().splitlines()[1] == line
 
 
-def test_an_extension_gets_its_records(running: World) -> None:
-    """S1.33: `path` with `customType`: that extension's entries alone, with their data."""
+def test_custom_entries_are_selected_by_type(running: World) -> None:
+    """S1.33: `path` with `customType` returns only that extension's entries, with data."""
     session = running.session(turns=1)
     for kind, number in (("mine", 1), ("other", 2), ("mine", 3)):
         session.entry("custom", customType=kind, data={"n": number})
     session.turn()
     running.seen(session)
     found = running.call("path", ref=session.id, customType="mine")["entries"]
-    assert [one["data"] for one in found] == [{"n": 1}, {"n": 3}]
+    assert [entry["data"] for entry in found] == [{"n": 1}, {"n": 3}]
     shown = running.call("context", ref=session.id)["messages"]
-    assert [one["role"] for one in shown] == ["user", "assistant"] * 2
+    assert [message["role"] for message in shown] == ["user", "assistant"] * 2
 
 
-def test_a_hand_built_tree_is_what_it_was_built_as(running: World) -> None:
-    """S1.1, S1.4, S1.6: roots, orphans, depth, children and leaf, an unknown kind among them."""
+def test_a_hand_built_tree_is_read_as_built(running: World) -> None:
+    """S1.1, S1.4, S1.6: roots, orphans, depth, children, leaf and an unknown kind."""
     session = running.session()
     root = session.say("user", "Root.")
     old = session.answer("Old.")
@@ -266,18 +266,18 @@ def test_a_hand_built_tree_is_what_it_was_built_as(running: World) -> None:
     leaf = session.entry("hologram", shape="cube")
     running.seen(session)
     nodes = running.call("tree", ref=session.id)["nodes"]
-    shown = {one["id"]: one for one in nodes}
-    assert [one["id"] for one in nodes if one["depth"] == 0] == [root, orphan]
-    assert [one["id"] for one in nodes if one["parentId"] == root] == [old, young]
+    shown = {node["id"]: node for node in nodes}
+    assert [node["id"] for node in nodes if node["depth"] == 0] == [root, orphan]
+    assert [node["id"] for node in nodes if node["parentId"] == root] == [old, young]
     end = shown[leaf]
     assert (end["type"], end["depth"], end["active"]) == ("hologram", 3002, True)
     assert not shown[old]["active"]
     context = running.call("context", ref=session.id)["messages"]
-    assert [one["text"] for one in context] == ["Root.", "Young."]
+    assert [message["text"] for message in context] == ["Root.", "Young."]
 
 
 def test_labels_model_and_thinking_level_follow_the_path(running: World) -> None:
-    """S1.20, S1.30: the last one on the path counts; labels are cleared, and never in context."""
+    """S1.20, S1.30: the last on the path counts; labels can be cleared and never reach context."""
     session = running.session()
     first = session.say("user", "One.")
     session.entry("model_change", provider="p", modelId="old")
@@ -291,9 +291,9 @@ def test_labels_model_and_thinking_level_follow_the_path(running: World) -> None
     session.last = fork
     leaf = session.say("user", "Three.")
     running.seen(session)
-    nodes = {one["id"]: one for one in running.call("tree", ref=session.id)["nodes"]}
+    nodes = {node["id"]: node for node in running.call("tree", ref=session.id)["nodes"]}
     assert "label" not in nodes[first]
     for tip, model in ((leaf, "old"), (left, "new")):
         found = running.call("context", ref=session.id, leaf=tip)
         assert (found["model"]["modelId"], found["thinkingLevel"]) == (model, "high")
-        assert {one["text"] for one in found["messages"]} <= {"One.", "Two.", "Three."}
+        assert {message["text"] for message in found["messages"]} <= {"One.", "Two.", "Three."}

@@ -1,4 +1,4 @@
-"""Odd, hostile and unreadable files: each loses at most itself."""
+"""Odd, hostile and unreadable files affect only themselves."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tests.e2e.world import Session, World, hit_by, hooked, let_pass, logged, sc
 pytestmark = pytest.mark.faults
 
 
-def test_odd_names_and_headers_lose_only_themselves(world: World) -> None:
-    """Names that are no UTF-8 and hostile headers do not end the daemon."""
+def test_odd_names_and_headers_affect_only_themselves(world: World) -> None:
+    """Names that are not UTF-8 and hostile headers do not end the daemon."""
     good = world.session(turns=5)
     odd = Session(world.sessions, session_id="odd-name")
     odd.talk(5)
@@ -35,7 +35,7 @@ def test_odd_names_and_headers_lose_only_themselves(world: World) -> None:
         world.wait_meta(good.id)
         world.wait_meta("odd-name")
         until(lambda: world.row("version"), "the row")
-        causes = " ".join(one["cause"] for one in world.call("status")["problems"])
+        causes = " ".join(problem["cause"] for problem in world.call("status")["problems"])
         assert "its session id is invalid" in causes
         assert process.poll() is None
     with world.daemon():
@@ -44,22 +44,22 @@ def test_odd_names_and_headers_lose_only_themselves(world: World) -> None:
     assert not (world.pi / "escape.meta.json").exists()
 
 
-def test_a_problem_has_the_time_at_which_it_began(world: World) -> None:
-    """S0.26: neither the daemon's start nor the time of the latest look."""
+def test_a_problem_has_the_time_of_its_beginning(world: World) -> None:
+    """S0.26: not the time of the daemon's start or of the latest scan."""
     with world.daemon():
         until(lambda: world.call("status")["lastScanAt"], "the first scan")
         for number in range(2):
             began = iso(time.time())
             (world.sessions / f"bad{number}.jsonl").write_text('{"type":"session","id":"../x"}\n')
-            until(lambda: len(world.call("status")["problems"]) > number, "the problem")  # noqa: B023 - called at once
-            since = [one["since"] for one in world.call("status")["problems"]]
+            until(lambda: len(world.call("status")["problems"]) > number, "the problem")  # noqa: B023 - called within the loop
+            since = [problem["since"] for problem in world.call("status")["problems"]]
             assert since[number] >= began
             assert since == sorted(set(since))
             time.sleep(0.01)
 
 
 def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> None:
-    """S0.34: createdAt goes along, and without caches nothing is paid for again."""
+    """S0.34: createdAt is kept, and without caches no model is called again."""
     world.scripted()
     other = world.root / "other/agent"
     world.configure(f'[agents.pi]\nroots = ["{world.pi}", "{other}"]\n')
@@ -80,8 +80,8 @@ def test_a_session_moved_to_another_root_keeps_its_meta_file(world: World) -> No
     assert len(world.calls()) == 2
 
 
-def test_a_root_that_cannot_be_examined_stops_nothing(world: World) -> None:
-    """A root of opencode may be neither file nor directory for us; pi is still indexed."""
+def test_an_unreadable_root_stops_nothing(world: World) -> None:
+    """A root of opencode whose name is too long to look up does not stop indexing pi."""
     world.scripted()
     world.configure(f'[agents.opencode]\nroots = ["/{"x" * 300}"]\n')
     session = world.session(turns=5)
@@ -89,7 +89,7 @@ def test_a_root_that_cannot_be_examined_stops_nothing(world: World) -> None:
 
 
 def test_a_long_session_in_small_files_is_read_in_linear_time(world: World) -> None:
-    """4,000 messages of opencode, a file each: their directory is not listed again for each."""
+    """The directory of 4,000 small message files is not listed once per message."""
     storage = world.root / "data/opencode/storage"
     records = {"session/p/ses_a": {"id": "ses_a", "title": "Long", "directory": "/w"}}
     for number in range(4000):
@@ -102,10 +102,10 @@ def test_a_long_session_in_small_files_is_read_in_linear_time(world: World) -> N
         path.write_text(json.dumps(record))
     world.run("run", "--once")
     entries = world.run("path", "ses_a", "--json")["entries"]
-    assert [one["text"] for one in entries] == [f"Step {number}." for number in range(4000)]
+    assert [entry["text"] for entry in entries] == [f"Step {number}." for number in range(4000)]
 
 
-# One file fails as a bad disk does, another as one of somebody else's, while a third file exists.
+# Reading fails with EIO or EACCES for two files as long as the file $WHILE exists.
 BAD_DISK = """
 import os
 import time
@@ -131,12 +131,12 @@ os.pread, os.open = pread, open_
 
 def problems(world: World) -> dict[str, dict[str, str]]:
     found = world.call("status")["problems"]
-    return {Path(one["cause"].partition(":")[0]).name: one for one in found}
+    return {Path(problem["cause"].partition(":")[0]).name: problem for problem in found}
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-def test_a_file_that_cannot_be_read_is_named_and_heals(world: World) -> None:
-    """A read error, and a mode of 000: `status` says which file, and the others go on."""
+def test_an_unreadable_file_is_reported_until_it_is_readable(world: World) -> None:
+    """`status` names a file with a read error or mode 000; other files are still read."""
     hooked(world, BAD_DISK)
     while_there = world.root / "while"
     while_there.touch()
@@ -159,8 +159,8 @@ def test_a_file_that_cannot_be_read_is_named_and_heals(world: World) -> None:
         until(lambda: world.row(good.id)["userMessageCount"] == 6, "the good one's turn")
         assert len(problems(world)) == 2
         while_there.unlink()
-        for one in bad.values():
-            world.wait_meta(one.id)
+        for session in bad.values():
+            world.wait_meta(session.id)
         until(lambda: world.call("status")["state"] == "ok", "the end of the problems")
         assert process.poll() is None
 
@@ -175,7 +175,7 @@ def peak(pid: int) -> int:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.parametrize("size", [100_000_000, 50_000_000, 9_000_000])
 def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
-    """It is passed over piece by piece, and the lines after it count."""
+    """A line that is too long is skipped in pieces, and later lines count."""
     world.env["INDEXERD_MIN_NEW_USER_MESSAGES"] = "1000"
     session = world.session(turns=4)
     with world.daemon() as process:
@@ -192,8 +192,8 @@ def test_a_line_of_100_mb_costs_no_memory(world: World, size: int) -> None:
         assert peak(process.pid) - before < 64
 
 
-def test_what_we_write_causes_nothing(world: World) -> None:
-    """Our meta files and our state lie among the sessions, and each turn costs one call."""
+def test_indexerds_own_files_trigger_no_run(world: World) -> None:
+    """With meta files and state among the sessions, each turn still costs one call."""
     world.scripted()
     world.env |= {
         "INDEXERD_MIN_NEW_USER_MESSAGES": "1",
@@ -205,7 +205,7 @@ def test_what_we_write_causes_nothing(world: World) -> None:
     path = world.sessions / f"{session.id}.meta.json"
     with world.daemon():
         for turn in range(1, 4):
-            until(lambda: len(world.calls()) == turn, "the call")  # noqa: B023 - called at once
+            until(lambda: len(world.calls()) == turn, "the call")  # noqa: B023 - called within the loop
             until(lambda: path.exists() and str(session.last) in path.read_text(), "the file")
             stored = path.stat()
             scanned(world, 3)
@@ -218,8 +218,8 @@ def test_what_we_write_causes_nothing(world: World) -> None:
         assert row["sessionId"] == session.id
 
 
-def test_a_file_that_is_emptied_and_written_again_is_reset_once(world: World) -> None:
-    """S1.11: the session stays listed meanwhile, however slowly it is written."""
+def test_a_slowly_rewritten_file_is_reset_once(world: World) -> None:
+    """S1.11: the session stays listed meanwhile."""
     session = world.session(turns=5)
     with world.daemon():
         world.wait_meta(session.id)
@@ -234,4 +234,4 @@ def test_a_file_that_is_emptied_and_written_again_is_reset_once(world: World) ->
         session.turn()
         wait(world, session.id, userMessageCount=6)
         until(lambda: logged(world, "session.reset"), "the reset")
-        assert [one["session"] for one in logged(world, "session.reset")] == [session.id]
+        assert [line["session"] for line in logged(world, "session.reset")] == [session.id]

@@ -1,4 +1,4 @@
-"""A session that never pauses: read in time, described once."""
+"""A session that never pauses is read in time and indexed rarely."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_WAIT = 3.0  # seconds
 
 
 @pytest.fixture(autouse=True)
-def described_only(world: World) -> None:
+def no_digests(world: World) -> None:
     world.env["INDEXERD_DIGEST__ENABLED"] = "false"
 
 
@@ -29,8 +29,8 @@ def rchar(pid: int) -> int:
     return int(Path(f"/proc/{pid}/io").read_text().split()[1])
 
 
-def test_a_session_that_never_pauses_is_described_now_and_then(world: World) -> None:
-    """A turn at every look: a call when the longest wait is over, and not before."""
+def test_a_session_that_never_pauses_is_indexed_at_intervals(world: World) -> None:
+    """With a turn at every poll, a call is made each time `max_wait_seconds` is over."""
     world.scripted()
     world.env |= {
         "INDEXERD_MIN_NEW_USER_MESSAGES": "1",
@@ -45,7 +45,7 @@ def test_a_session_that_never_pauses_is_described_now_and_then(world: World) -> 
             return len(world.calls()) == 3
 
         until(busy, "three calls for a busy session")
-        world.wait_meta(session.id, lambda one: one["lastIndexedLeafId"] == session.last)
+        world.wait_meta(session.id, lambda meta: meta["lastIndexedLeafId"] == session.last)
         assert counts(world, session)
         assert world.call("status")["queued"] == 0
     first, second, third, *rest = [call["t"] for call in world.calls()]
@@ -55,7 +55,7 @@ def test_a_session_that_never_pauses_is_described_now_and_then(world: World) -> 
 
 @pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="needs /proc")
 def test_a_burst_is_read_in_few_steps(world: World) -> None:
-    """S3.27: two thousand appends: each byte is read a few times at most; one call is made."""
+    """S3.27: of 2,000 appends each byte is read a few times at most, and one call is made."""
     world.scripted()
     world.env |= {"INDEXERD_INDEX__QUIET_SECONDS": "2", "INDEXERD_WATCH__RESCAN_SECONDS": "300"}
     with world.daemon() as process:
@@ -64,8 +64,8 @@ def test_a_burst_is_read_in_few_steps(world: World) -> None:
         before = rchar(process.pid)
         session.talk(APPENDS // 2)
         until(partial(counts, world, session), "the last turn")
-        world.wait_meta(session.id, lambda one: one["lastIndexedLeafId"] == session.last)
+        world.wait_meta(session.id, lambda meta: meta["lastIndexedLeafId"] == session.last)
         taken, size = rchar(process.pid) - before, session.path.stat().st_size
     assert len(world.calls()) == 1
-    # Whole files for text and for the model, the state's own stores; never the file at each append.
+    # Text and prompt read the file once each, and the stores are read; appends never reread it.
     assert taken < 8 * size + 8_000_000 < size * APPENDS / 20

@@ -1,11 +1,11 @@
-"""What the daemon does to the agents' own files, as the kernel sees it: it reads them.
+"""The kernel's view of what the daemon does to the agents' files: it only reads them.
 
-The daemon runs under strace beside writers of all four agents. No file of theirs may be opened for
-writing, created, renamed, removed, cut short or locked for writing; sessions-meta is ours.
+The daemon runs under strace while all four agents write. It must not open a file of theirs for
+writing, nor create, rename, remove, truncate or write-lock one. `sessions-meta` is indexerd's own.
 
-What surprised us: SQLite asks for a database's log O_RDWR whatever it is told; closing, it tries
-for a write lock that a descriptor opened for reading cannot get (EBADF); and as root it gives the
-log to the owner of the database, whose it is already.
+Three calls are allowed. SQLite opens a database's log O_RDWR even read-only; on closing it tries a
+write lock that its read-only descriptor cannot get (EBADF); and as root it sets the log's owner to
+the database's, which it already is.
 """
 
 from __future__ import annotations
@@ -52,34 +52,36 @@ pytestmark = [
 ]
 
 
-def changes(name: str, given: str, error: str | None) -> bool:
+def changes(name: str, arguments: str, error: str | None) -> bool:
     if name in OPENS.split(","):
-        wrote = name == "creat" or FOR_WRITING.search(given)
-        return bool(wrote) and not error and "-wal" not in given
+        wrote = name == "creat" or FOR_WRITING.search(arguments)
+        return bool(wrote) and not error and "-wal" not in arguments
     if name in LOCKS.split(","):
-        return error != "EBADF" and bool(WRITE_LOCK.search(given))
-    return not (name == "fchown" and given.endswith(f", {os.geteuid()}, {os.getegid()}"))
+        return error != "EBADF" and bool(WRITE_LOCK.search(arguments))
+    return not (name == "fchown" and arguments.endswith(f", {os.geteuid()}, {os.getegid()}"))
 
 
-def judged(trace: Path, theirs: tuple[str, ...], metas: str) -> tuple[set[str], bool, set[str]]:
-    opened, ours, trespasses = set[str](), False, set[str]()
+def analyse(
+    trace: Path, agent_roots: tuple[str, ...], metas: str
+) -> tuple[set[str], bool, set[str]]:
+    opened, wrote_meta, violations = set[str](), False, set[str]()
     for line in trace.read_text("utf-8", "replace").splitlines():
         if found := CALL.match(line):
-            name, given, error = found.groups()
-            paths = [one or other for one, other in PATHS.findall(given)]
-            if not any(path.startswith(theirs) for path in paths):
+            name, arguments, error = found.groups()
+            paths = [first or second for first, second in PATHS.findall(arguments)]
+            if not any(path.startswith(agent_roots) for path in paths):
                 continue
             opened |= set(paths) if name in OPENS.split(",") else set()
-            mine = any(path.startswith(metas) for path in paths)
-            if changes(name, given, error):
-                ours |= mine
-                trespasses |= set() if mine else {line}
-    return opened, ours, trespasses
+            is_meta = any(path.startswith(metas) for path in paths)
+            if changes(name, arguments, error):
+                wrote_meta |= is_meta
+                violations |= set() if is_meta else {line}
+    return opened, wrote_meta, violations
 
 
 @pytest.mark.parametrize("mode", ["auto", "poll"])
-def test_nothing_of_the_agents_is_written_or_locked(world: World, mode: str) -> None:
-    """S1.10, S3.9: started, followed, looked up, renamed, undone, deleted: all by reading."""
+def test_no_file_of_an_agent_is_written_or_locked(world: World, mode: str) -> None:
+    """S1.10, S3.9: through start, turns, lookups, renames, undo and deletion."""
     home, trace = world.root / "home", world.root / "trace"
     shutil.copytree(REAL / "pi/sessions", world.pi / "sessions", dirs_exist_ok=True)
     pi, claude, codex = world.session(turns=2), ClaudeSession(home), CodexThread(home)
@@ -90,10 +92,10 @@ def test_nothing_of_the_agents_is_written_or_locked(world: World, mode: str) -> 
         world.daemon(under=[*TRACE, "-o", str(trace)]) as process,
         closing(sqlite3.connect(rows.path)) as owner,
     ):
-        owner.execute("SELECT * FROM session").fetchall()  # holds the log open, as a server does
+        owner.execute("SELECT * FROM session").fetchall()  # keeps the log open, as a server does
         for number in range(5):
-            for one in (pi, claude, codex):
-                one.turn()
+            for session in (pi, claude, codex):
+                session.turn()
             prompt = f"msg_{number}a"
             rows.said("ses_one", prompt, "user", f"Step {number}")
             rows.said("ses_one", f"msg_{number}b", "assistant", "Done.", parentID=prompt)
@@ -103,7 +105,7 @@ def test_nothing_of_the_agents_is_written_or_locked(world: World, mode: str) -> 
                 world.call(method, ref=ref)
             world.call("update", ref=ref, title=f"Mine {ref}")
             world.call("index", ref=ref, force=True, wait=True)
-        owner.close()  # from now on each commit is its writer's last, and takes the log away
+        owner.close()  # now each writer that closes deletes the log
         codex.roll_back(1)
         codex.rename("The steps")
         claude.title("The widget")
@@ -123,9 +125,9 @@ def test_nothing_of_the_agents_is_written_or_locked(world: World, mode: str) -> 
         wait(world, codex.id, archived=True)
         os.kill(world.call("hello")["pid"], signal.SIGTERM)
         until(lambda: process.poll() is not None, "the daemon's end")
-    theirs = (str(home), str(rows.path.parent))
-    opened, ours, trespasses = judged(trace, theirs, str(world.metas))
-    assert not trespasses, "\n".join(sorted(trespasses))
-    assert ours
+    agent_roots = (str(home), str(rows.path.parent))
+    opened, wrote_meta, violations = analyse(trace, agent_roots, str(world.metas))
+    assert not violations, "\n".join(sorted(violations))
+    assert wrote_meta
     read = {str(path) for path in home.rglob("*.jsonl") if {"sessions", "projects"} & {*path.parts}}
     assert {*read, str(rows.path)} <= opened

@@ -1,6 +1,6 @@
-"""The daemon's part in watching: roots that come, lost hints, limits.
+"""New session directories, lost file events and limits of inotify.
 
-Scans are far apart here, so that what is seen in time was seen for a hint, and not by chance.
+Scans are 300 seconds apart here, so a change that is seen in time was seen through an event.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.sessions.opencode_rows import Rows
 
 pytestmark = [
     pytest.mark.faults,
-    pytest.mark.skipif(sys.platform != "linux", reason="inotify is Linux's"),
+    pytest.mark.skipif(sys.platform != "linux", reason="only Linux has inotify"),
 ]
 
 NAMESPACE = ["unshare", "-Ur"]
@@ -43,12 +43,12 @@ def has_scanned(world: World, before: str | None) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def seldom(world: World) -> None:
+def scan_rarely(world: World) -> None:
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "300"
 
 
-def test_roots_that_come_after_the_start_are_seen(world: World) -> None:
-    """No agent was there at the start; each is seen when it comes, with all above it."""
+def test_directories_created_after_the_start_are_watched(world: World) -> None:
+    """No agent has a directory at first; each is noticed with all its parents."""
     shutil.rmtree(world.pi.parent)
     home, data = world.root / "home", world.root / "data/opencode"
     with world.daemon():
@@ -60,14 +60,14 @@ def test_roots_that_come_after_the_start_are_seen(world: World) -> None:
         data.mkdir(parents=True)
         rows = Rows(data / "opencode.db")
         rows.session("ses_1")
-        for one in (thread.id, claude.id, session.id, "ses_1"):
-            until(partial(world.row, one), "the session")
+        for ref in (thread.id, claude.id, session.id, "ses_1"):
+            until(partial(world.row, ref), "the session")
         thread.turn()
         until(lambda: world.row(thread.id)["userMessageCount"] == 2, "the turn that followed")
 
 
-def test_a_database_that_comes_beside_another_is_seen(world: World) -> None:
-    """Another channel of opencode keeps a database of its own in the same directory."""
+def test_a_second_opencode_database_is_watched(world: World) -> None:
+    """Another channel of opencode has its own database in the same directory."""
     data = world.root / "data/opencode"
     data.mkdir(parents=True)
     Rows(data / "opencode.db").session("ses_1")
@@ -77,8 +77,8 @@ def test_a_database_that_comes_beside_another_is_seen(world: World) -> None:
         until(partial(world.row, "ses_2"), "the session of the other", patience=5)
 
 
-def test_a_root_that_comes_step_by_step_goes_and_comes_back_is_seen(world: World) -> None:
-    """Its parents come one by one; it goes with them; then it comes as a link."""
+def test_a_directory_created_in_steps_deleted_and_linked_is_watched(world: World) -> None:
+    """Its parents are created in turn; it is deleted, then replaced by a link."""
     home = world.root / "home"
     codex, other = home / ".codex", CodexThread(world.root / "elsewhere")
     other.turn()
@@ -105,14 +105,14 @@ def queue_length() -> int:
     not Path("/proc/sys/fs/inotify").exists() or queue_length() > 40_000, reason="a long queue"
 )
 def test_an_overflow_loses_nothing(world: World) -> None:
-    """The daemon was stopped while more happened than the system remembers: it scans."""
+    """More events than the kernel's queue holds cause a scan."""
     sessions = [world.session(turns=1) for _ in range(4)]
     with world.daemon() as process:
         until(lambda: world.call("status")["lastScanAt"], "the first scan")
         first = world.call("status")["lastScanAt"]
         process.send_signal(signal.SIGSTOP)
         until(lambda: "\nState:\tT" in Path(f"/proc/{process.pid}/status").read_text(), "the stop")
-        for _ in range(queue_length() // 2 + 500):  # two neighbours: equal events would be one
+        for _ in range(queue_length() // 2 + 500):  # alternate: the kernel merges equal events
             os.utime(sessions[0].path)
             os.utime(sessions[1].path)
         for session in sessions:
@@ -127,7 +127,7 @@ def test_an_overflow_loses_nothing(world: World) -> None:
         assert watches(world)["overflows"] >= 1
         assert world.call("status")["lastScanAt"] != first
         until(lambda: logged(world, "watch.overflow"), "the word")
-        # What is new since then is hinted at again.
+        # Later changes are seen through events again.
         fresh.turn()
         until(partial(has_turns, world, fresh, 3), "the hint")
 
@@ -139,10 +139,10 @@ def namespaced() -> bool:
     return subprocess.run(probe, check=False, capture_output=True, timeout=10).returncode == 0
 
 
-def test_a_limit_degrades_and_heals(world: World) -> None:
-    """No watch to be had: one warning with its cure, and indexing all the same, by scans."""
+def test_a_watch_limit_falls_back_to_polling(world: World) -> None:
+    """One warning names the setting; indexing goes on by scans until watches are possible."""
     if not namespaced():
-        pytest.skip("no namespace to be had")
+        pytest.skip("cannot create a user namespace")
     world.env["INDEXERD_WATCH__RESCAN_SECONDS"] = "0.3"
     session = world.session(turns=5)
     started = f"echo 0 > {LIMIT}; exec {sys.executable} -m indexerd run"

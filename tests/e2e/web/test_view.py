@@ -1,4 +1,4 @@
-"""The web view beside the daemon: started by it, found by `indexerd web`, gone with it."""
+"""The web view of a daemon: its start, its link, its restart and its end."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tests.e2e.world import World, hooked, until
 pytestmark = pytest.mark.faults
 
 
-def test_the_daemon_keeps_the_view_running(world: World) -> None:
-    """`[web] listen`: the link of `indexerd web` leads to it, once; a reload ends it."""
+def test_the_daemon_runs_the_view(world: World) -> None:
+    """With `[web] listen`, the link of `indexerd web` opens it once; a reload ends it."""
     session = world.session(3)
     port = free_port()
     config(world, f"127.0.0.1:{port}")
     with world.daemon() as daemon:
-        told = until(lambda: announced(world), "the view's start")
-        assert told["url"] == f"http://127.0.0.1:{port}"
+        view = until(lambda: announced(world), "the view's start")
+        assert view["url"] == f"http://127.0.0.1:{port}"
         found = world.run("web", "--json", session.id)
-        assert found["url"] == told["url"]
-        assert found["pid"] == told["pid"]
+        assert found["url"] == view["url"]
+        assert found["pid"] == view["pid"]
         with httpx2.Client(follow_redirects=True) as browser:
             page = browser.get(found["link"])
             assert page.status_code == 200
@@ -40,7 +40,7 @@ def test_the_daemon_keeps_the_view_running(world: World) -> None:
         assert world.call("status")["problems"] == []
         config(world, "")
         daemon.send_signal(signal.SIGHUP)
-        until(lambda: not alive(told["pid"]), "the view's end")
+        until(lambda: not alive(view["pid"]), "the view's end")
         assert announced(world) is None
 
 
@@ -57,27 +57,27 @@ sys.addaudithook(note)
 
 
 def test_the_view_starts_no_program(world: World) -> None:
-    """Whatever page is opened, no agent's program runs, nor any other."""
+    """Opening any page starts no agent and no other program."""
     session = world.session(3)
     config(world, f"127.0.0.1:{free_port()}")
     started = world.root / "started"
     world.env["STARTED"] = str(started)
     hooked(world, STARTS)
     with world.daemon() as daemon:
-        told = until(lambda: announced(world), "the view's start")
+        view = until(lambda: announced(world), "the view's start")
         with httpx2.Client(follow_redirects=True) as browser:
             browser.get(world.run("web", "--json", session.id)["link"])
             for page in ("", "/document", "/sent", "/family", "/export"):
-                assert browser.get(f"{told['url']}/s/{session.id}{page}").is_success, page
-            assert browser.get(f"{told['url']}/?q=widget").is_success
+                assert browser.get(f"{view['url']}/s/{session.id}{page}").is_success, page
+            assert browser.get(f"{view['url']}/?q=widget").is_success
         by = {int(line.split()[0]) for line in started.read_text().splitlines()}
-    assert daemon.pid in by  # which started the view
-    assert told["pid"] not in by
+    assert daemon.pid in by  # the daemon itself started the view
+    assert view["pid"] not in by
 
 
-@pytest.mark.parametrize("beside", [False, True])
-def test_a_browser_is_given_a_file_and_no_link(world: World, beside: bool) -> None:
-    """What every user of the machine can read of a process, its arguments, holds no token."""
+@pytest.mark.parametrize("with_daemon", [False, True])
+def test_a_browser_is_given_a_file_instead_of_a_link(world: World, with_daemon: bool) -> None:
+    """Process arguments, which every user can read, contain no token."""
     seen, browser = world.root / "seen", world.root / "browser"
     browser.write_text(
         f'#!/bin/sh\necho "$@" > {seen}.new\ncat "${{1#file://}}" >> {seen}.new\n'
@@ -87,36 +87,36 @@ def test_a_browser_is_given_a_file_and_no_link(world: World, beside: bool) -> No
     world.env["BROWSER"] = str(browser)
     page = world.state / "web-open.html"
     config(world, "127.0.0.1:0")
-    with world.daemon() if beside else nullcontext():
-        if beside:
+    with world.daemon() if with_daemon else nullcontext():
+        if with_daemon:
             until(lambda: announced(world), "the view's start")
         command = [sys.executable, "-m", "indexerd", "web"]
         with subprocess.Popen(command, env=world.env, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             link = process.stdout.readline().decode().strip()
-            told = until(lambda: seen.exists() and seen.read_text(), "the browser")
-            argument, _, text = told.partition("\n")
+            shown = until(lambda: seen.exists() and seen.read_text(), "the browser")
+            argument, _, text = shown.partition("\n")
             assert argument == page.as_uri()
             assert html.escape(link) in text
             assert "token=" in link
             assert page.stat().st_mode & 0o777 == 0o600
             assert httpx2.get(link, follow_redirects=False).status_code == 303
             assert not page.exists()
-            if not beside:
+            if not with_daemon:
                 process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
 
 
-def test_the_view_is_started_again_and_does_not_outlive_a_killed_daemon(world: World) -> None:
-    """Killed, it comes back; when the daemon is killed, it ends by itself."""
+def test_the_view_restarts_and_ends_with_the_daemon(world: World) -> None:
+    """A killed view is restarted; when the daemon is killed, the view ends itself."""
     config(world, f"127.0.0.1:{free_port()}")
     with world.daemon() as daemon:
         first = until(lambda: announced(world), "the view's start")
         os.kill(first["pid"], signal.SIGKILL)
 
         def another() -> Any:
-            told = announced(world)
-            return told if told and told["pid"] != first["pid"] else None
+            again = announced(world)
+            return again if again and again["pid"] != first["pid"] else None
 
         second = until(another, "another view")
         until(lambda: not world.call("status")["problems"], "all to be well")
@@ -125,8 +125,8 @@ def test_the_view_is_started_again_and_does_not_outlive_a_killed_daemon(world: W
         until(lambda: not alive(second["pid"]), "the view's end")
 
 
-def test_an_address_that_is_taken_is_a_problem_and_the_daemon_goes_on(world: World) -> None:
-    """`status` names it; sessions are indexed all the same."""
+def test_an_address_in_use_is_reported(world: World) -> None:
+    """`status` names the problem, and sessions are still indexed."""
     session = world.session(6)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -135,8 +135,8 @@ def test_an_address_that_is_taken_is_a_problem_and_the_daemon_goes_on(world: Wor
         with world.daemon():
             world.wait_meta(session.id)
 
-            def told() -> list[str]:
+            def web_problems() -> list[str]:
                 problems = world.call("status")["problems"]
-                return [one["cause"] for one in problems if one["code"] == "web_down"]
+                return [problem["cause"] for problem in problems if problem["code"] == "web_down"]
 
-            assert "cannot listen" in until(told, "the problem")[0]
+            assert "cannot listen" in until(web_problems, "the problem")[0]

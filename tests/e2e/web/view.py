@@ -1,4 +1,4 @@
-"""The web view of a world: its configuration, and what it announces."""
+"""Configure the web view, and read where it listens."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def config(world: World, listen: str) -> None:
 def announced(world: World) -> dict[str, Any] | None:
     found = sorted(world.state.glob("web-*.json"), key=lambda path: path.stat().st_mtime_ns)
     try:
-        told: dict[str, Any] = json.loads(found[-1].read_bytes())
+        view: dict[str, Any] = json.loads(found[-1].read_bytes())
     except (IndexError, FileNotFoundError, ValueError):
         return None
-    return told
+    return view
 
 
 def alive(pid: int) -> bool:
