@@ -124,7 +124,7 @@ def test_the_serialized_context_has_pis_format(running: World) -> None:
 
 
 def test_uncounted_messages_are_estimated(running: World) -> None:
-    """A fourth of the characters, rounded up; 4,800 characters for a tool's image (S1.25)."""
+    """A quarter of the characters, rounded up; 4,800 characters for a tool's image (S1.25)."""
     session = running.session()
     session.say("user", "Look.")
     usage = {"input": 900, "output": 100, "totalTokens": 1000}
@@ -255,7 +255,7 @@ def test_provider_token_counts_win_over_the_estimate(running: World) -> None:
     session.say("assistant", "z" * 400, stopReason="stop", usage=usage)
     found = ask(running, "stats", session)
     assert (found["contextTokens"], found["estimated"]) == (5000, False)
-    assert "a fourth of the characters" in " ".join((ROOT / "docs/CLI.md").read_text().split())
+    assert "a quarter of the characters" in " ".join((ROOT / "docs/CLI.md").read_text().split())
 
 
 def test_a_full_context_triggers_a_digest_if_configured(world: World) -> None:
