@@ -155,12 +155,12 @@ def _entry(tree: Tree, memory: Memory, line: Fields, place: Place, at: int) -> N
     child, aside = tree.header.subagent, line.get("isSidechain") is True
     if at and not child:  # a file is younger than the lines that were copied into it
         if string(line.get("requestSessionId")) not in ("", writer):
-            tree.born_ms = max(tree.born_ms, at)
+            tree.born_ms = max(tree.born_ms, at + 1)
         foreign = writer not in ("", tree.header.session_id)
         if foreign and not memory.answered:
             memory.foreign_ms = max(memory.foreign_ms, at)
         elif memory.foreign_ms and not foreign:
-            tree.born_ms, memory.foreign_ms = max(tree.born_ms, memory.foreign_ms), 0
+            tree.born_ms, memory.foreign_ms = max(tree.born_ms, memory.foreign_ms + 1), 0
         memory.answered |= not foreign and line.get("type") == "assistant"
     if not (tree.first or child or aside) and talks:
         tree.first = own[:_ID_MAX]

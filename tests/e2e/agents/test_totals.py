@@ -117,6 +117,23 @@ def test_a_finished_tool_counts_before_its_message_ends(bare_world: World) -> No
         wait(bare_world, "ses_a", state="idle", **both)
 
 
+def test_a_session_resumed_by_an_old_claude_spent_only_its_own(world: World, home: Path) -> None:
+    """S1.16: the copied lines keep the first session's id; the last of them is its answer."""
+    first, resumed = ClaudeSession(home), ClaudeSession(home)
+    clock.now = AT
+    first.turn()
+    first.turn()
+    resumed.path.write_bytes(first.path.read_bytes())
+    resumed.last = first.last
+    clock.now += timedelta(minutes=1)
+    resumed.turn()
+    clock.now = None
+    world.run("run", "--once", "--json")
+    listed = world.run("list", "--all", "--json")["sessions"]
+    spent = {row["sessionId"]: row["tokens"]["input"] for row in listed}
+    assert spent == {first.id: 20, resumed.id: 10}
+
+
 def test_claude_writes_some_lines_under_another_id(world: World, home: Path) -> None:
     """S1.16: only what comes before a session's own first answer can be a copy."""
     session, hook = ClaudeSession(home), {"data": {"type": "hook_progress"}}
