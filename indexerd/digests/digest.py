@@ -127,7 +127,7 @@ def _fill(plan: Plan, entries: dict[int, Entry], session: OpenSession, settings:
     done = activity.facts()
     uses = {tool: [clean(one)[0] for one in used] for tool, used in done.tool_uses.items()}
     commands = [one for tool, used in uses.items() if tool.lower() in _SHELLS for one in used]
-    plan.report = {"topics": key_words(topics, 6), "commands": commands}
+    plan.report = {"topics": key_words(topics), "commands": commands}
     plan.facts = {
         "key_decisions": decisions(text for _, text in words),
         "files_modified": tuple(escape_path(clean(one)[0]) for one in done.files_modified),

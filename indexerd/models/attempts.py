@@ -1,9 +1,9 @@
-"""Every model call: which model is asked, how often, and what each attempt cost.
+"""Make model calls: choose the model, retry unusable replies, and record what each attempt costs.
 
-`first_usable` chooses the model; `Calls.ask` makes at most three attempts at a usable reply. Each
-is booked before the request leaves, settled afterwards, and has a row in `telemetry.jsonl`, which
-holds no text of sessions, prompts or replies. A failing provider ends `ask` at once: when to try
-again is the caller's decision.
+`first_usable` chooses the model; `Calls.ask` makes at most three attempts to get a usable reply.
+The budget reserves each attempt's cost before the request and settles it afterwards, and each has a
+row in `telemetry.jsonl`, which has no text of sessions, prompts or replies. If the provider fails,
+`ask` ends at once: the caller decides when to try again.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An unusable reply; `error` is written for the model to read."""
+    """An unusable reply; `error` is a message to the model."""
 
     error: str
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Write a row of telemetry if possible; two old files of 16 MiB are kept."""
+    """Append a row of telemetry if possible; two old files of 16 MiB are kept."""
     line = replace_surrogates(json.dumps(row, ensure_ascii=False)).encode()
     append_rotating(path, line, limit=16 * 1024 * 1024)
 
@@ -52,10 +52,10 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 async def first_usable(
     models: Sequence[Model], ask_model: Callable[[Model], Awaitable[_T]]
 ) -> tuple[_T, Model]:
-    """Ask the first model that can be used; raise the last one's error if none can.
+    """Ask the first usable model; raise the last model's error if there is none.
 
-    A model that its provider does not serve is skipped. After a refusal, a text that is too large
-    or a spent budget, only local models are asked. Any other failure ends the search.
+    A model that its provider does not serve is skipped. After a refusal, a prompt that is too long
+    or a spent budget, only local models are asked. Any other failure is raised at once.
     """
     rest = list(models)
     error: ModelError = ModelUnavailableError("no configured model can be used")
@@ -72,10 +72,10 @@ async def first_usable(
 
 @dataclass(slots=True)
 class Calls:
-    """The calls for one purpose, and their `usage` together; an unknown cost makes it unknown.
+    """The calls for one purpose, and their total `usage`; one unknown cost makes it unknown.
 
-    `audit` has the fields that all their rows of telemetry share. After each answer
-    `on_answer(fields, error)` gets its figures, and why it is not usable.
+    `audit` has the fields that all their telemetry rows share. `on_answer(fields, error)` is called
+    after each answer with its figures and, if it is unusable, the reason.
     """
 
     budget: Budget
@@ -96,7 +96,7 @@ class Calls:
     ) -> _T:
         """Ask for a usable reply, in at most three calls of `timeout` seconds each.
 
-        `read` runs in a thread. `again(reply, error)` is the prompt of a retry.
+        `read` runs in a thread. `again(reply, error)` makes the prompt of a retry.
         """
         error = ""
         for number in range(1, ATTEMPTS + 1):
@@ -111,9 +111,11 @@ class Calls:
             except BaseException as bad:
                 row.setdefault("ms", round((perf_counter() - started) * 1000))
                 why = "cancelled" if isinstance(bad, asyncio.CancelledError) else str(bad)
-                if not isinstance(bad, ModelError | asyncio.CancelledError):  # may quote the prompt
+                if not isinstance(
+                    bad, ModelError | asyncio.CancelledError
+                ):  # its text may quote the prompt
                     why = f"internal error: {type(bad).__name__}"
-                self._record(row, why)  # first: a second cancel may come
+                self._record(row, why)  # before any await: a second cancellation may follow
                 await asyncio.shield(self.budget.failed(call, bad))
                 raise
             error = found.error if isinstance(found, Rejected) else ""

@@ -1,6 +1,6 @@
 """The interface of models: one call, without retry or fallback; callers check the text.
 
-It fails with an error of `indexerd.errors`.
+Failures are errors of `indexerd.errors`.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One answer; `model` is the provider's name of the model that gave it."""
+    """An answer; `model` is the provider's name for the model that gave it."""
 
     text: str
     model: str
-    cut: bool = False  # by the output limit: counts as malformed
+    cut: bool = False  # at the output limit: counts as malformed
     tokens: Tokens = Tokens()
 
 
 class Model(Protocol):
-    """A configured model; `key` is `provider/model`. `remote` ones have a budget and a breaker."""
+    """A configured model; `key` is `provider/model`. A `remote` one has a budget and a breaker."""
 
     key: str
     remote: bool

@@ -1,9 +1,9 @@
-"""The budget: the costs of calls, reserved and settled, and whether one more call is allowed.
+"""The budget: reserve and settle the costs of calls, and decide whether a call is allowed.
 
-Before a request leaves, `reserve` books the most that it may cost, on disk; `settle` replaces that
-by its actual cost. A call that was never settled (a crash, a deadline, a reply without usage) stays
-booked in full, so a day (UTC) is never under-counted. Calls wait while the minute is full. Local
-models are free. Breakers and denials end with the process.
+Before a request, `reserve` records on disk the most that it may cost; `settle` replaces that with
+the actual cost. A call that was never settled (a crash, a deadline, a reply without usage) keeps
+its full reservation, so a day (UTC) is never under-counted. Calls wait for the limit per minute.
+Local models are free. Breakers and denials are forgotten when the process ends.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 FAILURES = 5
 FIRST_PAUSE = 60.0  # seconds
 LONGEST_PAUSE = 2 * 3600.0
-LONG = 20_000  # rows above which the journal is shortened
+LONG = 20_000  # lines above which the journal is shortened
 
 
 class Row(msgspec.Struct):
-    """A line of the journal: the most a call may cost, or its actual cost; None: no price known."""
+    """A line of the journal: a call's highest or actual cost; None: the price is unknown."""
 
     op: Literal["reserve", "settle"]
     id: str
@@ -52,17 +52,17 @@ class Row(msgspec.Struct):
 
 
 def tokens_of(prompt: Prompt) -> int:
-    """Estimate the input tokens of a prompt, rather too high than too low."""
+    """Estimate the input tokens of a prompt; too high is better than too low."""
     size = len((prompt.system + prompt.user).encode("utf-8", "replace"))
-    return size // 3 + 500  # usual are 3.6 bytes a token; 500 for the schema and the framing
+    return size // 3 + 500  # usually 3.6 bytes per token; 500 for the schema and the framing
 
 
 @dataclass(slots=True)
 class Breaker:
-    """The circuit breaker of one provider: after failures it is not asked for a while.
+    """The circuit breaker of one provider: after failures, it gets no calls for a while.
 
-    Five failures in a row, or one throttled call (429), open it: for the provider's own time, else
-    for a minute, doubled with each further failure up to two hours. One success closes it.
+    Five failures in a row, or one throttled call (429), open it: for the time that the provider
+    names, else for a minute, doubled by each further failure up to two hours. A success closes it.
     """
 
     failures: int = 0  # in a row
@@ -76,13 +76,13 @@ class Breaker:
 
     def failed(self, error: ProviderError, now: float) -> bool:
         """Record a failed call; True if that opened the breaker (again)."""
-        if self.until > now:  # the call was under way when it opened
+        if self.until > now:  # the call began before it opened
             return False
         self.failures += 1
         if not error.throttled and self.failures < FAILURES:
             return False
         pause = min(FIRST_PAUSE * 2.0 ** min(max(0, self.failures - FAILURES), 8), LONGEST_PAUSE)
-        if error.retry_after is not None:  # a wish for no pause at all is granted once
+        if error.retry_after is not None:  # a Retry-After of 0 is respected once
             pause = max(error.retry_after, pause if self.failures > 1 else 0.0)
         self.until = now + pause
         return True
@@ -101,13 +101,13 @@ class Budget:
     notify: Callable[[str, dict[str, Any]], None]
     record: Callable[[Mapping[str, Any]], object] = lambda _: None
     breakers: dict[str, Breaker] = field(default_factory=dict)
-    denied: dict[str, str] = field(default_factory=dict)  # provider or model -> why it refuses us
+    denied: dict[str, str] = field(default_factory=dict)  # provider or model -> reason of refusal
     _calls: dict[str, Row] = field(default_factory=dict)  # of the last two days
     _logged: float = float("-inf")  # when a spent budget was last logged
     _booking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def load(self) -> None:
-        """Read the calls of the last two days from the journal, but for rows torn by a crash."""
+        """Read the last two days' calls from the journal; rows torn by a crash are skipped."""
         decode, kept = msgspec.json.Decoder(Row).decode, list[bytes]()
         lines = self.path.read_bytes().split(b"\n") if self.path.is_file() else []
         for line in lines:
@@ -129,13 +129,13 @@ class Budget:
             self._calls[row.id].usd = row.usd
 
     def reset_denials(self) -> None:
-        """Ask providers that refused us again, as the configuration was reloaded."""
+        """Forget the providers' refusals, because the configuration was reloaded."""
         lifted, self.denied = self.denied, {}
         for model in lifted:
             self.notify("model.breaker_closed", {"model": model})
 
     def estimate(self, key: str, prompt: Prompt) -> float | None:
-        """Return the most that a call may cost, in USD; None where no price is known."""
+        """Return the most that a call may cost, in USD; None if the price is unknown."""
         own = self.settings().providers.openai
         return upper_bound_usd(key, tokens_of(prompt), prompt.max_output_tokens, own)
 
@@ -195,7 +195,7 @@ class Budget:
         return ""
 
     async def settle(self, call: Row | None, reply: Reply) -> float | None:
-        """Book the cost of an answered call; returns it in USD (None: not known)."""
+        """Record the cost of an answered call; return it in USD (None: unknown)."""
         if call is None:
             return 0.0
         provider = call.model.partition("/")[0]
@@ -207,8 +207,8 @@ class Budget:
         return usd
 
     async def failed(self, call: Row | None, error: BaseException) -> None:
-        """Record a failed call; release the reservation if it certainly cost nothing."""
-        if call is None or not isinstance(error, ModelError):  # cancelled: no fault of the provider
+        """Record a failed call; release its reservation if it certainly cost nothing."""
+        if call is None or not isinstance(error, ModelError):  # not the provider's failure
             return
         provider, opened = call.model.partition("/")[0], False
         free = isinstance(error, ProviderDeniedError | ContextTooLargeError)
@@ -216,7 +216,7 @@ class Budget:
             failure = error if isinstance(error, ProviderError) else ProviderError(str(error))
             opened = self.breakers[provider].failed(failure, self.clock())
             free = failure.throttled
-        else:  # it answered, about its key, the request's size or its contents
+        else:  # it answered: a fault of the key, the request's size or its content
             self.breakers[provider].succeeded()
         if isinstance(error, ProviderDeniedError):
             name = call.model if error.model_only else provider
@@ -231,11 +231,11 @@ class Budget:
         self._book(row)
         try:
             await self._append(row)
-        except OSError as bad:  # the reservation stays: more is booked than was spent
+        except OSError as bad:  # the reservation stays: the sum is too high
             self.notify("budget.unsettled", {"reason": bad.strerror or "write failed"})
 
     def troubles(self) -> dict[str, tuple[str, str]]:
-        """Return the reasons why remote models are not asked: code -> cause, cure."""
+        """Return the reasons why remote models get no calls: code -> cause, cure."""
         now, found = self.clock(), {}
         if self.denied:
             cure = "correct the key or the model's name, then reload (SIGHUP) or restart"

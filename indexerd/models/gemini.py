@@ -1,9 +1,9 @@
 """`google/*`: Gemini through google-genai, with all of the SDK's automatic behaviour switched off.
 
-Key, base URL, API version and service are always given, so no environment variable changes them.
-The SDK is imported on the first call (0.9 s, 49 MB), in a thread. Its `.parsed` is silently None
-for anything odd, its parser raises five families of exceptions, and its errors quote the body: so
-we read the raw answer ourselves.
+Key, base URL, API version and service are always given, so that no environment variable changes
+them. The SDK is imported on the first call (0.9 s, 49 MB), in a thread. Its `.parsed` is silently
+None for anything unusual, its parser raises five families of exceptions, and its errors quote the
+body: so we parse the raw answer ourselves.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Gemini(RemoteModel):
             answer = await self._sdk.aio.models.generate_content(
                 model=self.model, contents=prompt.user, config=self.body(prompt)
             )
-        except errors.APIError as bad:  # read by its status and details; its text is not
+        except errors.APIError as bad:  # only its status and details are used, not its text
             headers = {} if bad.response is None else bad.response.headers
             return int(bad.code or 0), headers, json.dumps(bad.details)
         return 200, {}, answer.sdk_http_response.body or ""
@@ -80,7 +80,7 @@ class Gemini(RemoteModel):
             raise RefusedError(f"google: the prompt was blocked ({name(blocked, 'unnamed')})")
         candidate = dig(answer, "candidates", 0)
         if not isinstance(candidate, dict):
-            raise ProviderError("google: the answer holds no candidate")
+            raise ProviderError("google: the answer has no candidate")
         parts = dig(candidate, "content", "parts")
         texts = [
             text

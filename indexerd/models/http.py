@@ -1,10 +1,10 @@
-"""Models behind HTTP, asked without redirects and proxies, and what failed answers mean.
+"""Call models over HTTP, without redirects and proxies, and interpret failed answers.
 
-Failures become errors of `indexerd.errors` whose texts hold no URL, header, body, prompt or key.
+Failures become errors of `indexerd.errors` whose texts have no URL, header, body, prompt or key.
 
-Surprises: a redirect takes the key along, and 307 the transcript too. gzip turns a capped megabyte
-into a gigabyte, so encoded bodies are refused. A body longer than its Content-Length would be read
-as the next call's answer, so no connection is used twice; httpcore2 logs the excess at DEBUG.
+What surprised us: a redirect forwards the key, and 307 the transcript too. gzip turns a capped
+megabyte into a gigabyte, so encoded bodies are refused. A body longer than its Content-Length would
+be read as the next call's answer, so no connection is reused; httpcore2 logs the excess at DEBUG.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from indexerd.settings import ModelLimits
 
 RETRY_AFTER_MAX = 3600.0  # seconds
 CONNECT_SECONDS = 10.0
-# CONTINUATION: cut by the limit of one request; it is never followed.
+# CONTINUATION: cut at the limit of one request; we never continue it.
 _CUT = ("length", "MAX_TOKENS", "CONTINUATION")
 
 
 class _Transport(httpx2.AsyncHTTPTransport):
-    """Connections that refuse encoded bodies, and read others up to a cap in bytes."""
+    """Refuses encoded bodies, and reads others up to a cap in bytes."""
 
     def __init__(self, who: str, cap: int) -> None:
         super().__init__(limits=httpx2.Limits(max_keepalive_connections=0), trust_env=False)
@@ -49,7 +49,9 @@ class _Transport(httpx2.AsyncHTTPTransport):
         response, body = await super().handle_async_request(request), bytearray()
         async with aclosing(response):
             if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-                raise ProviderError(f"{self._who}: the answer is encoded, against our request")
+                raise ProviderError(
+                    f"{self._who}: the answer is compressed, although we asked for plain text"
+                )
             async for part in response.aiter_raw():
                 body += part
                 if len(body) > self._cap:
@@ -59,7 +61,7 @@ class _Transport(httpx2.AsyncHTTPTransport):
 
 
 class RemoteModel:
-    """One model at one URL, for one event loop. Each provider writes requests and reads answers."""
+    """A model at a URL, for one event loop. Subclasses make requests and read answers."""
 
     remote = True
     provider: str
@@ -88,7 +90,7 @@ class RemoteModel:
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Make one request within `timeout` seconds in total.
 
-        An error of ours replaces any other after its handler: its context may hold the body.
+        Our error is raised outside the handler of another, whose text might show the body.
         """
         fault: ModelError
         try:
@@ -117,7 +119,7 @@ class RemoteModel:
         return response.status_code, response.headers, response.content
 
     def reply(self, text: str, reason: str, model: Any, tokens: Tokens) -> Reply:
-        """Build a reply; ProviderError for one without text that did not end normally."""
+        """Make a reply; ProviderError if it has no text and did not end normally."""
         ended = reason in ("STOP", "stop", *_CUT)
         if not ended and (not text.strip() or reason == "error"):
             raise ProviderError(f"{self.provider}: no text, finished by {reason}")
@@ -125,19 +127,19 @@ class RemoteModel:
         return Reply(replace_surrogates(text), answered, reason in _CUT, tokens)
 
 
-def dig(held: Any, *path: str | int) -> Any:
+def dig(value: Any, *path: str | int) -> Any:
     """Follow keys and positions through untrusted JSON; None if there is nothing."""
     for step in path:
         if isinstance(step, int):
-            held = held[step] if isinstance(held, list) and len(held) > step else None
+            value = value[step] if isinstance(value, list) and len(value) > step else None
         else:
-            held = held.get(step) if isinstance(held, dict) else None
-    return held
+            value = value.get(step) if isinstance(value, dict) else None
+    return value
 
 
-def count(held: Any, *path: str) -> int | None:
+def count(value: Any, *path: str) -> int | None:
     """Read a plausible count of tokens, or None."""
-    found = dig(held, *path)
+    found = dig(value, *path)
     return found if type(found) is int and 0 <= found <= 10**9 else None
 
 
@@ -155,24 +157,24 @@ _TOO_LONG = re.compile(
     r"|payload size exceeds|string_above_max_length",
     re.IGNORECASE,
 )
-_OF_US = re.compile("API_KEY_INVALID|FAILED_PRECONDITION")  # Google's 400 for a key, a region
-_PASSING = frozenset({408, 409, 421, 425, 429})  # 4xx that are worth another try
-_THIS_REQUEST = frozenset({400, 422})  # other requests may pass
+_OF_US = re.compile("API_KEY_INVALID|FAILED_PRECONDITION")  # Google's 400 for a key or a region
+_PASSING = frozenset({408, 409, 421, 425, 429})  # temporary 4xx
+_THIS_REQUEST = frozenset({400, 422})  # other requests may succeed
 _THROTTLED, _NO_MODEL, _TOO_LARGE = 429, 404, 413
 
 
 def failure(who: str, status: int, headers: Mapping[str, str], body: Any) -> ModelError:
-    """Turn an error's answer into one of our errors; `body` is parsed JSON, or None."""
-    if isinstance(body, list):  # Google wraps an error in a list now and then
+    """Turn an error response into one of our errors; `body` is parsed JSON or None."""
+    if isinstance(body, list):  # Google sometimes wraps an error in a list
         body = dig(body, 0)
     message = f"{who}: the server answered {status}"
-    flagged = dig(body, "error", "metadata", "flagged_input") is not None  # it quotes the prompt
+    flagged = dig(body, "error", "metadata", "flagged_input") is not None  # this quotes the prompt
     reason = "" if flagged else json.dumps(body)[:20_000]
     if 300 <= status < 400:  # noqa: PLR2004 - the class of redirects
         hint = "check the provider's base_url, then reload the daemon"
         return ProviderDeniedError(f"{message}, a redirect, which is never followed", hint=hint)
     if status == _TOO_LARGE or (status != _THROTTLED and _TOO_LONG.search(reason)):
-        return ContextTooLargeError(f"{who}: the request is larger than the model takes")
+        return ContextTooLargeError(f"{who}: the request is too long for the model")
     if 400 <= status < 500 and status not in _PASSING:  # noqa: PLR2004 - HTTP
         if flagged or (status in _THIS_REQUEST and not _OF_US.search(reason)):
             return RefusedError(f"{message}: it declines this request")
@@ -185,7 +187,7 @@ _SECONDS = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?s?")
 
 
 def _retry_after(headers: Mapping[str, str], body: Any) -> float | None:
-    """Read `Retry-After`, else Google's RetryInfo, as 0 to 3600 seconds; else None."""
+    """Read `Retry-After` or Google's RetryInfo, as 0 to 3600 seconds; None if neither exists."""
     details = dig(body, "error", "details")
     infos = details[:20] if isinstance(details, list) else []
     for wish in [headers.get("retry-after"), *(dig(one, "retryDelay") for one in infos)]:

@@ -1,9 +1,10 @@
 """`openai/*`: any server that speaks OpenAI's chat completions.
 
-Surprises: LM Studio answers 400 to the format `json_object`, and OpenAI refuses `strict` schemas
-with lengths, so it is `json_schema` without `strict`. An error may be an object or a bare string,
-and may come with status 200 (OpenRouter, LM Studio). OpenAI's own newer models refuse `max_tokens`
-and `temperature`. A gateway on loopback may send the text on, so `remote` is always True.
+What surprised us: LM Studio answers 400 to the format `json_object`, and OpenAI refuses `strict`
+schemas with lengths, so we use `json_schema` without `strict`. An error may be an object or a bare
+string, and may have status 200 (OpenRouter, LM Studio). OpenAI's own newer models refuse
+`max_tokens` and `temperature`. A gateway on loopback may forward the text, so `remote` is always
+True.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from indexerd.settings import ModelLimits
 
 
 class OpenAICompat(RemoteModel):
-    """One model of one server."""
+    """A model of an OpenAI-compatible server."""
 
     provider = "openai"
 
@@ -54,7 +55,7 @@ class OpenAICompat(RemoteModel):
                 known = type(code) is int and 400 <= code < 600  # noqa: PLR2004 - HTTP
                 raise failure("openai", code if known else 500, {}, place)
         if not isinstance(choice, dict):
-            raise ProviderError("openai: the answer holds no choice")
+            raise ProviderError("openai: the answer has no choice")
         content = dig(choice, "message", "content")
         reason = name(choice.get("finish_reason"), "unnamed")
         if reason == "content_filter" or dig(choice, "message", "refusal"):

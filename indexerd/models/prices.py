@@ -1,10 +1,10 @@
 """The prices of calls in US dollars, and the context windows of models.
 
 Configured prices win; then the list prices of `genai-prices` (offline data, imported on first use,
-0.3 s). An unknown cost or window is None, never 0. Cached input is charged in full. A name under
-`openai/` does not say who serves it (`gpt-oss` from Ollama is free), so the library is asked only
-about a base URL that it knows. Google may route a retired name to its successor: `model` must be
-the one that answered.
+0.3 s). An unknown cost or window is None, never 0. Cached input is priced in full. A name under
+`openai/` does not tell who serves it (`gpt-oss` from Ollama is free), so list prices count only for
+a base URL that the library knows. Google may route a retired name to its successor: `model` must
+be the model that answered.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from indexerd.models.base import LOCAL, Tokens
 from indexerd.settings import OpenAIProvider, Price
 
 # For a Google model that the library does not know yet: above every text model that Google
-# lists (the dearest, long prompts of gemini-3-pro, is 4 in and 18 out per million tokens).
+# lists (the most expensive, gemini-3-pro with long prompts: 4 in, 18 out per million tokens).
 CEILING = Price(input=5.0, output=25.0)
 _AS_GOOGLE = ("google", "scripted")  # scripted: so that budgets can be tested
-_NAME_MAX = 128  # characters: a session file may name any model, and patterns run over it
+_NAME_MAX = 128  # characters: a session file may name any model, and patterns are matched with it
 _DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
 def cost_usd(provider: str, model: str, tokens: Tokens, own: OpenAIProvider) -> float | None:
-    """Price a call by the model that answered; `own` says where an `openai/*` one is served."""
+    """Price a call by the model that answered; `own` has the server and prices of `openai/*`."""
     if f"{provider}/" == LOCAL:
         return 0.0
     if tokens.input is None or tokens.output is None:
@@ -33,7 +33,7 @@ def cost_usd(provider: str, model: str, tokens: Tokens, own: OpenAIProvider) -> 
     price = own.prices.get(model) or own.prices.get(_DATED.sub("", model))
     if price is not None:
         return _priced(price, tokens.input, tokens.output)
-    from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.3 s, only when a call was made
+    from genai_prices import Usage, calc_price  # noqa: PLC0415 - 0.3 s, only after a call
 
     used = Usage(input_tokens=tokens.input, output_tokens=tokens.output)
     with suppress(LookupError, ValueError):
@@ -47,7 +47,7 @@ def cost_usd(provider: str, model: str, tokens: Tokens, own: OpenAIProvider) -> 
 def upper_bound_usd(
     key: str, input_tokens: int, output_tokens: int, own: OpenAIProvider
 ) -> float | None:
-    """Price the most that a call may cost, before it is made.
+    """Return the most that a call may cost, before it is made.
 
     `CEILING` bounds a Google model without a list price; an `openai/*` model without a price has no
     bound (None), only the cap on calls.
@@ -64,7 +64,7 @@ def _priced(price: Price, input_tokens: int, output_tokens: int) -> float:
 
 
 def format_usd(cost: float | None) -> str:
-    """Write a cost: 4 decimals from one cent, 6 below, and words where it is unknown."""
+    """Format a cost: 4 decimals from one cent, 6 below; "unknown cost" for None."""
     if cost is None:
         return "unknown cost"
     return f"${cost:.4f}" if cost >= 0.01 else f"${cost:.6f}"  # noqa: PLR2004 - a cent
@@ -72,14 +72,14 @@ def format_usd(cost: float | None) -> str:
 
 @lru_cache(256)
 def window_of(provider: str | None, model: str) -> int | None:
-    """Return the size of a model's context window in tokens, None if it is not listed.
+    """Return the size of a model's context window in tokens; None if it is not listed.
 
-    A provider that the library does not know may serve a model in a smaller window: None, too. The
-    first call takes 0.3 s: not for an event loop.
+    Also None for a provider that the library does not know: its window may be smaller. The first
+    call takes 0.3 s: do not make it in an event loop.
     """
     if not model or len(model) > _NAME_MAX or len(provider or "") > _NAME_MAX:
         return None
-    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - 0.3 s, where it is asked
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - 0.3 s, only when needed
 
     with suppress(LookupError, ValueError):
         _, found = get_snapshot().find_provider_model(model, None, provider or None, None)

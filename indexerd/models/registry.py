@@ -1,7 +1,7 @@
-"""The configured models that can be used, and where their API keys come from.
+"""Build the configured models, and find their API keys.
 
-Models are built, and their modules imported, when first asked for. A `GEMINI_API_KEY` that happens
-to be in the environment is never used: sending transcripts out is the user's choice.
+Models are built, and their modules imported, when first needed. A `GEMINI_API_KEY` that happens to
+be in the environment is never used: sending transcripts to a provider is the user's choice.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from indexerd.settings import Provider, Settings
 
 SCRIPT_VARIABLE = "INDEXERD_SCRIPTED"
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_KEY = re.compile(r"[\x21-\x7e]{1,1024}")  # fit for an HTTP header
+_KEY = re.compile(r"[\x21-\x7e]{1,1024}")  # valid in an HTTP header
 
 
 class Models:
@@ -26,11 +26,11 @@ class Models:
     def __init__(self, settings: Settings, env: Mapping[str, str]) -> None:
         self._settings = settings
         self._env = env
-        self._found: dict[str, Model | str] = {}  # a text says why there is none
+        self._found: dict[str, Model | str] = {}  # a string is the reason why there is no model
 
     @property
     def missing(self) -> dict[str, str]:
-        """Say why models of `model_keys` cannot be used, by key."""
+        """Return the reasons why models of `model_keys` cannot be used, by key."""
         found = {key: self._find(key) for key in self._settings.model_keys}
         return {key: why for key, why in found.items() if isinstance(why, str)}
 
@@ -40,7 +40,7 @@ class Models:
         return [model for model in found if not isinstance(model, str)]
 
     def get(self, key: str) -> Model:
-        """Return the model of any key; ModelUnavailableError says why it cannot be used."""
+        """Return the model of any key; ModelUnavailableError if it is unusable."""
         model = self._find(key)
         if isinstance(model, str):
             raise ModelUnavailableError(f"{key}: {model}")
@@ -96,9 +96,9 @@ def _variable(provider: str) -> str:
 
 
 def find_key(provider: str, settings: Provider, env: Mapping[str, str]) -> str:
-    """Return the provider's key, "" if there is none; ModelUnavailableError for an unfit one.
+    """Return the provider's key, "" if there is none; ModelUnavailableError for an invalid one.
 
-    It comes from our own variable, the one that `api_key_env` names, or `api_key_file`.
+    It is read from our own variable, the variable named by `api_key_env`, or `api_key_file`.
     """
     for place in filter(None, (_variable(provider), settings.api_key_env)):
         if secret := env.get(place, "").strip():
@@ -113,7 +113,7 @@ def find_key(provider: str, settings: Provider, env: Mapping[str, str]) -> str:
         except OSError as bad:
             raise ModelUnavailableError(f"{place} {bad.strerror}") from None
         if mode & 0o077:
-            raise ModelUnavailableError(f"{place} may be used by group or others")
+            raise ModelUnavailableError(f"{place} is accessible to group or others: chmod 600")
     if not _KEY.fullmatch(secret):
-        raise ModelUnavailableError(f"{place} does not hold a key: one word of plain ASCII")
+        raise ModelUnavailableError(f"{place} has no valid key: a key is one word of ASCII")
     return secret

@@ -2,16 +2,16 @@ r"""The fake model for tests, shipped with the program: scripted answers, counte
 
 `INDEXERD_SCRIPTED` names a file of JSON lines, read at every call. Each call first appends
 `{"t", "pid", "sha256", "session", "rule"}` to `<file>.calls`, so that calls are counted even over
-kill -9; then the first line that fits answers:
+kill -9; then the first matching line answers:
 
     {"remote": false}                      the whole script: calls do not leave the machine
     {"session": "Session: (\\S+)"}          the whole script: group 1 in the prompt is "session"
     {"match": "REGEX", "times": 2, "delay": 0.5, "error": "provider", "retry_after": 30}
     {"text": "…", "finish": "length", "model": "other", "tokens": [120, 30]}
 
-`match` is searched in the user prompt (absent: fits all), `times` counts over all processes,
+`match` is searched in the user prompt (absent: matches all), `times` counts over all processes,
 `error` is one of `provider throttled denied refused deadline too_large`. Every key is optional. If
-no line fits, the answer is made from the prompt's hash and schema. A bad script is a `ConfigError`.
+no line matches, the answer is made from the prompt's hash and schema. A bad script: `ConfigError`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from indexerd.models.base import Reply, Tokens
 
 
 class Scripted:
-    """A model that answers by the rules of a file, and counts its calls in another."""
+    """Answers by the rules in a file, and counts its calls in another."""
 
     def __init__(self, script: str, key: str) -> None:
         self.key = key
@@ -49,7 +49,7 @@ class Scripted:
         self.remote = all(line.get("remote", True) for line in _lines(self._path))
 
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
-        """Record the call, then answer by the first rule that fits."""
+        """Record the call, then answer by the first matching rule."""
         rule = self._record(prompt)
         made = made_up(prompt, self.key)
         try:
@@ -113,7 +113,7 @@ def made_up(prompt: Prompt, key: str) -> Reply:
 
 
 def _sample(schema: dict[str, Any], name: str, seed: str) -> Any:
-    """Make a value for a part of a schema, as plain as those that models are given."""
+    """Make a value for a part of a schema; only simple schemas are supported."""
     if schema.get("type") == "object":
         return {key: _sample(one, key, seed) for key, one in schema["properties"].items()}
     if schema.get("type") == "array":

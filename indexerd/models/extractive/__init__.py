@@ -1,10 +1,9 @@
 """`local/extractive`: the built-in model. It needs no key, no network and no money.
 
-It reads only `prompt.facts`, `prompt.question` or `prompt.stretch`, and answers as any model does.
-A question is answered by passages: paragraphs, or parts of long ones, ranked by how rare the
-question's terms in them are. A reply has half of the terms of what it replies to, as it rarely
-repeats them; a user's own questions count less, and later passages a little more, as decisions are
-revised.
+It reads only `prompt.facts`, `prompt.question` or `prompt.stretch`, and answers like any model. A
+question is answered with passages: paragraphs, or parts of long ones, ranked by the rarity of the
+question's terms in them. The terms of a prompt count half in its reply, which rarely repeats them;
+a user's own questions count less, and later passages a little more, because decisions are revised.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ NOTHING = (
     "read the session.)"
 )
 _REPLY, _QUESTION = 0.5, 0.6
-_FAR_BELOW = 0.35  # of the best score: passages below it are left out
+_FAR_BELOW = 0.35  # of the best score: lower passages are left out
 _BREAKS = re.compile(r"\n|(?<=[.!?;])\s|[。！？]")  # noqa: RUF001 - of other scripts
 
 
@@ -62,11 +61,11 @@ class _Passage(NamedTuple):
     score: float
     entry: int
     text: str
-    share: float  # of the question that it covers
+    share: float  # of the question's terms, weighted
 
 
 def answer(question: Question) -> dict[str, Any]:
-    """Return the fields of an answer."""
+    """Answer a question; return the answer's fields."""
     best: list[_Passage] = []
     for one in _ranked(question):
         if best and (len(best) == PASSAGES_MAX or one.score < _FAR_BELOW * best[0].score):
@@ -90,13 +89,13 @@ def answer(question: Question) -> dict[str, Any]:
 
 
 def nearest(text: str, wanted: str) -> str:
-    """Return the passage of a text that has most of the words; "" where it has none of them."""
+    """Return the passage of a text with most of the words; "" if it has none of them."""
     ranked = _ranked(Question(wanted, (("", "", text),)))
     return _excerpt(ranked[0].text, wanted) if ranked else ""
 
 
 def _ranked(question: Question) -> list[_Passage]:
-    """Return the passages with a term of the question, and replies to them, best first."""
+    """Return the passages with a term of the question or replying to one, best first."""
     found = list(_matches(question))
     often = Counter(term for _, _, counts in found for term in counts)
     weights = {
@@ -115,9 +114,9 @@ def _ranked(question: Question) -> list[_Passage]:
 
 
 def _matches(question: Question) -> Iterator[tuple[int, str, dict[str, float]]]:
-    """Yield entry, text and counts of terms of the passages that have a term of the question."""
+    """Yield entry, text and term counts of the passages with a term of the question."""
     wanted = set(terms(question.text))
-    asked: dict[str, float] = {}  # terms of the message that an entry replies to
+    asked: dict[str, float] = {}  # terms of the message before, to which an entry replies
     for entry, (_, role, text) in enumerate(question.said):
         for number, passage in enumerate(passages(text)):
             replies = role == "assistant" and number < 3  # noqa: PLR2004 - its beginning
@@ -129,7 +128,7 @@ def _matches(question: Question) -> Iterator[tuple[int, str, dict[str, float]]]:
 
 
 def passages(text: str) -> Iterator[str]:
-    """Yield the paragraphs of a text, a heading with what follows; long ones are cut at lines."""
+    """Yield a text's paragraphs, headings with the next one; long ones are split at lines."""
     lead = ""
     for paragraph in [*re.split(r"\n[ \t]*\n\s*", text), ""]:
         part = f"{lead}\n\n{paragraph}".strip()
@@ -143,7 +142,7 @@ def passages(text: str) -> Iterator[str]:
 
 
 def _excerpt(text: str, asked: str) -> str:
-    """Return at most EXCERPT_MAX characters of a passage, from shortly before the first term."""
+    """Return at most EXCERPT_MAX characters of a passage, from just before its first term."""
     wanted = set(terms(asked))
     hits = (word.start() for word in WORD.finditer(text) if wanted & set(terms(word[0])))
     start = max(0, min(next(hits, 0) - EXCERPT_MAX // 5, len(text) - EXCERPT_MAX))

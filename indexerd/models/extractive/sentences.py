@@ -1,7 +1,7 @@
-r"""Words and sentences of messages: prose, topics, titles, tickets, decisions.
+r"""Find words and sentences in messages: prose, topics, titles, tickets, decisions.
 
-Work is linear and bounded. Surprises: closing tags are often missing because the text was cut, so a
-wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
+The time is linear and bounded. What surprised us: closing tags are often missing because the text
+was cut, so a wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from functools import cache, lru_cache
 from indexerd.privacy.sanitize import clean_line, clean_text
 
 TITLE_MAX = 72  # characters
-_READ_MAX = 60_000  # characters of one message: half from its beginning, half from its end
+_READ_MAX = 60_000  # characters of a message that are read, half from each end
 _SENTENCE_MAX = 2000
+_KEY_WORDS = 6
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 UNSPACED = f"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}\uac00-\ud7a3"
 WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
@@ -50,7 +51,7 @@ _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
 _FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+")
 _MARKS = re.compile(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
 _OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"
-_PADDING = re.compile(  # in front of a request
+_PADDING = re.compile(  # before a request
     r"(?:(?:(?:hi|hello|hey|hallo|bonjour|hola|thanks|great|ok(?:ay)?|now|so|then|also|and|but"
     r"|please|just|bitte|something else|por favor|(?:can|could|would|will|kannst) (?:you|we|du)"
     r"|peux-tu|puedes|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)|we (?:need|should)"
@@ -63,8 +64,8 @@ _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b"
 
 @cache
 def stop_words() -> frozenset[str]:
-    """Return the words that carry no meaning of their own, in seven languages."""
-    from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, where it is needed
+    """Return the stop words of seven languages."""
+    from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, only when needed
 
     found = frozenset(stopwords(["en", "de", "fr", "es", "it", "zh", "ja"]))
     return found.difference(_SOFTWARE.split())
@@ -79,12 +80,12 @@ def _dull_words() -> frozenset[str]:
 def _stem(word: str) -> str:
     from snowballstemmer import stemmer  # type: ignore[import-untyped] # noqa: PLC0415 - as above
 
-    # A new one each time: it holds the word that it works on, and threads would share it.
+    # A new stemmer each time: it keeps its current word, which threads would share.
     return str(stemmer("english").stemWord(word)) if word.isascii() else word
 
 
 def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
-    """Yield words, one form for all their endings; of unspaced scripts, pairs of characters."""
+    """Yield the stems of words; for unspaced scripts, pairs of characters."""
     skip, spread = stop_words() if skip is None else skip, _CAMEL.sub(" ", text)
     text = unicodedata.normalize("NFKD", text if spread == text else f"{text} {spread}").casefold()
     for word in WORD.findall("".join(char for char in text if not unicodedata.combining(char))):
@@ -95,12 +96,12 @@ def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
 
 
 def topics(text: str) -> frozenset[str]:
-    """Return the terms that say what a text is about; none for "ok, please continue"."""
+    """Return the terms that tell a text's subject; none for "ok, please continue"."""
     return frozenset(term for term in terms(text, _dull_words()) if not term.isdigit())
 
 
-def key_words(texts: Iterable[str], most: int) -> list[str]:
-    """Return the words that texts have most often, each in its commonest form."""
+def key_words(texts: Iterable[str]) -> list[str]:
+    """Return the most frequent words of texts, each in its most frequent form."""
     counts: Counter[str] = Counter()
     for text in texts:
         for word in _TOKEN.findall(text):
@@ -111,11 +112,11 @@ def key_words(texts: Iterable[str], most: int) -> list[str]:
             if fits and not (dull or low.isdigit() or _TICKET.fullmatch(word)):
                 counts[low] += 1
     forms = {_stem(word): word for word, _ in reversed(counts.most_common())}
-    return sorted(forms.values(), key=lambda word: (-counts[word], word))[:most]
+    return sorted(forms.values(), key=lambda word: (-counts[word], word))[:_KEY_WORDS]
 
 
 def tickets(text: str) -> list[str]:
-    """Return the ticket ids that are written in a text, as tags."""
+    """Return the ticket ids in a text, as tags."""
     return list(dict.fromkeys(f"ticket:{one}" for one in _TICKET.findall(text)))
 
 
@@ -133,11 +134,11 @@ def sentences(text: str) -> list[str]:
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Yield lines of prose, those that an editor wrapped joined again.
+    """Yield lines of prose, and join lines that an editor wrapped.
 
-    Logs, tables and code that was pasted without a fence have too many signs for prose.
+    Logs, tables and unfenced code are left out: they have too many signs for prose.
     """
-    held = ""
+    block = ""
     for raw in text.split("\n"):
         line = raw.strip()
         bullet = _BULLET.match(line)
@@ -145,27 +146,27 @@ def _blocks(text: str) -> Iterator[str]:
         short = _LONG.sub("", body)  # ids, paths and addresses do not count
         if _NOISE.match(body) or 5 * len(_SIGN.findall(short)) > 2 * len(short):
             body = ""
-        wrapped = 60 < len(held) <= _SENTENCE_MAX  # noqa: PLR2004 - as wide as editors wrap at
-        if wrapped and body and not bullet and held[-1] not in ".!?:;。！？":
-            held = f"{held} {body}"
+        wrapped = 60 < len(block) <= _SENTENCE_MAX  # noqa: PLR2004 - the width of wrapped lines
+        if wrapped and body and not bullet and block[-1] not in ".!?:;。！？":
+            block = f"{block} {body}"
         else:
-            yield held
-            held = body
-    yield held
+            yield block
+            block = body
+    yield block
 
 
 def tidy(text: str) -> str:
-    """Return a line without links, bold type, references and marks of a speaker."""
+    """Remove links, bold type, references and speakers' labels from a line."""
     return " ".join(_FORGED.sub("", _LINK.sub(r"\1", text).replace("**", "")).split())
 
 
 def plain(text: str) -> str:
-    """Return a text fit for a name or a tag: without marks of code, roles and redactions."""
+    """Make a text for a name or a tag: without marks of code, speakers and redactions."""
     return tidy(_MARKS.sub("", text))
 
 
 def clip(text: str, limit: int) -> str:
-    """Shorten a text to whole words and an ellipsis; backquotes stay even."""
+    """Shorten a text to whole words and an ellipsis, without an unpaired backquote."""
     if len(text) > limit:
         cut = text[: max(0, limit - 1)]
         space = cut.rfind(" ")
@@ -188,7 +189,7 @@ def headline(text: str) -> str:
 
 
 def decisions(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the first five sentences that put a decision into words, each once, on one line."""
+    """Return the first five sentences that state a decision, without repeats, each on one line."""
     found: dict[str, str] = {}
     for text in texts:
         for sentence in sentences(text) if _DECIDED.search(text) else ():

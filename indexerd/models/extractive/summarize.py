@@ -1,7 +1,7 @@
-"""Names, descriptions and summaries without a language model.
+"""Make names, descriptions and summaries without a language model.
 
-Every sentence was said in the session (shortened at most) or stands in the earlier summary that is
-continued; our own words are labels. Cue words sort sentences into kinds. Of rules, decisions and
+Every sentence is from the session, perhaps shortened, or from the earlier summary that is
+continued; only labels are our own. Cue words sort sentences into kinds. Of rules, decisions and
 exact facts the oldest are kept first, of everything else the newest.
 """
 
@@ -30,10 +30,10 @@ BLOCKED, CHOSEN, NEXT, EXACT = "blocked", "chosen", "next", "exact"
 KINDS = (GOAL, RULES, DONE, ENDED, DOING, BLOCKED, CHOSEN, NEXT, EXACT)
 ITEM_MAX = 240  # characters
 SUMMED_MAX, DESCRIBED_MAX = 16_000, 3600  # characters of any summary, of a session's
-_RECENT = 6  # messages whose open ends are still open
+_RECENT = 6  # newest messages, of which blocked and next items still count
 _NO_STATEMENT = ("?", "？", ":", "：")  # noqa: RUF001 - of other scripts
 _FACTS, _OPEN = (CHOSEN, RULES, EXACT), (BLOCKED, DOING, NEXT)
-_LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {  # headings, and what stands below each
+_LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {  # heading -> kinds of items below it
     "session": {
         "## Goal": (GOAL,),
         "## Key Decisions": _FACTS,
@@ -67,9 +67,9 @@ _LAYOUTS["branch"] = dict([*_LAYOUTS["checkpoint"].items()][:-1])
 _ANNOUNCED = {
     head.strip("#* "): kinds[0] for one in _LAYOUTS.values() for head, kinds in one.items() if kinds
 }
-_SPARSE = ("session", "segment")  # without headings that nothing stands below
+_SPARSE = ("session", "segment")  # without empty headings
 
-_CUES = {  # the first that fits says what kind of sentence it is
+_CUES = {  # the first match gives the kind of a sentence
     BLOCKED: r"blocked|blocker|stuck|waiting (?:for|on)|can(?:not|'t) proceed|still fail\w*",
     NEXT: r"remain(?:s|ing)|to ?do|next steps?|still (?:need|ha[vs]|to|missing|open)\w*|not yet"
     r"|left to|follow-?ups?|pending|noch (?:offen|zu)|reste à|pendiente",
@@ -86,13 +86,13 @@ _CUES = {  # the first that fits says what kind of sentence it is
     r"|muss|darf|niemals|immer|doit|jamais|debe|nunca",
 }
 _KIND = {kind: re.compile(rf"\b(?:{cue})(?!\w)", re.IGNORECASE) for kind, cue in _CUES.items()}
-_KIND[EXACT] = re.compile(  # what nobody could guess: paths, ports, errors, causes
+_KIND[EXACT] = re.compile(  # exact facts: paths, ports, errors, causes
     r"(?<![\w/])(?:~|\.{0,2})/[\w.@+-]+(?:/[\w.@+-]+)+|\b[\w-]+/[\w./-]*\w\.\w{1,5}\b|https?://\S"
     r"|\bports?\s+`?\d|\b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b|\b[A-Z]{2,10}-\d{1,6}\b"
     r"|\b\w*(?:Error|Exception)\b|\b(?:exit|status|error) (?:code )?\d|\bv?\d+\.\d+\.\d"
     r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
 )
-_PLAN = re.compile(  # announces work, and is no result
+_PLAN = re.compile(  # announces work: not a result
     r"(?:(?:ok(?:ay)?|now|first|next|then|good|great|also|so)[\s,.!:]+)*"
     r"(?:let me|let's|i'll|i will|i'm (?:going|now)|i (?:need|want|have) to|looking at|checking"
     r"|reading|waiting|now i|ich werde|lass mich|je vais|voy a)(?!\w)",
@@ -103,7 +103,7 @@ Items = dict[str, list[str]]
 
 
 def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
-    """Sort the sentences of messages by the parts of a summary that they belong to."""
+    """Sort the sentences of messages into the parts of a summary."""
     found: Items = {kind: [] for kind in KINDS}
     wanted, said, last = topics(focus[:2000]), list[str](), list[str]()
     for number, (role, text) in enumerate(messages):
@@ -130,7 +130,7 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
 
 
 def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
-    """Return the items whose words are not known yet, each once and shortened."""
+    """Return the items that are not in `known`, shortened and without repeats."""
     found = {_words(one): "" for one in known}
     for one in items:
         found.setdefault(_words(one), clip(one.rstrip(":：") or one, ITEM_MAX))  # noqa: RUF001 - wide
@@ -148,9 +148,9 @@ _NONE = re.compile(r"[\W_]*(?:none|n/?a|nothing)?[\W_]*|```.*", re.IGNORECASE)
 
 
 def _earlier(summary: str, new: Items) -> Items:
-    """Split an earlier summary into items, without open ones that the new part says are done.
+    """Split an earlier summary into items, without open items that the new part completes.
 
-    Text before any heading is the goal; below a heading that is not ours it is a fact.
+    Text before any heading is the goal; text below an unknown heading is a fact.
     """
     found: Items = {kind: [] for kind in KINDS}
     ended = [topics(one) for one in new[DONE] + new[ENDED]]
@@ -168,7 +168,7 @@ def _earlier(summary: str, new: Items) -> Items:
 
 
 def _written(layout: str, old: Items, new: Items, room: int) -> str:
-    """Fill the sections of a layout in turns until the room is full.
+    """Fill the sections of a layout in turns until `room` characters are used.
 
     At each turn a section takes one goal, four earlier facts and two new ones, or two other items.
     """
@@ -202,7 +202,7 @@ def _written(layout: str, old: Items, new: Items, room: int) -> str:
 def summarize(stretch: Stretch) -> str:
     """Summarize a stretch as Markdown in the layout of its kind, in at most `max_tokens`.
 
-    A checkpoint carries the earlier summary on; a segment or a turn uses it only as context.
+    A checkpoint or a branch continues the earlier summary; a segment or a turn does not repeat it.
     """
     kind = stretch.kind if stretch.kind in _LAYOUTS else "segment"
     new = _sort(stretch.messages, stretch.instructions)
@@ -210,7 +210,7 @@ def summarize(stretch: Stretch) -> str:
     if kind not in ("checkpoint", "branch"):
         known = [one for items in old.values() for one in items]
         new, old = {name: _distinct(items, known) for name, items in new.items()}, {}
-    if kind == "turn" and not new[GOAL]:  # even "ok" is what was asked for
+    if kind == "turn" and not new[GOAL]:  # even "ok" is a request
         asked = next((text for role, text in stretch.messages if role == "user"), "")
         new[GOAL] = [one for one in [clean_line(asked[:960], 480)] if one]
     most = 4 * stretch.max_tokens  # characters
@@ -218,7 +218,7 @@ def summarize(stretch: Stretch) -> str:
     return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
 
 
-_TITLES = (  # of a plan, of a pull request or an issue, the subject of a commit
+_TITLES = (  # titles of plans, pull requests and issues; subjects of commits
     (
         r"^#{1,3}[ \t]+(?:implementation[ \t]+)?plan\b[ \t:—-]*(?:for[ \t]+)?(\S[^\n]{3,160})"
         r"|\AImplement the following plan:\s+#{1,3}[ \t]+(\S[^\n]{3,160})"
@@ -230,7 +230,7 @@ _TYPE = re.compile(r"^\w{2,12}(?:\([^)]{0,40}\))?!?: ")  # feat(parser): …
 
 
 def describe(facts: Facts) -> Metadata:
-    """Describe a session from its facts alone; the result is valid for any facts."""
+    """Describe a session by its facts; the result is valid for any facts."""
     new = _sort(facts.messages)
     old = _earlier(facts.previous_summary or "", new)
     base = facts.cwd.rstrip("/") + "/"
@@ -259,8 +259,8 @@ def describe(facts: Facts) -> Metadata:
 def _titles(facts: Facts, goals: Sequence[str]) -> Iterator[str]:
     """Yield possible names of a session, best first.
 
-    Titles that somebody gave come first: the agent's own, then the newest of `_TITLES`. Then come
-    the request, and what else was said and done.
+    Given titles come first: the agent's, then the newest of `_TITLES`. Then come the request,
+    another sentence of the session, a changed file, and the directory.
     """
     texts, given = [text[:60_000] for _, text in facts.messages], [facts.title]
     for title in _TITLES:
@@ -290,7 +290,7 @@ def _tags(facts: Facts, files: Sequence[str]) -> list[str]:
     typed = [text[:8000] for role, text in facts.messages if role == "user"][:200]
     found = [
         *tickets("\n".join(typed))[:3],
-        *key_words((" ".join(sentences(text)) for text in typed), 6),
+        *key_words(" ".join(sentences(text)) for text in typed),
         *(_base(one).lower() for one in files[:2]),
         _base(clean_line(facts.cwd[-400:], 400)).lower(),
     ]
