@@ -18,9 +18,6 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
-from rapidfuzz import fuzz, process
-from rapidfuzz.distance import OSA
-
 from indexerd.errors import AmbiguousError, NotFoundError, UsageError
 from indexerd.privacy.patterns import lazy_pattern
 from indexerd.privacy.sanitize import clean_line
@@ -216,6 +213,8 @@ class Names:
         return AmbiguousError(text, candidates)
 
     def _fuzzy(self, ref: str, here: str | None, exclude: str | None) -> tuple[str, float]:
+        from rapidfuzz import fuzz, process  # noqa: PLC0415 - 4 MB, for names that are not exact
+
         key, words = folded(ref), self._words
         each = [
             words.any_of(one for one in words.begun(word[0]) if _is_like(word, one, words))
@@ -315,6 +314,8 @@ def _stands_for(word: str, other: str, words: Mapping[str, Any]) -> bool:
     # A letter is missing, extra, or swapped with the next; "rerender" is not "render".
     if len(word) < _TYPO_MIN or word[0] != other[0] or word.endswith(other) or other.endswith(word):
         return False
+    from rapidfuzz.distance import OSA  # noqa: PLC0415 - as in `_fuzzy`
+
     is_near = OSA.distance(word, other, score_cutoff=1) == 1
     return is_near and (len(word) != len(other) or sorted(word) == sorted(other))
 

@@ -24,8 +24,6 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import msgspec
-from rapidfuzz import process
-from rapidfuzz.distance import OSA
 from tantivy import Document, Query, Searcher
 
 from indexerd.search.index import (
@@ -213,6 +211,9 @@ class _Search:
             return text
         if any(self._searcher.doc_freq(name, word) for name in WEIGHTS):
             return text
+        from rapidfuzz import process  # noqa: PLC0415 - 4 MB, for words that nothing has
+        from rapidfuzz.distance import OSA  # noqa: PLC0415 - as above
+
         for name in ("message", *_TEXTS):
             begun = self._searcher.terms_with_prefix(name, word[:2], limit=_SIMILAR_MAX)
             known.update(dict(begun))
