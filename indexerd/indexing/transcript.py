@@ -22,7 +22,7 @@ MESSAGE_MAX = 4 * 1024 * 1024  # characters of one message that are read
 # is no longer than this, so the cut removes it.
 BEYOND_BYTES = 4096
 BEYOND_LINES = 64
-_SPEAKER = re.compile(r"(?:\A|(?<!\n)(?:\n\n)+)(User|Assistant): ")  # starts a section
+_SPEAKER = re.compile(r"\n(?<!\n\n)\n(?:\n\n)*(User|Assistant): ")  # starts a section
 
 _T = TypeVar("_T")
 
@@ -128,5 +128,5 @@ def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
 
 def _sections(redacted: str) -> tuple[Section, ...]:
     """Split the redacted text into sections again, for local models."""
-    _before, *parts = _SPEAKER.split(redacted)
+    _before, *parts = _SPEAKER.split(f"\n\n{redacted}")
     return tuple(map(Section, map(str.lower, parts[::2]), parts[1::2]))

@@ -21,6 +21,7 @@ _KEY_WORDS = 6
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 UNSPACED = f"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}\uac00-\ud7a3"
 WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
+_UNSPACED_BEGIN = re.compile(f"[{UNSPACED}]")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _TOKEN = re.compile(  # like WORD, but a file name, C++ or a katakana word is one
     rf"[\u30a1-\u30fc]{{2,12}}|[{_HAN}]{{2,12}}|[^\W_{UNSPACED}](?:[^\W{UNSPACED}]|[.+#/'’-])*"
@@ -88,8 +89,10 @@ def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
     """Yield the stems of words; for unspaced scripts, pairs of characters."""
     skip, spread = stop_words() if skip is None else skip, _CAMEL.sub(" ", text)
     text = unicodedata.normalize("NFKD", text if spread == text else f"{text} {spread}").casefold()
-    for word in WORD.findall("".join(char for char in text if not unicodedata.combining(char))):
-        if re.match(f"[{UNSPACED}]", word):
+    if not text.isascii():
+        text = "".join([char for char in text if not unicodedata.combining(char)])
+    for word in WORD.findall(text):
+        if _UNSPACED_BEGIN.match(word):
             yield from (word[at : at + 2] for at in range(max(1, len(word) - 1)))
         elif word not in skip and (len(word) > 1 or word.isdigit()):
             yield _stem(word)

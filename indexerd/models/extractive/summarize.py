@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from indexerd.events import Facts, Stretch
 from indexerd.meta.model import Metadata
@@ -111,13 +112,13 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
         skipped = [BLOCKED, NEXT] if user or len(messages) - number > _RECENT else []
         skipped += [DONE] * user
         if user:
-            found[GOAL] += [one for one in said[:40] if len(topics(one)) > 1][:1]
+            found[GOAL] += islice((one for one in said[:40] if len(topics(one)) > 1), 1)
         first, results = list[str](), list[str]()
         for one in said:
             if not topics(one) or one.endswith(_NO_STATEMENT) or _PLAN.match(one):
                 continue
             fits = (kind for kind, cue in _KIND.items() if kind not in skipped and cue.search(one))
-            if kind := next(fits, EXACT if wanted & topics(one) else ""):
+            if kind := next(fits, EXACT if wanted and wanted & topics(one) else ""):
                 (results if kind == DONE else found[kind]).append(one)
             else:
                 first = first or [one]
@@ -268,7 +269,8 @@ def _titles(facts: Facts, goals: Sequence[str]) -> Iterator[str]:
         hits = (hit for text in [*facts.commands, *texts] for hit in pattern.finditer(text))
         given += [hit[hit.lastindex or 0] for hit in hits][-1:]
     found = [_TYPE.sub("", one) for one in given] + [*goals]
-    found += [one for text in texts[:20] for one in sentences(text) if len(topics(one)) > 1][:1]
+    asked = (one for text in texts[:20] for one in sentences(text) if len(topics(one)) > 1)
+    found += islice(asked, 1)
     found += [f"Changes to {_base(clean_line(one, 400))}" for one in facts.files_modified[:1]]
     found += [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one]
     for text in found:
