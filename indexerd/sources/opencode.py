@@ -325,7 +325,7 @@ class _Tables:
         self._there = {name for (name,) in named}
         self._versions = [key for key, names in _TABLES.items() if self._there >= set(names)]
         if self._there and not self._versions:  # without any tables, it is being created
-            raise SessionUnreadableError("an unknown version of opencode's database")
+            raise SessionUnreadableError("an unknown schema of opencode's database")
 
     def listed(self, ids: Iterable[str] | None = None) -> _Listed:
         """Return these sessions, or all; of a session in both versions, the newer copy."""
