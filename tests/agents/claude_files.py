@@ -1,4 +1,4 @@
-"""Claude Code files for tests: lines as the client writes them, and a scan as a tailer does it."""
+"""Lines of Claude Code as the client writes them, and a scan of them."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _clock = itertools.count()
 
 def line(kind: str, uuid: str | None, parent: str | None, **more: Any) -> bytes:
     at = next(_clock)
-    held: dict[str, Any] = {} if parent == MISSING else {"parentUuid": parent}
-    held |= {
+    fields: dict[str, Any] = {} if parent == MISSING else {"parentUuid": parent}
+    fields |= {
         "isSidechain": False,
         "type": kind,
         "timestamp": f"2026-01-01T{at // 3600 % 24:02d}:{at // 60 % 60:02d}:{at % 60:02d}.000Z",
@@ -53,8 +53,8 @@ def line(kind: str, uuid: str | None, parent: str | None, **more: Any) -> bytes:
         "gitBranch": "main",
     }
     if uuid is not None:
-        held["uuid"] = uuid
-    return bare(**(held | more))
+        fields["uuid"] = uuid
+    return bare(**(fields | more))
 
 
 def bare(**fields: Any) -> bytes:
@@ -93,9 +93,15 @@ def answer(
 
 
 def call(
-    uuid: str, parent: str | None, tool: str, *, message: str = "", name: str = "Bash", **given: Any
+    uuid: str,
+    parent: str | None,
+    tool: str,
+    *,
+    message: str = "",
+    name: str = "Bash",
+    **arguments: Any,
 ) -> bytes:
-    block = {"type": "tool_use", "id": tool, "name": name, "input": given}
+    block = {"type": "tool_use", "id": tool, "name": name, "input": arguments}
     return answer(uuid, parent, [block], stop="tool_use", message=message)
 
 

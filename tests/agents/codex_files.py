@@ -1,4 +1,4 @@
-"""Codex's lines, made here, and its files, read as the service reads them."""
+"""Lines of Codex as the client writes them, and files read as indexerd reads them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STAMP = "2026-03-01T09:00:00.000Z"
 def line(kind: str | None = None, payload: Any = None, **more: Any) -> bytes:
     held = more if kind is None else {"timestamp": STAMP, "type": kind, "payload": payload} | more
     text = json.dumps(held, separators=(",", ":"), ensure_ascii=False)
-    return text.encode("utf-8", "backslashreplace") + b"\n"  # half a pair stays an escape
+    return text.encode("utf-8", "backslashreplace") + b"\n"  # lone surrogates stay escaped
 
 
 def meta(thread: str = THREAD, **more: Any) -> bytes:
@@ -87,4 +87,4 @@ def entries(state: SessionState, data: bytes = b"") -> list[Entry]:
 
 def texts(state: SessionState, data: bytes = b"", kind: Kind = Kind.USER) -> list[str]:
     read = zip(state.path(), entries(state, data), strict=True)
-    return [one.text for row, one in read if state.kind(row) is kind]
+    return [entry.text for row, entry in read if state.kind(row) is kind]

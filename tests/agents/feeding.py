@@ -1,4 +1,4 @@
-"""Files of each agent, fed to its adapter whole or in pieces, as a tailer would."""
+"""Feed a file of an agent to its adapter, whole or in pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Claude Code's lines are: who spoke, how the turn stands, what was done and spent."""
+"""What each line of Claude Code means: speaker, state of the turn, failed results."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ MACHINE: list[tuple[Any, dict[str, Any], Turn]] = [
 
 
 @pytest.mark.parametrize(("content", "more", "text"), HUMAN)
-def test_what_a_human_typed(content: Any, more: dict[str, Any], text: str) -> None:
-    """formats.md 2.3: a prompt, without what was put around it."""
+def test_typed_prompts(content: Any, more: dict[str, Any], text: str) -> None:
+    """formats.md 2.3: prompts count, without the text that the client adds."""
     data = BASE + user("u2", "a1", content, **more)
     state = state_of(data)
     assert prompts(data, state) == ["hi", text]
@@ -85,13 +85,13 @@ def test_what_a_human_typed(content: Any, more: dict[str, Any], text: str) -> No
 
 
 @pytest.mark.parametrize(("content", "more", "turn"), MACHINE)
-def test_what_nobody_typed(content: Any, more: dict[str, Any], turn: Turn) -> None:
-    """formats.md 2.3: it never counts; what the model is asked opens the turn, the rest not."""
+def test_user_lines_that_nobody_typed(content: Any, more: dict[str, Any], turn: Turn) -> None:
+    """formats.md 2.3: they never count; those for the model open the turn, others do not."""
     data = BASE + user("u2", "a1", content, **more)
     state = state_of(data)
     assert (state.user_messages(), state.messages) == (1, 2)
     assert state.turn is turn
-    assert answers(data, state) == ["yes"]  # no word is put into the assistant's mouth
+    assert answers(data, state) == ["yes"]  # nothing is added to the assistant's words
     assert state_of(data + user("u3", "u2", "next")).user_messages() == 2
 
 
@@ -109,8 +109,8 @@ def test_what_nobody_typed(content: Any, more: dict[str, Any], turn: Turn) -> No
         ({"prompt": ""}, Kind.OTHER),
     ],
 )
-def test_what_was_queued(held: dict[str, Any], kind: Kind) -> None:
-    """formats.md 2.3: a queued command is a human's unless it says otherwise."""
+def test_queued_commands(held: dict[str, Any], kind: Kind) -> None:
+    """formats.md 2.3: a queued command is the user's unless it says otherwise."""
     data = BASE + queued("q1", "a1", **held)
     state = state_of(data)
     assert state.kind(2) is kind
@@ -133,7 +133,7 @@ def test_what_was_queued(held: dict[str, Any], kind: Kind) -> None:
     ],
 )
 def test_turns_follow_the_stop_reason(stop: str | None, more: dict[str, Any], turn: Turn) -> None:
-    """S0.1: of an answer's lines the last decides; an error of the API fails the turn."""
+    """S0.1: the last line of an answer decides; an API error fails the turn."""
     data = user("u1", None, "hi") + answer("a1", "u1", stop=None, message="m")
     assert state_of(data + answer("a2", "a1", stop=stop, message="m", **more)).turn is turn
 
@@ -141,11 +141,13 @@ def test_turns_follow_the_stop_reason(stop: str | None, more: dict[str, Any], tu
 # -- facts ---------------------------------------------------------------------------------------
 
 
-def test_results_that_failed_or_were_refused_take_their_calls_back() -> None:
-    """formats.md 2.9: only such rows are marked, and name their calls."""
+def test_failed_or_denied_results_mark_their_calls() -> None:
+    """formats.md 2.9: only those rows are marked and name their calls."""
     data = user("u1", None, "hi") + call("a1", "u1", "t1")
     data += result("r1", "a1", "t1", error=True) + result("r2", "r1", "t2")
-    both = [{"type": "tool_result", "tool_use_id": one, "content": "no"} for one in ("t3", "t4")]
+    both = [
+        {"type": "tool_result", "tool_use_id": call_id, "content": "no"} for call_id in ("t3", "t4")
+    ]
     data += user("r3", "r2", both, toolDenialKind="user")
     state = state_of(data)
     failed = [Turn(state.codes[row] >> 4 & 3) is Turn.FAILED for row in state.path()]

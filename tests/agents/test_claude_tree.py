@@ -1,4 +1,4 @@
-"""Where Claude Code's lines hang: branches, parallel tools, compaction, lines that come again."""
+"""The tree of Claude Code's lines: branches, parallel tools, compaction and repeated lines."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def path(state: SessionState) -> list[str]:
 # -- branches ------------------------------------------------------------------------------------
 
 
-def test_a_rewind_is_the_next_prompt_at_an_older_place() -> None:
-    """S1.13: what was asked instead is on the path, what was left is not; S0.9 counts anew."""
+def test_a_rewind_starts_a_branch_at_an_older_entry() -> None:
+    """S1.13, S0.9: only the new prompt is on the path and counted."""
     data = user("u1", None, "one") + answer("a1", "u1")
     data += user("u2", "a1", "two") + answer("a2", "u2") + user("u3", "a1", "instead")
     state = state_of(data)
@@ -43,8 +43,8 @@ def test_a_rewind_is_the_next_prompt_at_an_older_place() -> None:
     assert (state.new_user_messages("a1"), state.new_user_messages("a2")) == (1, 2)
 
 
-def test_bookkeeping_moves_no_leaf() -> None:
-    """The leaf's id is stable while only attachments, system lines and commands are added."""
+def test_bookkeeping_lines_do_not_move_the_leaf() -> None:
+    """The leaf stays while only attachments, system lines and commands are added."""
     data = user("u1", None, "one") + attachment("e1", "u1", "environment") + answer("a1", "e1")
     assert path(state_of(data)) == ["u1", "e1", "a1"]
     for more in (
@@ -73,8 +73,8 @@ PARALLEL = [
 ]
 
 
-def test_a_result_between_the_lines_of_an_answer_loses_none_of_them() -> None:
-    """The next line may name any sibling: whatever it names, texts and results stay."""
+def test_a_result_between_lines_of_an_answer() -> None:
+    """The next line may name any sibling: texts and results stay on the path."""
     last = answer("k4", "k2", "And more.", stop="tool_use", message="m")
     for named in ("r1", "r2", "k4"):
         data = user("u1", None, "one") + b"".join(PARALLEL[:2]) + result("r1", "k2", "t1")
@@ -84,8 +84,8 @@ def test_a_result_between_the_lines_of_an_answer_loses_none_of_them() -> None:
         assert path(state) == ["u1", "k1", "k2", "r1", "k3", "k4", "r2", "a2", "u2"]
 
 
-def test_a_prompt_after_parallel_results_keeps_what_was_queued() -> None:
-    """A typed prompt that names a place inside the newest turn is no way back."""
+def test_a_prompt_after_parallel_results_keeps_queued_ones() -> None:
+    """A prompt below an entry of the newest turn is not a rewind."""
     data = user("u1", None, "one") + b"".join(PARALLEL) + result("r1", "k2", "t1")
     data += queued("q1", "r1", "and this") + result("r2", "k3", "t2")
     data += user("u2", "r1", "two")
@@ -96,8 +96,8 @@ def test_a_prompt_after_parallel_results_keeps_what_was_queued() -> None:
     assert "two" not in prompts(data, state_of(data))
 
 
-def test_parents_that_went_missing_do_not_cut_the_path() -> None:
-    """formats.md 2.4: progress lines get lost; a lost parent is what was the leaf then."""
+def test_missing_parents_do_not_cut_the_path() -> None:
+    """formats.md 2.4: progress lines get lost; a missing parent means the last leaf."""
     data = user("u1", None, "one") + answer("a1", "lost1", "first")
     data += user("u2", "lost2", "two") + answer("a2", "u2")
     assert prompts(data, state_of(data)) == ["one", "two"]
@@ -108,7 +108,7 @@ def test_parents_that_went_missing_do_not_cut_the_path() -> None:
 
 
 def test_a_file_without_parents_is_read_in_order() -> None:
-    """Old and foreign writers name none, or null everywhere; ids may be missing, too."""
+    """Older and foreign writers omit parents, or write null; ids may be missing, too."""
     for parent in (None, MISSING):
         data = user("u1", parent, "one") + answer("a1", parent)
         data += user("c1", parent, "<command-name>/model</command-name>")
@@ -120,7 +120,7 @@ def test_a_file_without_parents_is_read_in_order() -> None:
 
 
 def test_inline_sub_agents_are_rows_off_the_path() -> None:
-    """formats.md 2.1: before 2.0 they stood in the parent's file; none of it counts."""
+    """formats.md 2.1: before 2.0 they were in the parent's file; none of it counts."""
     data = user("u1", None, "one") + call("k1", "u1", "t1", name="Task")
     data += user("x1", None, "helper", isSidechain=True)
     data += answer("x2", "x1", "helped", isSidechain=True)
@@ -156,7 +156,9 @@ def test_a_prompt_recorded_twice_counts_once() -> None:
         assert state_of(data + once_more).user_messages() == 3
     first = user("u2", "r1", "go on", promptSource="queued") + queued("q1", "u2", "go on")
     assert state_of(start + first).user_messages() == 2
-    typed_twice = user("u2", "r1", "go on") + queued("q1", "u2", "go on")  # the first never waited
+    typed_twice = user("u2", "r1", "go on") + queued(
+        "q1", "u2", "go on"
+    )  # the first one was not queued
     assert state_of(start + typed_twice).user_messages() == 3
 
 
@@ -166,8 +168,8 @@ TALK = user("u1", None, "one") + answer("a1", "u1", "A1") + user("u2", "a1", "tw
 TALK += answer("a2", "u2", "A2")
 
 
-def test_a_compaction_that_keeps_messages_goes_on() -> None:
-    """The boundary hangs below what it follows; its summary knows the first message kept."""
+def test_a_compaction_continues_the_path() -> None:
+    """Its boundary follows the last message, and its summary names the first kept one."""
     segment = {"headUuid": "u2", "anchorUuid": "c1", "tailUuid": "a2"}
     data = TALK + boundary("b1", "a2", preservedSegment=segment) + summary("c1", "b1")
     state = state_of(data)
@@ -178,9 +180,9 @@ def test_a_compaction_that_keeps_messages_goes_on() -> None:
     data += user("u3", "c1", "three")
     state = state_of(data)
     assert prompts(data, state) == ["one", "two", "three"]
-    (made,) = entries(data, state, Kind.COMPACTION)
-    assert (made.id, made.compaction) == ("c1", Compaction(kept="u2", tokens_before=9))
-    assert made.text.endswith("It was about X.")
+    (compaction,) = entries(data, state, Kind.COMPACTION)
+    assert (compaction.id, compaction.compaction) == ("c1", Compaction(kept="u2", tokens_before=9))
+    assert compaction.text.endswith("It was about X.")
     assert state.new_user_messages("a2") == 1
 
 
@@ -203,8 +205,8 @@ def test_messages_logged_again_after_a_compaction_count_once() -> None:
     assert answers(whole, state)[:2] == ["A1", "A2"]
 
 
-def test_a_kept_message_that_is_logged_only_again_has_others_stand_for_it() -> None:
-    """The message that a boundary names may come below its own summary: no circle."""
+def test_a_kept_message_that_is_logged_only_below_its_summary() -> None:
+    """A boundary may name a message below its own summary: no cycle."""
     kept = {"uuids": ["a1", "u2", "a2"], "anchorUuid": "c1"}
     early = TALK[: TALK.index(b'"a2"')].rpartition(b"\n")[0] + b"\n"
     data = early + boundary("b1", "a2", preservedMessages=kept) + summary("c1", "b1")
@@ -216,8 +218,8 @@ def test_a_kept_message_that_is_logged_only_again_has_others_stand_for_it() -> N
     assert path(state_of(TALK + nowhere)) == ["b1", "c1"]
 
 
-def test_the_same_line_twice_is_one_and_the_newest_is_read() -> None:
-    """formats.md 2.4: the same id in the same place; a broken first copy does no harm."""
+def test_a_repeated_line_is_read_once_in_its_newest_form() -> None:
+    """formats.md 2.4: the same id in the same place; a broken first copy is ignored."""
     data = user("u1", None, "one") + line("user", "u2", "u1", message="error")
     data += user("u2", "u1", "two")
     assert state_of(data).leaf_id == "u2"
@@ -248,8 +250,8 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=25), st.lists(st.integers(0, 6000), max_size=6))
-def test_any_tree_is_orderly(lines: list[bytes], cuts: list[int]) -> None:
-    """S1.7: whatever ids repeat and parents name, no circle, no lost count, any split alike."""
+def test_any_lines_make_an_orderly_tree(lines: list[bytes], cuts: list[int]) -> None:
+    """S1.7: with any ids and parents no cycle and no lost message, however the bytes are split."""
     data = b"".join(lines)
     state = state_of(data)
     assert state.orderly

@@ -1,4 +1,4 @@
-"""Codex's turns: under way, ended, failed, taken back; and what they leave as the leaf."""
+"""Codex turns: open, ended, failed or rolled back, and the leaf that results."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def turns(*lines: bytes) -> list[Turn]:
     return [state_of(data[:end]).turn for end in ends]
 
 
-def test_a_turn_ends_where_the_file_says_so() -> None:
-    """S0.1: answers between tools leave it open; the next question opens it again."""
+def test_a_turn_ends_with_its_event() -> None:
+    """S0.1: an answer between tool calls leaves it open; the next prompt opens it again."""
     first = turn("t1", user("q"), answer("wait"), call(), output("ok"), answer("done"))
     second = event("task_started", turn_id="t2"), user("more"), answer("I will")
     assert turns(meta(), first, *second) == [
@@ -53,8 +53,8 @@ def test_a_turn_ends_where_the_file_says_so() -> None:
         ((user("q"), call(), output("x")), event("task_complete", turn_id="t"), Turn.ENDED),
     ],
 )
-def test_a_turn_can_end_without_a_word(inside: tuple[bytes], end: bytes, how: Turn) -> None:
-    """S0.1, S0.2: an abort or an error fails it; an end that says nothing is no answer (S0.5)."""
+def test_a_turn_can_end_without_an_answer(inside: tuple[bytes], end: bytes, how: Turn) -> None:
+    """S0.1, S0.2, S0.5: an abort or error fails it; an end without text is no answer."""
     data = meta() + event("turn_started", turn_id="t") + b"".join(inside)
     assert state_of(data).turn in (Turn.OPEN, how)
     state = state_of(data + end)
@@ -62,12 +62,12 @@ def test_a_turn_can_end_without_a_word(inside: tuple[bytes], end: bytes, how: Tu
     assert state.leaf_id == "t"
     context, begun = line("turn_context", {"turn_id": "t"}), event("task_started", turn_id="t")
     assert state_of(meta(), context, *inside[:1], begun, *inside[1:], end).turn is how
-    answers = sum(b'"assistant"' in one for one in inside)
+    answers = sum(b'"assistant"' in line for line in inside)
     assert (state.answered, state.messages) == (answers > 0, 1 + answers)
 
 
 def test_an_old_answer_ends_its_turn_unless_a_call_waits() -> None:
-    """formats.md 3.1: files that do not say where turns end are judged by their answers."""
+    """formats.md 3.1: in files without turn events an answer ends the turn."""
     assert turns(meta(), user("q"), answer("a"), call("c1"), output("r"), answer("b"))[2:] == [
         Turn.ENDED,
         Turn.OPEN,
@@ -83,7 +83,7 @@ def test_an_old_answer_ends_its_turn_unless_a_call_waits() -> None:
 
 
 def test_the_leaf_is_the_newest_turn() -> None:
-    """S3.6: its id, also while it is under way; new messages are those of later turns."""
+    """S3.6: its id, also while it is open; new messages are those of later turns."""
     begun = event("task_started", turn_id="t3") + user("three")
     state = state_of(meta(), talk("t1", "one"), talk("t2", "two"), begun, said("three"))
     assert state.leaf_id == "t3"
@@ -92,8 +92,8 @@ def test_the_leaf_is_the_newest_turn() -> None:
     assert (steered.user_messages(), steered.new_user_messages("t1")) == (3, 2)
 
 
-def test_without_turn_ids_rows_are_the_leaf() -> None:
-    """S3.6: `L<line>` only where a file has no turn ids, or none for what came last."""
+def test_without_turn_ids_the_leaf_is_a_line_number() -> None:
+    """S3.6: `L<line>` only if the file, or its last part, has no turn ids."""
     old = meta() + user("one") + answer("a")
     assert state_of(old).leaf_id == "L1"
     assert state_of(old, user("two")).new_user_messages("L1") == 1
@@ -110,12 +110,12 @@ def test_without_turn_ids_rows_are_the_leaf() -> None:
 
 
 def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
-    """formats.md 3.8: the newest surviving turns go, with what led to them; later ones go on."""
+    """formats.md 3.8: the newest remaining turns are removed; later ones follow."""
     back = event("thread_rolled_back", num_turns=1)
     three = meta() + talk("t1", "one") + talk("t2", "two") + talk("t3", "three")
     assert (state_of(three, back).leaf_id, state_of(three, back).user_messages()) == ("t2", 2)
     assert state_of(three, back).turn is Turn.ENDED
-    assert state_of(three, back).new_user_messages("t3") == 2  # the turn that was indexed is gone
+    assert state_of(three, back).new_user_messages("t3") == 2  # the indexed turn was rolled back
     twice = state_of(three, back, back)
     assert (twice.leaf_id, twice.new_user_messages("t1")) == ("t1", 0)
     data = three + back + talk("t4", "four") + event("thread_rolled_back", num_turns=2)
@@ -125,8 +125,8 @@ def test_a_rollback_moves_the_leaf_to_before_the_turn() -> None:
     assert len(state_of(data).tips()) == 3
 
 
-def test_a_patch_that_the_file_records_counts_by_its_record_alone() -> None:
-    """A call names files as its shell's directory has them, a record by their whole paths."""
+def test_a_recorded_patch_counts_by_its_record() -> None:
+    """A call names files relative to the shell's directory, a record by whole paths."""
     patch = "*** Begin Patch\n*** Add File: a.py\n+x\n*** End Patch\n"
     asks = {"type": "custom_tool_call", "name": "apply_patch", "call_id": "c1", "input": patch}
     change = {"type": "FileChange", "id": "c1", "changes": {"/w/sub/a.py": {}}}

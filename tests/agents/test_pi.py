@@ -1,4 +1,4 @@
-"""Lines of pi that are too long to hold."""
+"""pi lines that are too long to keep."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _STAMP = "2026-01-01T00:00:01.000Z"
 
 
 def message(entry_id: str, parent: str | None, role: str, text: str = "hi", **more: Any) -> bytes:
-    said = {"role": role, "content": [{"type": "text", "text": text}], **more}
-    return line(type="message", id=entry_id, parentId=parent, timestamp=_STAMP, message=said)
+    content = {"role": role, "content": [{"type": "text", "text": text}], **more}
+    return line(type="message", id=entry_id, parentId=parent, timestamp=_STAMP, message=content)
 
 
-def test_a_line_too_long_to_hold_keeps_its_place_in_the_tree(
+def test_an_oversized_line_keeps_its_place_in_the_tree(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Type, id and parent of an oversized line are taken from its ends; counts hold."""
+    """Type, id and parent of an oversized line are read from its ends, and it is counted."""
     monkeypatch.setattr(lines_module, "LINE_MAX", 5000)
     monkeypatch.setattr(base_module, "READ_MAX", 6000)
     monkeypatch.setattr(lines_module, "END_KEPT", 600)

@@ -1,4 +1,4 @@
-"""One path as a new session file, as pi's createBranchedSession makes it."""
+"""Write one path as a new session file, as pi's createBranchedSession does."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def branch(
         return [(state.id(row), data[at : at + n]) for row, at, n in ends]
 
     labels = [row for row in range(len(state)) if state.kind(row) is Kind.LABEL]
-    made = branch_lines(
-        header, lines(view.path()), [one for _, one in lines(labels)], fresh or counter()
+    branched = branch_lines(
+        header, lines(view.path()), [label for _, label in lines(labels)], fresh or counter()
     )
-    return b"".join(made)
+    return b"".join(branched)
 
 
 def parsed(data: bytes) -> list[dict[str, Any]]:
-    return [json.loads(one) for one in data.splitlines()]
+    return [json.loads(line) for line in data.splitlines()]
 
 
 LABELLED = [
@@ -59,8 +59,8 @@ LABELLED = [
 ]
 
 
-def test_the_new_file_is_a_session_of_the_path_alone() -> None:
-    """S1.16: a header of version 3, the path without labels, re-chained, then its labels."""
+def test_the_new_file_has_only_the_path() -> None:
+    """S1.16: a version 3 header, the path re-chained without labels, then its labels."""
     header, *rest = parsed(branch(session(*LABELLED), "c"))
     assert header == {
         "type": "session",
@@ -70,22 +70,22 @@ def test_the_new_file_is_a_session_of_the_path_alone() -> None:
         "cwd": "/w",
         "parentSession": "/old.jsonl",
     }
-    assert [(one["id"], one["parentId"]) for one in rest] == [
+    assert [(entry["id"], entry["parentId"]) for entry in rest] == [
         ("a", None),
         ("b", "a"),
         ("c", "b"),
         ("ffff0000", "c"),
         ("ffff0001", "ffff0000"),
     ]
-    assert [(one["targetId"], one["label"], one["timestamp"][-5:]) for one in rest[3:]] == [
+    assert [(entry["targetId"], entry["label"], entry["timestamp"][-5:]) for entry in rest[3:]] == [
         ("a", "start", ".000Z"),
         ("c", "from the other branch", ".000Z"),
     ]
-    assert [one["timestamp"][14:19] for one in rest[3:]] == ["00:01", "00:07"]
+    assert [entry["timestamp"][14:19] for entry in rest[3:]] == ["00:01", "00:07"]
 
 
-def test_what_need_not_change_stays_byte_by_byte() -> None:
-    """A line keeps its bytes; one that moves keeps every other field."""
+def test_unchanged_lines_keep_their_bytes() -> None:
+    """A line with a new parent keeps every other field."""
     same = b'{"type":"message", "id":"a","parentId":null,"n":1e999,"x":"\\ud83d",  "big":9e400}'
     moved = b'{"type":"custom","data":{"n":1.5,"id":"inner"},"id":"b","parentId":"l"}'
     data = session(same + b"\r\n", entry("label", "l", "a", targetId="q", label="x"), moved + b"\n")
@@ -95,8 +95,8 @@ def test_what_need_not_change_stays_byte_by_byte() -> None:
     assert expected == second
 
 
-def test_a_label_that_is_changed_keeps_its_place() -> None:
-    """formats.md 1.6: labels follow in the map's order, which a change leaves as it is."""
+def test_a_changed_label_keeps_its_place() -> None:
+    """formats.md 1.6: labels are written in map order, which a change does not affect."""
     data = session(
         said("a", None, "user", "one"),
         said("b", "a", "assistant", "1"),
@@ -104,11 +104,11 @@ def test_a_label_that_is_changed_keeps_its_place() -> None:
         entry("label", "l2", "l1", targetId="b", label="y"),
         entry("label", "l3", "l2", targetId="a", label="z"),
     )
-    assert [one["label"] for one in parsed(branch(data))[3:]] == ["z", "y"]
+    assert [entry["label"] for entry in parsed(branch(data))[3:]] == ["z", "y"]
 
 
-def test_a_compaction_that_kept_from_a_label_keeps_from_what_follows_it() -> None:
-    """formats-observed.md: since the label goes, the entry after it takes its place."""
+def test_a_compaction_kept_from_a_label_keeps_from_the_next_entry() -> None:
+    """formats-observed.md: the label is dropped, so the next entry takes its place."""
     lines = [
         said("a", None, "user", "one"),
         entry("label", "l", "a", targetId="q", label="x"),
@@ -117,12 +117,12 @@ def test_a_compaction_that_kept_from_a_label_keeps_from_what_follows_it() -> Non
         entry("compaction", "d", "c", summary="S", firstKeptEntryId="d", tokensBefore=1),
     ]
     found = parsed(branch(session(*lines)))
-    assert [one.get("firstKeptEntryId") for one in found[3:]] == ["b", "d"]
+    assert [entry.get("firstKeptEntryId") for entry in found[3:]] == ["b", "d"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_branch_of_an_old_session_is_as_old(version: int) -> None:
-    """S1.8, S1.9: pi migrates it when it opens it."""
+def test_a_branch_keeps_the_version_of_its_session(version: int) -> None:
+    """S1.8, S1.9: pi migrates the file when it opens it."""
     message = {"role": "hookMessage", "content": "x"}
     named = {"id": "a", "parentId": None} if version > 1 else {}
     hook = line(type="message", timestamp="t", message=message, **named)
@@ -132,14 +132,14 @@ def test_a_branch_of_an_old_session_is_as_old(version: int) -> None:
 
 @pytest.mark.parametrize("number", range(3))
 def test_real_files_branch_at_every_tip(number: int) -> None:
-    """S1.16, S1.36: every branch of every real file, whatever its version, reads as in its file."""
+    """S1.16, S1.36: each branch of each real file reads the same as in its own file."""
     for file, _ in list(answers())[number::3]:
         data = file.read_bytes()
         old = state_of(data)
         for tip in old.tips():
-            made = branch(data, old.id(tip))
-            new, view = state_of(made), old.still(tip)
+            branched = branch(data, old.id(tip))
+            new, view = state_of(branched), old.still(tip)
             assert not new.bad_lines
-            found = context_of(new, reader(new, made))
+            found = context_of(new, reader(new, branched))
             expected = context_of(view, reader(view, data))
             assert expected == found, file

@@ -1,4 +1,4 @@
-"""Prompts that an agent stores again, or behind words of its own: each counts once."""
+"""Prompts that an agent stores twice, or with its own text, count once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.agents.feeding import fed
 SURROUNDINGS = "<environment_context>\n<cwd>/w</cwd>\n</environment_context>"
 
 
-def test_codex_puts_its_surroundings_before_a_prompt() -> None:
-    """formats.md 3.7: in one block with it, or in a block of their own."""
+def test_codex_context_before_a_prompt_is_ignored() -> None:
+    """formats.md 3.7: in the same block as the prompt or in its own."""
     data = meta() + user(f"{SURROUNDINGS}\nSort the imports.") + answer("Done.")
     assert state_of(data).first_user == "Sort the imports."
     assert state_of(meta(), user(SURROUNDINGS, "Sort them."), answer("Done.")).user_messages() == 1
     assert state_of(meta(), user(SURROUNDINGS), answer("Yes?")).user_messages() == 0
 
 
-def test_codex_asks_the_first_question_again_after_an_interruption() -> None:
-    """formats.md 3.7: the user asked it once."""
+def test_codex_repeats_the_first_prompt_after_an_interruption() -> None:
+    """formats.md 3.7: the user typed it once."""
     data = meta() + turn("t1", user("Sort the imports."), end="turn_aborted")
     data += user("<turn_aborted>\nThe user stopped it.\n</turn_aborted>")
     again = data + user("Sort the imports.") + answer("Done.")
@@ -33,8 +33,8 @@ def test_codex_asks_the_first_question_again_after_an_interruption() -> None:
     assert state_of(again + user("Sort the imports.") + answer("Twice.")).user_messages() == 2
 
 
-def test_codex_stores_a_summary_as_an_answer_too() -> None:
-    """formats.md 3.10: of a compaction on one's own machine the compaction tells it."""
+def test_codex_also_stores_a_summary_as_an_answer() -> None:
+    """formats.md 3.10: only the record of a local compaction counts."""
     data = meta() + user("Sort them.") + answer("Done.") + answer("So far: sorted.")
     start = "Another language model started to solve this problem. Go on:\n"
     state = state_of(data + line("compacted", {"message": f"{start}So far: sorted."}))
@@ -44,15 +44,15 @@ def test_codex_stores_a_summary_as_an_answer_too() -> None:
     assert other.kind(other.path()[-2]) is Kind.ASSISTANT
 
 
-def test_a_patch_of_codex_that_was_not_applied_changed_nothing() -> None:
-    """formats.md 3.12: the files of a call count, unless it is said that they do not."""
+def test_a_rejected_codex_patch_changed_no_file() -> None:
+    """formats.md 3.12: files of a call count unless its result says otherwise."""
     change = {"call_id": "c1", "changes": {"/w/a": {"type": "add"}}}
     for success, failed in ((False, ("c1",)), (True, ())):
         assert read(event("patch_apply_end", success=success, **change), "x").failed == failed
 
 
-def test_codex_puts_what_programs_say_into_the_users_role() -> None:
-    """formats.md 3.7: a block that is all one tag counts as asked only if an event says so."""
+def test_codex_uses_the_users_role_for_program_output() -> None:
+    """formats.md 3.7: a block that is one tag counts as a prompt only with an event."""
     data = meta() + turn("t1", user("Sort them."), said("Sort them."), answer("Done."))
     for text, count in (("<new_context a='1'>\nx\n</new_context>", 1), ("Go on.", 2)):
         assert state_of(data + turn("t2", user(text), answer("Yes."))).user_messages() == count
@@ -72,8 +72,8 @@ def opencode(*lines: bytes) -> bytes:
     return json.dumps(header).encode() + b"\n" + b"".join(lines)
 
 
-def test_opencode_stores_a_prompt_that_did_not_fit_once_more() -> None:
-    """formats.md 4.5: after the summary of a compaction for overflow; else it was typed twice."""
+def test_opencode_repeats_a_prompt_after_an_overflow() -> None:
+    """formats.md 4.5: after an overflow compaction it counts once, otherwise twice."""
     for overflow, count in ((True, 1), (False, 2)):
         data = opencode(
             message(1, "user", words("Sort it.")),
@@ -84,8 +84,8 @@ def test_opencode_stores_a_prompt_that_did_not_fit_once_more() -> None:
         assert fed("opencode", data).user_messages() == count
 
 
-def test_opencode_says_itself_that_it_stopped() -> None:
-    """S0.1: the turn has ended, or failed, whatever its last answer looks like."""
+def test_opencode_records_that_it_stopped() -> None:
+    """S0.1: the turn has ended or failed, whatever its last answer looks like."""
     asked = message(1, "user", words("Sort it.")) + message(2, "assistant", words("I will"))
     assert fed("opencode", opencode(asked)).turn.name == "OPEN"
     for outcome, how in (("succeeded", "ENDED"), ("interrupted", "FAILED")):

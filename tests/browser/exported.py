@@ -9,7 +9,7 @@ from typing import Any
 from indexerd.digests.segments import Segment, encode
 from indexerd.web.document import Wish, document_of
 from indexerd.web.session_page import session_page
-from tests.sessions.taken import taken
+from tests.sessions.opening import taken
 from tests.sessions.tree_sessions import entry, said, session
 
 EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"

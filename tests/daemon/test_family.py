@@ -1,4 +1,4 @@
-"""The family of a session, out of the catalog: who is a member, and what it costs to find out."""
+"""The family of a session: its members, their order, and bounds on the answer."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def catalog(tmp_path: Path) -> Iterator[TextIndex]:
     found.store.close()
 
 
-def born(session_id: str, parent: str | None = None, minute: int = 0, **more: Any) -> Any:
-    """A row of a session that came from another one."""
+def related_row(session_id: str, parent: str | None = None, minute: int = 0, **more: Any) -> Any:
+    """A row of a session, possibly with a parent."""
     usual = {"state": "idle", "userMessageCount": 1, "subagent": False}
     named = {"parentSessionId": parent} if parent else {}
     return row(session_id, minute, **usual | named | more)
@@ -38,24 +38,33 @@ def answers(catalog: TextIndex, hidden: Callable[[dict[str, Any]], bool] | None 
 
 
 def outline(found: dict[str, Any]) -> str:
-    """Ids and depths, with the parent that is missing before them."""
-    told = [f"{one['sessionId']}{one['depth']}" for one in found["members"]]
-    return " ".join([*filter(None, [found.get("missingParent")]), *told])
+    """Ids and depths of the members, after the missing parent if there is one."""
+    members = [f"{member['sessionId']}{member['depth']}" for member in found["members"]]
+    return " ".join([*filter(None, [found.get("missingParent")]), *members])
 
 
-@pytest.mark.parametrize("one", "abcde")
-def test_a_circle_has_one_beginning(catalog: TextIndex, one: str) -> None:
-    """S1.7: what agents write cannot hang us; the oldest begins it, whoever asks."""
+@pytest.mark.parametrize("session_id", "abcde")
+def test_a_cycle_starts_at_its_oldest_session(catalog: TextIndex, session_id: str) -> None:
+    """S1.7: a cycle of parents ends, and each member gets the same answer."""
     ring = {"a": "c", "b": "a", "c": "b", "d": "d", "e": "c"}
-    fill(catalog, *(born(key, parent, 9 - n) for n, (key, parent) in enumerate(ring.items())))
-    found = family(answers(catalog), one)
-    assert outline(found) == ("d0" if one == "d" else "c0 e1 a1 b2")
+    fill(
+        catalog, *(related_row(key, parent, 9 - n) for n, (key, parent) in enumerate(ring.items()))
+    )
+    found = family(answers(catalog), session_id)
+    assert outline(found) == ("d0" if session_id == "d" else "c0 e1 a1 b2")
     assert found["members"][0]["relation"] == "root"
 
 
-def test_what_is_excluded_is_no_member(catalog: TextIndex) -> None:
-    """S4.22, F: its children hang on as if it had never been met; nothing of it is told."""
-    fill(catalog, born("a"), born("b", "a"), born("c", "b"), born("d", "b"), born("e", "a"))
+def test_excluded_sessions_are_not_members(catalog: TextIndex) -> None:
+    """S4.22, F: children of an excluded session have a missing parent; nothing else shows it."""
+    fill(
+        catalog,
+        related_row("a"),
+        related_row("b", "a"),
+        related_row("c", "b"),
+        related_row("d", "b"),
+        related_row("e", "a"),
+    )
     ask = answers(catalog, lambda row: row["sessionId"] == "b")
     assert outline(family(ask, "a")) == "a0 e1"
     assert outline(family(ask, "c")) == "b c0 d0"
@@ -63,10 +72,15 @@ def test_what_is_excluded_is_no_member(catalog: TextIndex) -> None:
         family(ask, "b")
 
 
-def test_a_family_may_be_of_any_size(catalog: TextIndex) -> None:
-    """At most 500 members come, the session asked about among them; `more` counts the rest."""
-    children = [born(f"s{n:04}", "a", n, subagent=n % 2 == 1) for n in range(1, 700)]
-    fill(catalog, born("a"), *children, *(born(f"t{n:04}", f"t{n - 1:04}", n) for n in range(700)))
+def test_a_large_family_is_limited_to_500_members(catalog: TextIndex) -> None:
+    """The session in question is among the 500 members, and `more` counts the others."""
+    children = [related_row(f"s{n:04}", "a", n, subagent=n % 2 == 1) for n in range(1, 700)]
+    fill(
+        catalog,
+        related_row("a"),
+        *children,
+        *(related_row(f"t{n:04}", f"t{n - 1:04}", n) for n in range(700)),
+    )
     ask = answers(catalog)
     found = family(ask, "s0699")
     assert (len(found["members"]), found["more"]) == (500, 200)

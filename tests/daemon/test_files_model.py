@@ -1,7 +1,7 @@
-"""Session files that do more than grow, in any order, against a fresh reading of the same bytes.
+"""Files changed in any way and order, compared with a fresh read of the same bytes.
 
-What a stat and the bytes before the cursor cannot tell is left out: a file that is rewritten to
-the same size has another mtime.
+One change is left out because neither `stat` nor the bytes before the cursor can show it: a rewrite
+to the same size with the same mtime.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ TICK = 10**9
 
 def entry(number: int, parent: int | None, text: str) -> bytes:
     """A user message of pi."""
-    held = {"id": f"{number:08x}", "parentId": f"{parent:08x}" if parent else None}
+    fields = {"id": f"{number:08x}", "parentId": f"{parent:08x}" if parent else None}
     message = {"role": "user", "content": text}
     stamp = {"type": "message", "timestamp": "2026-11-21T10:00:00.000Z"}
-    return json.dumps(stamp | held | {"message": message}).encode() + b"\n"
+    return json.dumps(stamp | fields | {"message": message}).encode() + b"\n"
 
 
 def header(session_id: str) -> bytes:
-    """The first line of a session of pi."""
-    held = {"type": "session", "version": 3, "id": session_id, "cwd": "/w"}
-    return json.dumps(held | {"timestamp": "2026-11-21T10:00:00.000Z"}).encode() + b"\n"
+    """The first line of a pi session."""
+    fields = {"type": "session", "version": 3, "id": session_id, "cwd": "/w"}
+    return json.dumps(fields | {"timestamp": "2026-11-21T10:00:00.000Z"}).encode() + b"\n"
 
 
 entries = st.lists(
@@ -49,7 +49,7 @@ names = st.sampled_from(NAMES)
 
 
 class FilesMachine(RuleBasedStateMachine):
-    """Two files of one store, and what is known of them."""
+    """Two files in one store, and what indexerd knows of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,32 +73,32 @@ class FilesMachine(RuleBasedStateMachine):
         return files
 
     def refresh(self, files: Files, name: str) -> bool:
-        """Look at a file, which may be gone; whether there is more to read."""
+        """Read a step of a file, or note that it is gone. Return whether more is left to read."""
         path = str(self.sessions / name)
         if not Path(path).exists():
             files.vanish(path)
         return files.refresh(path).more
 
     def no_defect(self, path: str, bug: Exception) -> None:
-        """Nothing here may set a file aside."""
+        """Fail: no file may be set aside as defective here."""
         raise AssertionError(path) from bug
 
     def changed(self, path: Path) -> None:
-        """Give the file an mtime that it never had."""
+        """Give the file an mtime that it never had before."""
         self.clock += TICK
         if path.exists():
             os.utime(path, ns=(self.clock, self.clock))
 
     @rule(name=names, data=entries, rest=torn)
     def append(self, name: str, data: bytes, rest: bytes) -> None:
-        """Whole lines, perhaps the end of one that was begun, and the beginning of another."""
+        """Append whole lines, possibly completing a torn line or starting one."""
         with (self.sessions / name).open("ab") as out:
             out.write(data + rest)
         self.changed(self.sessions / name)
 
     @rule(name=names, share=st.integers(0, 100))
     def truncate(self, name: str, share: int) -> None:
-        """Cut anywhere, in the middle of a line too."""
+        """Cut the file anywhere, possibly in the middle of a line."""
         path = self.sessions / name
         if path.exists():
             os.truncate(path, path.stat().st_size * share // 100)
@@ -106,13 +106,13 @@ class FilesMachine(RuleBasedStateMachine):
 
     @rule(name=names, data=contents, rest=torn)
     def rewrite(self, name: str, data: bytes, rest: bytes) -> None:
-        """The same inode, other bytes, shorter or longer."""
+        """Write other bytes to the same inode, shorter or longer."""
         (self.sessions / name).write_bytes(data + rest)
         self.changed(self.sessions / name)
 
     @rule(name=names, data=contents)
     def rename_over(self, name: str, data: bytes) -> None:
-        """Another file takes the name."""
+        """Replace the file by another one."""
         other = self.sessions / "other"
         other.write_bytes(data)
         other.replace(self.sessions / name)
@@ -120,17 +120,17 @@ class FilesMachine(RuleBasedStateMachine):
 
     @rule(name=names)
     def delete(self, name: str) -> None:
-        """Gone; what comes next has, as a rule, the inode that was freed."""
+        """Delete the file; the next one usually gets its inode."""
         (self.sessions / name).unlink(missing_ok=True)
 
     @rule(name=names)
     def touch(self, name: str) -> None:
-        """The mtime moves, nothing else."""
+        """Change only the mtime."""
         self.changed(self.sessions / name)
 
     @rule()
-    def let_go(self) -> None:
-        """The trees are dropped from memory."""
+    def drop_trees(self) -> None:
+        """Drop the trees from memory."""
         for path in map(str, self.sessions.iterdir()):
             file = self.files._files.get(path)
             if file is not None and not file.underway:
@@ -138,25 +138,27 @@ class FilesMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """The process ends; what the store holds is all that is left of it."""
-        kept = {str(one): self.files.stored(str(one)) for one in map(self.sessions.joinpath, NAMES)}
+        """Start a new process that knows only what the store has."""
+        kept = {
+            str(path): self.files.stored(str(path)) for path in map(self.sessions.joinpath, NAMES)
+        }
         self.files = self.fresh()
         self.files.load(
-            (path, held[0], unpack(pack(held[1]), path) if held[1] else None)
-            for path, held in kept.items()
-            if held
+            (path, row[0], unpack(pack(row[1]), path) if row[1] else None)
+            for path, row in kept.items()
+            if row
         )
 
     @rule(steps=st.integers(1, 3))
-    def look_a_little(self, steps: int) -> None:
-        """Some bounded readings, which may end in the middle of a file."""
+    def read_some_steps(self, steps: int) -> None:
+        """Read a few bounded steps, which may end in the middle of a file."""
         for name in NAMES:
             for _ in range(steps):
                 self.refresh(self.files, name)
 
     @rule()
-    def look(self) -> None:
-        """Everything is read: what is known is what a fresh process finds."""
+    def read_everything(self) -> None:
+        """Read everything: the result equals that of a fresh process."""
         fresh = self.fresh()
         for files in (self.files, fresh):
             for name in NAMES:
@@ -166,7 +168,7 @@ class FilesMachine(RuleBasedStateMachine):
         for session_id in IDS:
             info = self.files.info(session_id)
             if info is not None and b"\n" not in Path(info.path).read_bytes():
-                continue  # S1.11: emptied, to be written anew; the session stays as it was
+                continue  # S1.11: an emptied file is about to be rewritten; the session stays
             assert info == fresh.info(session_id)
         assert self.files.problems() == fresh.problems()
 

@@ -1,4 +1,4 @@
-"""A reverted thread of Codex, of which the base is elsewhere for a moment, or for good."""
+"""A reverted Codex thread whose base file is missing for a while or for good."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from indexerd.daemon.files import Files
 from indexerd.sources.stores import Store
 from tests.e2e.clients import CodexThread
 
-STEPS = 20  # looks at files after which nothing is left to look at
+STEPS = 20  # more steps than any of these tests needs
 
 
 def reverted(home: Path, *, times: int = 1) -> list[CodexThread]:
-    """A thread, and its files that begin where its first turn ended."""
+    """A thread, and the files that continue from the end of its first turn."""
     thread = CodexThread(home)
     thread.turn("Kept")
     end, ordinal = thread.path.stat().st_size, thread.ordinal
@@ -22,14 +22,14 @@ def reverted(home: Path, *, times: int = 1) -> list[CodexThread]:
     meta = {"timestamp": "2099-01-01T00:00:00.000Z", "thread": thread.id, "ordinal": ordinal}
     base = {"thread_id": thread.id, "end_ordinal_exclusive": ordinal, "end_byte_offset": end}
     again = [CodexThread(home, f"_{n}", **meta, history_base=base) for n in range(times)]
-    for one in again:
-        one.turn("Another")
+    for rollout in again:
+        rollout.turn("Another")
     return [thread, *again]
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    """The files of Codex, archived and not."""
+    """The sessions of Codex, archived and not."""
 
     def no_defect(path: str, bug: Exception) -> None:
         raise AssertionError(path) from bug
@@ -40,9 +40,9 @@ def files(tmp_path: Path) -> Files:
     return found
 
 
-def look(files: Files, *threads: CodexThread) -> int:
-    """Look at files, and at what is to be read for that; how often."""
-    files.queue |= dict.fromkeys(str(one.path) for one in threads)
+def read_due_files(files: Files, *threads: CodexThread) -> int:
+    """Read files until none is due, and return the number of steps."""
+    files.queue |= dict.fromkeys(str(thread.path) for thread in threads)
     steps = 0
     while files.queue and steps < STEPS:
         path = next(iter(files.queue))
@@ -53,31 +53,31 @@ def look(files: Files, *threads: CodexThread) -> int:
 
 
 def users(files: Files, thread: CodexThread) -> int:
-    """How many messages of the user count."""
+    """The number of user messages that count."""
     info = files.info(thread.id)
     return info.users if info else 0
 
 
 def test_a_base_that_comes_back_unchanged_is_found(tmp_path: Path, files: Files) -> None:
-    """S1.13: archived and taken back before anybody believed that it was gone."""
+    """S1.13: the base is archived and restored before its absence was noticed."""
     thread, again = reverted(tmp_path)
-    look(files, thread, again)
+    read_due_files(files, thread, again)
     assert users(files, thread) == 2
-    here = [one.path for one in (again, thread)]
-    for one in (again, thread):
-        one.archive()
+    here = [rollout.path for rollout in (again, thread)]
+    for rollout in (again, thread):
+        rollout.archive()
     files.vanish(str(here[0]))
     again.path = again.path.rename(here[0])
-    look(files, again)
+    read_due_files(files, again)
     assert users(files, thread) == 1
     thread.path = thread.path.rename(here[1])
-    look(files, thread)
+    read_due_files(files, thread)
     assert users(files, thread) == 2
 
 
-def test_files_that_lack_one_base_come_to_rest(tmp_path: Path, files: Files) -> None:
-    """Files of one thread, none of which is the base of another."""
+def test_files_with_a_missing_base_cause_no_endless_loop(tmp_path: Path, files: Files) -> None:
+    """Two files of a thread lack the same base, and neither is the base of the other."""
     thread, *again = reverted(tmp_path, times=2)
     thread.path.unlink()
-    assert look(files, *again) < STEPS
+    assert read_due_files(files, *again) < STEPS
     assert users(files, thread) == 1

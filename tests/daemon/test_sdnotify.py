@@ -1,4 +1,4 @@
-"""The notification protocol over real sockets ; e2e/daemon/test_service.py has systemd itself."""
+"""The notification protocol over real sockets; e2e/daemon/test_service.py uses systemd itself."""
 
 import os
 import socket
@@ -12,15 +12,15 @@ from indexerd.daemon.process import Notifier
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[socket.socket]:
-    """A datagram socket that stands where systemd's would be."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as made:
-        made.bind(str(tmp_path / "notify"))
-        made.settimeout(5)
-        yield made
+    """A datagram socket in place of systemd's."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.bind(str(tmp_path / "notify"))
+        sock.settimeout(5)
+        yield sock
 
 
 def test_every_message_is_one_datagram(manager: socket.socket) -> None:
-    """As sd_notify(3) writes them."""
+    """Each message is one datagram, as in sd_notify(3)."""
     notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
     for word in ("READY=1", "STATUS=3 sessions"):
         notifier.send(word)
@@ -29,7 +29,7 @@ def test_every_message_is_one_datagram(manager: socket.socket) -> None:
 
 @pytest.mark.parametrize("path", ["", "@", "relative/path", "vsock:2:1234"])
 def test_silent_without_a_manager(path: str) -> None:
-    """An unreachable manager is no reason to stop indexing."""
+    """A missing or unreachable manager causes no error."""
     notifier = Notifier({"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "x"})
     assert not notifier.watchdog_seconds
     notifier.send("READY=1")
@@ -39,7 +39,7 @@ def test_silent_without_a_manager(path: str) -> None:
     ("usec", "pid", "seconds"),
     [
         ("60000000", "", 60.0),
-        ("500000", "ours", 0.5),
+        ("500000", "own", 0.5),
         ("60000000", "1", 0),
         ("0", "", 0),
         ("", "", 0),
@@ -47,7 +47,7 @@ def test_silent_without_a_manager(path: str) -> None:
     ],
 )
 def test_watchdog_deadline(usec: str, pid: str, seconds: float) -> None:
-    """The deadline is in seconds, ours only where it is meant for this process, and a number."""
-    pid = str(os.getpid()) if pid == "ours" else pid
+    """The deadline is in seconds, and 0 if it is invalid or for another process."""
+    pid = str(os.getpid()) if pid == "own" else pid
     env = {"NOTIFY_SOCKET": "/run/x", "WATCHDOG_USEC": usec, "WATCHDOG_PID": pid}
     assert Notifier(env).watchdog_seconds == seconds

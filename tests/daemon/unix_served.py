@@ -1,4 +1,4 @@
-"""A Unix-socket server on a loop in a thread of the test's own process, and a client."""
+"""A Unix-socket server on a loop in a thread of the test process, and a raw client."""
 
 import asyncio
 import json
@@ -13,19 +13,19 @@ from typing import Any, Self
 from indexerd.daemon.unix_server import Peer, UnixServer
 from indexerd.protocol import wire
 
-SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
+SECONDS = 20.0  # before a test gives up; each step takes less than a tenth
 
 
 def eventually(true: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS
     waiting = threading.Event()
     while not true():
-        assert time.monotonic() < deadline, "it never came true"
+        assert time.monotonic() < deadline, "the condition was never true"
         waiting.wait(0.005)
 
 
 class Served:
-    """A server on a loop in a thread of its own, with a handler that asks much of it."""
+    """A server on a loop in its own thread, with a handler that also misbehaves."""
 
     def __init__(self, path: Path, **limits: Any) -> None:
         self.path = path
@@ -50,7 +50,7 @@ class Served:
         self.thread.start()
 
     def handle(self, request: wire.Request, peer: Peer) -> Any:
-        """Answer as a service might, at its worst included."""
+        """Answer as a service might, including errors and endless requests."""
         self.begun += 1
         found: dict[str, Callable[[], Any]] = {
             "echo": lambda: request.params,
@@ -79,9 +79,9 @@ class Served:
             return 1 // 0
         return {"then": then}
 
-    def run(self, made: Any) -> Any:
+    def run(self, coroutine: Any) -> Any:
         """Run a coroutine on the server's loop."""
-        return asyncio.run_coroutine_threadsafe(made, self.loop).result(SECONDS)
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(SECONDS)
 
     def do(self, call: Callable[[], Any]) -> Any:
         async def called() -> Any:
@@ -96,7 +96,7 @@ class Served:
         self.do(self.gate.set)
 
     def stop(self) -> None:
-        """End the loop; nothing may have gone wrong on it unseen."""
+        """End the loop and check that it caught no exception."""
         self.run(self.server.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(SECONDS)
@@ -105,29 +105,29 @@ class Served:
 
 
 def servers(directory: Path) -> Iterator[Callable[..., Served]]:
-    """Make servers, and stop them all: what a fixture yields."""
-    made: list[Served] = []
+    """Start servers on request and stop them all; a generator for fixtures."""
+    started: list[Served] = []
 
     def start(path: Path | None = None, **limits: Any) -> Served:
-        one = Served(path or directory / "d" / "s.sock", **limits)
-        made.append(one)
-        one.run(one.server.start())
-        return one
+        served = Served(path or directory / "d" / "s.sock", **limits)
+        started.append(served)
+        served.run(served.server.start())
+        return served
 
     yield start
-    for one in made:
-        one.gate.set()
-        one.stop()
+    for served in started:
+        served.gate.set()
+        served.stop()
 
 
-class Asking:
-    """A client that sends bytes as it likes, and reads lines."""
+class RawClient:
+    """A client that sends any bytes and reads lines."""
 
     def __init__(self, path: Path) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(SECONDS)
         self.sock.connect(os.fspath(path))
-        self.held = b""
+        self._buffer = b""
 
     def __enter__(self) -> Self:
         return self
@@ -136,20 +136,20 @@ class Asking:
         self.sock.close()
 
     def send(self, *asked: tuple[Any, str, Any]) -> None:
-        self.sock.sendall(b"".join(line(*one) for one in asked))
+        self.sock.sendall(b"".join(line(*request) for request in asked))
 
     def receive(self) -> Any:
         """Read one line; None at the end of the connection."""
-        while b"\n" not in self.held:
+        while b"\n" not in self._buffer:
             try:
                 chunk = self.sock.recv(1 << 16)
             except ConnectionResetError:
                 chunk = b""
             if not chunk:
-                assert self.held == b""
+                assert self._buffer == b""
                 return None
-            self.held += chunk
-        text, _, self.held = self.held.partition(b"\n")
+            self._buffer += chunk
+        text, _, self._buffer = self._buffer.partition(b"\n")
         return json.loads(text)
 
     def ask(self, method: str, params: Any = None) -> Any:
@@ -158,5 +158,5 @@ class Asking:
 
 
 def line(asked: Any, method: str, params: Any) -> bytes:
-    held = {"jsonrpc": "2.0", "id": asked, "method": method, "params": params}
-    return json.dumps(held).encode() + b"\n"
+    request = {"jsonrpc": "2.0", "id": asked, "method": method, "params": params}
+    return json.dumps(request).encode() + b"\n"

@@ -1,11 +1,11 @@
-"""Secrets of every kind that are none: each holds a word that nothing else does."""
+"""Fake secrets of every kind; each contains a word that occurs nowhere else."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 
-WORD = "Xq7Rk2Vn9"  # what every canary below holds, and no marker does
+WORD = "Xq7Rk2Vn9"  # part of every canary, never of a redaction marker
 
 
 def noise(name: str, length: int) -> str:

@@ -1,4 +1,4 @@
-"""A database of opencode, written row by row as the client would."""
+"""Write opencode's database row by row, as the client does."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Rows:
             db.execute("PRAGMA synchronous = OFF")
             yield db
 
-    def run(self, statement: str, *given: Any) -> None:
+    def run(self, statement: str, *params: Any) -> None:
         with self.writing() as db:
-            db.execute(statement, given)
+            db.execute(statement, params)
 
     def tick(self, step: int = 10) -> int:
         self._now += step
@@ -63,24 +63,24 @@ class Rows:
         known = {"directory": "/work/two", "title": "Two", "version": "2.0.12"}
         return self._session("session_v2", session_id, known | more)
 
-    def _session(self, table: str, session_id: str, held: dict[str, Any]) -> str:
+    def _session(self, table: str, session_id: str, values: dict[str, Any]) -> str:
         now = self.tick()
-        self._insert(table, {"id": session_id, "time_created": now, "time_updated": now} | held)
+        self._insert(table, {"id": session_id, "time_created": now, "time_updated": now} | values)
         return f"{self.path}/{session_id}"
 
     def message(self, session_id: str, message_id: str, role: str, **data: Any) -> int:
         at: int = data.pop("at", None) or self.tick()
-        held = {"role": role, "time": {"created": at}} | data
-        self._dated("message", at, held, id=message_id, session_id=session_id)
+        values = {"role": role, "time": {"created": at}} | data
+        self._dated("message", at, values, id=message_id, session_id=session_id)
         return at
 
     def part(self, session_id: str, message_id: str, part_id: str, **data: Any) -> None:
         named = {"id": part_id, "message_id": message_id, "session_id": session_id}
         self._dated("part", self.tick(), data, **named)
 
-    def _dated(self, table: str, at: int, data: dict[str, Any], **held: Any) -> None:
+    def _dated(self, table: str, at: int, data: dict[str, Any], **values: Any) -> None:
         times = {"time_created": at, "time_updated": at}
-        self._insert(table, held | times | {"data": json.dumps(data)})
+        self._insert(table, values | times | {"data": json.dumps(data)})
 
     def said(self, session_id: str, message_id: str, role: str, text: str, **data: Any) -> None:
         if role == "assistant":
@@ -93,7 +93,7 @@ class Rows:
         named = {"id": message_id, "session_id": session_id, "type": kind, "seq": seq}
         self._dated("session_message", at, {"time": {"created": at}} | data, **named)
 
-    def _insert(self, table: str, held: dict[str, Any]) -> None:
-        names, marks = ", ".join(held), ", ".join("?" * len(held))
-        statement = f"INSERT INTO {table} ({names}) VALUES ({marks})"  # noqa: S608 - names of ours
-        self.run(statement, *held.values())
+    def _insert(self, table: str, values: dict[str, Any]) -> None:
+        names, marks = ", ".join(values), ", ".join("?" * len(values))
+        statement = f"INSERT INTO {table} ({names}) VALUES ({marks})"  # noqa: S608 - constant names
+        self.run(statement, *values.values())

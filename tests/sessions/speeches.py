@@ -1,4 +1,4 @@
-"""Small conversations for the tests of compaction: speeches, steps, and a state around them."""
+"""Messages, steps and session states for the tests of compaction."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def said(role: str, text: str = "", *, name: str = "e", kind: Kind | None = None
 
 
 def calls(*ids: str, tool: str = "bash") -> ContextMessage:
-    made = tuple(ToolCall(tool, id=one) for one in ids)
-    return ContextMessage("assistant", entry(Kind.ASSISTANT), calls=made)
+    tool_calls = tuple(ToolCall(tool, id=session_id) for session_id in ids)
+    return ContextMessage("assistant", entry(Kind.ASSISTANT), calls=tool_calls)
 
 
 def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -> ContextMessage:
@@ -32,7 +32,7 @@ def gave(call: str, text: str, *, cleared: bool = False, failed: bool = False) -
 
 
 def steps(*speeches: ContextMessage) -> list[ContextEntry]:
-    return [ContextEntry(at, one.entry, (one,), at) for at, one in enumerate(speeches)]
+    return [ContextEntry(at, speech.entry, (speech,), at) for at, speech in enumerate(speeches)]
 
 
 def state_of(rows: int, **facts: Any) -> SessionState:

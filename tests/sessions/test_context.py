@@ -1,4 +1,4 @@
-"""What a model would get: compactions, edits, settings; and what a path keeps of its past."""
+"""The context of a session: compactions, edits and version 1."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def seen(*lines: bytes, leaf: str | None = None, version: int = 3) -> Context:
 
 
 def view(context: Context) -> list[str]:
-    return [f"{one.role} {one.text}".strip() for one in context.messages]
+    return [f"{message.role} {message.text}".strip() for message in context.messages]
 
 
 TALK = [
@@ -37,8 +37,8 @@ def short(entry_id: str, above: str, kept: str | None, text: str = "S", **more: 
 
 
 @pytest.mark.parametrize("kept", [None, "nobody", "e", "f"])
-def test_a_compaction_that_keeps_nothing_known_keeps_nothing(kept: str | None) -> None:
-    """S1.19: no id, an unknown one, its own (retain none), or a later one."""
+def test_a_compaction_without_a_known_kept_entry_keeps_none(kept: str | None) -> None:
+    """S1.19: no kept id, an unknown id, its own id, or a later one."""
     found = seen(*TALK, short("e", "d", kept), said("f", "e", "user", "three"))
     assert view(found) == ["compactionSummary S", "user three"]
 
@@ -48,7 +48,7 @@ def edit(entry_id: str, above: str, target: str, **more: Any) -> bytes:
 
 
 def test_edits_change_what_the_model_sees() -> None:
-    """Pi 0.87: null leaves the target out, an object replaces its text, the latest edit counts."""
+    """In pi 0.87 null removes the target, an object replaces its text, the last edit counts."""
     blocks = [{"type": "text", "text": "new"}, {"type": "image"}, {"type": "text", "text": "er"}]
     found = seen(
         *TALK,
@@ -61,8 +61,8 @@ def test_edits_change_what_the_model_sees() -> None:
     assert view(found) == ["user newer", "user two", "assistant 2"]
 
 
-def test_version_1_keeps_from_an_index() -> None:
-    """S1.8: `firstKeptEntryIndex` counts the header as 0 and lines that are no JSON not at all."""
+def test_version_1_names_the_kept_entry_by_index() -> None:
+    """S1.8: `firstKeptEntryIndex` counts the header as 0 and skips lines that are no JSON."""
     talk = [
         line(type="message", timestamp="t", message={"role": "user", "content": text})
         for text in ("one", "two", "three")

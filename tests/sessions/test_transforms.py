@@ -1,4 +1,4 @@
-"""Rules that change one output of a context, and store nothing."""
+"""Transform rules of one context answer."""
 
 from __future__ import annotations
 
@@ -53,10 +53,8 @@ def conversation(*spoken: tuple[str, str]) -> list[ContextMessage]:
 
 
 @given(contexts, any_rules)
-def test_the_same_rules_again_change_nothing(
-    messages: list[ContextMessage], rules: list[Any]
-) -> None:
-    """Each rule is idempotent; there are never more messages."""
+def test_rules_are_idempotent(messages: list[ContextMessage], rules: list[Any]) -> None:
+    """Applying a rule again changes nothing, and rules never add messages."""
     for rule in rules:
         once = applied(messages, rule)
         assert once == applied(messages, rule, rule)
@@ -81,7 +79,7 @@ def test_the_same_rules_again_change_nothing(
         [{"rule": "prune"}] * (20 + 1),
     ],
 )
-def test_wrong_rules_are_named(given: Any) -> None:
-    """A wrong rule is a UsageError, and never passed over."""
+def test_wrong_rules_are_errors(given: Any) -> None:
+    """A wrong rule is a UsageError and never ignored."""
     with pytest.raises(UsageError):
         rules_of(given)

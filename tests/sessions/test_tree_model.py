@@ -1,4 +1,4 @@
-"""The tree as a list, against a naive model: order, parents, tips."""
+"""The order, parents and tips of trees, compared with a naive model."""
 
 from __future__ import annotations
 
@@ -13,72 +13,72 @@ from indexerd.sessions.tree_answers import outline, tips
 from tests.sessions.tree_sessions import entry, said, session, state_of
 
 WORDS = st.sampled_from("abcdefgh")
-DATES = st.sampled_from([1, 2, 3, 0])  # 0: no date
+DATES = st.sampled_from([1, 2, 3, 0])  # 0 means no date
 RECORDS = st.lists(st.tuples(WORDS, st.none() | WORDS | st.just("zz"), DATES), max_size=12)
 Record = tuple[str, str | None, int]
 
 
 def built(records: list[Record]) -> SessionState:
     state = SessionState()
-    for at, (one, above, _) in enumerate(records):
+    for at, (entry_id, above, _) in enumerate(records):
         parent = above or None
-        state.add(one, parent, code(Kind.USER, message=True), at, 1)
+        state.add(entry_id, parent, code(Kind.USER, message=True), at, 1)
     return state
 
 
 def naive(records: list[Record]) -> list[tuple[str, int]]:
-    last = {one: at for at, (one, _, _) in enumerate(records)}
+    last = {entry_id: at for at, (entry_id, _, _) in enumerate(records)}
     below: dict[str | None, list[str]] = {None: []}
-    for one, above, _ in records:
-        top = above is None or above == one or above not in last
-        below.setdefault(None if top else above, []).append(one)
+    for entry_id, above, _ in records:
+        top = above is None or above == entry_id or above not in last
+        below.setdefault(None if top else above, []).append(entry_id)
     shown: list[tuple[str, int]] = []
 
-    def show(one: str, trail: tuple[str, ...]) -> None:
-        if one not in trail:
-            shown.append((one, len(trail)))
-            mine = below.get(one, [])
-            if all(records[last[each]][2] for each in mine):
-                mine = sorted(mine, key=lambda each: records[last[each]][2])
-            for each in mine:
-                show(each, (*trail, one))
+    def show(entry_id: str, trail: tuple[str, ...]) -> None:
+        if entry_id not in trail:
+            shown.append((entry_id, len(trail)))
+            children = below.get(entry_id, [])
+            if all(records[last[child]][2] for child in children):
+                children = sorted(children, key=lambda child: records[last[child]][2])
+            for child in children:
+                show(child, (*trail, entry_id))
 
-    for one in below[None]:
-        show(one, ())
+    for entry_id in below[None]:
+        show(entry_id, ())
     return shown
 
 
 @given(RECORDS.filter(lambda them: not any(date == 0 for _, _, date in them)))
-def test_the_order_is_that_of_a_naive_model(records: list[Record]) -> None:
-    """S1.6: for any parents, known, unknown, late, repeated or in a circle."""
+def test_the_order_equals_a_naive_models(records: list[Record]) -> None:
+    """S1.6: for known, unknown, late, repeated and cyclic parents."""
     state = built(records)
     found = [
-        (state.id(row), depth) for row, _, depth in outline(state, lambda one: records[one][2])
+        (state.id(row), depth) for row, _, depth in outline(state, lambda row: records[row][2])
     ]
     model = naive(records)
     if len(model) <= 2 * len(records):
         assert model == found[: len(model)]
-    assert {one for one, _, _ in records} == {one for one, _ in found}
+    assert {entry_id for entry_id, _, _ in records} == {entry_id for entry_id, _ in found}
     assert len(found) <= 3 * len(records)
 
 
 @given(RECORDS)
 def test_every_entry_is_shown_below_its_parent(records: list[Record]) -> None:
-    """S1.6, S1.7: whatever the dates: nothing is lost, and a place's parent is the one before."""
+    """S1.6, S1.7: with any dates no entry is lost, and each is listed below its parent."""
     state = built(records)
     trail: list[int] = []
-    for row, above, depth in outline(state, lambda one: records[one][2]):
+    for row, above, depth in outline(state, lambda row: records[row][2]):
         del trail[depth:]
         assert (trail[-1] if trail else ROOT) == above
         assert row not in trail
         trail.append(row)
-    shown = Counter(row for row, _, _ in outline(state, lambda one: records[one][2]))
-    assert set(shown) == {state.row(one) for one, _, _ in records}
+    shown = Counter(row for row, _, _ in outline(state, lambda row: records[row][2]))
+    assert set(shown) == {state.row(entry_id) for entry_id, _, _ in records}
 
 
 @given(RECORDS)
-def test_tips_are_those_of_a_naive_model(records: list[Record]) -> None:
-    """S1.14: counts and parting points of every tip, by walking up from each."""
+def test_tips_equal_a_naive_models(records: list[Record]) -> None:
+    """S1.14: entries, user messages and branch point of every tip."""
     state = built(records)
     children = Counter(state.parent(row) for row in range(len(state)))
     found = tips(state, {})
@@ -87,12 +87,12 @@ def test_tips_are_those_of_a_naive_model(records: list[Record]) -> None:
         path = list(state.up(tip.row))
         partings = [row for row in path[1:] if children[row] > 1]
         assert (tip.entries, tip.users, tip.last) == (len(path), len(path), tip.row)
-        if state.parent(path[-1]) == ROOT:  # not on a circle
+        if state.parent(path[-1]) == ROOT:  # not part of a cycle
             assert tip.parting == (partings[0] if partings else ROOT)
 
 
-def test_a_leaf_that_bookkeeping_follows_is_the_branchs_tip() -> None:
-    """S1.14: entries below the leaf that nobody said are no branch; a conversation is one."""
+def test_a_branch_ends_at_bookkeeping_entries_below_its_leaf() -> None:
+    """S1.14: labels and leaf changes below the leaf are no branch of their own."""
     moved = entry("leaf", "l", "d", targetId="b")
     talk = [said("a", None, "user"), said("b", "a", "user"), said("c", "b", "user")]
     lines = [*talk, entry("label", "k", "b", targetId="b", label="x"), said("d", "c", "user")]

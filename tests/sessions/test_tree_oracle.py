@@ -1,4 +1,4 @@
-"""Trees, branches, labels and contexts of real files, as pi itself answers for each of them."""
+"""Trees, branches, labels and contexts of real files equal pi's own answers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree_answers import tips
 from tests.sessions.tree_sessions import PUBLIC, all_nodes, answers, reader, state_of
 
-CASES = [pytest.param(file, said, id=file.name[-44:]) for file, said in answers()]
-CUT = 400  # characters of a text that the oracle keeps
+CASES = [pytest.param(file, oracle, id=file.name[-44:]) for file, oracle in answers()]
+CUT = 400  # length to which the oracle cuts texts
 
 
 def cut(text: str) -> str:
@@ -33,106 +33,115 @@ def flat(roots: list[dict[str, Any]]) -> list[tuple[str | None, int, str | None]
     while stack:
         node, depth = stack.pop()
         found.append((node.get("id"), depth, node.get("label")))
-        stack += [(one, depth + 1) for one in reversed(node.get("children", []))]
+        stack += [(child, depth + 1) for child in reversed(node.get("children", []))]
     return found
 
 
-def names(state: SessionState, said: dict[str, Any]) -> dict[str, str]:
-    if said["versionOnDisk"] >= 2:
-        return {one: one for one in (state.id(row) for row in range(len(state)))}
-    leaves = {leaf["id"]: leaf["ordinal"] for leaf in said["leaves"]}
-    rows = dict(zip(said["branch"], said["branchOrdinals"], strict=True)) | leaves
+def names(state: SessionState, oracle: dict[str, Any]) -> dict[str, str]:
+    if oracle["versionOnDisk"] >= 2:
+        return {entry_id: entry_id for entry_id in map(state.id, range(len(state)))}
+    leaves = {leaf["id"]: leaf["ordinal"] for leaf in oracle["leaves"]}
+    rows = dict(zip(oracle["branch"], oracle["branchOrdinals"], strict=True)) | leaves
     return {entry_id: state.id(row) for entry_id, row in rows.items()}
 
 
-def needs(said: dict[str, Any], key: str) -> Any:
-    if key not in said:
+def needs(oracle: dict[str, Any], key: str) -> Any:
+    if key not in oracle:
         pytest.skip("the shared fixtures are not beside this checkout")
-    return said[key]
+    return oracle[key]
 
 
 def view(context: Context) -> list[list[str]]:
-    return [[one.role, cut(one.text)] for one in context.messages]
+    return [[message.role, cut(message.text)] for message in context.messages]
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("file", "said"), CASES)
-def test_the_tree_is_pis_tree(file: Path, said: dict[str, Any]) -> None:
-    """S1.6, S1.30: order, depth, labels and the active path of every node are pi's own."""
+@pytest.mark.parametrize(("file", "oracle"), CASES)
+def test_the_tree_equals_pis(file: Path, oracle: dict[str, Any]) -> None:
+    """S1.6, S1.30: order, depth, labels and the active path of every node."""
     data = file.read_bytes()
     state = state_of(data)
-    ours = names(state, said)
+    our_ids = names(state, oracle)
 
     found = all_nodes(state, data)
 
-    expected = [(ours[one], depth, label) for one, depth, label in flat(needs(said, "tree")) if one]
-    assert expected == [(one["id"], one["depth"], one.get("label")) for one in found]
-    branch = {ours[one] for one in said["branch"]}
-    assert branch == {one["id"] for one in found if one["active"]}
-    ordinals = {ours[leaf["id"]]: leaf["ordinal"] for leaf in said["leaves"]}
-    assert ordinals.items() <= {one["id"]: one["ordinal"] for one in found}.items()
+    expected = [
+        (our_ids[entry_id], depth, label)
+        for entry_id, depth, label in flat(needs(oracle, "tree"))
+        if entry_id
+    ]
+    assert expected == [(node["id"], node["depth"], node.get("label")) for node in found]
+    branch = {our_ids[entry_id] for entry_id in oracle["branch"]}
+    assert branch == {node["id"] for node in found if node["active"]}
+    ordinals = {our_ids[leaf["id"]]: leaf["ordinal"] for leaf in oracle["leaves"]}
+    assert ordinals.items() <= {node["id"]: node["ordinal"] for node in found}.items()
 
 
-@pytest.mark.parametrize(("file", "said"), CASES)
-def test_tips_and_branch_points_are_pis(file: Path, said: dict[str, Any]) -> None:
-    """S1.14, S1.36: every leaf with its counts, and the points where branches part."""
+@pytest.mark.parametrize(("file", "oracle"), CASES)
+def test_tips_and_branch_points_equal_pis(file: Path, oracle: dict[str, Any]) -> None:
+    """S1.14, S1.36: every leaf with its counts, and every branch point."""
     data = file.read_bytes()
     state, read = state_of(data), reader(state_of(data), data)
-    ours = names(state, said)
+    our_ids = names(state, oracle)
 
     rows = [row for row in state.entries() if state.kind(row) is Kind.BRANCH_SUMMARY]
     found = tips(state, {row: read(row) for row in rows})
 
-    expected = {(ours[one["id"]], one["pathLength"], one["userMessages"]) for one in said["leaves"]}
+    expected = {
+        (our_ids[leaf["id"]], leaf["pathLength"], leaf["userMessages"]) for leaf in oracle["leaves"]
+    }
     assert expected == {(state.id(tip.row), tip.entries, tip.users) for tip in found}
     points = {state.id(tip.parting) for tip in found if tip.parting != ROOT}
-    assert {ours[one] for one in said["branchPoints"]} >= points
-    assert bool(points) == bool(said["branchPoints"])
+    assert {our_ids[entry_id] for entry_id in oracle["branchPoints"]} >= points
+    assert bool(points) == bool(oracle["branchPoints"])
     assert [tip.row for tip in found if state.row(state.id(tip.row)) == state.leaf] == (
-        [] if said["leafId"] is None else [state.leaf]
+        [] if oracle["leafId"] is None else [state.leaf]
     )
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("file", "said"), CASES)
-def test_the_context_is_pis_context(file: Path, said: dict[str, Any]) -> None:
-    """S1.18 to S1.20, S1.32, S1.33: roles, texts, model and thinking level, from every leaf."""
+@pytest.mark.parametrize(("file", "oracle"), CASES)
+def test_the_context_equals_pis(file: Path, oracle: dict[str, Any]) -> None:
+    """S1.18 to S1.20, S1.32, S1.33: roles, texts, model and thinking level, for every leaf."""
     data = file.read_bytes()
     state = state_of(data)
-    read, ours = reader(state, data), names(state, said)
+    read, our_ids = reader(state, data), names(state, oracle)
 
     found = context_of(state, read, level="off")
 
-    expected = needs(said, "context")
-    assert [[one["role"], one["text"]] for one in expected["messages"]] == view(found)
+    expected = needs(oracle, "context")
+    assert [[message["role"], message["text"]] for message in expected["messages"]] == view(found)
     assert (expected["model"], expected["thinkingLevel"]) == (found.model, found.thinking_level)
-    for leaf, messages in said["contextPerLeaf"].items():
-        row = state.row(ours[leaf])
+    for leaf, messages in oracle["contextPerLeaf"].items():
+        row = state.row(our_ids[leaf])
         assert messages == view(context_of(state.still(row), read)), leaf
 
 
 @pytest.mark.shared
-@pytest.mark.parametrize(("file", "said"), CASES)
-def test_compactions_and_file_lists_are_pis(file: Path, said: dict[str, Any]) -> None:
-    """S1.21 to S1.23: the newest compaction as it was stored; files of the branch's own calls."""
+@pytest.mark.parametrize(("file", "oracle"), CASES)
+def test_compactions_and_file_lists_equal_pis(file: Path, oracle: dict[str, Any]) -> None:
+    """S1.21 to S1.23: the newest compaction, and the files of the branch's tool calls."""
     data = file.read_bytes()
     state = state_of(data)
     read = reader(state, data)
     entries = [read(row) for row in state.path()]
 
-    found = [one for one in entries if one.kind is Kind.COMPACTION][::-1]
+    found = [entry for entry in entries if entry.kind is Kind.COMPACTION][::-1]
 
-    newest = needs(said, "latestCompaction")
+    newest = needs(oracle, "latestCompaction")
     assert bool(newest) == bool(found)
     if newest:
-        told = found[0]
-        assert (newest["id"], newest["firstKeptEntryId"]) == (told.id, told.compaction.kept)
-        assert newest["tokensBefore"] == told.compaction.tokens_before
-        assert newest["details"] == told.stored
-        assert newest["summary"] == cut("".join(told.texts))
-    lists = file_lists(one for one in entries if one.type == "message")
-    assert said["fileListsOnBranch"]["readFiles"] == list(lists.read)
-    assert said["fileListsOnBranch"]["modifiedFiles"] == list(lists.modified)
+        compaction = found[0]
+        assert (newest["id"], newest["firstKeptEntryId"]) == (
+            compaction.id,
+            compaction.compaction.kept,
+        )
+        assert newest["tokensBefore"] == compaction.compaction.tokens_before
+        assert newest["details"] == compaction.stored
+        assert newest["summary"] == cut("".join(compaction.texts))
+    lists = file_lists(entry for entry in entries if entry.type == "message")
+    assert oracle["fileListsOnBranch"]["readFiles"] == list(lists.read)
+    assert oracle["fileListsOnBranch"]["modifiedFiles"] == list(lists.modified)
 
 
 @pytest.mark.shared
@@ -140,28 +149,28 @@ def test_public_files_are_read_as_pi_reads_them() -> None:
     """Paths, roots and contexts of public files equal the answers of pi 0.81."""
     if not PUBLIC.is_dir():
         pytest.skip("the shared fixtures are not beside this checkout")
-    told = json.loads((PUBLIC / "EXPECTED.json").read_text())
+    expected_by_name = json.loads((PUBLIC / "EXPECTED.json").read_text())
     compared = []
-    for name, versions in told.items():
-        said = versions.get("v0.81") if isinstance(versions, dict) else None
-        if not said or "context" not in said:
+    for name, versions in expected_by_name.items():
+        oracle = versions.get("v0.81") if isinstance(versions, dict) else None
+        if not oracle or "context" not in oracle:
             continue
         data = (PUBLIC / name).read_bytes()
         state = state_of(data)
-        leaf = state if "harness" not in name else state.still(said["leafIndex"])
+        leaf = state if "harness" not in name else state.still(oracle["leafIndex"])
         found = context_of(leaf, reader(state, data), level="off")
-        expected = said["context"]
-        if "harness" in name:  # the tail that a harness keeps is unknown to the agent itself
+        expected = oracle["context"]
+        if "harness" in name:  # pi itself does not know the tail that a harness keeps
             found = Context(found.messages[:1], found.model, found.thinking_level)
         assert expected["n"] == len(found.messages), name
-        assert expected.get("roles") in (None, [one.role for one in found.messages]), name
+        assert expected.get("roles") in (None, [message.role for message in found.messages]), name
         assert (expected["model"], expected["thinkingLevel"]) == (
             found.model,
             found.thinking_level,
         ), name
-        if "roots" in said:
+        if "roots" in oracle:
             tops = [node["ordinal"] for node in all_nodes(state, data) if not node["depth"]]
-            assert said["roots"] == len(tops), name
-            assert said.get("rootIndices") in (None, tops), name
+            assert oracle["roots"] == len(tops), name
+            assert oracle.get("rootIndices") in (None, tops), name
         compared.append(name)
     assert len(compared) >= 12

@@ -1,4 +1,4 @@
-"""Session files for the tests of trees: pi's own answers beside them, and small ones made here."""
+"""Session files for the tests of trees: recorded ones with pi's answers, and small ones."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def all_nodes(state: SessionState, data: bytes) -> list[dict[str, Any]]:
 
 
 def answers() -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Every file that pi itself took, and what it said of it.
+    """Every file that pi could read, with its answers.
 
-    All of it, trees and contexts, is kept beside the checkout; in it are counts and paths.
+    The full answers are kept next to the checkout; the committed ones have only counts and paths.
     """
     folder = SHARED / "real" if (SHARED / "real/pi-oracle").is_dir() else REAL
     for path in sorted((folder / "pi-oracle").glob("*.json")):
-        said = json.loads(path.read_text())
-        if not said.get("error") and (folder / said["file"]).is_file():
-            yield folder / said["file"], said
+        oracle = json.loads(path.read_text())
+        if not oracle.get("error") and (folder / oracle["file"]).is_file():
+            yield folder / oracle["file"], oracle
 
 
 def line(**fields: Any) -> bytes:
@@ -72,6 +72,6 @@ def said(entry_id: str, parent: str | None, role: str, text: str = "", **more: A
 
 def chain(ids: Iterable[str]) -> Iterator[bytes]:
     above = None
-    for one in ids:
-        yield said(one, above, "user", one)
-        above = one
+    for session_id in ids:
+        yield said(session_id, above, "user", session_id)
+        above = session_id

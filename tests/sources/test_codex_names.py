@@ -1,4 +1,4 @@
-"""Names of codex's threads: from the index, from the database, and neither touched."""
+"""Names of Codex threads, read from the index file and from the database."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def database(
 
 def put(db: sqlite3.Connection, **fields: Any) -> None:
     names, marks = ", ".join(fields), ", ".join("?" * len(fields))
-    insert = f"INSERT OR REPLACE INTO threads ({names}) VALUES ({marks})"  # noqa: S608 - our own
+    insert = f"INSERT OR REPLACE INTO threads ({names}) VALUES ({marks})"  # noqa: S608 - constant names
     db.execute(insert, tuple(fields.values()))
 
 
-def test_a_torn_line_waits_and_a_damaged_one_is_passed_over(tmp_path: Path) -> None:
-    """A line counts once its newline is there; other shapes count nothing."""
+def test_a_torn_line_waits_and_a_damaged_one_is_skipped(tmp_path: Path) -> None:
+    """A line counts once it has its newline; other shapes are ignored."""
     names, whole = Names(str(tmp_path)), json.dumps(named("a", "whole"))
     say(
         tmp_path, "{bad\n", "[]\n", "5\n", '{"id":1}\n', '{"id":"x","thread_name":[]}\n', whole[:30]
@@ -63,7 +63,7 @@ def test_a_torn_line_waits_and_a_damaged_one_is_passed_over(tmp_path: Path) -> N
 
 
 def test_names_in_the_database_are_seen_as_they_are_written(tmp_path: Path) -> None:
-    """S3.3: also while they stand in the write-ahead log alone."""
+    """S3.3: also while they are only in the write-ahead log."""
     names = Names(str(tmp_path))
     with database(tmp_path) as db:
         put(db, id="a", name="first", title="t", updated_at_ms=EARLY)
@@ -78,8 +78,8 @@ def test_names_in_the_database_are_seen_as_they_are_written(tmp_path: Path) -> N
     assert names.refresh() == {"a"}
 
 
-def test_what_was_written_later_wins(tmp_path: Path) -> None:
-    """Releases differ in which place they write: the newer counts, an empty row says nothing."""
+def test_the_newer_of_two_names_wins(tmp_path: Path) -> None:
+    """Releases write to different places: the newer name counts, an empty row does not."""
     names = Names(str(tmp_path))
     early, late = "2026-03-01T09:00:00Z", "2026-03-02T09:00:00Z"
     say(tmp_path, named("a", "index", late), named("b", "index", early), named("c", "index", early))
@@ -91,11 +91,11 @@ def test_what_was_written_later_wins(tmp_path: Path) -> None:
         put(db, id="d", name="row", updated_at_ms=EARLY)
         put(db, id="e", name="row", updated_at_ms=LATE)
     names.refresh()
-    assert [names.name(one) for one in "abcde"] == ["index", "row", "index", "", "row"]
+    assert [names.name(thread) for thread in "abcde"] == ["index", "row", "index", "", "row"]
 
 
-def test_a_title_is_a_name_only_where_someone_gave_it(tmp_path: Path) -> None:
-    """formats.md 3.11: by itself codex takes the first message, or its beginning, for a title."""
+def test_a_title_is_a_name_only_if_the_user_gave_it(tmp_path: Path) -> None:
+    """formats.md 3.11: by default Codex's title is the first message or its beginning."""
     columns = "first_user_message TEXT, preview TEXT,"
     with database(tmp_path, columns=columns) as db:
         first = {"first_user_message": "fix the cache now", "preview": "of the parent"}
@@ -107,18 +107,18 @@ def test_a_title_is_a_name_only_where_someone_gave_it(tmp_path: Path) -> None:
             put(db, id=thread, title=title, **first)
         put(db, id="d", title="Cache work", **first)
         put(db, id="e", title="")
-    with database(tmp_path, number=4, columns="") as db:  # an older one, left behind
+    with database(tmp_path, number=4, columns="") as db:  # an older database that was left behind
         put(db, id="f", title="Cache work")
     names = Names(str(tmp_path))
     assert names.refresh() == {"d"}
     assert names.name("d") == "Cache work"
     for file in tmp_path.glob("state_5*"):
         file.unlink()
-    assert names.refresh() == {"d"}  # without the message nobody can tell what the title is
+    assert names.refresh() == {"d"}  # without the message the kind of title is unknown
 
 
-def test_what_cannot_be_read_leaves_what_was_known(tmp_path: Path) -> None:
-    """Another program's files may be anything; the next look tries again."""
+def test_unreadable_files_leave_known_names(tmp_path: Path) -> None:
+    """A damaged index or database does not remove names; the next read tries again."""
     names = Names(str(tmp_path))
     with database(tmp_path) as db:
         put(db, id="a", name="one", updated_at_ms=EARLY)

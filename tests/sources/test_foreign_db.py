@@ -1,4 +1,4 @@
-"""Another program's database: read, and left as it is."""
+"""Another program's database is read without changing it."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ for command in sys.stdin:
 """
 
 
-def made(path: Path) -> None:
-    """A database that nobody has open, with three rows."""
+def create(path: Path) -> None:
+    """A closed database with three rows."""
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("CREATE TABLE pair (a INTEGER, b INTEGER, filler TEXT)")
@@ -53,13 +53,13 @@ def count(db: sqlite3.Connection) -> int:
 
 
 class Owner:
-    """A process that has the database open. In ours, SQLite would share its memory with us."""
+    """A process that has the database open; in this process SQLite would share its memory."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
     def do(self, command: str) -> tuple[int, int]:
-        """Run a statement, or `ROUNDS n`; returns commits so far, and checkpoints that failed."""
+        """Run a statement, or `ROUNDS n`; return the commits so far and the failed checkpoints."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n")
@@ -90,46 +90,51 @@ def owned(path: Path, *, rows: int = 3) -> Iterator[Owner]:
 
 
 def copied(source: Path, path: Path, ends: tuple[str, ...] = ("", "-wal", "-shm")) -> None:
-    """What is left of a database whose program was killed."""
+    """What remains of a database whose program was killed."""
     path.parent.mkdir(exist_ok=True)
     for end in ends:
         shutil.copy(f"{source}{end}", f"{path}{end}")
 
 
-def held(directory: Path) -> dict[str, tuple[bytes, int, int]]:
-    """Every file of a directory: bytes, mtime, inode."""
+def snapshot(directory: Path) -> dict[str, tuple[bytes, int, int]]:
+    """The bytes, mtime and inode of every file in a directory."""
     return {
-        one.name: (one.read_bytes(), one.stat().st_mtime_ns, one.stat().st_ino)
-        for one in sorted(directory.iterdir())
+        path.name: (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_ino)
+        for path in sorted(directory.iterdir())
     }
 
 
-def test_a_closed_database_is_read_and_left_as_it_was(tmp_path: Path) -> None:
-    """S3.9: no -wal, no -shm: read all the same, and no file appears beside it."""
+def test_a_closed_database_is_read_and_unchanged(tmp_path: Path) -> None:
+    """S3.9: it is read without -wal and -shm, and no file is created."""
     path = tmp_path / os.fsdecode(b"a\xff b%23?c.db")
-    made(tmp_path / "x.db")
+    create(tmp_path / "x.db")
     (tmp_path / "x.db").rename(path)
-    before = held(tmp_path)
+    before = snapshot(tmp_path)
     assert reading(str(path), count) == 3
-    assert held(tmp_path) == before
+    assert snapshot(tmp_path) == before
 
 
-def test_what_is_in_the_log_alone_is_seen(tmp_path: Path) -> None:
+def test_rows_only_in_the_log_are_seen(tmp_path: Path) -> None:
     """S3.9: the main file may be one page with every row in the -wal, its owner alive or killed."""
     path, copy = tmp_path / "x.db", tmp_path / "copy" / "x.db"
     with owned(path, rows=5):
         assert path.stat().st_size == 4096
         copied(path, copy)
-        for one in (path, copy):
-            before = held(copy.parent), [os.stat(f"{path}{end}") for end in ("", "-wal", "-shm")]
-            assert reading(str(one), count) == 5
-            after = held(copy.parent), [os.stat(f"{path}{end}") for end in ("", "-wal", "-shm")]
-            assert [one.st_mtime_ns for one in before[1]] == [one.st_mtime_ns for one in after[1]]
+        for database in (path, copy):
+            before = (
+                snapshot(copy.parent),
+                [os.stat(f"{path}{end}") for end in ("", "-wal", "-shm")],
+            )
+            assert reading(str(database), count) == 5
+            after = snapshot(copy.parent), [os.stat(f"{path}{end}") for end in ("", "-wal", "-shm")]
+            assert [status.st_mtime_ns for status in before[1]] == [
+                status.st_mtime_ns for status in after[1]
+            ]
             assert before[0] == after[0]
 
 
 def test_a_log_without_its_index_is_refused_not_ignored(tmp_path: Path) -> None:
-    """Never immutable=1 beside a -wal with content: it would hide all that is new."""
+    """immutable=1 is never used next to a -wal with content: it would hide new rows."""
     path = tmp_path / "x.db"
     with owned(tmp_path / "live.db"):
         copied(tmp_path / "live.db", path, ("", "-wal"))
@@ -137,8 +142,8 @@ def test_a_log_without_its_index_is_refused_not_ignored(tmp_path: Path) -> None:
         reading(str(path), count)
 
 
-def test_its_owner_commits_and_checkpoints_at_will(tmp_path: Path) -> None:
-    """S3.9: readers come and go; the owner is never refused, and no reader sees half a commit."""
+def test_readers_never_block_the_owner(tmp_path: Path) -> None:
+    """S3.9: no commit or checkpoint of the owner fails, and no reader sees half a commit."""
     path = tmp_path / "x.db"
     asked = "SELECT DISTINCT a FROM pair UNION ALL SELECT -count(*) FROM pair"
     with owned(path, rows=0) as owner:
@@ -153,24 +158,24 @@ def test_its_owner_commits_and_checkpoints_at_will(tmp_path: Path) -> None:
                 wrong.extend([] if [len(rows), rows[-1]] == [2, (-40,)] else [rows])
 
         readers = [threading.Thread(target=read) for _ in range(2)]
-        for one in readers:
-            one.start()
+        for reader in readers:
+            reader.start()
         try:
             commits, blocked = owner.do("ROUNDS 150")
         finally:
             stop.set()
-            for one in readers:
-                one.join()
+            for reader in readers:
+                reader.join()
     assert (commits, blocked) == (151, 0)
     assert wrong == []
     assert len(seen) > 1
 
 
 @pytest.mark.parametrize("gone", [False, True])
-def test_an_owner_that_comes_while_we_look_makes_us_look_again(tmp_path: Path, gone: bool) -> None:
-    """What was read, or not found, while somebody checkpointed is dropped."""
+def test_a_checkpoint_during_a_read_repeats_the_read(tmp_path: Path, gone: bool) -> None:
+    """What was read, or not found, while the owner checkpointed is dropped."""
     path = tmp_path / "x.db"
-    made(path)
+    create(path)
     looks: list[int] = []
 
     def ask(db: sqlite3.Connection) -> int:
@@ -186,16 +191,16 @@ def test_an_owner_that_comes_while_we_look_makes_us_look_again(tmp_path: Path, g
     assert looks == [3, 4]
 
 
-def test_what_cannot_be_read_is_said_in_the_words_of_sqlite(tmp_path: Path) -> None:
-    """No database, or none that we know; gone, or a link: an error of ours."""
-    path, made_ = tmp_path / "x.db", tmp_path / "y.db"
+def test_unreadable_databases_are_typed_errors(tmp_path: Path) -> None:
+    """No database, an unknown schema, a missing file or a link."""
+    path, other_db = tmp_path / "x.db", tmp_path / "y.db"
     path.write_bytes(b"this is no database, although it is long enough for one" * 100)
     with pytest.raises(SessionUnreadableError, match="file is not a database"):
         reading(str(path), count)
-    made(made_)
+    create(other_db)
     with pytest.raises(SessionUnreadableError, match="no such table: missing"):
-        reading(str(made_), lambda db: db.execute("SELECT * FROM missing"))
-    (tmp_path / "link.db").symlink_to(made_)
+        reading(str(other_db), lambda db: db.execute("SELECT * FROM missing"))
+    (tmp_path / "link.db").symlink_to(other_db)
     for gone in (tmp_path / "z.db", tmp_path / "z" / "y.db", tmp_path / "link.db"):
         with pytest.raises(FileNotFoundError):
             reading(str(gone), count)

@@ -1,4 +1,4 @@
-"""Sessions in opencode's database: what tells a changed one, and what is read of it."""
+"""Sessions in opencode's database: their lines, and how a changed session is noticed."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PICTURE = {"type": "file", "mime": "image/png", "url": "data:image/png;base64," 
 def rendered(path: str) -> list[dict[str, Any]]:
     found = DATABASE.tail().read(path)
     assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
-    return [json.loads(one.data) for one in found.lines if isinstance(one, Block)]
+    return [json.loads(line.data) for line in found.lines if isinstance(line, Block)]
 
 
 def offsets(path: str) -> list[int]:
-    return [one.offset for one in DATABASE.tail().read(path).lines]
+    return [line.offset for line in DATABASE.tail().read(path).lines]
 
 
 def in_full(path: str) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def sides(found: dict[str, Look]) -> dict[str, Look]:
 
 
 def two(path: Path, schema: str = SCHEMA) -> Rows:
-    """A database of two sessions, each a prompt and an answer."""
+    """A database of two sessions, each with a prompt and an answer."""
     rows = Rows(path, schema)
     for name in ("ses_a", "ses_b"):
         rows.session(name)
@@ -58,14 +58,19 @@ def two(path: Path, schema: str = SCHEMA) -> Rows:
 # -- what is read --------------------------------------------------------------------------------
 
 
-def test_a_scan_sees_little_and_a_reader_all(tmp_path: Path) -> None:
-    """The brief form is cut, the full one has every text and input; a revert hides in both."""
+def test_a_scan_reads_brief_lines_and_a_reader_full_ones(tmp_path: Path) -> None:
+    """Brief lines are cut, full ones have every text; a revert hides messages in both."""
     rows = Rows(tmp_path / "opencode.db")
     path = rows.session("ses_a")
     rows.said("ses_a", "msg_1", "user", "x" * 5000)
     rows.message("ses_a", "msg_2", "assistant", finish="tool-calls", summary={"diffs": ["d"]})
-    given = {"filePath": "/a", "content": "c" * 9000}
-    state = {"status": "running", "input": given, "output": "o" * 52_000, "metadata": {"x": "p"}}
+    arguments = {"filePath": "/a", "content": "c" * 9000}
+    state = {
+        "status": "running",
+        "input": arguments,
+        "output": "o" * 52_000,
+        "metadata": {"x": "p"},
+    }
     rows.part("ses_a", "msg_2", "prt_2a", type="text", text="y" * 5000)
     rows.part("ses_a", "msg_2", "prt_2b", type="tool", tool="write", callID="c1", state=state)
     rows.part("ses_a", "msg_2", "prt_2c", **PICTURE)
@@ -87,17 +92,17 @@ def test_a_scan_sees_little_and_a_reader_all(tmp_path: Path) -> None:
     assert prompt["parts"] == [{"type": "text", "text": "x" * 5000}]
     text, call, file = answer["parts"]
     assert (text["text"], call["callID"], file) == ("y" * 5000, "c1", picture)
-    assert (call["state"]["input"], call["state"]["output"]) == (given, "o" * 52_000)
+    assert (call["state"]["input"], call["state"]["output"]) == (arguments, "o" * 52_000)
 
     rows.run("UPDATE session SET revert = ?", '{"messageID": "msg_2", "partID": "prt_2b"}')
     for form in (rendered, in_full):
-        assert [one["type"] for one in form(path)[2]["parts"]] == ["text"]
-    rows.said("ses_a", "msg_3", "user", "and now")  # the answer is an old one then
+        assert [part["type"] for part in form(path)[2]["parts"]] == ["text"]
+    rows.said("ses_a", "msg_3", "user", "and now")  # then the newest answer is an older one
     assert rendered(path)[2]["parts"] == []
 
 
-def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
-    """formats.md 4.8: an id in session_v2 is read from there, in the order of seq."""
+def test_version_2_replaces_the_older_copy(tmp_path: Path) -> None:
+    """formats.md 4.8: an id in session_v2 is read only from there, in the order of seq."""
     rows = two(tmp_path / "opencode.db", SCHEMA + SCHEMA_2)
     path = rows.session_2("ses_a", fork_session_id="ses_b", title=None)
     tool = {"type": "tool", "id": "c1", "name": "write", "state": {"status": "running"}}
@@ -109,9 +114,9 @@ def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
     said = rendered(path)
     assert [said[0][key] for key in ("schema", "title", "forkID")] == [2, "", "ses_b"]
     kinds = [("m1", "user"), ("m2", "compaction"), ("m0", "assistant")]
-    assert [(one["id"], one["role"]) for one in said[1:]] == kinds
+    assert [(message["id"], message["role"]) for message in said[1:]] == kinds
     assert said[1]["parts"] == [{"type": "text", "text": "p" * BRIEF_TEXT}, {"type": "file"}]
-    assert [one["type"] for one in said[3]["parts"]] == ["tool", "text"]
+    assert [part["type"] for part in said[3]["parts"]] == ["tool", "text"]
     _, prompt, summary, answer = in_full(path)
     assert prompt["parts"][0]["text"] == "p" * 5000
     assert (summary["parts"], summary["recent"]) == ([{"type": "text", "text": "S"}], "R")
@@ -125,17 +130,17 @@ def test_version_2_hides_the_older_copy_and_goes_by_seq(tmp_path: Path) -> None:
     assert base.touched() == []
 
 
-# -- what tools gave -----------------------------------------------------------------------------
+# # -- tool results -------------------------------------------------------------------------------
 
 
 def tool(status: str = "completed", *, call: str = "c1", **state: Any) -> dict[str, Any]:
-    """A tool's part of version 1."""
+    """A tool part of version 1."""
     held = {"status": status, "input": {"command": "ls"}, **state}
     return {"type": "tool", "tool": "bash", "callID": call, "state": held}
 
 
 def answered(path: Path, *parts: dict[str, Any]) -> Entry:
-    """What is read of an answer of these parts."""
+    """What is read of an answer with these parts."""
     rows = Rows(path)
     place = rows.session("ses_a")
     rows.message("ses_a", "msg_2", "assistant", finish="stop")
@@ -154,7 +159,7 @@ def entry_of(path: str) -> Entry:
 
 
 def test_outputs_are_as_long_as_opencode_keeps_them(tmp_path: Path) -> None:
-    """formats.md 4.6: cut within bounds, cleared, aborted; of files only their kind is kept."""
+    """formats.md 4.6: cut, cleared or aborted outputs; of attached files only the kind."""
     told = {"interrupted": True, "output": "h" * (OUTPUT + 1), "exit": None}
     entry = answered(
         tmp_path / "opencode.db",
@@ -177,7 +182,7 @@ def test_outputs_are_as_long_as_opencode_keeps_them(tmp_path: Path) -> None:
 
 
 def test_results_of_version_2(tmp_path: Path) -> None:
-    """formats.md 4.8: a result in pieces, an error that is an object, `pruned` beside the state."""
+    """formats.md 4.8: a result in pieces, an error object, `pruned` next to the state."""
 
     def call(status: str, name: str, pruned: Any = None, **state: Any) -> dict[str, Any]:
         held = {"status": status, "input": {}, **state}
@@ -203,34 +208,34 @@ def test_results_of_version_2(tmp_path: Path) -> None:
         ToolResult("c3", "read", "no"),
         ToolResult("c4", "read", "l" * 40_000 + "\n" + "l" * (OUTPUT - 40_000)),
     )
-    assert entry.images == 3  # of c1, c3 and c5: the model sees no more of c2
+    assert entry.images == 3  # for c1, c3 and c5; the model no longer sees c2
 
 
 # -- what tells a changed session ----------------------------------------------------------------
 
 
 CHANGES: dict[str, Callable[[Rows], None]] = {
-    "title": lambda one: one.run("UPDATE session SET title = 'New' WHERE id = 'ses_a'"),
-    "archived": lambda one: one.run("UPDATE session SET time_archived = 7 WHERE id = 'ses_a'"),
-    "revert": lambda one: one.run(
+    "title": lambda db: db.run("UPDATE session SET title = 'New' WHERE id = 'ses_a'"),
+    "archived": lambda db: db.run("UPDATE session SET time_archived = 7 WHERE id = 'ses_a'"),
+    "revert": lambda db: db.run(
         """UPDATE session SET revert = '{"messageID": "msg_ses_a_1"}' WHERE id = 'ses_a'"""
     ),
-    "message added": lambda one: one.said("ses_a", "msg_new", "user", "more"),
-    "message changed": lambda one: one.run(
+    "message added": lambda db: db.said("ses_a", "msg_new", "user", "more"),
+    "message changed": lambda db: db.run(
         "UPDATE message SET time_updated = time_updated + 1 WHERE id = 'msg_ses_a_1'"
     ),
-    "message deleted": lambda one: one.run("DELETE FROM message WHERE id = 'msg_ses_a_1'"),
-    "part added": lambda one: one.part("ses_a", "msg_ses_a_2", "prt_new", type="patch"),
-    "part changed": lambda one: one.run(
+    "message deleted": lambda db: db.run("DELETE FROM message WHERE id = 'msg_ses_a_1'"),
+    "part added": lambda db: db.part("ses_a", "msg_ses_a_2", "prt_new", type="patch"),
+    "part changed": lambda db: db.run(
         "UPDATE part SET time_updated = time_updated + 1 WHERE id = 'prt_msg_ses_a_1'"
     ),
-    "part deleted": lambda one: one.run("DELETE FROM part WHERE id = 'prt_msg_ses_a_1'"),
+    "part deleted": lambda db: db.run("DELETE FROM part WHERE id = 'prt_msg_ses_a_1'"),
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_is_seen_and_no_other_session_is(tmp_path: Path, change: str) -> None:
-    """Inserted, updated, deleted, hidden: the signature of that one differs."""
+def test_each_change_changes_only_that_sessions_signature(tmp_path: Path, change: str) -> None:
+    """Rows that are inserted, updated, deleted or hidden."""
     rows = two(tmp_path / "opencode.db")
     base = Database(str(rows.path))
     before = sides(base.sessions()).copy()
@@ -252,8 +257,8 @@ def test_every_change_is_seen_and_no_other_session_is(tmp_path: Path, change: st
     assert position.read(f"{rows.path}/ses_a").verdict is Verdict.CONTINUE
 
 
-def test_what_is_gone_is_gone(tmp_path: Path) -> None:
-    """A session, the database; another one in its place is read anew."""
+def test_deleted_sessions_and_databases_are_gone(tmp_path: Path) -> None:
+    """A session, then the database; a new database in its place is read from the start."""
     rows = two(tmp_path / "opencode.db")
     base = Database(str(rows.path))
     before = sides(base.sessions())
@@ -274,11 +279,11 @@ def test_what_is_gone_is_gone(tmp_path: Path) -> None:
             ask()
 
 
-# -- where it is not as it should be -------------------------------------------------------------
+# # -- other schemas ---------------------------------------------------------------
 
 
-def test_a_schema_that_is_not_known_is_an_error_and_none_is_not(tmp_path: Path) -> None:
-    """S3.9: it disables this database; the client creates the file before the tables."""
+def test_an_unknown_schema_is_an_error_and_an_empty_one_is_not(tmp_path: Path) -> None:
+    """S3.9: the client creates the file before its tables."""
     path = tmp_path / "opencode.db"
     with closing(sqlite3.connect(path)) as db:
         db.execute("PRAGMA journal_mode = WAL")
@@ -290,8 +295,8 @@ def test_a_schema_that_is_not_known_is_an_error_and_none_is_not(tmp_path: Path) 
         look(f"{path}/ses_a")
 
 
-def test_columns_that_a_release_does_not_have_are_done_without(tmp_path: Path) -> None:
-    """formats.md 4.3: columns vary; a directory can stand with the project alone."""
+def test_missing_columns_are_tolerated(tmp_path: Path) -> None:
+    """formats.md 4.3: columns vary; the directory may be stored only with the project."""
     path = tmp_path / "opencode.db"
     with closing(sqlite3.connect(path)) as db, db:
         db.executescript(SCHEMA.replace("CREATE TABLE session", "CREATE TABLE gone", 1))

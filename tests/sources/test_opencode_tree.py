@@ -1,4 +1,4 @@
-"""Sessions of older releases of opencode: a tree of small files."""
+"""Sessions of older opencode releases, a tree of small files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ START = 1_730_000_000_000
 
 
 class Storage:
-    """A tree, written record by record as the client would."""
+    """A tree, written record by record as the client does."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -30,8 +30,8 @@ class Storage:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(held if isinstance(held, str) else json.dumps(held, indent=2))
         self._clock += 1
-        for one in (path, path.parent):
-            os.utime(one, (self._clock, self._clock))
+        for touched in (path, path.parent):
+            os.utime(touched, (self._clock, self._clock))
         return path
 
     def session(self, name: str = "ses_a", **more: Any) -> Path:
@@ -50,12 +50,12 @@ class Storage:
 
 @pytest.fixture
 def storage(tmp_path: Path) -> Storage:
-    """A session of a prompt and an answer."""
-    made = Storage(tmp_path / "storage")
-    made.session()
-    made.said("msg_1", "user", "x" * 5000, at=1)
-    made.said("msg_2", "assistant", "hi", at=2, finish="stop")
-    return made
+    """A session with a prompt and an answer."""
+    tree = Storage(tmp_path / "storage")
+    tree.session()
+    tree.said("msg_1", "user", "x" * 5000, at=1)
+    tree.said("msg_2", "assistant", "hi", at=2, finish="stop")
+    return tree
 
 
 def path_of(storage: Storage, name: str = "ses_a") -> str:
@@ -65,36 +65,36 @@ def path_of(storage: Storage, name: str = "ses_a") -> str:
 def rendered(path: str) -> list[dict[str, Any]]:
     found = TREE.tail().read(path)
     assert (found.verdict, found.whole, found.more) == (Verdict.CONTINUE, True, False)
-    return [json.loads(one.data) for one in found.lines if isinstance(one, Block)]
+    return [json.loads(line.data) for line in found.lines if isinstance(line, Block)]
 
 
 def in_full(path: str) -> list[dict[str, Any]]:
     """A session's lines in full, parsed."""
     with TREE.lines(path) as held:
-        return [json.loads(held(one.offset, 1)) for one in TREE.tail().read(path).lines]
+        return [json.loads(held(line.offset, 1)) for line in TREE.tail().read(path).lines]
 
 
 # -- what is read --------------------------------------------------------------------------------
 
 
 def test_the_same_lines_as_of_a_database(storage: Storage) -> None:
-    """S3.9: a session's line, then its messages in the order of their time, brief and full."""
+    """S3.9: the session's line, then its messages ordered by time, brief and full."""
     storage.said("msg_0", "user", "later, although its id sorts first", at=9)
     first, prompt, answer, last = rendered(path_of(storage))
     assert first["time"] == {"created": START, "updated": START + 1, "archived": 0}
     assert (first["id"], first["title"], first["directory"]) == ("ses_a", "A title", "/work/demo")
-    assert [one["id"] for one in (prompt, answer, last)] == ["msg_1", "msg_2", "msg_0"]
+    assert [message["id"] for message in (prompt, answer, last)] == ["msg_1", "msg_2", "msg_0"]
     assert prompt["parts"] == [{"type": "text", "text": "x" * BRIEF_TEXT}]
     assert (answer["role"], answer["finish"], answer["parts"]) == ("assistant", "stop", [])
-    assert [one["parts"][0].get("text") for one in in_full(path_of(storage))[1:]] == [
+    assert [message["parts"][0].get("text") for message in in_full(path_of(storage))[1:]] == [
         "x" * 5000,
         "hi",
         "later, although its id sorts first",
     ]
 
 
-def test_an_answer_that_hangs_on_its_question_comes_with_it(storage: Storage) -> None:
-    """formats.md 4.6: what a summary keeps is said in the message that asked for it."""
+def test_a_compacting_question_has_its_answers_record(storage: Storage) -> None:
+    """formats.md 4.6: what a summary keeps is stored in the message that asked for it."""
     storage.put("message", "ses_a", "msg_3", {"role": "user", "time": {"created": START + 3}})
     storage.put("part", "msg_3", "prt_3", {"type": "compaction", "tail_start_id": "msg_2"})
     storage.said("msg_4", "assistant", "S", at=4, summary=True, finish="stop", parentID="msg_3")
@@ -107,11 +107,13 @@ def test_an_answer_that_hangs_on_its_question_comes_with_it(storage: Storage) ->
 
 
 CHANGES = {
-    "title": lambda one: one.session(title="New"),
-    "message added": lambda one: one.said("msg_3", "user", "more", at=3),
-    "message rewritten": lambda one: one.said("msg_2", "assistant", "hi", at=2, finish="error"),
-    "part added": lambda one: one.put("part", "msg_2", "prt_new", {"type": "patch"}),
-    "part rewritten": lambda one: one.put(
+    "title": lambda storage: storage.session(title="New"),
+    "message added": lambda storage: storage.said("msg_3", "user", "more", at=3),
+    "message rewritten": lambda storage: storage.said(
+        "msg_2", "assistant", "hi", at=2, finish="error"
+    ),
+    "part added": lambda storage: storage.put("part", "msg_2", "prt_new", {"type": "patch"}),
+    "part rewritten": lambda storage: storage.put(
         "part", "msg_2", "prt_msg_2", {"type": "text", "text": "no"}
     ),
     "part deleted": lambda one: (one.root / "part/msg_2/prt_msg_2.json").unlink(),
@@ -120,8 +122,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_is_told_and_no_other_session_is(storage: Storage, change: str) -> None:
-    """In the session's file, its messages, the newest messages' parts."""
+def test_each_change_changes_only_that_sessions_signature(storage: Storage, change: str) -> None:
+    """In the session's file, its messages, or the newest messages' parts."""
     storage.session("ses_b")
     storage.said("msg_b", "user", "hello", session="ses_b")
     path, other = path_of(storage), path_of(storage, "ses_b")
@@ -143,10 +145,10 @@ def test_every_change_is_told_and_no_other_session_is(storage: Storage, change: 
     [("message/ses_a/msg_2", 2), ("part/msg_1/prt_msg_1", 3)],
 )
 @pytest.mark.parametrize("half", ["", '{"id": "msg', "[]"])
-def test_a_record_being_written_is_passed_over_for_now(
+def test_a_half_written_record_is_read_later(
     storage: Storage, place: str, left: int, half: str
 ) -> None:
-    """formats-observed.md: truncated, then written: looked at again, and never an error."""
+    """formats-observed.md: a truncated record is no error, and is read again."""
     path, record = path_of(storage), storage.root / f"{place}.json"
     whole = record.read_text()
     record.write_text(half)
@@ -158,10 +160,10 @@ def test_a_record_being_written_is_passed_over_for_now(
     assert position.read(path).verdict is Verdict.SAME
 
 
-def test_what_is_gone_is_gone(storage: Storage) -> None:
-    """A session, a message, the whole tree."""
+def test_deleted_records_are_gone(storage: Storage) -> None:
+    """A session, a message, then the whole tree."""
     path = path_of(storage)
-    places = [one.offset for one in TREE.tail().read(path).lines]
+    places = [line.offset for line in TREE.tail().read(path).lines]
     (storage.root / "message/ses_a/msg_2.json").unlink()
     with TREE.lines(path) as held:
         assert json.loads(held(places[1], 1))["id"] == "msg_1"
@@ -176,7 +178,7 @@ def test_what_is_gone_is_gone(storage: Storage) -> None:
 
 
 def test_records_of_any_shape_are_read(storage: Storage) -> None:
-    """Wrong types read as absent, and an id within a record leads nowhere else."""
+    """Wrong types read as missing, and an id in a record leads to no other file."""
     storage.session(id="../../up", title=7, time=[], revert="x", parentID={})
     outside = "../../outside"
     storage.put("part", outside, "prt_1", {"type": "text", "text": "secret"})
@@ -186,4 +188,4 @@ def test_records_of_any_shape_are_read(storage: Storage) -> None:
     first, *said = rendered(path_of(storage))
     assert (first["title"], first["parentID"]) == ("", "")
     assert len(said) == len(in_full(path_of(storage))) - 1 == 3
-    assert not any("parent" in one for one in in_full(path_of(storage)))
+    assert not any("parent" in message for message in in_full(path_of(storage)))

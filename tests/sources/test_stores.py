@@ -1,4 +1,4 @@
-"""Where pi keeps its sessions, and which meta directory belongs to which of them."""
+"""Where pi keeps its sessions, and which meta directory belongs to which."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def settings(*roots: str, meta_dir: str = "") -> Settings:
 
 
 def stores(settings: Settings, env: dict[str, str], home: Path) -> list[Store]:
-    return [one for one in every_store(settings, env, home) if one.agent == "pi"]
+    return [store for store in every_store(settings, env, home) if store.agent == "pi"]
 
 
 def pairs(found: list[Store]) -> set[tuple[str, str]]:
@@ -26,30 +26,30 @@ def pairs(found: list[Store]) -> set[tuple[str, str]]:
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
-    """A home without anything in it, by its real path."""
+    """An empty home, by its real path."""
     return tmp_path.resolve()
 
 
-def test_by_default_it_is_the_agents_own_directory(home: Path) -> None:
-    """S0.31: `~/.pi/agent`; it may be missing now and appear later."""
+def test_the_default_is_the_agents_own_directory(home: Path) -> None:
+    """S0.31: `~/.pi/agent`, which may be created later."""
     found = stores(Settings(), {}, home)
 
     assert pairs(found) == {(f"{home}/.pi/agent/sessions", f"{home}/.pi/agent/sessions-meta")}
     assert not (home / ".pi").exists()
 
 
-@pytest.mark.parametrize("given", ["~/elsewhere", "{home}/elsewhere", "{home}/x/../elsewhere/"])
-def test_the_agents_variable_moves_it(home: Path, given: str) -> None:
-    """S0.31: PI_CODING_AGENT_DIR, its tilde expanded, instead of the default."""
-    env = {"PI_CODING_AGENT_DIR": given.format(home=home)}
+@pytest.mark.parametrize("value", ["~/elsewhere", "{home}/elsewhere", "{home}/x/../elsewhere/"])
+def test_the_agents_variable_moves_it(home: Path, value: str) -> None:
+    """S0.31: PI_CODING_AGENT_DIR, with `~` expanded, replaces the default."""
+    env = {"PI_CODING_AGENT_DIR": value.format(home=home)}
 
     assert pairs(stores(Settings(), env, home)) == {
         (f"{home}/elsewhere/sessions", f"{home}/elsewhere/sessions-meta")
     }
 
 
-def test_roots_are_read_instead_of_the_default(home: Path) -> None:
-    """interfaces.md 1: several, each with its own meta directory; the variables do not count."""
+def test_roots_replace_the_default(home: Path) -> None:
+    """interfaces.md 1: each root has its own meta directory; the variables are ignored."""
     env = {"PI_CODING_AGENT_DIR": "/env", "PI_CODING_AGENT_SESSION_DIR": "/flat"}
     found = stores(settings("~/one", f"{home}/two"), env, home)
 
@@ -60,7 +60,7 @@ def test_roots_are_read_instead_of_the_default(home: Path) -> None:
 
 
 def test_a_flat_session_directory_is_added(home: Path) -> None:
-    """S3.7: PI_CODING_AGENT_SESSION_DIR; its meta files are with the agent directory's."""
+    """S3.7: PI_CODING_AGENT_SESSION_DIR shares the agent directory's meta files."""
     env = {"PI_CODING_AGENT_SESSION_DIR": "~/flat", "PI_CODING_AGENT_DIR": "~/agent"}
 
     assert pairs(stores(Settings(), env, home)) == {
@@ -69,8 +69,8 @@ def test_a_flat_session_directory_is_added(home: Path) -> None:
     }
 
 
-def test_a_root_is_taken_by_its_real_path(home: Path) -> None:
-    """A dotfiles user's symlink, of the agent directory or of `sessions` in it."""
+def test_roots_are_resolved_to_real_paths(home: Path) -> None:
+    """The agent directory, or `sessions` in it, may be a symlink."""
     (home / "real/agent").mkdir(parents=True)
     (home / "link").symlink_to(home / "real/agent")
     (home / "big/sessions").mkdir(parents=True)
@@ -94,8 +94,8 @@ def test_a_root_is_taken_by_its_real_path(home: Path) -> None:
         ["~/a/sessions/deep", "~/a"],
     ],
 )
-def test_nested_and_repeated_roots_are_one(home: Path, roots: list[str]) -> None:
-    """No session file is in two stores, also where one root is a link to the other."""
+def test_nested_and_repeated_roots_are_merged(home: Path, roots: list[str]) -> None:
+    """No session file is in two stores, even if a root links to another."""
     (home / "a").mkdir()
     (home / "link").symlink_to(home / "a")
 
@@ -115,9 +115,11 @@ def test_nested_and_repeated_roots_are_one(home: Path, roots: list[str]) -> None
         "--w--/..",
     ],
 )
-def test_a_path_that_leads_up_again_is_in_no_store(home: Path, words: str) -> None:
-    """A meta file says where its session is, and any hand may have written that."""
-    [first] = [one for one in stores(Settings(), {}, home) if one.sessions.endswith("/sessions")]
+def test_a_path_with_dots_is_in_no_store(home: Path, words: str) -> None:
+    """Any program may have written the path in a meta file."""
+    [first] = [
+        store for store in stores(Settings(), {}, home) if store.sessions.endswith("/sessions")
+    ]
     path = f"{first.sessions}/{words}"
 
     assert not first.holds(path)

@@ -15,7 +15,7 @@ from indexerd.sources.session_reader import OpenSession
 from indexerd.web import document
 from indexerd.web.document import Wish, changed, document_of
 from indexerd.web.session_page import FORMATS
-from tests.sessions.taken import taken
+from tests.sessions.opening import opened
 from tests.sessions.tree_sessions import entry, said, session
 
 KEY = "sk-ant-api03-" + "A1b2C3d4E5f6G7h8" * 5 + "-AA"
@@ -44,8 +44,8 @@ TALK = [
 def test_the_leaf_asked_for_is_where_it_is_seen_from() -> None:
     """S1.36: another leaf has its own path, the tree is the same, and a gist tells of the rest."""
     data = session(*TALK)
-    found = exported(taken(data), PROGRAM)
-    other = exported(taken(data, leaf="d"), PROGRAM)
+    found = exported(opened(data), PROGRAM)
+    other = exported(opened(data, leaf="d"), PROGRAM)
     assert (found["leafId"], other["leafId"]) == ("f", "d")
     assert texts(found) == texts(other)
     markdown = FORMATS["md"](other)
@@ -59,21 +59,21 @@ def test_the_leaf_asked_for_is_where_it_is_seen_from() -> None:
 def test_texts_are_bounded_each_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """A text of megabytes is cut with a note; the more there is, the less each may say."""
     data = session(said("a", None, "user", "x" * 5_000_000), said("b", "a", "assistant", "y" * 90))
-    found = exported(taken(data), PROGRAM)
+    found = exported(opened(data), PROGRAM)
     assert [len(text) for text in texts(found)] == [document.TEXT_MAX, 90]
     assert [node.get("length") for node in found["nodes"]] == [5_000_000, None]
     assert found["textMax"] == document.TEXT_MAX
     monkeypatch.setattr(document, "TOTAL_MAX", 2000)
-    assert [len(text) for text in texts(exported(taken(data), PROGRAM))] == [1000, 90]
+    assert [len(text) for text in texts(exported(opened(data), PROGRAM))] == [1000, 90]
     monkeypatch.setattr(document, "TOTAL_MAX", 10)
-    assert [len(text) for text in texts(exported(taken(data), PROGRAM))] == [200, 90]
+    assert [len(text) for text in texts(exported(opened(data), PROGRAM))] == [200, 90]
 
 
 def test_a_page_holds_the_newest_entries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those before them are named in a warning; the page keeps its beginning for a while."""
     monkeypatch.setattr(document, "STRIDE", 2)
     for shown, left_out in ((5, 0), (4, 2), (3, 2)):
-        found = exported(taken(session(*TALK)), Wish(newest=shown))
+        found = exported(opened(session(*TALK)), Wish(newest=shown))
         assert [node["id"] for node in found["nodes"]] == list("abcdef"[left_out:])
         named = any(f"the oldest {left_out} entries" in one for one in found["warnings"])
         assert named == bool(left_out)
@@ -94,10 +94,10 @@ def test_secrets_go_where_that_was_asked_for(form: str) -> None:
         entry("label", "e", "d", targetId="d", label=KEY),
     )
     meta = {"summary": f"The key {KEY}", "name": "x"}
-    open_ = FORMATS[form](exported(taken(data), Wish(for_people=form != "json"), meta=meta))
+    open_ = FORMATS[form](exported(opened(data), Wish(for_people=form != "json"), meta=meta))
     assert KEY in open_
     wish = Wish(for_people=form != "json", redact=True)
-    kept = FORMATS[form](exported(taken(data), wish, meta=meta))
+    kept = FORMATS[form](exported(opened(data), wish, meta=meta))
     assert KEY[:16] not in kept
     assert "[redacted:anthropic-key]" in kept or "\\[redacted:anthropic-key\\]" in kept
     assert "A1b2C3d4" not in kept
@@ -109,12 +109,12 @@ def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
     path = tmp_path / "s1.digest.jsonl"
     path.write_text(json.dumps(encode(held)))
     data = session(*TALK)
-    assert exported(taken(data, home=tmp_path), Wish())["digests"] == []
-    (one,) = exported(taken(data, home=tmp_path, leaf="d"), Wish())["digests"]
+    assert exported(opened(data, home=tmp_path), Wish())["digests"] == []
+    (one,) = exported(opened(data, home=tmp_path, leaf="d"), Wish())["digests"]
     assert (one["from"], one["to"], one["content"]) == (0, 2, "- Left.")
     path.unlink()
     path.mkdir()
-    broken = exported(taken(data, home=tmp_path), Wish())
+    broken = exported(opened(data, home=tmp_path), Wish())
     assert broken["digests"] == []
     assert len(broken["warnings"]) == 1
 
@@ -123,9 +123,9 @@ def test_a_gist_holds_no_half_of_a_secret() -> None:
     """S2.21: with --redact a text is clean before anything is cut from it."""
     token = "ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
     talk = [*TALK[:2], said("c", "b", "user", "c" * 180 + f" {token}"), *TALK[3:]]
-    found = exported(taken(session(*talk)), Wish(for_people=False, redact=True))
+    found = exported(opened(session(*talk)), Wish(for_people=False, redact=True))
     assert "ghp_" not in json.dumps(found)
-    plain = exported(taken(session(*talk)), PROGRAM)
+    plain = exported(opened(session(*talk)), PROGRAM)
     assert any(tip.get("gist", "").startswith("ccc") for tip in plain["tips"])
 
 

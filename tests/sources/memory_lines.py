@@ -1,4 +1,4 @@
-"""A session's lines, as a reader is handed them, out of memory."""
+"""The lines of a session, read from memory instead of a file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from indexerd.sessions.state import SessionState
 
 
 class Lines:
-    """A session's lines, out of memory."""
+    """The lines of a session, read from memory."""
 
     def __init__(self, state: SessionState, data: bytes) -> None:
         self._state, self._data = state, data
@@ -15,4 +15,4 @@ class Lines:
         start = self._state.offsets[row]
         return self._data[start : start + self._state.lengths[row]]
 
-    brief = row  # none here is too long to be held
+    brief = row  # no line in these tests is too long to keep

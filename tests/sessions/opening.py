@@ -1,4 +1,4 @@
-"""A session as it is handed to a view."""
+"""Open a session for the view methods."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from indexerd.protocol.methods import asked
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sources.session_reader import OpenSession, row_of
 from tests.sessions.tree_sessions import state_of
-from tests.sources.lines_held import Lines
+from tests.sources.memory_lines import Lines
 
 
-def taken(
+def opened(
     data: bytes,
     path: str = "/s.jsonl",
     agent: str = "pi",
@@ -33,6 +33,6 @@ def taken(
     return OpenSession(info, state.still(row), dict(state.labels), lines, home)
 
 
-def view(method: str, held: OpenSession, params: dict[str, Any] | None = None) -> Any:
-    given = asked(method, {"ref": "s1", **(params or {})})
-    return open_session.show(method, cast("Any", given), held)
+def view(method: str, opened_session: OpenSession, params: dict[str, Any] | None = None) -> Any:
+    arguments = asked(method, {"ref": "s1", **(params or {})})
+    return open_session.show(method, cast("Any", arguments), opened_session)
