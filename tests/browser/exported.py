@@ -9,7 +9,7 @@ from typing import Any
 from indexerd.digests.segments import Segment, encode
 from indexerd.web.document import Wish, document_of
 from indexerd.web.session_page import session_page
-from tests.sessions.opening import taken
+from tests.sessions.opening import opened
 from tests.sessions.tree_sessions import entry, said, session
 
 EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x onerror=owned=1>"
@@ -18,7 +18,7 @@ EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x on
 def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
     """The exported page of a session of these entries."""
     (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
-    held = taken(session(*entries), home=folder)
+    held = opened(session(*entries), home=folder)
     row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
     row["parentSessionId"] = "p1"
     stored = {"session": row, "context": {"files": ["/w/<b>.py"]}}
