@@ -26,7 +26,7 @@ AGAIN = 4  # scans of the real files in a round, since they are few
 def scan(agent: str, path: str) -> int:
     """Scan a session with the package; return its number of human messages."""
     from indexerd.agents import ADAPTERS  # noqa: PLC0415 - nothing else here imports the package
-    from indexerd.events import Kind  # noqa: PLC0415 - after the path is set
+    from indexerd.entries import Kind  # noqa: PLC0415 - after the path is set
     from indexerd.sessions.state import SessionState  # noqa: PLC0415 - after the path is set
     from indexerd.sources.source import source_of  # noqa: PLC0415 - after the path is set
 

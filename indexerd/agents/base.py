@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import field
 
-from indexerd.events import KIND_MASK, Base, Entry, Header, Kind, Turn, code
+from indexerd.entries import KIND_MASK, Base, Entry, Header, Kind, Turn, code
 
 READ_MAX = 64 * 1024 * 1024  # bytes of a line that can be read in full, without its newline
 ROOT = -1  # the parent of a root
@@ -36,7 +36,7 @@ ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 class Said(NamedTuple):
     """The classification of a line."""
 
-    code: int  # packed (events.py)
+    code: int  # packed (entries.py)
     text: str = ""  # typed by a human
     queued: bool = False  # typed while the agent was working
     settled: bool = True  # its parts will not change
@@ -84,7 +84,7 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     parents: array[int] = field(default_factory=lambda: array("i"))
     offsets: array[int] = field(default_factory=lambda: array("Q"))
     lengths: array[int] = field(default_factory=lambda: array("Q"))
-    codes: bytearray = field(default_factory=bytearray)  # packed (events.py)
+    codes: bytearray = field(default_factory=bytearray)  # packed (entries.py)
     ordinals: array[int] = field(
         default_factory=lambda: array("I")
     )  # index among the file's objects

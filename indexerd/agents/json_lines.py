@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from indexerd.agents.base import Adapter, Oversize, Tree
-from indexerd.events import Tokens, ToolCall
+from indexerd.entries import Tokens, ToolCall
 from indexerd.privacy.redact import redact
 from indexerd.privacy.sanitize import clean_line, without_surrogates
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX

@@ -39,7 +39,7 @@ from indexerd.agents.json_lines import (
     time_ms,
     tokens_of,
 )
-from indexerd.events import (
+from indexerd.entries import (
     Compaction,
     Entry,
     Header,

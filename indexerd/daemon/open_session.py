@@ -20,13 +20,13 @@ from indexerd.agents.pi.parse import branch_lines
 from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
 from indexerd.disk import create_file
+from indexerd.entries import Kind
 from indexerd.errors import (
     IndexerdError,
     SessionEmptyError,
     SessionUnreadableError,
     UsageError,
 )
-from indexerd.events import Kind
 from indexerd.meta.model import read_user
 from indexerd.paths import user_name
 from indexerd.privacy.exclusions import at_home

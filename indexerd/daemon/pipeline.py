@@ -22,6 +22,7 @@ from indexerd.daemon.event_bus import EventBus
 from indexerd.daemon.files import Update
 from indexerd.daemon.library import Library
 from indexerd.daemon.process import trim
+from indexerd.entries import Turn
 from indexerd.errors import (
     AlreadyRunningError,
     ConfigError,
@@ -32,7 +33,6 @@ from indexerd.errors import (
     SessionEmptyError,
     StateError,
 )
-from indexerd.events import Turn
 from indexerd.indexing.indexer import Done, Indexer
 from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
 from indexerd.models.base import Model

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from indexerd.events import Entry, Kind, ToolCall
+from indexerd.entries import Entry, Kind, ToolCall
 from indexerd.sessions.clipped import arguments, units
 from indexerd.sessions.context import ContextEntry, ContextMessage, js_json
 from indexerd.sessions.facts import FileLists, file_lists

@@ -24,8 +24,8 @@ from indexerd.digests.segments import store_segment
 from indexerd.digests.stats import context_size
 from indexerd.digests.summarize import Row, Summarizer
 from indexerd.digests.transcript import RedactedTranscript, redact_parts
+from indexerd.entries import Kind, Stretch, ToolResult
 from indexerd.errors import SessionEmptyError
-from indexerd.events import Kind, Stretch, ToolResult
 from indexerd.models.extractive.sentences import decisions
 from indexerd.privacy.redact import Redactor, for_people, redactor, shown_path
 from indexerd.privacy.sanitize import clean_text, inline, quoted

@@ -21,8 +21,8 @@ from indexerd.digests.prompts import SEGMENT_TOKENS
 from indexerd.digests.segments import Segment, chain_at, covered, encode, history, store_segment
 from indexerd.digests.stats import outgrown, stats
 from indexerd.digests.summarize import Row, Summarizer
+from indexerd.entries import Entry, Stretch
 from indexerd.errors import IndexerdError
-from indexerd.events import Entry, Stretch
 from indexerd.indexing.indexer import Failure
 from indexerd.indexing.policy import SessionRuntime, settled_at
 from indexerd.models.extractive.sentences import decisions, key_words

@@ -15,8 +15,8 @@ from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
+from indexerd.entries import Prompt, Stretch
 from indexerd.errors import IndexerdError
-from indexerd.events import Prompt, Stretch
 from indexerd.privacy.sanitize import clean_text, replace_surrogates
 
 SEGMENT_TOKENS = 1000  # of a segment's text

@@ -18,8 +18,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
+from indexerd.entries import Kind
 from indexerd.errors import NotFoundError
-from indexerd.events import Kind
 from indexerd.meta.model import digest_bytes, digest_name, parse_digest, read_digest
 from indexerd.meta.writer import MetaWriter
 from indexerd.privacy.sanitize import clean_line, clean_text

@@ -12,7 +12,7 @@ from typing import Any
 from indexerd.digests import compact_pi
 from indexerd.digests.segments import chain_at, covered
 from indexerd.digests.transcript import tokens_of
-from indexerd.events import Kind
+from indexerd.entries import Kind
 from indexerd.models.prices import window_of
 from indexerd.sessions.clipped import COUNTED
 from indexerd.sessions.context import ContextEntry, Read, context_entries, context_messages

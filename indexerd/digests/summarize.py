@@ -18,7 +18,7 @@ from typing import Any
 from indexerd import errors
 from indexerd.digests.prompts import NO_WISH, Wish, consult, instructions, summary_prompt
 from indexerd.digests.transcript import Part, RedactedTranscript, words_in
-from indexerd.events import Prompt, Stretch
+from indexerd.entries import Prompt, Stretch
 from indexerd.indexing.transcript import size_of
 from indexerd.models.attempts import Calls, Rejected, first_usable
 from indexerd.models.base import Model, Reply

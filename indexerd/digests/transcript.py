@@ -16,7 +16,7 @@ import msgspec
 
 from indexerd.agents.json_lines import own_words
 from indexerd.digests.compact_pi import estimate_tokens
-from indexerd.events import Compaction, Kind, ToolCall
+from indexerd.entries import Compaction, Kind, ToolCall
 from indexerd.privacy.redact import Redactor
 from indexerd.sessions.clipped import arguments
 from indexerd.sessions.context import TOOL_RESULT_MAX, ContextMessage, parts_of

@@ -25,6 +25,7 @@ import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.json_lines import own_words
+from indexerd.entries import Facts, Kind, Prompt
 from indexerd.errors import (
     AccessError,
     IndexerdError,
@@ -34,7 +35,6 @@ from indexerd.errors import (
     SessionUnreadableError,
     StateError,
 )
-from indexerd.events import Facts, Kind, Prompt
 from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
 from indexerd.indexing.prompt import index_prompt, retry_prompt

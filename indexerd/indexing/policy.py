@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from indexerd.entries import Turn
 from indexerd.errors import (
     BudgetError,
     IndexerdError,
@@ -23,7 +24,6 @@ from indexerd.errors import (
     RefusedError,
     SessionEmptyError,
 )
-from indexerd.events import Turn
 from indexerd.meta.cache import MetaStat
 from indexerd.sessions.info import SessionInfo
 from indexerd.settings import Settings

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from indexerd.events import Facts, Prompt
+from indexerd.entries import Facts, Prompt
 from indexerd.privacy.sanitize import replace_surrogates
 
 REPLY_SHOWN = 4000  # characters of a malformed reply that the retry repeats

@@ -17,6 +17,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from indexerd.disk import append_rotating
+from indexerd.entries import Prompt
 from indexerd.errors import (
     BudgetError,
     ContextTooLargeError,
@@ -26,7 +27,6 @@ from indexerd.errors import (
     ProviderDeniedError,
     RefusedError,
 )
-from indexerd.events import Prompt
 from indexerd.models.base import Model, Reply
 from indexerd.models.budget import Budget
 from indexerd.privacy.sanitize import clean_line, replace_surrogates

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from indexerd.events import Prompt
+from indexerd.entries import Prompt
 
 LOCAL = "local/"  # models under this prefix need no network, no key and no budget
 

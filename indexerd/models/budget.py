@@ -20,6 +20,7 @@ from typing import Any, Literal
 import msgspec
 
 from indexerd.disk import append_line, write_atomically
+from indexerd.entries import Prompt
 from indexerd.errors import (
     BudgetError,
     ContextTooLargeError,
@@ -29,7 +30,6 @@ from indexerd.errors import (
     ProviderDeniedError,
     ProviderError,
 )
-from indexerd.events import Prompt
 from indexerd.models.base import Model, Reply
 from indexerd.models.prices import cost_usd, upper_bound_usd
 from indexerd.settings import Settings

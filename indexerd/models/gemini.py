@@ -13,8 +13,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from indexerd.entries import Prompt
 from indexerd.errors import ProviderDeniedError, ProviderError, RefusedError
-from indexerd.events import Prompt
 from indexerd.models.base import Reply, Tokens
 from indexerd.models.http import RemoteModel, count, dig, name
 from indexerd.settings import ModelLimits

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx2
 
+from indexerd.entries import Prompt
 from indexerd.errors import (
     ContextTooLargeError,
     DeadlineError,
@@ -27,7 +28,6 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.events import Prompt
 from indexerd.models.base import Reply, Tokens
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.settings import ModelLimits

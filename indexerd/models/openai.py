@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from indexerd.entries import Prompt
 from indexerd.errors import ProviderError, RefusedError
-from indexerd.events import Prompt
 from indexerd.models.base import Reply, Tokens
 from indexerd.models.http import RemoteModel, count, dig, failure, name
 from indexerd.settings import ModelLimits

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.disk import append_line
+from indexerd.entries import Prompt
 from indexerd.errors import (
     ConfigError,
     ContextTooLargeError,
@@ -36,7 +37,6 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.events import Prompt
 from indexerd.models.base import Reply, Tokens
 
 

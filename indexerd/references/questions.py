@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from indexerd import errors
-from indexerd.events import Kind, Prompt, Question
+from indexerd.entries import Kind, Prompt, Question
 from indexerd.indexing.check import json_of, reason_of
 from indexerd.indexing.prompt import retry_prompt
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, redact_newest, size_of

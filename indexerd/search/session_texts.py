@@ -21,8 +21,8 @@ import msgspec
 
 from indexerd.agents import ADAPTERS
 from indexerd.agents.json_lines import own_words
+from indexerd.entries import PAID, Entry, Kind, Turn
 from indexerd.errors import SessionUnreadableError
-from indexerd.events import PAID, Entry, Kind, Turn
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TEXT_MAX, Message, TextIndex, number
 from indexerd.sessions.facts import ActivityStats, Facts

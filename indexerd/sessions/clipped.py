@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from msgspec.structs import replace
 
-from indexerd.events import Entry, Kind, ToolCall
+from indexerd.entries import Entry, Kind, ToolCall
 from indexerd.privacy.sanitize import replace_surrogates
 
 LEFT_OUT = "\n[... {count} characters left out ...]\n"

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from indexerd.entries import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
 from indexerd.errors import ContextTooLargeError
-from indexerd.events import Compaction, Edit, Entry, Kind, ToolCall, ToolResult
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.sessions.clipped import Clipped, about, arguments, beside_results, joined, units
 from indexerd.sessions.state import SessionState

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import field
 
-from indexerd.events import Entry, Kind, Tokens, ToolCall
+from indexerd.entries import Entry, Kind, Tokens, ToolCall
 from indexerd.privacy.redact import redact, shown_path
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import USE_MAX

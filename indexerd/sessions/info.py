@@ -11,7 +11,7 @@ import sys
 import msgspec
 from msgspec.structs import force_setattr
 
-from indexerd.events import Kind, Turn
+from indexerd.entries import Kind, Turn
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.sessions.state import NOWHERE, SessionState
 from indexerd.times import iso_ms

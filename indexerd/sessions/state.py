@@ -23,7 +23,7 @@ from msgspec import field
 from msgspec.structs import replace
 
 from indexerd.agents.base import NOWHERE, ROOT, Tree
-from indexerd.events import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Kind, Turn
+from indexerd.entries import KIND_MASK, MESSAGE, TURN_MASK, TURN_SHIFT, Kind, Turn
 from indexerd.privacy.sanitize import clean_line
 
 __all__ = ["NOWHERE", "ROOT", "SessionState", "message_rows", "name_at", "names_on", "rows_between"]

@@ -27,8 +27,8 @@ from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 from indexerd.agents.json_lines import own_words
+from indexerd.entries import JS_SPACE, Compaction, Entry, Kind, Turn
 from indexerd.errors import UsageError
-from indexerd.events import JS_SPACE, Compaction, Entry, Kind, Turn
 from indexerd.privacy.sanitize import clean_line, clean_text, replace_surrogates
 from indexerd.protocol import params
 from indexerd.protocol.limits import FIRST_MESSAGE_MAX, READ_MAX

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import Oversize
 from indexerd.agents.json_lines import scan_oversize
+from indexerd.entries import Base
 from indexerd.errors import SessionUnreadableError
-from indexerd.events import Base
 from indexerd.sessions.info import base_name
 from indexerd.sessions.state import SessionState
 from indexerd.sources.source import Lines, source_of

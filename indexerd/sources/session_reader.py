@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from indexerd.agents import ADAPTERS
 from indexerd.agents.base import READ_MAX
 from indexerd.agents.json_lines import close_truncated_json, parse_object
+from indexerd.entries import MESSAGE, Entry, Kind
 from indexerd.errors import FileGoneError, NotFoundError, SessionUnreadableError
-from indexerd.events import MESSAGE, Entry, Kind
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped import Keep, clipped
 from indexerd.sessions.context import Read

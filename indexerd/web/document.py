@@ -21,8 +21,8 @@ from indexerd import __version__
 from indexerd.daemon.library import Library
 from indexerd.daemon.open_session import branches, open_session
 from indexerd.digests.segments import chain_at, encode
+from indexerd.entries import Entry
 from indexerd.errors import FileGoneError, IndexerdError
-from indexerd.events import Entry
 from indexerd.meta.sidecar import footer
 from indexerd.privacy.redact import for_people, redact
 from indexerd.privacy.sanitize import bare

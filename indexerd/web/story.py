@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from indexerd.events import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
+from indexerd.entries import JS_SPACE, TURN_MASK, TURN_SHIFT, Entry, Kind, Turn
 from indexerd.privacy.sanitize import clean_line, replace_surrogates
 from indexerd.sessions.state import NOWHERE, ROOT, SessionState
 from indexerd.sessions.tree_answers import WORD_MAX, is_quiet, outline, shown_word

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.agents.codex.parse_entry import read
-from indexerd.events import Entry, Kind
+from indexerd.entries import Entry, Kind
 from indexerd.sessions.state import SessionState
 from tests.agents.feeding import fed
 

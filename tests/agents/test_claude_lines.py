@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from indexerd.agents.claude.parse_entry import read
-from indexerd.events import Kind, Turn
+from indexerd.entries import Kind, Turn
 from tests.agents.claude_files import (
     answer,
     answers,

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
-from indexerd.events import Compaction, Kind, Turn
+from indexerd.entries import Compaction, Kind, Turn
 from indexerd.sessions.state import SessionState
 from tests.agents.claude_files import (
     MISSING,

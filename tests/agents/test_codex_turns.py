@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indexerd.events import Turn
+from indexerd.entries import Turn
 from indexerd.sessions.facts import file_lists
 from tests.agents.codex_files import (
     answer,

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import astuple
 
 from indexerd.agents import base as base_module
-from indexerd.events import Turn
+from indexerd.entries import Turn
 from indexerd.sources import tail as lines_module
 from tests.agents.feeding import fed
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indexerd.agents.pi.parse import branch_lines
-from indexerd.events import Kind
+from indexerd.entries import Kind
 from indexerd.sessions.context import context_of
 from tests.sessions.tree_sessions import answers, entry, line, reader, said, session, state_of
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.events import Kind
+from indexerd.entries import Kind
 from indexerd.times import iso_of_ms
 from tests.agents.feeding import fed
 

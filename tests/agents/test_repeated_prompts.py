@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from indexerd.agents.codex.parse_entry import read
-from indexerd.events import Kind
+from indexerd.entries import Kind
 from tests.agents.codex_files import answer, event, line, meta, said, state_of, texts, turn, user
 from tests.agents.feeding import fed
 

@@ -10,7 +10,7 @@ from indexerd.digests.compact_pi import estimate_tokens
 from indexerd.digests.compaction import USERS_TOKENS, users_of
 from indexerd.digests.stats import context_size
 from indexerd.digests.transcript import summarizable_messages
-from indexerd.events import Compaction, Kind, Retained
+from indexerd.entries import Compaction, Kind, Retained
 from indexerd.sessions.context import ContextEntry, ContextMessage
 from indexerd.sessions.state import SessionState
 from tests.sessions.speeches import calls, entry, gave, said, state_of, steps

@@ -14,7 +14,7 @@ from indexerd.digests.compaction import (
     prune,
     pruned,
 )
-from indexerd.events import Kind
+from indexerd.entries import Kind
 from indexerd.sessions.context import ContextMessage
 from tests.sessions.speeches import calls, entry, gave, said
 

@@ -21,7 +21,7 @@ from indexerd.digests.compact_pi import (
     find_cut,
     prepare,
 )
-from indexerd.events import Entry, Kind, Tokens
+from indexerd.entries import Entry, Kind, Tokens
 from indexerd.sessions.clipped import units
 from indexerd.sessions.context import (
     ContextEntry,

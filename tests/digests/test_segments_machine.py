@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from indexerd.digests.segments import Segment, chain, covered, encode, parse
-from indexerd.events import Kind, Turn, code
+from indexerd.entries import Kind, Turn, code
 from indexerd.sessions.state import NOWHERE, SessionState, message_rows, name_at, rows_between
 
 USER = code(Kind.USER, message=True)

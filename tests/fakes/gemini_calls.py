@@ -7,8 +7,8 @@ from typing import Any
 
 import google.genai  # noqa: F401 - warm, so that short deadlines are about the server
 
+from indexerd.entries import Prompt
 from indexerd.errors import ModelError
-from indexerd.events import Prompt
 from indexerd.meta.model import Metadata
 from indexerd.models.base import Reply, Tokens
 from indexerd.models.gemini import Gemini

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from indexerd.entries import Prompt
 from indexerd.errors import DeadlineError, ModelError
-from indexerd.events import Prompt
 from indexerd.models.base import Reply
 from indexerd.models.scripted import made_up
 

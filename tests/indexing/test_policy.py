@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indexerd import errors
-from indexerd.events import Turn
+from indexerd.entries import Turn
 from indexerd.indexing.policy import (
     NO_MODEL_PAUSE,
     Forced,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.events import Facts, Prompt
+from indexerd.entries import Facts, Prompt
 from indexerd.indexing.prompt import index_prompt
 
 NONCE = "5f1d0c9a7b3e2468"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.events import Kind, code
+from indexerd.entries import Kind, code
 from indexerd.indexing.indexer import border
 from indexerd.meta.model import MetaFile
 from indexerd.models.base import Reply

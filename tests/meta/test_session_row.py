@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from indexerd.events import Turn
+from indexerd.entries import Turn
 from indexerd.meta.model import MetaFile
 from indexerd.meta.session_row import gone_row, row_of
 from indexerd.privacy.redact import StoredRow

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from indexerd.entries import Prompt
 from indexerd.errors import (
     BudgetError,
     ContextTooLargeError,
@@ -19,7 +20,6 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.events import Prompt
 from indexerd.models import budget
 from indexerd.models.attempts import Calls
 from indexerd.models.base import Reply, Tokens

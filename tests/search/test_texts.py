@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from indexerd.agents.claude.parse_entry import read
-from indexerd.events import Header, Kind, Turn, code
+from indexerd.entries import Header, Kind, Turn, code
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import search

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indexerd.events import Entry, Kind, ToolCall, ToolResult, code
+from indexerd.entries import Entry, Kind, ToolCall, ToolResult, code
 from indexerd.sessions.context import CLEARED, ContextEntry, ContextMessage
 from indexerd.sessions.state import SessionState
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from indexerd.entries import Entry, Kind
 from indexerd.errors import UsageError
-from indexerd.events import Entry, Kind
 from indexerd.protocol import params
 from indexerd.sessions.context import ContextMessage
 from indexerd.sessions.tree_answers import transformed

@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.events import Kind, code
+from indexerd.entries import Kind, code
 from indexerd.sessions.state import ROOT, SessionState
 from indexerd.sessions.tree_answers import outline, tips
 from tests.sessions.tree_sessions import entry, said, session, state_of

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indexerd.events import Kind
+from indexerd.entries import Kind
 from indexerd.sessions.context import Context, context_of
 from indexerd.sessions.facts import file_lists
 from indexerd.sessions.state import ROOT, SessionState

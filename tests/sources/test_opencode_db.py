@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from indexerd.agents.opencode import read
+from indexerd.entries import Entry, ToolResult
 from indexerd.errors import SessionUnreadableError
-from indexerd.events import Entry, ToolResult
 from indexerd.sources.opencode import BRIEF_TEXT, ERROR, OUTPUT, Database
 from indexerd.sources.opencode import look_in_database as look
 from indexerd.sources.source import DATABASE

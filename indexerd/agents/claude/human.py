@@ -19,7 +19,7 @@ from typing import Any
 
 from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, Said
 from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, safe_line, string
-from indexerd.events import Kind, Turn, code
+from indexerd.entries import Kind, Turn, code
 
 RESULT = code(Kind.TOOL, message=True)
 FAILED_RESULT = code(Kind.TOOL, turn=Turn.FAILED, message=True)

@@ -25,7 +25,7 @@ from indexerd.agents.json_lines import (
     texts_in,
     tokens_of,
 )
-from indexerd.events import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
+from indexerd.entries import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 
 _COUNTS = (
     *("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),

@@ -67,7 +67,7 @@ from indexerd.agents.json_lines import (
     scan_lines,
     string,
 )
-from indexerd.events import KIND_MASK, TURN_MASK, Header, Kind, Turn
+from indexerd.entries import KIND_MASK, TURN_MASK, Header, Kind, Turn
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.times import iso_ms
 

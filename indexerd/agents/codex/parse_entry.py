@@ -27,7 +27,7 @@ from indexerd.agents.json_lines import (
     patched_files,
     string,
 )
-from indexerd.events import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
+from indexerd.entries import Compaction, Entry, Kind, Retained, ToolCall, ToolResult
 
 NO_SUMMARY = "(no summary available)"  # codex's words
 _NAME_MAX = 128  # characters of an id

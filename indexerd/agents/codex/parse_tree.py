@@ -42,7 +42,7 @@ from indexerd.agents.json_lines import (
     scan_lines,
     string,
 )
-from indexerd.events import MESSAGE, Base, Header, Kind, Turn, code
+from indexerd.entries import MESSAGE, Base, Header, Kind, Turn, code
 from indexerd.times import iso_ms
 
 _BY_TIME, _BY_TURN = 1, 2  # ways to recognise copied lines

@@ -37,7 +37,7 @@ from indexerd.agents.json_lines import (
     time_ms,
     tokens_of,
 )
-from indexerd.events import (
+from indexerd.entries import (
     MESSAGE,
     PAID,
     Command,

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from math import log
 from typing import Any, NamedTuple
 
+from indexerd.entries import Facts, Prompt, Question
 from indexerd.errors import DeadlineError
-from indexerd.events import Facts, Prompt, Question
 from indexerd.models.base import LOCAL, Reply, Tokens
 from indexerd.models.extractive.sentences import WORD, terms
 from indexerd.models.extractive.summarize import describe, summarize

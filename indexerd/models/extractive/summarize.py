@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from indexerd.events import Facts, Stretch
+from indexerd.entries import Facts, Stretch
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive.sentences import (
     clip,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from indexerd.entries import Facts, Prompt, Stretch
 from indexerd.errors import DeadlineError
-from indexerd.events import Facts, Prompt, Stretch
 from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive import Extractive

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexerd.events import Question
+from indexerd.entries import Question
 from indexerd.models.extractive import (
     EXCERPT_MAX,
     PASSAGES_MAX,

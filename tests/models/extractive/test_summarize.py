@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from indexerd.events import Facts, Stretch
+from indexerd.entries import Facts, Stretch
 from indexerd.models.extractive.summarize import describe, summarize
 
 HEADS = {
