@@ -1,4 +1,4 @@
-"""A daemon that answers what a test wants, on a real Unix socket."""
+"""A fake daemon on a real Unix socket that gives the answers a test chooses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The shape of the code: sizes, names, floors, who writes, what is imported, the tree of errors."""
+"""The shape of the code: sizes, names, layers, file writes, imports and the error classes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FILES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.r
 TREES = {name: ast.parse(path.read_bytes()) for name, path in FILES.items()}
 FUNCTION_MAX = 50
 
-# Who may open a file for writing, and why. No session file is among what they write.
+# Modules that may open a file for writing, and why. None of them writes a session file.
 MAY_WRITE = {
     "meta/writer.py": "meta files and sidecars: the one writer",
     "integrations/changes.py": "an agent's configuration, where its user asked for it",
@@ -51,7 +51,7 @@ def found(judge: Callable[[ast.AST], bool]) -> set[str]:
 
 
 def test_functions_are_small() -> None:
-    """No function has more than 50 lines, its docstring included."""
+    """No function has more than 50 lines, including its docstring."""
     large = {
         f"{name}: {node.name}": node.end_lineno - node.lineno + 1
         for name, tree in TREES.items()
@@ -71,7 +71,7 @@ def writes(tree: ast.AST) -> bool:
         if name in WRITING:
             return True
         words = (*node.args, *(key.value for key in node.keywords))
-        modes = [str(one.value) for one in words if isinstance(one, ast.Constant)]
+        modes = [str(word.value) for word in words if isinstance(word, ast.Constant)]
         for mode in modes if name in ("open", "fdopen") else ():
             if re.fullmatch("[rwaxbt+]+", mode) and set(mode) & set("wax+"):
                 return True
@@ -79,7 +79,7 @@ def writes(tree: ast.AST) -> bool:
 
 
 def test_few_may_open_a_file_for_writing() -> None:
-    """S0.2: nothing that meets session files has a way to write: not parsers, core, tail, scan."""
+    """S0.2: no module that reads session files can write one."""
     assert found(writes) == MAY_WRITE.keys()
     assert [name for name in MAY_WRITE if name.startswith(READERS)] == []
     for bad in ("open(p, 'ab')", "p.open(mode='r+')", "p.write_text(x)", "os.open(p, os.O_RDWR)"):
@@ -93,15 +93,15 @@ def contracts() -> list[dict[str, list[str]]]:
     return linter
 
 
-def test_every_module_is_on_a_floor() -> None:
-    """What is new in the package must be given its place."""
-    floors = {one.strip() for line in contracts()[0]["layers"] for one in line.split(":")}
+def test_every_module_is_in_a_layer() -> None:
+    """A new module must be given its place in the layers."""
+    floors = {word.strip() for line in contracts()[0]["layers"] for word in line.split(":")}
     tops = {name.split("/")[0].removesuffix(".py") for name in FILES} - {"__init__"}
     assert {f"indexerd.{name}" for name in tops} == floors
 
 
-def test_the_pure_floor_asks_nobody_for_the_time() -> None:
-    """agents/ and sessions/ ask no clock, file, environment or chance: all are arguments."""
+def test_pure_layers_have_no_side_effects() -> None:
+    """agents/ and sessions/ use no clock, file, environment or randomness."""
     asked = {"now", "today", "utcnow", "open", "print", "input", "getenv", "random", "uuid4"}
     for name, tree in TREES.items():
         if name.startswith(("agents/", "sessions/")):
@@ -128,12 +128,12 @@ LIGHT = {
 
 @pytest.mark.parametrize("module", LIGHT)
 def test_the_command_line_starts_light(module: str) -> None:
-    """Start-up is a feature: nothing heavy before a command has run."""
+    """Nothing heavy is imported before a command runs."""
     assert loaded(f"import {module}") & (HEAVY | {"click"}) == LIGHT[module]
 
 
 def test_nothing_runs_at_import() -> None:
-    """Every module can be imported in one process, and none starts a thread or opens a socket."""
+    """Every module can be imported, and none starts a thread or opens a socket."""
     names = [
         "indexerd." + name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         for name in FILES

@@ -1,4 +1,4 @@
-"""The blocking client, against scripted servers and real ones: crowds, masks, memory, deaths."""
+"""The blocking client against scripted and real servers: load, umask, memory, crashes."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from indexerd.client import Client, call_once
 from indexerd.protocol import wire
 
 ROOT = Path(__file__).parents[1]
-SECONDS = 20.0  # after which a test gives up; nothing here takes a tenth of it
+SECONDS = 20.0  # before a test gives up; each step takes less than a tenth
 
 
 @contextlib.contextmanager
@@ -113,8 +113,8 @@ def make(kind: type[errors.IndexerdError]) -> errors.IndexerdError:
 
 
 @pytest.mark.parametrize("kind", tree(errors.IndexerdError), ids=lambda kind: kind.__name__)
-def test_errors_of_the_tree_come_back(directory: Path, kind: type[errors.IndexerdError]) -> None:
-    """Kind, text, hint, candidates and exit code hold on both sides of the socket."""
+def test_typed_errors_cross_the_socket(directory: Path, kind: type[errors.IndexerdError]) -> None:
+    """Kind, text, hint, candidates and exit code are the same on both sides."""
     error = make(kind)
     error.hint = "a hint of its own"
     error.retryable = not error.retryable
@@ -140,17 +140,17 @@ def test_errors_of_the_tree_come_back(directory: Path, kind: type[errors.Indexer
         (b'{"jsonrpc":"2.0","id":1,"error":{"code":-1}}\n', errors.IndexerdError, 1),
     ],
 )
-def test_faults_and_unknown_kinds_are_errors_of_the_tree(
+def test_faults_and_unknown_kinds_are_typed_errors(
     directory: Path, line: bytes, kind: type[errors.IndexerdError], exit_code: int
 ) -> None:
-    """A daemon that is older or newer than the client is no reason for a traceback."""
+    """An older or newer daemon causes no traceback."""
     found = failing(directory / "s", line)
     assert type(found) is kind
     assert found.exit_code == exit_code
 
 
-def test_nobody_there_is_a_daemon_that_is_down(directory: Path) -> None:
-    """ENOENT, ENOTDIR, a plain file, a stale socket, a daemon that hangs up at once."""
+def test_an_unusable_socket_means_the_daemon_is_down(directory: Path) -> None:
+    """ENOENT, ENOTDIR, a plain file, a stale socket, or a connection that closes at once."""
     (directory / "file").write_text("x")
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(os.fspath(directory / "stale"))
@@ -161,8 +161,8 @@ def test_nobody_there_is_a_daemon_that_is_down(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b'{"jsonrpc":"2.0","id":1,"resu'])
-def test_a_daemon_that_hangs_up_is_down(directory: Path, said: bytes) -> None:
-    """Without an answer, or in the middle of one (S3, S8: turned away; a crash)."""
+def test_a_closed_connection_means_the_daemon_is_down(directory: Path, said: bytes) -> None:
+    """Without an answer, or in the middle of one."""
     with scripted(directory / "s", answers(said)) as path, Client(path, SECONDS) as daemon:
         for _ in range(2):
             with pytest.raises(errors.DaemonDownError):
@@ -170,7 +170,7 @@ def test_a_daemon_that_hangs_up_is_down(directory: Path, said: bytes) -> None:
 
 
 def test_time_runs_out(directory: Path) -> None:
-    """A daemon that is silent, drips, or is stopped: DeadlineError, and the connection ends."""
+    """A silent, slow or stopped daemon causes a DeadlineError, which ends the connection."""
 
     def drip(peer: socket.socket) -> None:
         while True:
@@ -187,8 +187,8 @@ def test_time_runs_out(directory: Path) -> None:
         call_once(server.path, "echo", timeout=0.1)
 
 
-def test_what_cannot_be_sent_is_said_here(directory: Path) -> None:
-    """A path that the system refuses, and what is longer than a request may be."""
+def test_what_cannot_be_sent_is_an_error_of_the_client(directory: Path) -> None:
+    """A path that the system refuses, or a request that is too long."""
     with pytest.raises(errors.UsageError) as raised:
         Client(directory / ("x" * 200))
     assert "INDEXERD_SOCKET" in raised.value.hint
@@ -201,7 +201,7 @@ def test_what_cannot_be_sent_is_said_here(directory: Path) -> None:
 
 
 def test_events_are_yielded_in_order_and_none_is_lost(directory: Path) -> None:
-    """Also those that come before the answer to a call; the end of the daemon ends them."""
+    """Also events before the answer to a call; they end with the daemon."""
     told = [wire.event({"event": "status.changed", "n": n}) for n in range(6)]
     script = answers(
         told[0] + told[1] + wire.result(1, {}) + told[2],

@@ -1,4 +1,4 @@
-"""The lock of a state directory, files that are replaced as a whole, and files that rotate."""
+"""The lock of a state directory, files that are replaced whole, and files that rotate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ time.sleep(60)
 
 
 def test_a_second_process_is_refused_with_the_holder_named(tmp_path: Path) -> None:
-    """S0.41: the message tells the pid, the code is 75; kill -9 frees the lock at once."""
+    """S0.41: the error has the pid and code 75; kill -9 releases the lock at once."""
     path = tmp_path / "a/b/lock"
     process = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE)
     try:
@@ -45,7 +45,7 @@ def test_a_second_process_is_refused_with_the_holder_named(tmp_path: Path) -> No
     os.close(hold(path))
 
 
-def test_what_cannot_be_locked_is_said(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_locked_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     path.mkdir()
     with pytest.raises(AccessError, match=str(path)):
@@ -69,12 +69,12 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
     ran = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, check=False)
     assert b"File too large" in ran.stderr
     assert path.read_bytes() == b"old"
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["log", "x"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["log", "x"]
     assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_files_are_rotated_and_two_old_ones_kept(tmp_path: Path) -> None:
-    """No file exceeds its limit, the newest lines stay in order, older ones are dropped."""
+    """No file exceeds its limit, newest lines stay in order, older ones are dropped."""
     for number in range(60):
         assert append_rotating(tmp_path / "x.jsonl", b"line %03d" % number, limit=100)
     names = ["x.jsonl.2", "x.jsonl.1", "x.jsonl"]
@@ -88,7 +88,7 @@ def test_files_are_rotated_and_two_old_ones_kept(tmp_path: Path) -> None:
 def test_a_durable_line_is_on_disk_before_append_returns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Written, then synced; a new file's name is synced too, as a power cut could lose it."""
+    """It is synced, and so is a new file's name, which a power cut could lose."""
     done: list[str] = []
     fsync, path = os.fsync, tmp_path / "budget.jsonl"
 

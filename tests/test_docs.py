@@ -1,6 +1,6 @@
-"""The documents say what the program does: help, events, problems, paths, commands, links.
+"""The documents match the program: help, events, problems, paths, commands, links.
 
-`UPDATE_DOCS=1 python -m pytest tests/test_docs.py` writes the generated blocks of docs/CLI.md anew.
+`UPDATE_DOCS=1 python -m pytest tests/test_docs.py` rewrites the generated blocks of docs/CLI.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def commands(
 ) -> Iterator[tuple[str, str]]:
     name = path[-1] if path else "indexerd"
     context = click.Context(command, parent, name, terminal_width=WIDTH, **command.context_settings)
-    command._help_option = None  # made for another parent, if another test ran it
+    command._help_option = None  # created for another parent if another test ran it
     yield " ".join(path), command.get_help(context)
     if isinstance(command, click.Group):
         for below in command.list_commands(context):
@@ -86,19 +86,19 @@ IN_SOURCE = re.compile(f"`{NAMED}")
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_documents_name_only_commands_that_exist(name: str) -> None:
-    """`indexerd WORD`, after a prompt, or in a block."""
+    """`indexerd WORD` after a prompt or in a block."""
     assert set(IN_TEXT.findall(TEXTS[name])) <= COMMANDS.keys()
 
 
 def test_hints_and_comments_name_only_commands_that_exist() -> None:
-    """What an error advises can be typed."""
+    """Commands in error hints and comments can be typed."""
     named = {word for source in SOURCES.values() for word in IN_SOURCE.findall(source)}
     assert len(named) > 5
-    assert named <= COMMANDS.keys() | {"hook"}  # which agents call, and nobody types
+    assert named <= COMMANDS.keys() | {"hook"}  # called by agents, never typed
 
 
 def test_the_readmes_table_has_every_command() -> None:
-    """Each command of this release, with options that it takes."""
+    """Each command is listed, with options that it has."""
     table = README_TABLE.findall(TEXTS["README.md"])
     shown = {word for row in table for word in re.findall(r"`(?:indexerd )?([a-z-]+)[^`]*`", row)}
     assert COMMANDS.keys() <= shown
@@ -126,7 +126,7 @@ def words_of(fields: str) -> set[str]:
 
 
 def test_every_event_is_documented_and_no_other() -> None:
-    """The table of OPERATIONS.md has every event that is logged, with its level."""
+    """The table in OPERATIONS.md has every logged event with its level."""
     code = "".join(SOURCES.values())
     said = re.findall(r"""\b(?:_?log|notify|defect)\(\s*"([a-z]+\.[a-z_]+)\"""", code)
     assert LEVELS.keys() | set(said) <= EVENTS.keys()
@@ -138,7 +138,7 @@ def test_every_event_is_documented_and_no_other() -> None:
 
 
 def test_every_field_is_explained() -> None:
-    """What an event's row names, the table of fields explains."""
+    """The table of fields explains every field named in an event's row."""
     table = DOCS["OPERATIONS.md"].partition("## Fields")[2].partition("## Events")[0]
     explained = set().union(
         *(words_of(cell) for cell in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
@@ -148,8 +148,8 @@ def test_every_field_is_explained() -> None:
     assert explained - used == {"error", "trace", "cut"}
 
 
-def test_what_a_daemon_logs_is_what_the_document_says(tmp_path: Path) -> None:
-    """Levels and fields of a daemon's own log, at work, in trouble, and reloading."""
+def test_a_daemons_log_matches_the_document(tmp_path: Path) -> None:
+    """Levels and fields of a daemon's log at work, in trouble and when reloading."""
     world = World(tmp_path)
     world.install_pi()
     world.env["INDEXERD_LOG__LEVEL"] = "debug"
@@ -188,7 +188,7 @@ def said(world: World) -> dict[str, list[dict[str, object]]]:
 
 
 def test_every_problem_of_status_has_a_way_out() -> None:
-    """Each code that `status` may report is in OPERATIONS.md, and no other."""
+    """OPERATIONS.md has each code that `status` may report, and no other."""
     codes = set(re.findall(r'yield "([a-z_]+)", ', SOURCES["indexerd/daemon/health.py"]))
     codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES["indexerd/daemon/web_supervisor.py"]))
     codes |= set(re.findall(r'found\["([a-z_]+)"\] = ', SOURCES["indexerd/models/budget.py"]))
@@ -198,11 +198,11 @@ def test_every_problem_of_status_has_a_way_out() -> None:
 
 
 def test_every_path_of_the_architecture_exists() -> None:
-    """`indexerd/…` in ARCHITECTURE.md."""
+    """Paths `indexerd/…` in ARCHITECTURE.md."""
     text = DOCS["ARCHITECTURE.md"]
     paths = re.findall(r"`((?:indexerd|tests|docs|config|systemd)/[^`\s]*)`", text)
     assert len(paths) > 10
-    assert [one for one in paths if not (ROOT / one).exists()] == []
+    assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)?(?:#([^)\s]+))?\)")
@@ -210,7 +210,7 @@ LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)?(?:#([^)\s]+))?\)")
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_links_resolve(name: str) -> None:
-    """Files that are linked are there, and so are the headings."""
+    """Linked files and headings exist."""
     base = ROOT / "docs" if name in DOCS else ROOT
     for target, heading in LINK.findall(TEXTS[name]):
         if target.startswith(("https://", "http://")):
@@ -226,7 +226,7 @@ def anchors(text: str) -> set[str]:
 
 
 def test_examples_can_be_read() -> None:
-    """What a document shows as JSON can be parsed, what it shows as Python can be compiled."""
+    """JSON examples can be parsed, Python examples compiled."""
     for kind, read in (("json", json.loads), ("python", lambda text: ast.parse(text).body)):
         for name, text in TEXTS.items():
             for example in re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL):

@@ -1,4 +1,4 @@
-"""The log: what a line holds, what it never holds, and that nothing about it stops the program."""
+"""The log: what a line contains, what it never contains, and that it cannot stop the program."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_every_event_of_the_contract_is_documented() -> None:
 
 
 def test_a_line_begins_with_time_level_and_event(tmp_path: Path) -> None:
-    """S0.45: JSON with ts, level, event and the facts; nothing below the level."""
+    """S0.45: JSON with ts, level, event and fields; nothing below the level."""
     log = Written(tmp_path)
     log.log(DEBUG, "meta.written")
     log.log(INFO, "meta.written", session="abc", bytes=12, cost_usd=None)
@@ -88,7 +88,7 @@ values = st.recursive(
 def test_any_facts_make_one_short_line_of_json(
     tmp_path_factory: pytest.TempPathFactory, facts: Any
 ) -> None:
-    """Whatever is handed in, the line is strict JSON, printable, and fits into a pipe."""
+    """Whatever is logged, the line is strict JSON, printable, and fits a pipe."""
     log = Written(tmp_path_factory.mktemp("log"))
     log.log(INFO, "index.failed", **{f"key_{n}": one for n, one in enumerate(facts)})
     text = log.path.read_bytes()
@@ -98,8 +98,8 @@ def test_any_facts_make_one_short_line_of_json(
     assert log.lines[0]["event"] == "index.failed"
 
 
-def test_a_traceback_tells_places_and_no_values(tmp_path: Path) -> None:
-    """Neither locals nor the words of foreign errors, which may quote a reply."""
+def test_a_traceback_has_places_but_no_values(tmp_path: Path) -> None:
+    """Neither locals nor messages of foreign errors, which may quote a reply."""
     log = Written(tmp_path)
     secret_text = "what the session said"
 
@@ -123,7 +123,7 @@ def test_a_traceback_tells_places_and_no_values(tmp_path: Path) -> None:
     assert second["error"] == "OSError: ENOSPC"
 
 
-# stderr: a terminal, the journal, a reader that is gone or stopped
+# stderr: a terminal, the journal, a reader that has left or stopped
 
 DRIVER = """
 import logging, os, sys
@@ -156,7 +156,7 @@ def test_a_terminal_gets_the_console_form(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["gone", "stopped"])
 def test_a_reader_that_is_gone_or_stopped_changes_nothing(tmp_path: Path, how: str) -> None:
-    """EPIPE or a full pipe costs the lines there; the file has them all."""
+    """EPIPE or a full pipe loses lines there; the file has them all."""
     path = tmp_path / "log.jsonl"
     reader, writer = os.pipe()
     if how == "gone":
@@ -166,7 +166,7 @@ def test_a_reader_that_is_gone_or_stopped_changes_nothing(tmp_path: Path, how: s
 
 
 def test_an_unwritable_log_changes_nothing(tmp_path: Path) -> None:
-    """S0.45: a directory, a FIFO, a symlink or /dev/null's child in the log's place costs it."""
+    """S0.45: with a directory, FIFO, symlink or impossible path only the log is lost."""
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to(tmp_path / "target")
     for path in (tmp_path, tmp_path / "fifo", tmp_path / "link", Path("/dev/null/x")):

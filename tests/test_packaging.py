@@ -1,7 +1,7 @@
-"""What is shipped: the wheel, what it holds, that it runs; and the locked requirements.
+"""The wheel: what it contains and that it runs; and the locked requirements.
 
-The wheel is built from the checkout with the hatchling that is installed: no network, no build
-environment of its own, and nothing is written into the checkout.
+The wheel is built from the checkout with the installed hatchling: without network or build
+environment, and nothing is written into the checkout.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ def run(installed: Path, *argv: str, code: int = 0) -> str:
 
 
 def test_the_wheel_holds_the_program_and_its_data(wheel: Path) -> None:
-    """Every module, the typing marker, the shipped files as in the repository; nothing else."""
+    """Every module, the typing marker and the shipped files; nothing else."""
     with zipfile.ZipFile(wheel) as held:
         names = {name for name in held.namelist() if ".dist-info/" not in name}
         shipped = {name: held.read(f"indexerd/_data/{name}") for name in SHIPPED}
     package = (ROOT / "indexerd").rglob("*")
-    # Agents' own files, and the pages of the view, are data beside the modules.
+    # Files for agents and pages of the view are data next to the modules.
     kinds = (".py", ".typed", ".ts", ".js", ".md", ".css", ".html", ".svg")
     modules = {str(path.relative_to(ROOT)) for path in package if path.suffix in kinds}
     assert "indexerd/integrations/pi/index.ts" in modules
@@ -74,7 +74,7 @@ def test_the_wheel_holds_the_program_and_its_data(wheel: Path) -> None:
 
 
 def test_the_installed_program_runs(installed: Path) -> None:
-    """`python -m indexerd`, the script, and the settings, from the wheel alone."""
+    """`python -m indexerd`, the script and the settings, from the wheel alone."""
     where = run(installed, "-c", "import indexerd; print(indexerd.__file__)")
     assert Path(where.strip()).parent == installed / "indexerd"
     version = f"indexerd, version {__version__}\n"
@@ -110,18 +110,20 @@ def test_every_requirement_is_pinned_and_hashed(name: str) -> None:
         assert package == canonicalize_name(package)
         assert re.fullmatch(r"[0-9][0-9a-z.+]*", version)
         assert hashes
-        assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
+        assert all(re.fullmatch("--hash=sha256:[0-9a-f]{64}", digest) for digest in hashes)
 
 
-def test_what_the_project_asks_for_is_locked_within_its_range() -> None:
-    """Runtime and build requirements in the one lock, those of tests and linters in the other."""
+def test_requirements_are_locked_within_their_range() -> None:
+    """Runtime and build requirements in one lock, those for tests and linters in the other."""
     runtime, both = locked(LOCKS[0]), locked(LOCKS[1]) | locked(LOCKS[0])
-    asked = [Requirement(one) for one in PROJECT["project"]["dependencies"]]
+    asked = [Requirement(dependency) for dependency in PROJECT["project"]["dependencies"]]
     asked += [Requirement(one) for one in PROJECT["build-system"]["requires"]]
     asked += requirements("requirements-build.in")
     for one in asked:
         assert one.specifier.contains(runtime[canonicalize_name(one.name)][0]), one
-    for one in requirements("requirements-dev.in"):
-        assert one.specifier.contains(both[canonicalize_name(one.name)][0]), one
+    for requirement in requirements("requirements-dev.in"):
+        assert requirement.specifier.contains(both[canonicalize_name(requirement.name)][0]), (
+            requirement
+        )
     dev = locked(LOCKS[1])
-    assert {one: dev[one] for one in dev.keys() & runtime.keys()}.items() <= runtime.items()
+    assert {key: dev[key] for key in dev.keys() & runtime.keys()}.items() <= runtime.items()

@@ -1,4 +1,4 @@
-"""Where things are: flags, variables, XDG places, and which ids may become file names."""
+"""Where files are: flags, variables, XDG directories; and which ids may become file names."""
 
 import os
 import sys
@@ -44,7 +44,7 @@ DEFAULTS = (
     ],
 )
 def test_places(env: dict[str, str], expected: tuple[Path, ...]) -> None:
-    """Ours win over XDG's, understand `~`, and relative ones start at the current directory."""
+    """Own variables win over XDG's, expand `~`, and may be relative to the directory."""
     found = paths.Places(ENV | env)
     assert (found.config_file, found.state_dir, found.data_dir, found.socket) == expected
     assert found.config_explicit is ("INDEXERD_CONFIG" in env)
@@ -52,7 +52,7 @@ def test_places(env: dict[str, str], expected: tuple[Path, ...]) -> None:
     assert (named.config_file, named.config_explicit) == (Path("/mine.toml"), True)
 
 
-def test_no_home_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_home_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client.os.path, "expanduser", str)
     with pytest.raises(UsageError) as told:
         paths.Places({})
@@ -64,7 +64,7 @@ BAD = ["", ".", "..", "../x", "/abs", "a/b", "a\0b", "a\n", "a b", ".hidden", "-
 
 @pytest.mark.parametrize("bad", [*BAD, "a" * 129, "\uff0fx", "\u0430bc", "\u0661"])
 def test_ids_that_are_refused(bad: str) -> None:
-    """No id may leave its directory, hide, pose as a flag or look like another."""
+    """No id may leave its directory, be hidden, look like a flag or like another id."""
     assert not paths.is_session_id(bad)
     for name in (paths.meta_name, paths.user_name):
         with pytest.raises(UsageError):
@@ -73,7 +73,7 @@ def test_ids_that_are_refused(bad: str) -> None:
 
 @given(st.text(max_size=140))
 def test_a_meta_name_is_one_file_name(text: str) -> None:
-    """What is accepted is a plain name below 255 bytes, and leads back to the id."""
+    """An accepted name is plain, below 255 bytes, and leads back to its id."""
     if not paths.is_session_id(text):
         return
     name = paths.meta_name(text)

@@ -1,4 +1,4 @@
-"""docs/PERFORMANCE.md holds the table that the benchmarks make, and the benchmarks work."""
+"""docs/PERFORMANCE.md has the benchmarks' table, and the benchmarks work."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def figures(text: str) -> list[str]:
 
 @pytest.mark.timeout(240)
 def test_the_benchmarks_work_and_make_the_table_of_the_document() -> None:
-    """Issue 18: one table of what is promised, in the document as the benchmarks print it."""
+    """The document has the table as the benchmarks print it."""
     argv = [sys.executable, str(ROOT / "bench/run.py"), "--smoke"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=220)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""One Chromium a worker, and pages whose troubles fail the test that opened them."""
+"""One Chromium per worker, and pages whose problems fail the test that opened them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One daemon and one view for all tests of a file; each has sessions of its own."""
+    """One daemon and one view for all tests of a file; each test makes its own sessions."""
     with served(tmp_path_factory.mktemp("home")) as running:
         yield running
 
 
 @pytest.fixture
 def tabs(chromium: Browser) -> Iterator[Tabs]:
-    """Opens pages; fails if there was an error, a breach of a policy, or a request elsewhere."""
+    """Open pages; fail on an error, a policy violation or a request to another host."""
     loop = _loop(chromium._impl_obj._loop)
     try:
         tabs = Tabs(chromium)

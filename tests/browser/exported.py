@@ -1,4 +1,4 @@
-"""Sessions made in memory, and their exported pages."""
+"""Sessions built in memory, and their exported pages."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ EVIL = "</script><script>window.owned=1</script><img src=http://127.0.0.1:9/x on
 
 
 def page_of(folder: Path, entries: list[bytes], *digests: Segment) -> Path:
-    """The exported page of a session of these entries."""
-    (folder / "s1.digest.jsonl").write_text("".join(json.dumps(encode(one)) for one in digests))
+    """The exported page of a session with these entries."""
+    (folder / "s1.digest.jsonl").write_text(
+        "".join(json.dumps(encode(digest)) for digest in digests)
+    )
     held = opened(session(*entries), home=folder)
     row = {"sessionId": "s1", "cwd": "/w", "name": f"Tidy up {EVIL}", "agent": "pi"}
     row["parentSessionId"] = "p1"
@@ -68,7 +70,7 @@ def forked(folder: Path) -> Path:
 
 
 def hostile(count: int) -> list[bytes]:
-    """Words of megabytes, control characters, markup, and forks within forks."""
+    """Texts of megabytes, control characters, markup, and nested forks."""
     entries = [said("0", None, "user", "A" * 5_000_000)]
     for at in range(1, count):
         above = at - 1 if at % 3 else max(0, at - 2)

@@ -1,8 +1,8 @@
-"""`make screenshots`: the pictures of the README, of sessions that nobody has had.
+"""`make screenshots` takes the README's pictures, of invented sessions.
 
-A temporary home gets sessions of four agents, as these write them; the real daemon and
-`indexerd web` run on it, and Chromium takes docs/images/*.png. Nothing of the home of whoever runs
-this is read, and nothing is asked of any other machine.
+Sessions of four agents are written to a temporary home; the real daemon and `indexerd web` run on
+it, and Chromium takes docs/images/*.png. The user's own home is not read, and no other machine is
+asked.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tests.e2e.world import Session, World, until  # noqa: E402 - the path comes
 
 IMAGES = ROOT / "docs/images"
 CORPUS = ROOT / "tests/fixtures/retrieval/corpus.txt"
-HOURS = {  # how long ago sessions of the corpus were
+HOURS = {  # age of the corpus's sessions
     "app-login": 1.2, "shop-vat": 2.5, "weather-cache": 5, "shop-stripe": 22, "infra-upgrade": 27,
     "shop-checkout": 50, "lib-parser": 75, "game-path": 300, "lib-parser3": 420,
 }  # fmt: skip
 CWD = "/home/ana/weatherd"
 STILL = "new Promise((done) => requestIdleCallback(() => requestAnimationFrame(() => done())))"
-# `u` asks, `$` runs, `e` edits, `a` answers; `fork` is where three ways begin.
+# `u` asks, `$` runs, `e` edits, `a` answers; three branches begin at `fork`.
 TALK = """u Alerts are sent again after every restart of weatherd. Where do we remember them?
 $ rg -n 'alert' weatherd/
 e weatherd/alerts.py
@@ -68,7 +68,7 @@ Open: nothing."""
 
 
 def alerts(world: World) -> Session:
-    """The session that is shown: three ways tried, two of them left; named, and with a digest."""
+    """The session in the pictures: three branches, two of them abandoned, named, with a digest."""
     talk, fork = Session(world.sessions, CWD), ""
     for line in TALK.splitlines():
         mark, _, text = line.partition(" ")
@@ -118,7 +118,7 @@ def take(browser: Any, running: Site, talk: Session) -> None:
 
 
 def main() -> int:
-    """Make the home, run the program, take the pictures."""
+    """Prepare the home, run the program, take the pictures."""
     from playwright.sync_api import sync_playwright
 
     found = program()

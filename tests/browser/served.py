@@ -1,4 +1,4 @@
-"""A home with a daemon and a web view, and sessions to be put into it."""
+"""A home with a daemon and a web view, to which tests add sessions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Served:
         parent: str = "",
         name: str = "",
     ) -> Placed:
-        """A new session, once the daemon knows it; by default one of two branches."""
+        """Write a new session, by default with two branches, and wait until the daemon lists it."""
         key = str(uuid.uuid4())
         head = {"type": "session", "version": 3, "id": key, "timestamp": STAMP, "cwd": cwd}
         head |= {"parentSession": parent} if parent else {}
@@ -68,13 +68,13 @@ class Served:
         return Placed(key, path)
 
     def open(self, tabs: Tabs, path: str, **how: Any) -> Page:
-        """A page of the view, in a browser that was let in."""
+        """A page of the view, in a browser with a valid cookie."""
         return tabs.open(self.running.origin + path, cookies=self.cookies, **how)
 
 
 @contextmanager
 def served(root: Path) -> Iterator[Served]:
-    """A home in which pi was used before, with a daemon and a web view."""
+    """A home that pi has used, with a daemon and a web view."""
     world = World(root / "w")
     world.install_pi()
     with world.daemon(), site(world) as running:

@@ -1,4 +1,4 @@
-"""A session's page in a browser: its parts, and keys for it."""
+"""A session's page in a browser: its parts and its keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row(page: Page, words: str) -> Locator:
 
 
 def top(one: Locator) -> float:
-    """Where something is on the screen, in pixels from above."""
+    """The vertical position of an element on the screen, in pixels."""
     held = one.bounding_box()
     assert held is not None
     return float(held["y"])

@@ -1,4 +1,4 @@
-"""`indexerd web` as its users run it: a process on loopback, opened by the link it prints."""
+"""`indexerd web` as a user runs it: a process on loopback, opened by the link it prints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Site:
         return f"{parts.scheme}://{parts.netloc}"
 
     def cookies(self) -> list[Any]:
-        """What a browser has that came by the link; the link is used up then."""
+        """The cookies of a browser that followed the link, which is then used up."""
         answer = httpx2.get(self.link)
         assert answer.status_code == 303, answer.text
         name, _, value = answer.headers["set-cookie"].partition(";")[0].partition("=")
@@ -43,7 +43,7 @@ class Site:
 
 @contextmanager
 def site(world: World, *argv: str) -> Iterator[Site]:
-    """The server, until the block ends; its exit code is checked."""
+    """Run the server for the block and check its exit code."""
     told, errors = world.root / "web.out", world.root / "web.err"
     with told.open("wb") as out, errors.open("ab") as err:
         process = subprocess.Popen(

@@ -1,12 +1,11 @@
-"""Pages in a real Chromium that are watched: whatever goes wrong in them fails the test.
+"""Pages in a real Chromium that fail a test on any problem.
 
-In: addresses. Out: playwright's pages. Every context has the network of this machine's loopback
-alone (names lead nowhere), and of every page in it are kept: words on the console of the kinds
-error and warning, errors nobody caught, breaches of the page's policy, and requests to anybody but
-who served it. `forgive` names what a test itself brings about, such as a daemon that has gone.
+Every context can reach only loopback. For each page the console's errors and warnings, uncaught
+errors, policy violations and requests to other hosts are recorded. `forgive` names problems that
+the test causes itself, for example by stopping the daemon.
 
-What surprised us: what playwright evaluates in a page, axe's script too, comes by the protocol and
-is no script of the page's, so the strictest policy need not be lifted for it.
+Scripts that playwright evaluates in a page, such as axe, come through the protocol and need no
+exception from the page's policy.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
 
-PATIENCE = 20.0  # seconds any one thing may take before a test fails
+PATIENCE = 20.0  # seconds before a step fails
 WIDE, NARROW = 1280, 360  # pixels
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = [
@@ -59,7 +58,7 @@ class Tabs:
         offline: bool = False,
         cookies: Sequence[Any] = (),
     ) -> BrowserContext:
-        """A browser of somebody else: its own cookies, and `home` is who may be asked."""
+        """A new browser with its own cookies; `home` is the only host that it may ask."""
         context = self._browser.new_context(
             viewport={"width": width, "height": 800},
             color_scheme="dark" if dark else "light",
@@ -77,17 +76,17 @@ class Tabs:
         return context
 
     def open(self, url: str, **how: Any) -> Page:
-        """One page, loaded, in a context of its own; `how` is that of `context`."""
+        """Open and load one page in its own context; options are those of `context`."""
         page = self.context(url, **how).new_page()
         page.goto(url)
         return page
 
     def forgive(self, pattern: str) -> None:
-        """Let what matches go by, whenever it was said; the test has brought it about."""
+        """Ignore matching problems, earlier and later ones."""
         self._forgiven.append(pattern)
 
     def troubles(self) -> list[str]:
-        """What went wrong so far."""
+        """Problems so far."""
         return [one for one in self._troubles if not self._pardoned(one)]
 
     def close(self) -> None:
@@ -114,12 +113,12 @@ def _origin(url: str) -> str:
 
 
 def findings(page: Page) -> list[str]:
-    """What axe-core holds to be a serious or a critical hindrance in a page as it is now."""
+    """Serious or critical accessibility problems that axe-core finds in the page."""
     page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text("utf-8") + "\n;0")
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [
-        f"{one['id']}: {node['html'][:200]}: {node['failureSummary']}"
-        for one in found["violations"]
-        if one["impact"] in ("serious", "critical")
-        for node in one["nodes"][:5]
+        f"{violation['id']}: {node['html'][:200]}: {node['failureSummary']}"
+        for violation in found["violations"]
+        if violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"][:5]
     ]

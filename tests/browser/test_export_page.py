@@ -1,7 +1,7 @@
 """An exported page in a real browser: keys, branches, filters, small screens, hostile texts.
 
-Opened from disk, in a browser that is offline. Every test also fails if the page asked anybody for
-anything, said a word on the console, or met its own policy.
+The page is opened from disk in an offline browser. A request, a console message or a policy
+violation fails the test.
 """
 
 from __future__ import annotations
@@ -24,18 +24,19 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The exported page of a session of two branches."""
+    """The exported page of a session with two branches."""
     return forked(tmp_path_factory.mktemp("forked"))
 
 
 def opened(tabs: Tabs, file: Path, fragment: str = "") -> Page:
-    """The page, from disk, without a network, drawn."""
+    """Open the page from disk without a network."""
     page = tabs.open(file.as_uri() + fragment, offline=True)
     expect(page.locator("[role=treeitem]").first).to_be_attached()
     return page
 
 
 def shown(page: Page) -> Locator:
+    """Labels and texts of the tree's rows."""
     return page.locator("#path")
 
 
@@ -54,13 +55,13 @@ def press(page: Page, *keys: str) -> None:
 
 
 def choose(page: Page, mode: str) -> list[str]:
-    """The rows of the tree, by another filter."""
+    """The tree's rows under another filter."""
     page.locator("#filter").select_option(mode)
     return rows(page)
 
 
-def test_a_page_opens_without_a_word_from_outside(tabs: Tabs, page_file: Path) -> None:
-    """S1.40: markup in names, texts, calls and digests is text; nothing is asked for or fails."""
+def test_a_page_opens_without_any_request(tabs: Tabs, page_file: Path) -> None:
+    """S1.40: markup in names, texts, calls and digests is shown as text, and nothing fails."""
     page = opened(tabs, page_file)
     expect(page).to_have_title(f"Tidy up {EVIL}")
     expect(shown(page)).to_contain_text(f"Where do alerts go? {EVIL}")
@@ -77,10 +78,10 @@ def test_a_page_opens_without_a_word_from_outside(tabs: Tabs, page_file: Path) -
     expect(page.locator(".range .digest")).to_contain_text(f"No Redis. {EVIL}")
 
 
-def test_the_policy_lets_nothing_in(tabs: Tabs, page_file: Path) -> None:
-    """What came in all the same is stopped by the page's policy: script, image, markup.
+def test_the_policy_blocks_injected_content(tabs: Tabs, page_file: Path) -> None:
+    """The page's policy blocks an injected script, image or style.
 
-    It also shows that these tests would see a breach.
+    This also shows that these tests would notice a violation.
     """
     page = opened(tabs, page_file)
     assert tabs.troubles() == []
@@ -130,7 +131,7 @@ def test_filters_and_search(tabs: Tabs, page_file: Path) -> None:
 
 
 def test_a_link_leads_to_an_entry(tabs: Tabs, page_file: Path) -> None:
-    """A fragment names a leaf and an entry; one that is not there shows the session's leaf."""
+    """The fragment names a leaf and an entry; an unknown one shows the session's leaf."""
     page = opened(tabs, page_file, "#leaf=f&target=c")
     expect(shown(page)).to_contain_text("Redis is too big.")
     expect(page.locator(".aim")).to_contain_text(re.compile("^bash:"))
@@ -143,7 +144,7 @@ def test_a_link_leads_to_an_entry(tabs: Tabs, page_file: Path) -> None:
 
 
 def test_a_long_and_hostile_session(tabs: Tabs, tmp_path: Path) -> None:
-    """20,000 entries, a word of 5 MB, control characters, forks within forks: all is there."""
+    """20,000 entries, a word of 5 MB, control characters and nested forks are all shown."""
     file = page_of(tmp_path, hostile(20_000))
     assert file.stat().st_size < 30_000_000
     page = opened(tabs, file, "#target=1")

@@ -1,6 +1,6 @@
-"""What a reader seeks is found, and what is shown is what was said, at its time, in its place.
+"""Search on pages finds everything, and texts and times are shown as they are.
 
-Exported pages from disk, offline, and pages of `indexerd web`; both are drawn by the same scripts.
+The pages are exported ones, opened offline, and those of `indexerd web`; both use the same scripts.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def exported(tabs: Tabs, file: Path, more: str = "", **how: Any) -> Page:
 def test_a_search_of_the_address_finds_calls_thoughts_and_results(
     tabs: Tabs, tmp_path: Path
 ) -> None:
-    """S1.35, S4.22: what the story leaves out is found; what its author hid is not (S1.32)."""
+    """S1.35, S4.22: folded entries are found, but not what their author hid (S1.32)."""
     page = exported(tabs, page_of(tmp_path, SOUGHT), "?find=alerts.py")
     rows, search = page.locator("#tree .row"), page.locator("#search")
     expect(rows).to_have_count(1)
@@ -59,7 +59,7 @@ def test_a_search_of_the_address_finds_calls_thoughts_and_results(
     page.locator("#filter").select_option("user-only")
     expect(rows).to_have_count(0)
     expect(page.locator("#none")).to_contain_text("Prompts only")
-    page.evaluate("indexerd.session.find('alerts.py')")  # as a button of a file does
+    page.evaluate("indexerd.session.find('alerts.py')")  # as the link of a file does
     expect(rows).to_have_count(1)
     search.fill("nobody")
     expect(rows).to_have_count(0)
@@ -72,7 +72,7 @@ def test_a_search_of_the_address_finds_calls_thoughts_and_results(
 
 
 def test_escape_clears_the_search_wherever_the_focus_is(tabs: Tabs, tmp_path: Path) -> None:
-    """Once more, and the session's leaf is shown; below 900 px a search of the address is seen."""
+    """A second Escape shows the leaf; below 900 px a search of the address is visible."""
     file = page_of(tmp_path, FORKED)
     page = exported(tabs, file, "?find=redis#leaf=f&target=e", width=NARROW)
     expect(page.locator("#side")).to_be_visible()
@@ -80,7 +80,7 @@ def test_escape_clears_the_search_wherever_the_focus_is(tabs: Tabs, tmp_path: Pa
     assert findings(page) == []
     hit.click()
     expect(page.locator("#side")).to_be_hidden()
-    expect(page.locator("#path .aim")).to_be_focused()  # not nowhere: the tree has gone
+    expect(page.locator("#path .aim")).to_be_focused()  # focus is not lost when the tree is hidden
     page.keyboard.press("Escape")
     expect(page.locator("#search")).to_have_value("")
     expect(page.locator("#path")).to_contain_text("Redis is too big.")
@@ -109,8 +109,8 @@ f(**kwargs, **more) and `a**b` and **bold words**, 2 ** 3 ** 4
 ***"""
 
 
-def test_no_sign_of_a_text_is_taken_away(tabs: Tabs, tmp_path: Path) -> None:
-    """Stars of a power, `#` of a comment, fences and dashes: every character is in the page."""
+def test_every_character_of_a_text_is_shown(tabs: Tabs, tmp_path: Path) -> None:
+    """Powers with `**`, comments with `#`, fences and dashes are kept."""
     entries = [said("a", None, "user", SIGNED), said("b", "a", "assistant", SIGNED)]
     page = exported(tabs, page_of(tmp_path, entries))
     for kind in ("user", "assistant"):
@@ -123,8 +123,8 @@ def test_no_sign_of_a_text_is_taken_away(tabs: Tabs, tmp_path: Path) -> None:
     assert answer.locator("code").all_text_contents() == ["`a**b`"]
 
 
-def test_a_branch_begins_with_what_is_to_be_seen(tabs: Tabs, tmp_path: Path) -> None:
-    """Settings come first in pi's branches: its row stands for the ask, and tells their labels."""
+def test_a_branch_begins_with_a_visible_row(tabs: Tabs, tmp_path: Path) -> None:
+    """Settings come first in pi's branches; the prompt's row shows their labels."""
     model = {"provider": "p", "modelId": "m-2"}
     entries = [
         said("a", None, "user", "Begin."),
@@ -147,8 +147,8 @@ def test_a_branch_begins_with_what_is_to_be_seen(tabs: Tabs, tmp_path: Path) -> 
     expect(page.locator("#tree [aria-selected=true]")).to_have_text("This way.")
 
 
-def test_times_are_the_reader_s_and_bars_are_seen(tabs: Tabs, tmp_path: Path) -> None:
-    """The zone is named once, UTC stands beside each time; forced colours leave the bars."""
+def test_times_are_local_and_bars_are_visible(tabs: Tabs, tmp_path: Path) -> None:
+    """The zone is named once, with UTC next to each time; forced colours keep the bars."""
     page = exported(tabs, page_of(tmp_path, SOUGHT))
     tools = page.context.new_cdp_session(page)
     tools.send("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Kolkata"})
@@ -164,8 +164,8 @@ def test_times_are_the_reader_s_and_bars_are_seen(tabs: Tabs, tmp_path: Path) ->
     assert bars.first.evaluate(colour) != page.locator("body").evaluate(colour)
 
 
-def test_a_family_is_as_it_is_now(home: Served, tabs: Tabs) -> None:
-    """A relative that is renamed is so here; a parent that is not here is named."""
+def test_a_family_is_current(home: Served, tabs: Tabs) -> None:
+    """A renamed relative has its new name; a missing parent is named."""
     origin = home.put(name="The origin")
     fork = home.put(parent=str(origin.path), name="The fork")
     page = home.open(tabs, f"/s/{fork.id}")
@@ -180,8 +180,8 @@ def test_a_family_is_as_it_is_now(home: Served, tabs: Tabs) -> None:
     assert findings(page) == []
 
 
-def test_a_turn_that_nobody_ended_is_not_active(home: Served, tabs: Tabs) -> None:
-    """An open turn goes on while it says something; after half an hour it is unfinished."""
+def test_an_old_open_turn_is_unfinished(home: Served, tabs: Tabs) -> None:
+    """An open turn is active until half an hour has passed without a new line."""
     call = {"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": "sleep 9"}}
 
     def put(at: datetime) -> str:
@@ -198,8 +198,8 @@ def test_a_turn_that_nobody_ended_is_not_active(home: Served, tabs: Tabs) -> Non
     expect(page.locator("#state")).to_have_text("unfinished")
 
 
-def test_a_session_whose_file_is_gone_says_so(home: Served, tabs: Tabs) -> None:
-    """And goes on saying so when the page has asked again."""
+def test_a_deleted_session_says_so(home: Served, tabs: Tabs) -> None:
+    """The note is still there after the page has updated itself."""
     session = home.put()
     home.world.call("index", ref=session.id, force=True, wait=True)
     session.path.unlink()

@@ -1,4 +1,4 @@
-"""The web view while its daemon comes and goes, and from the link that `indexerd web` prints."""
+"""The web view while its daemon stops and starts, and the link that `indexerd web` prints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> World:
 
 
 def test_the_printed_link_lets_one_browser_in(world: World, tabs: Tabs) -> None:
-    """The token is gone from the address at once; a second `indexerd web` gives a link anew."""
+    """The token leaves the address at once; another `indexerd web` prints a new link."""
     session = world.session(turns=1)
     session.entry("session_info", name="A winter plan")
     with world.daemon(), site(world) as running:
@@ -43,8 +43,8 @@ def test_the_printed_link_lets_one_browser_in(world: World, tabs: Tabs) -> None:
         expect(other.locator("#results a.title")).to_have_text("A winter plan")
 
 
-def test_the_daemon_goes_and_comes_back(world: World, tabs: Tabs) -> None:
-    """Both pages say so, go on showing what is stored, and catch up without a reload."""
+def test_the_daemon_stops_and_returns(world: World, tabs: Tabs) -> None:
+    """Both pages say so, still show stored data, and update without a reload."""
     tabs.forgive("503")
     session = world.session(turns=1)
     session.entry("session_info", name="A winter plan")
@@ -77,8 +77,8 @@ def test_the_daemon_goes_and_comes_back(world: World, tabs: Tabs) -> None:
             expect(page.locator("#results a.title")).to_have_text("Spring")
 
 
-def test_without_a_daemon_what_is_stored_is_shown(world: World, tabs: Tabs) -> None:
-    """The view starts without a daemon, says so, and knows one that starts later."""
+def test_without_a_daemon_stored_sessions_are_shown(world: World, tabs: Tabs) -> None:
+    """The view starts without a daemon, says so, and notices one that starts later."""
     session = world.session(turns=1)
     session.entry("session_info", name="A winter plan")
     world.run("run", "--once")

@@ -1,7 +1,6 @@
-"""The home page of `indexerd web` in a browser, beside a real daemon.
+"""The home page of `indexerd web` in a browser, with a real daemon.
 
-Every test also fails if the page asked anybody else for anything, said a word on the console, or
-met its own policy.
+A request to another host, a console message or a policy violation fails the test.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ pytestmark = pytest.mark.browser
 
 
 def place(title: str) -> str:
-    """Where its session was."""
+    """The directory of a session."""
     return title.partition(" ")[0].lower()
 
 
 def titled(home: Served, title: str) -> str:
-    """A session of today, that pi has given a name, once it is listed; its id."""
+    """The id of a listed session of today with this title, given by pi."""
     session = home.world.session(cwd=f"/work/{place(title)}")
     session.turn(f"Please look into {title}.", f"I have seen to {title}.")
     session.entry("session_info", name=title)
@@ -48,7 +47,7 @@ def title_of(page: Page, words: str) -> Locator:
 
 
 def test_sessions_by_day_and_project_and_new_ones_without_reload(home: Served, tabs: Tabs) -> None:
-    """What is there stands under its day and project; what comes meanwhile comes in by itself."""
+    """Sessions are grouped by day and project; new ones appear without a reload."""
     first, second = name(), name()
     titled(home, first)
     page = home.open(tabs, "/")
@@ -65,8 +64,8 @@ def test_sessions_by_day_and_project_and_new_ones_without_reload(home: Served, t
 
 
 @pytest.mark.parametrize("where", ["home", "session"])
-def test_what_happens_before_a_page_listens_comes_in(home: Served, tabs: Tabs, where: str) -> None:
-    """An event after the page was rendered and before its stream is open is not missed."""
+def test_events_before_a_page_listens_are_not_lost(home: Served, tabs: Tabs, where: str) -> None:
+    """An event between rendering and the page's stream is shown."""
     title = name()
     session = home.put()
     page = tabs.context(home.running.origin, cookies=home.cookies).new_page()
@@ -87,7 +86,7 @@ def test_what_happens_before_a_page_listens_comes_in(home: Served, tabs: Tabs, w
 
 
 def test_search_as_you_type(home: Served, tabs: Tabs) -> None:
-    """Hits with what was found in them marked; the address has the search, and Escape ends it."""
+    """Hits have their words marked; the address has the search, and Escape ends it."""
     title = name()
     titled(home, title)
     word = f"quokka{uuid.uuid4().hex[:6]}"
@@ -152,7 +151,7 @@ def test_by_keyboard_alone_from_the_list_to_a_session_and_back(home: Served, tab
 
 
 def test_a_hit_in_a_title_leads_to_the_whole_session(home: Served, tabs: Tabs) -> None:
-    """Its words stand in none of the entries, and would hide them all."""
+    """The title's words are in no entry, so as a filter they would hide all of them."""
     word = f"Wombat{uuid.uuid4().hex[:6]}"
     session = home.put([said("a", None, "user", "Where does it sleep?")], name=f"The {word}")
     until(lambda: home.world.call("search", query=word)["hits"], "its title to be found")
@@ -164,8 +163,8 @@ def test_a_hit_in_a_title_leads_to_the_whole_session(home: Served, tabs: Tabs) -
     expect(page.locator("#search")).to_have_value("")
 
 
-def test_a_view_that_was_started_anew_says_what_to_do(home: Served, tabs: Tabs) -> None:
-    """Its cookie is good for one start. Nothing is asked again and again; a new one goes on."""
+def test_a_restarted_view_asks_for_a_new_link(home: Served, tabs: Tabs) -> None:
+    """A cookie is valid for one start; the page does not retry, and a new cookie works."""
     tabs.forgive("403")
     title = name()
     page = home.open(tabs, "/")
@@ -189,7 +188,7 @@ def test_a_view_that_was_started_anew_says_what_to_do(home: Served, tabs: Tabs) 
 
 
 def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:
-    """S4.24: markup in a name, a directory and a message stays text, also where it is a hit."""
+    """S4.24: markup in a name, directory or message is shown as text, also in a hit."""
     word = uuid.uuid4().hex[:8]
     evil = f"<img src=x onerror=owned=1><script>owned=1</script>{word}\x1b[31m\u202eabc"
     home.put([said("a", None, "user", f"{evil} asks")], cwd=f"/w/{evil[:30]}", name=evil)
@@ -207,7 +206,7 @@ def test_a_hostile_session_is_text(home: Served, tabs: Tabs) -> None:
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: bool) -> None:
-    """The list, and hits; from 360 px up nothing is too wide; the dark is dark."""
+    """List and hits have no serious problem and fit from 360 px on, light and dark."""
     title = name()
     titled(home, title)
     page = home.open(tabs, "/", width=width, dark=dark)

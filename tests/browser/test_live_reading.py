@@ -1,4 +1,4 @@
-"""A session's page in a browser: what is being read stays where it is, whatever comes in."""
+"""The place being read on a session's page does not move when new entries arrive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 
 
 def long_talk(count: int = 120) -> list[bytes]:
-    """A session of one path, most of whose entries are larger or smaller than a browser guesses."""
+    """A session of one path whose entries are higher or lower than a browser estimates."""
     entries = [said("0", None, "user", "Begin.")]
     for at in range(1, count):
         text = f"Word {at}. {'Long talk. ' * (at % 7 * 40)}"
@@ -22,7 +22,7 @@ def long_talk(count: int = 120) -> list[bytes]:
 
 
 def test_rows_that_are_read_stay_while_the_session_grows(home: Served, tabs: Tabs) -> None:
-    """The tree goes with the leaf where it was at its very end, and nowhere else."""
+    """The tree follows the leaf only if it was scrolled to its end."""
     session = home.put(long_talk(90))
     page = opened(home, tabs, session)
     expect(page.locator("#tree .empty")).to_have_count(0)
@@ -51,7 +51,7 @@ def test_rows_that_are_read_stay_while_the_session_grows(home: Served, tabs: Tab
 
 
 def test_a_branch_that_is_read_stays_while_the_leaf_moves(home: Served, tabs: Tabs) -> None:
-    """Who reads an abandoned branch is not taken to the new leaf."""
+    """A reader of an abandoned branch is not moved to the new leaf."""
     session = home.put()
     page = opened(home, tabs, session, "#leaf=f&target=e")
     expect(shown(page)).to_contain_text("Redis is too big.")

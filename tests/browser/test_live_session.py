@@ -1,7 +1,6 @@
-"""A session's page of `indexerd web` in a browser, beside a real daemon.
+"""A session's page of `indexerd web` in a browser, with a real daemon.
 
-Every test also fails if the page asked anybody else for anything, said a word on the console, or
-met its own policy.
+A request to another host, a console message or a policy violation fails the test.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def press(page: Page, *keys: str) -> None:
 
 
 def test_the_tree_goes_by_keys_to_an_abandoned_branch_and_back(home: Served, tabs: Tabs) -> None:
-    """S1.41: arrow keys open a branch that was left, Enter shows it, Escape leads to the leaf."""
+    """S1.41: arrow keys open an abandoned branch, Enter shows it, Escape returns to the leaf."""
     session = home.put()
     page = opened(home, tabs, session)
     expect(shown(page)).to_contain_text("It is written.")
@@ -58,8 +57,8 @@ def test_the_tree_goes_by_keys_to_an_abandoned_branch_and_back(home: Served, tab
     expect(shown(page)).to_contain_text("It is written.")
 
 
-def test_a_session_that_goes_on_comes_in_without_reload(home: Served, tabs: Tabs) -> None:
-    """The place that is read, and the branches that were opened, stay as they are."""
+def test_new_entries_appear_without_a_reload(home: Served, tabs: Tabs) -> None:
+    """The scroll position and the opened branches stay as they are."""
     entries = [said("0", None, "user", "Begin.")]
     for at in range(1, 120):
         text = f"Word {at}. {'Long talk. ' * 20}"
@@ -74,8 +73,10 @@ def test_a_session_that_goes_on_comes_in_without_reload(home: Served, tabs: Tabs
     aside.locator(".twist").click()
     expect(aside).not_to_have_attribute("aria-expanded", "false")
     read = shown(page).get_by_text("Word 60.")
-    expect(page.locator("#path .empty, #tree .empty")).to_have_count(0)  # all is filled in
-    read.evaluate("(one) => one.scrollIntoView({ block: 'start' })")  # what is read is at the top
+    expect(page.locator("#path .empty, #tree .empty")).to_have_count(0)  # everything has loaded
+    read.evaluate(
+        "(one) => one.scrollIntoView({ block: 'start' })"
+    )  # the row being read is at the top
     before = top(read), top(aside)
     open_rows = page.locator("#tree .row[aria-expanded=true]").count()
     page.evaluate("window.kept = document.querySelector('#path article')")
@@ -92,7 +93,7 @@ def test_a_session_that_goes_on_comes_in_without_reload(home: Served, tabs: Tabs
 
 
 def test_rename_by_keyboard(home: Served, tabs: Tabs) -> None:
-    """A name of the user's own holds in the page, in the list, and in no session file."""
+    """A user's name shows in the page and the list, and is in no session file."""
     session = home.put()
     before = session.path.read_bytes()
     page = opened(home, tabs, session)
@@ -111,7 +112,7 @@ def test_rename_by_keyboard(home: Served, tabs: Tabs) -> None:
 
 
 def test_label_by_keyboard(home: Served, tabs: Tabs) -> None:
-    """S1.31: a label is shown in the tree at once, and kept beside the session, not in it."""
+    """S1.31: a label shows in the tree at once and is stored in the sidecar."""
     session = home.put()
     before = session.path.read_bytes()
     page = opened(home, tabs, session)
@@ -126,7 +127,7 @@ def test_label_by_keyboard(home: Served, tabs: Tabs) -> None:
 
 
 def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
-    """The exact text that a model would get, redacted; then who described it."""
+    """The exact redacted prompt is shown; after indexing, the model's name."""
     secret = "ghp_" + "a1B2" * 9
     asked = said("i", "h", "user", f"The key is {secret}, keep it.", at=9)
     session = home.put([*FORKED, asked, said("j", "i", "assistant", "Kept.", at=10)])
@@ -148,8 +149,8 @@ def test_what_is_sent_and_indexing_again(home: Served, tabs: Tabs) -> None:
     assert findings(page) == []
 
 
-def test_a_request_for_indexing_says_what_is_true(home: Served, tabs: Tabs) -> None:
-    """S0.21: in the middle of a turn it is queued until that has ended, and the page says so."""
+def test_a_request_for_indexing_shows_its_state(home: Served, tabs: Tabs) -> None:
+    """S0.21: in the middle of a turn it is queued, and the page says so."""
     call = {"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": "sleep 9"}}
     open_turn = said("j", "i", "assistant", "", content=[call], stopReason="toolUse", at=10)
     session = home.put([*FORKED, said("i", "h", "user", "Go on.", at=9), open_turn])
@@ -167,7 +168,7 @@ def test_a_request_for_indexing_says_what_is_true(home: Served, tabs: Tabs) -> N
 
 
 def test_family(home: Served, tabs: Tabs) -> None:
-    """A fork stands below its origin, as links."""
+    """A fork is listed below its origin, as links."""
     origin = home.put(name="The origin")
     fork = home.put(parent=str(origin.path), name="The fork")
     page = opened(home, tabs, origin)
@@ -186,7 +187,7 @@ def test_family(home: Served, tabs: Tabs) -> None:
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])
 def test_export_downloads(home: Served, tabs: Tabs, tmp_path: Path, form: str) -> None:
-    """S1.40: each form comes as a file; the page of it opens offline."""
+    """S1.40: each format is downloaded as a file; its page opens offline."""
     session = home.put(name="To be given away")
     page = opened(home, tabs, session)
     names = {"html": "HTML", "md": "Markdown", "json": "JSON"}
@@ -205,7 +206,7 @@ def test_export_downloads(home: Served, tabs: Tabs, tmp_path: Path, form: str) -
 
 
 def test_a_link_from_the_footer_leads_into_the_session(home: Served, tabs: Tabs) -> None:
-    """S4.22: what the footer links to is this page, with the tree searched for the file."""
+    """S4.22: a file's link opens this page with the tree searched for the file."""
     session = home.put()
     page = home.open(tabs, f"/?session={session.id}&applet=text-editor&path=%2Fw%2Falerts.py")
     expect(page).to_have_url(re.compile(f"/s/{session.id}\\?find=alerts.py"))
@@ -214,7 +215,7 @@ def test_a_link_from_the_footer_leads_into_the_session(home: Served, tabs: Tabs)
 
 
 def test_the_state_of_an_applet_lands_in_the_footer(home: Served, tabs: Tabs) -> None:
-    """S4.25: a slug and key=value items become set `applet`, and the page shows them."""
+    """S4.25: a slug and key=value items become the set `applet` and are shown."""
     session = home.put()
     page = opened(home, tabs, session)
     told = page.evaluate(
@@ -241,7 +242,7 @@ def test_the_state_of_an_applet_lands_in_the_footer(home: Served, tabs: Tabs) ->
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
 def test_axe_finds_nothing_serious(home: Served, tabs: Tabs, width: int, dark: bool) -> None:
-    """S1.42: with the tree, a branch, the panel and the family; nothing too wide at 360 px."""
+    """S1.42: with tree, branch, panel and family; everything fits 360 px."""
     session = home.put()
     home.put(parent=str(session.path))
     page = opened(home, tabs, session, "#leaf=f&target=c", width=width, dark=dark)

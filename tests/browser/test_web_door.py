@@ -1,4 +1,4 @@
-"""Who gets in at the web view: over HTTP, as a program that is no browser would try."""
+"""Access to the web view over HTTP, as a program that is no browser would try it."""
 
 from __future__ import annotations
 
@@ -28,23 +28,25 @@ RULES = (
 
 @pytest.fixture(scope="module")
 def session(home: Served) -> Placed:
-    """A session that nobody may change."""
+    """A session that no request may change."""
     return home.put(name="Mine")
 
 
 def ask(
     home: Served, method: str, path: str, *, known: bool = True, **more: Any
 ) -> httpx2.Response:
-    """One request; `known` with the cookie."""
+    """Send one request, with the cookie if `known`."""
     headers = dict(more.pop("headers", {}))
     if known:
-        headers["Cookie"] = "; ".join(f"{one['name']}={one['value']}" for one in home.cookies)
+        headers["Cookie"] = "; ".join(
+            f"{cookie['name']}={cookie['value']}" for cookie in home.cookies
+        )
     url = f"{home.running.origin}{path}"
     return httpx2.request(method, url, headers=headers, follow_redirects=False, **more)
 
 
 def rename(home: Served, session: Placed, **more: Any) -> int:
-    """The status of a renaming, from our own page unless told otherwise."""
+    """The status of a rename, by default with our own page's headers."""
     headers = {"Origin": home.running.origin, "Content-Type": "application/json"}
     headers |= more.pop("headers", {})
     body = json.dumps({"title": "Theirs"})
@@ -52,8 +54,8 @@ def rename(home: Served, session: Placed, **more: Any) -> int:
     return ask(home, "POST", path, headers=headers, content=body, **more).status_code
 
 
-def test_without_a_cookie_nothing_is_told(home: Served, session: Placed) -> None:
-    """Pages, data, events and changes are refused; what is refused names no session."""
+def test_without_a_cookie_everything_is_refused(home: Served, session: Placed) -> None:
+    """Pages, data, events and changes are refused, and refusals name no session."""
     paths = ["/", f"/s/{session.id}", "/events", "/?q=mine", "/nowhere"]
     paths += [f"/s/{session.id}/{one}" for one in ("document", "sent", "family", "export")]
     for path in paths:
@@ -80,15 +82,15 @@ CROSS = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetc
     (CROSS | {"Sec-Fetch-Dest": "iframe"}, 403),
 ])  # fmt: skip
 def test_who_may_read(home: Served, headers: dict[str, str], status: int) -> None:
-    """By one of our names (not by DNS rebinding), from our own pages, or by a followed link."""
+    """Only under its own host names (no DNS rebinding), from its own pages or a followed link."""
     port = home.running.origin.rsplit(":", 1)[1]
     sent = {name: value.format(port=port) for name, value in headers.items()}
     for path in ("/", "/static/view.css"):
         assert ask(home, "GET", path, headers=sent).status_code == status, path
 
 
-def test_what_changes_anything_comes_from_our_own_pages(home: Served, session: Placed) -> None:
-    """Another origin, none, another kind of body: nothing is changed; ours changes it."""
+def test_changes_are_accepted_only_from_its_own_pages(home: Served, session: Placed) -> None:
+    """Another origin, none, or another content type changes nothing."""
     for headers in (
         {"Origin": "http://evil.example"},
         {"Origin": "null"},
@@ -107,8 +109,8 @@ def test_what_changes_anything_comes_from_our_own_pages(home: Served, session: P
     assert home.world.row(other.id)["name"] == "Theirs"
 
 
-def test_a_token_is_good_once(home: Served) -> None:
-    """The link that let one browser in is of no use to the next; nor is one made up."""
+def test_a_token_works_once(home: Served) -> None:
+    """A used link and an invented one are refused."""
     token = home.running.link.partition("token=")[2]
     for tried in (token, "", "AAAA", token[:-2] + "AA"):
         answer = ask(home, "GET", f"/?token={tried}", known=False)
@@ -117,7 +119,7 @@ def test_a_token_is_good_once(home: Served) -> None:
 
 
 def test_every_answer_carries_the_policy(home: Served, session: Placed) -> None:
-    """Pages, data, assets, refusals and errors alike; nothing private is kept in a cache."""
+    """Pages, data, assets, refusals and errors have it, and private data is not cached."""
     for path, known in (
         ("/", True),
         (f"/s/{session.id}", True),
@@ -142,13 +144,15 @@ def test_every_answer_carries_the_policy(home: Served, session: Placed) -> None:
 
 
 def link(home: Served) -> str:
-    """A new one, to the view that runs."""
+    """A new link to the running view."""
     words: list[str] = home.world.run("web", "--no-open").split()
     return next(word for word in words if word.startswith("http://"))
 
 
-def test_a_file_of_ours_leads_a_browser_in(home: Served, session: Placed, tabs: Tabs) -> None:
-    """The page in the state directory leads to the view, and goes."""
+def test_the_page_in_the_state_directory_opens_the_view(
+    home: Served, session: Placed, tabs: Tabs
+) -> None:
+    """The page leads to the view and is then removed."""
     path = open_page(home.world.state, link(home))
     tabs.forgive(re.escape(path.as_uri()))
     page = tabs.context(home.running.origin).new_page()
@@ -158,8 +162,8 @@ def test_a_file_of_ours_leads_a_browser_in(home: Served, session: Placed, tabs: 
     assert not path.exists()
 
 
-def test_a_script_that_is_not_ours_does_not_run(home: Served, session: Placed, tabs: Tabs) -> None:
-    """What comes under the address of an asset is compared with what the page says of it."""
+def test_a_changed_script_does_not_run(home: Served, session: Placed, tabs: Tabs) -> None:
+    """The content of an asset must match the hash in the page."""
     tabs.forgive("integrity")
     body = "document.documentElement.dataset.theirs = 1;"
     for path in ("/", f"/s/{session.id}"):

@@ -1,4 +1,4 @@
-"""One home with one daemon, for all tests of one file."""
+"""One home with one daemon for all tests of a file."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One home for the command line's tests: sessions of some projects, a daemon, a scripted model.
+"""A home for tests of the command line: sessions of several projects, a daemon, a scripted model.
 
-What is due is indexed at the start, but for one session: its provider fails once, so that it
-waits for a minute. Afterwards nothing is indexed unless a test asks for it. Every session has its
-own day in the past: their order and their ages stay as they are.
+Due sessions are indexed at the start, except one whose provider fails once, so that it waits for a
+minute. After that only requests index a session. Each session has its own day in the past, so order
+and ages are stable.
 """
 
 from __future__ import annotations

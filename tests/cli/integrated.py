@@ -1,4 +1,4 @@
-"""A machine with agents, into whose configuration `indexerd integrate` puts its own."""
+"""A machine with agents whose configuration `indexerd integrate` edits."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Machine:
 
     def did(self, *argv: str, env: dict[str, str] | None = None) -> dict[str, str]:
         changes = self.run(*argv, env=env)["changes"]
-        assert len({one["path"] for one in changes}) == len(changes)
-        return {os.path.relpath(one["path"], self.home): one["did"] for one in changes}
+        assert len({change["path"] for change in changes}) == len(changes)
+        return {os.path.relpath(change["path"], self.home): change["did"] for change in changes}
 
     def tree(self) -> dict[str, tuple[int, bytes]]:
         found = {}

@@ -1,4 +1,4 @@
-"""Commands and their errors against interfaces.md 4, with real processes and one daemon."""
+"""Commands and their errors as in interfaces.md 4, with real processes and one daemon."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_list_shows_what_is_gone_only_when_asked(home: Home) -> None:
 
 
 def test_a_list_is_as_long_as_asked_for(tmp_path: Path) -> None:
-    """interfaces.md §4: --limit has no upper bound: the socket's pages of 500 are put together."""
+    """interfaces.md 4: `--limit` may exceed the socket's pages of 500, which are joined."""
     world = stored(tmp_path, **{f"s{n:04}": {} for n in range(1100)})
     found = world.run("list", "--all", "--limit", "1050", "--json")
     assert world.stderr.count("the daemon is not running") == 1
@@ -118,7 +118,7 @@ def test_a_session_is_shown(home: Home) -> None:
 
 
 @pytest.mark.parametrize("command", [["resolve"], ["show"], ["index"], ["show", "--as-sent"]])
-def test_what_fits_several_is_an_error_with_candidates(home: Home, command: list[str]) -> None:
+def test_an_ambiguous_reference_is_an_error_with_candidates(home: Home, command: list[str]) -> None:
     error = home.json(*command, "deploy", code=3)["error"]
     assert (error["code"], error["retryable"]) == ("ambiguous_reference", False)
     assert {one.id for one in home.twins} == set(ids(error["candidates"]))
@@ -128,7 +128,7 @@ def test_what_fits_several_is_an_error_with_candidates(home: Home, command: list
 
 
 def test_a_prefix_is_unique_or_ambiguous(home: Home) -> None:
-    """interfaces.md §4: wherever one stands; the nearest project's session is named first."""
+    """interfaces.md 4: a prefix that fits several sessions lists the nearest project's first."""
     home.json("resolve", "c0ffee", code=3, cwd=home.shop)
     error = home.json("resolve", "c0ffee", cwd=home.api, code=3)["error"]
     assert ids(error["candidates"])[0] == home.retry.id
@@ -136,7 +136,7 @@ def test_a_prefix_is_unique_or_ambiguous(home: Home) -> None:
 
 
 def test_complete_offers_sessions_to_insert(home: Home) -> None:
-    """S0.59: newest first, an age, and what to insert; the nearest project's sessions first."""
+    """S0.59: newest first, with age and text to insert; the current project's come first."""
     items = home.json("complete", cwd=home.shop)["items"]
     assert [home.cache.id, home.retry.id, home.old.id] == ids(items)
     assert items[0] == {
@@ -153,7 +153,7 @@ def test_complete_offers_sessions_to_insert(home: Home) -> None:
 
 def test_search_finds_names_and_messages(home: Home) -> None:
     hits = home.json("search", '"expiry time"')["hits"]
-    assert [(home.cache.id, "message")] == [(one["sessionId"], one["field"]) for one in hits]
+    assert [(home.cache.id, "message")] == [(hit["sessionId"], hit["field"]) for hit in hits]
     assert "«expiry" in home.ix("search", '"expiry time"').stdout.splitlines()[1]
     assert home.retry.id in ids(home.json("search", "re:[Tt]une the .*loop")["hits"])
     for narrowed in (["--cwd", str(home.other)], ["--agent", "codex"], ["--since", "1h"]):
@@ -163,7 +163,7 @@ def test_search_finds_names_and_messages(home: Home) -> None:
 
 
 def test_as_sent_is_the_prompt_without_secrets(home: Home) -> None:
-    """S2.24: the system and the user part, redacted; nothing is sent."""
+    """S2.24: system and user part are redacted, and nothing is sent."""
     before = len(home.world.calls())
     told = home.json("show", "c0ffee01", "--as-sent")
     assert (told["model"], told["leavesTheMachine"]) == ("scripted/test", True)
@@ -188,7 +188,7 @@ def test_index_says_what_it_did(home: Home) -> None:
 
 
 def test_the_older_commands_name_forces_a_run(home: Home) -> None:
-    """S0.3, S0.30: the alias of `command_name` is `index --force`; other words are misuse."""
+    """S0.3, S0.30: the name in `command_name` means `index --force`; others are usage errors."""
     assert home.json("index-session", home.evil.id, "--wait")["status"] == "indexed"
     env = {"INDEXERD_COMMAND_NAME": '"name-it"'}
     assert home.ix("name-it", home.evil.id, env=env).stdout == "queued\n"
@@ -197,7 +197,7 @@ def test_the_older_commands_name_forces_a_run(home: Home) -> None:
 
 def test_a_dry_run_counts_and_sends_nothing(home: Home) -> None:
     def calls() -> int:
-        return sum(one["rule"] in (None, 4) for one in home.world.calls())
+        return sum(call["rule"] in (None, 4) for call in home.world.calls())
 
     before = calls()
     found = home.json("index", "--all", "--dry-run")
@@ -215,7 +215,7 @@ def test_a_dry_run_counts_and_sends_nothing(home: Home) -> None:
     assert home.json("index", "--all", "--dry-run")["sessions"] == 0
 
 
-def test_a_title_of_your_own_wins_until_it_is_taken_back(home: Home) -> None:
+def test_a_users_title_wins_until_it_is_removed(home: Home) -> None:
     named = home.json("rename", home.pet.id, "  Polly's\x1b[31m diet\n")
     assert (named["name"], named["nameSource"]) == ("Polly's diet", "user")
     assert home.json("resolve", "polly's diet")["sessionId"] == home.pet.id
@@ -240,7 +240,7 @@ def stored(tmp_path: Path, **sessions: dict[str, object]) -> World:
 
 
 def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
-    """S1.16: each below the one that it came from; without a daemon, which stderr says."""
+    """S1.16: each session is below its parent; without a daemon, stderr says so."""
     world = stored(
         tmp_path,
         a={},
@@ -250,12 +250,12 @@ def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
         e={"parentSessionId": "a", "archived": True},
     )
     lines = [line.split("\t") for line in world.run("family", "b").splitlines()]
-    assert [(one[0], one[1], one[3], one[4]) for one in lines[:3]] == [
+    assert [(line[0], line[1], line[3], line[4]) for line in lines[:3]] == [
         ("a", "pi", "7", ""),
         ("b", "pi", "7", "*"),
         ("d", "pi", "7", ""),
     ]
-    assert [one[5] for one in lines] == [
+    assert [line[5] for line in lines] == [
         "Name of a",
         "  resumed: Name of b",
         "    fork: Name of d (gone)",
@@ -265,7 +265,7 @@ def test_a_family_is_drawn_as_a_tree(tmp_path: Path) -> None:
     assert world.stderr == "indexerd: the daemon is not running; answering from stored data\n"
 
 
-def test_what_is_not_shown_is_said(tmp_path: Path) -> None:
+def test_omitted_rows_are_reported(tmp_path: Path) -> None:
     chain = {f"s{n:03}": {"parentSessionId": f"s{n - 1:03}"} for n in range(510)}
     world = stored(tmp_path, **chain)
     assert world.run("family", "s509").count("\n") == 500
@@ -280,7 +280,7 @@ def failed(home: Home, *argv: str, code: int, **options: Any) -> dict[str, Any]:
     error: dict[str, Any] = home.json(*argv, code=code, **options)["error"]
     assert error.keys() - {"candidates", "problems"} == ERROR_KEYS
     plain = home.ix(*argv, **options)
-    assert (plain.returncode, plain.stdout) == (code, ""), "all of an error goes to stderr"
+    assert (plain.returncode, plain.stdout) == (code, ""), "errors are written to stderr only"
     assert "Traceback" not in plain.stderr
     assert error["message"].split(": ")[-1] in plain.stderr
     return error
@@ -300,7 +300,7 @@ MISUSED = [
 
 
 @pytest.mark.parametrize("argv", MISUSED, ids=" ".join)
-def test_misuse_ends_with_2(home: Home, argv: list[str]) -> None:
+def test_misuse_exits_with_2(home: Home, argv: list[str]) -> None:
     assert home.json(*argv, code=2)["error"]["code"] == "usage"
 
 
@@ -313,13 +313,13 @@ def test_misuse_is_explained(home: Home) -> None:
     assert (asked.returncode, asked.stderr) == (0, "")
 
 
-def test_what_is_not_there_ends_with_3(home: Home) -> None:
+def test_unknown_references_exit_with_3(home: Home) -> None:
     for argv in (["show", "zebra"], ["index", "zebra"], ["rename", "zebra", "x"]):
         assert home.json(*argv, code=3)["error"]["code"] == "not_found"
     assert failed(home, "resolve", "zebra", code=3)["code"] == "not_found"
 
 
-def test_without_a_daemon_reads_work_and_the_rest_ends_with_69(home: Home) -> None:
+def test_without_a_daemon_reads_work_and_others_exit_with_69(home: Home) -> None:
     env = nowhere(home)
     reads: list[tuple[list[str], str, dict[str, Any]]] = [
         (["list", "--all"], "list", {}),
@@ -337,7 +337,7 @@ def test_without_a_daemon_reads_work_and_the_rest_ends_with_69(home: Home) -> No
         assert home.json(*argv, code=69, env=env)["error"]["retryable"] is True
 
 
-def test_a_home_in_which_nothing_happened_yet(tmp_path: Path) -> None:
+def test_an_empty_home(tmp_path: Path) -> None:
     world = World(tmp_path)
     assert world.run("list", "--all", "--json") == {"sessions": []}
     assert "nothing is stored yet" in world.stderr
@@ -347,7 +347,7 @@ def test_a_home_in_which_nothing_happened_yet(tmp_path: Path) -> None:
 
 
 def test_a_second_daemon_ends_with_75(home: Home) -> None:
-    """S0.41: the holder is named, and goes on."""
+    """S0.41: the error names the running daemon, which goes on."""
     pid = home.world.call("hello")["pid"]
     error = failed(home, "run", code=75)
     assert error["code"] == "already_running"
@@ -355,7 +355,7 @@ def test_a_second_daemon_ends_with_75(home: Home) -> None:
     assert pid == home.world.call("hello")["pid"]
 
 
-def test_a_place_that_is_denied_ends_with_77(home: Home, tmp_path: Path) -> None:
+def test_an_unwritable_directory_exits_with_77(home: Home, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     env = {"INDEXERD_STATE_DIR": str(tmp_path / "file/state")}
     error = failed(home, "run", "--once", code=77, env=env)
@@ -369,7 +369,7 @@ def test_a_bad_configuration_ends_with_78(home: Home, tmp_path: Path) -> None:
     error = home.json("--config", str(path), "config", "check", code=78)["error"]
     assert error["code"] == "config_invalid"
     keys = {"min_new_user_messages", "watch.mode", "watch.nonsense"}
-    assert keys == {one["key"] for one in error["problems"]}
+    assert keys == {problem["key"] for problem in error["problems"]}
     told = home.ix("config", "check", env={"INDEXERD_CONFIG": str(path)})
     assert (told.returncode, told.stdout) == (78, "")
     assert all(f"{path}: {key}: " in told.stderr for key in keys)

@@ -1,4 +1,4 @@
-"""The command line around the daemon: configuration, doctor, service, completion, logs."""
+"""Commands for setup: configuration, doctor, service, completion and logs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def test_config_show_says_where_each_value_came_from(home: Home, tmp_path: Path)
     assert home.ix("config", "check", env=env).stdout == "the configuration is valid\n"
 
 
-def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path) -> None:
-    checks = {one["name"]: one for one in home.json("doctor")["checks"]}
+def test_doctor_names_problems_and_remedies(home: Home, tmp_path: Path) -> None:
+    checks = {check["name"]: check for check in home.json("doctor")["checks"]}
     assert checks["daemon"]["state"] == checks["pi"]["state"] == "ok"
     assert "10 sessions in " in checks["pi"]["found"]
     assert "sends redacted transcripts" in checks["model"]["found"]
@@ -43,7 +43,7 @@ def test_doctor_names_what_is_wrong_and_what_to_mend(home: Home, tmp_path: Path)
         assert re.search(f"^{line}", done.stdout, re.MULTILINE), line
 
 
-def test_doctor_goes_on_past_what_it_cannot_look_at(home: Home) -> None:
+def test_doctor_continues_after_a_failed_check(home: Home) -> None:
     odd = "/" + "x" * 300
     for env, name in (
         ({"INDEXERD_STATE_DIR": odd}, "state"),
@@ -51,9 +51,9 @@ def test_doctor_goes_on_past_what_it_cannot_look_at(home: Home) -> None:
         ({"PI_CODING_AGENT_DIR": odd}, "pi"),
     ):
         checks = home.json("doctor", env=env, code=1)["checks"]
-        bad = {one["name"]: one["found"] for one in checks if one["state"] == "bad"}
+        bad = {check["name"]: check["found"] for check in checks if check["state"] == "bad"}
         assert bad[name].endswith("File name too long")
-        assert {"claude", "model", "daemon"} <= {one["name"] for one in checks}
+        assert {"claude", "model", "daemon"} <= {check["name"] for check in checks}
 
 
 def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_service_is_installed_and_removed(home: Home, tmp_path: Path) -> Non
     assert (done.returncode, "installed: ") == (69, done.stdout[:11])
     path = Path(done.stdout.splitlines()[0].removeprefix("installed: "))
     assert str(program) in path.read_text()
-    assert done.stderr != "", "what is left to do is said"
+    assert done.stderr != "", "the remaining step is not named"
     assert home.json("service", "status", env=env, code=69)["installed"] is True
     assert home.ix("service", "uninstall", env=env).returncode == 0
     assert not path.exists()

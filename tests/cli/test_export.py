@@ -1,4 +1,4 @@
-"""`indexerd export`: stdout or a new private file, in three forms; nothing else is touched."""
+"""`indexerd export` writes three formats to stdout or to a new private file."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Exported:
 
 @pytest.fixture(autouse=True)
 def at_home(home: Exported, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Its environment, a directory for files; and not a session file is touched (S1.10)."""
+    """Run in the home's environment; afterwards every session file is unchanged (S1.10)."""
     for name, value in home.world.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
@@ -105,7 +105,7 @@ def test_an_entry_that_is_not_there(home: Exported) -> None:
 
 
 @pytest.mark.parametrize("form", ["html", "md", "json"])
-def test_secrets_stay_unless_they_are_to_go(home: Exported, form: str) -> None:
+def test_secrets_are_redacted_only_on_request(home: Exported, form: str) -> None:
     assert KEY in home.run("--format", form).stdout
     kept = home.run("--format", form, "--redact").stdout
     assert "A1b2C3d4" not in kept

@@ -1,4 +1,4 @@
-"""What agents run at prompts: `indexerd hook`, and commands that use the standard library alone."""
+"""`indexerd hook`, which agents run at prompts, and other commands that must start fast."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def start(source: str) -> dict[str, Any]:
 
 
 def test_a_prompt_with_references(fake: FakeDaemon) -> None:
-    """S0.53, S1.38: every message is added, in order; what did not resolve is told to the user."""
+    """S0.53, S1.38: all messages are added in order; the user sees what did not resolve."""
     said = json.loads(run(fake.path, prompt("as in @@cache @@zebra @@deploy")))
     assert said["hookSpecificOutput"] == {
         "hookEventName": "UserPromptSubmit",
@@ -92,7 +92,7 @@ def test_a_prompt_with_references(fake: FakeDaemon) -> None:
     assert "\x1b" not in said["systemMessage"]
     ((method, params),) = fake.asked
     assert method == "expand"
-    assert params["maxBytes"] < 10_000  # more of it would be put into a file
+    assert params["maxBytes"] < 10_000  # the agent would put a longer text into a file
     held = {key: params[key] for key in ("text", "sessionId", "cwd")}
     assert held == {"text": "as in @@cache @@zebra @@deploy", "sessionId": "me", "cwd": "/w"}
 
@@ -103,12 +103,12 @@ def test_codex_says_which_turn_it_is(fake: FakeDaemon) -> None:
     assert fake.asked[0][1]["turnId"] == "t7"
 
 
-def test_a_question_is_asked_of_a_daemon_that_answers(fake: FakeDaemon) -> None:
+def test_a_question_waits_for_the_daemons_answer(fake: FakeDaemon) -> None:
     assert "the answer" in run(fake.path, prompt("@@cache: which store?"))
     assert [method for method, _ in fake.asked] == ["hello", "expand"]
 
 
-def test_a_prompt_without_references_asks_nobody(fake: FakeDaemon) -> None:
+def test_a_prompt_without_references_opens_no_connection(fake: FakeDaemon) -> None:
     for text in ("plain", "a@b.c", "@one", ""):
         assert run(fake.path, prompt(text)) == ""
     assert run(fake.path, prompt("plain", cwd="/w/@@x")) == ""
@@ -116,7 +116,7 @@ def test_a_prompt_without_references_asks_nobody(fake: FakeDaemon) -> None:
 
 
 def test_a_resumed_session_gets_its_context(fake: FakeDaemon) -> None:
-    """S4.18: at a resume alone, and each resume is one of its own."""
+    """S4.18: only at a resume, with a new resume id each time."""
     for _ in range(2):
         said = json.loads(run(fake.path, start("resume")))
         assert said["hookSpecificOutput"]["hookEventName"] == "SessionStart"
@@ -139,7 +139,7 @@ def test_other_agents_get_no_answer(fake: FakeDaemon, words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("end", [">/dev/full", ">&-", "2>&- >/dev/full", "| true"])
-def test_nobody_to_read_the_answer_is_no_error(fake: FakeDaemon, tmp_path: Path, end: str) -> None:
+def test_a_closed_stdout_is_no_error(fake: FakeDaemon, tmp_path: Path, end: str) -> None:
     if "full" in end and not Path("/dev/full").exists():
         pytest.skip("no such device here")
     hook = shlex.join([*INDEXERD, "hook", "claude"])
@@ -172,7 +172,7 @@ BAD_INPUT = {
 
 
 @pytest.mark.parametrize("what", BAD_INPUT)
-def test_what_nobody_understands_is_passed_over(fake: FakeDaemon, what: str) -> None:
+def test_malformed_input_is_ignored(fake: FakeDaemon, what: str) -> None:
     assert run(fake.path, BAD_INPUT[what]) == ""
     assert fake.asked == []
 
@@ -186,7 +186,7 @@ BAD_REPLIES = {
 
 
 @pytest.mark.parametrize("what", BAD_REPLIES)
-def test_a_broken_answer_is_passed_over(fake: FakeDaemon, what: str) -> None:
+def test_a_broken_answer_is_ignored(fake: FakeDaemon, what: str) -> None:
     for method in ANSWERS:
         says(fake, method, BAD_REPLIES[what])
     assert run(fake.path, prompt("@@cache")) == ""
@@ -200,14 +200,14 @@ def test_a_daemon_that_hangs_is_not_waited_for(fake: FakeDaemon) -> None:
     assert [method for method, _ in fake.asked] == ["hello"]
 
 
-def test_without_a_daemon_nothing_is_said(tmp_path: Path) -> None:
+def test_without_a_daemon_nothing_is_printed(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "none", tmp_path / "file", "/dev/null/x", "/" + "x" * 300):
         assert run(path, prompt("@@cache")) == ""
         assert run(path, start("resume")) == ""
 
 
-def test_half_characters_do_not_reach_the_agent(fake: FakeDaemon) -> None:
+def test_lone_surrogates_do_not_reach_the_agent(fake: FakeDaemon) -> None:
     says(fake, "expand", {"references": [], "messages": [{"content": "half \ud83d"}]})
     said = run(fake.path, json.dumps(prompt("@@cache \udc00")).encode())
     assert json.loads(said)["hookSpecificOutput"]["additionalContext"] == "half ?"
@@ -218,7 +218,7 @@ OURS = {
     "indexerd", "indexerd.__main__", "indexerd.cli", "indexerd.cli.backend", "indexerd.cli.hook",
     "indexerd.client", "indexerd.errors",
 }  # fmt: skip
-FULL = ["--color", "never"]  # the same command, in a form that the fast path leaves alone
+FULL = ["--color", "never"]  # the same command in a form that the fast path does not handle
 
 ASKED = {
     "found by its id": ["resolve", "c0ffee01-0000-4000-8000-000000000000"],
@@ -258,15 +258,17 @@ def imports(home: Home, *argv: str) -> set[str]:
 )
 @pytest.mark.parametrize("as_json", [False, True], ids=["plain", "json"])
 def test_hooks_import_the_standard_library_only(home: Home, name: str, *, as_json: bool) -> None:
-    """interfaces.md 4: nothing of anybody else's, and of ours only what the question needs."""
+    """interfaces.md 4: no third-party module, and only the modules that are needed."""
     loaded = imports(home, *ASKED[name], *(["--json"] if as_json else []))
     foreign = {one.partition(".")[0] for one in loaded} - set(sys.stdlib_module_names)
-    assert foreign - {"org"} == {"indexerd"}  # the standard `copy` looks for Jython's org.python
+    assert foreign - {"org"} == {
+        "indexerd"
+    }  # the standard `copy` tries to import Jython's org.python
     assert {one for one in loaded if one.startswith("indexerd")} <= OURS
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_it_says_what_the_full_command_says(home: Home, name: str) -> None:
+def test_the_fast_path_prints_what_the_full_command_prints(home: Home, name: str) -> None:
     for argv in (ASKED[name], [*ASKED[name], "--json"]):
         fast, full = home.ix(*argv), home.ix(*FULL, *argv)
         assert (fast.returncode, fast.stdout, fast.stderr) == (
@@ -276,8 +278,8 @@ def test_it_says_what_the_full_command_says(home: Home, name: str) -> None:
         )
 
 
-def test_a_directory_that_was_removed_holds_no_prompt_up(home: Home) -> None:
-    """S0.51: where the named directory would be is not known; the prompt goes through."""
+def test_a_removed_directory_does_not_stop_a_prompt(home: Home) -> None:
+    """S0.51: the relative socket path cannot be resolved; the prompt passes."""
     for options in ("", "--color never"):
         gone = home.world.root / "removed"
         gone.mkdir()
@@ -289,8 +291,8 @@ def test_a_directory_that_was_removed_holds_no_prompt_up(home: Home) -> None:
         assert (done.returncode, done.stdout) == (0, "as in @@zebra\n"), done.stderr
 
 
-def test_a_daemon_that_hangs_does_not_hold_a_prompt_up(tmp_path: Path) -> None:
-    """S0.51: the prompt goes through after a while, with a word on stderr, and exit code 0."""
+def test_a_hanging_daemon_does_not_stop_a_prompt(tmp_path: Path) -> None:
+    """S0.51: the prompt passes after a timeout, with a line on stderr and exit code 0."""
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(tmp_path / "s"))
         silent.listen()

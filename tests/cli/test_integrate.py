@@ -1,4 +1,4 @@
-"""`indexerd integrate AGENT`: once, however often it runs; and taken out without a trace."""
+"""`indexerd integrate AGENT` installs once however often it runs, and removes itself completely."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ SKILLS = {
 
 
 @pytest.mark.parametrize("agent", SKILLS)
-def test_put_in_and_taken_out(machine: Machine, agent: str) -> None:
+def test_installing_and_removing(machine: Machine, agent: str) -> None:
     before = machine.tree()
     first = machine.run(agent)
-    assert {"created", "updated"} >= {one["did"] for one in first["changes"]}
+    assert {"created", "updated"} >= {change["did"] for change in first["changes"]}
     assert first["agent"] == agent
     assert first["notes"]
     after = machine.tree()
@@ -77,7 +77,7 @@ def test_the_hooks_of_claude(machine: Machine) -> None:
     assert Path(server["command"]).is_absolute()
 
 
-def test_what_the_user_changed_since_stays(machine: Machine) -> None:
+def test_later_changes_of_the_user_stay(machine: Machine) -> None:
     machine.did("claude")
     held = json.loads(machine.settings.read_text())
     held["hooks"]["SessionStart"][0]["hooks"].append({"type": "command", "command": "mine"})
@@ -97,7 +97,7 @@ def test_what_the_user_changed_since_stays(machine: Machine) -> None:
 
 def test_codex_gets_a_table_and_hooks(machine: Machine) -> None:
     done = machine.run("codex")
-    assert [one["did"] for one in done["changes"]] == ["created", "updated", "created"]
+    assert [change["did"] for change in done["changes"]] == ["created", "updated", "created"]
     assert any("trust" in note for note in done["notes"])
     text = machine.toml.read_text()
     assert text.startswith(TOML + "\n")
@@ -109,7 +109,7 @@ def test_codex_gets_a_table_and_hooks(machine: Machine) -> None:
     assert "hook codex" in held["UserPromptSubmit"][0]["hooks"][0]["command"]
 
 
-def test_pi_and_opencode_get_files_of_ours(machine: Machine) -> None:
+def test_pi_and_opencode_get_their_files(machine: Machine) -> None:
     machine.did("pi")
     folder = machine.extension.parent
     assert machine.extension.exists()
@@ -119,7 +119,7 @@ def test_pi_and_opencode_get_files_of_ours(machine: Machine) -> None:
     assert not older.exists()
     (folder / "mine.ts").write_text("mine")
     machine.did("pi", "--remove")
-    assert [one.name for one in folder.iterdir()] == ["mine.ts"]
+    assert [path.name for path in folder.iterdir()] == ["mine.ts"]
     machine.did("opencode")
     text = machine.plugin.read_text()
     assert "__INDEXERD_COMMAND__" not in text
@@ -128,7 +128,7 @@ def test_pi_and_opencode_get_files_of_ours(machine: Machine) -> None:
 
 @pytest.mark.parametrize("agent", SKILLS)
 def test_every_agent_gets_the_instructions(machine: Machine, agent: str) -> None:
-    """S4.27: as a skill: a head that says what for, and the text that MCP's prompt has, too."""
+    """S4.27: as a skill with a description and the same text as MCP's prompt."""
     machine.did(agent)
     skill = machine.home / SKILLS[agent]
     nothing, head, text = skill.read_text().split("---\n", 2)
@@ -162,7 +162,7 @@ def test_the_program_is_that_of_this_installation(
     assert serve.program() == (str(own),)
 
 
-# -- among what is not ours, or broken ----------------------------------------------------------
+# # -- foreign or broken files ----------------------------------------------------------
 
 REFUSED = {
     "a plugin of theirs": ("opencode", "plugin", "export default 1\n", 2),
@@ -177,7 +177,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_is_not_ours_or_broken_is_not_touched(machine: Machine, what: str) -> None:
+def test_foreign_or_broken_files_are_not_changed(machine: Machine, what: str) -> None:
     agent, name, text, code = REFUSED[what]
     path: Path = getattr(machine, name)
     path.write_text(text)
@@ -201,15 +201,13 @@ def test_an_agent_that_is_not_there(machine: Machine, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("agent", SKILLS)
 @pytest.mark.parametrize("force", [False, True])
-def test_a_skill_of_the_users_is_never_written_over(
-    machine: Machine, agent: str, force: bool
-) -> None:
+def test_a_users_own_skill_is_never_overwritten(machine: Machine, agent: str, force: bool) -> None:
     skill = machine.home / SKILLS[agent]
     skill.parent.mkdir(parents=True)
     skill.write_text("---\nname: indexerd\ndescription: mine\n---\nMine.\n")
     before = machine.tree()
     done = machine.run(agent, *(["--force"] if force else []))
-    did = {one["path"]: one["did"] for one in done["changes"]}
+    did = {change["path"]: change["did"] for change in done["changes"]}
     assert did.pop(str(skill)) == "kept: not ours"
     assert set(did.values()) <= {"created", "updated"}
     assert did

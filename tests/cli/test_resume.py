@@ -1,4 +1,4 @@
-"""`resume` and `continue-recent`: a session's own command, printed for a shell or run."""
+"""`resume` and `continue-recent` print or run a session's own command."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def command_of(session: Session, cwd: Path) -> str:
 
 
 def test_the_agents_own_command_is_printed(home: Home) -> None:
-    """S3.13: alone on stdout, for any reference; the same without a daemon; in JSON beside it."""
+    """S3.13: alone on stdout for any reference, also without a daemon, and in the JSON answer."""
     expected = command_of(home.retry, home.api)
     assert home.ix("resume", "retry loop").stdout == expected + "\n"
     alone = home.ix("resume", "c0ffee02", env=nowhere(home))
@@ -49,7 +49,7 @@ def test_the_agents_own_command_is_printed(home: Home) -> None:
 
 
 def test_the_newest_session_of_a_project_is_printed(home: Home) -> None:
-    """S3.13: of the directory and below, its name and its command; without a daemon, too."""
+    """S3.13: of the directory and those below, with name and command, also without a daemon."""
     expected = f"Design the forecast cache  {home.cache.id}\n{command_of(home.cache, home.shop)}\n"
     assert home.ix("continue-recent", cwd=home.shop).stdout == expected
     assert home.ix("continue-recent", cwd=home.shop, env=nowhere(home)).stdout == expected
@@ -59,8 +59,8 @@ def test_the_newest_session_of_a_project_is_printed(home: Home) -> None:
     assert home.json("continue-recent", cwd=home.api) == found
 
 
-def test_what_is_gone_is_never_the_newest(home: Home) -> None:
-    """S3.13: a session whose file is gone is passed over, however new it is."""
+def test_deleted_sessions_are_never_continued(home: Home) -> None:
+    """S3.13: a session without its file is skipped, however new it is."""
     folder = home.world.root / "work/fleeting"
     folder.mkdir()
     kept = home.session(0.2, "f1ee0001", folder, ("Keep this.", "Kept."))
@@ -76,7 +76,7 @@ def test_what_is_gone_is_never_the_newest(home: Home) -> None:
 
 
 def test_nothing_to_continue_is_not_found(home: Home) -> None:
-    """S3.13: a project without sessions, and an agent without any, end with 3."""
+    """S3.13: a project without sessions, or an agent without any, exits with 3."""
     for argv in (["--cwd", "/nowhere"], ["--agent", "codex", "--cwd", str(home.shop)]):
         error = home.json("continue-recent", *argv, code=3)["error"]
         assert error["code"] == "not_found"
@@ -85,8 +85,8 @@ def test_nothing_to_continue_is_not_found(home: Home) -> None:
 
 
 @pytest.mark.parametrize("options", [[], ["--exec"]])
-def test_a_session_that_is_gone_cannot_be_resumed(home: Home, options: list[str]) -> None:
-    """S3.13: not_found, and a hint that leads to what is left."""
+def test_a_deleted_session_cannot_be_resumed(home: Home, options: list[str]) -> None:
+    """S3.13: the error is not_found, and its hint names what is still there."""
     error = home.json("resume", home.gone.id, *options, code=3)["error"]
     assert error["code"] == "not_found"
     assert f"`indexerd show {home.gone.id}`" in error["hint"]
@@ -100,9 +100,9 @@ def told(agent: dict[str, str]) -> list[str]:
 def test_exec_becomes_the_agent_in_the_sessions_directory(
     home: Home, agent: dict[str, str]
 ) -> None:
-    """S3.13: no process of ours is left, arguments are whole, signals are as a shell has them."""
+    """S3.13: no indexerd process remains, arguments are intact, signals have their defaults."""
     done = home.ix("resume", "c0ffee02", "--exec", env=agent, cwd=home.other)
-    assert (done.returncode in (-13, 141), done.stdout) == (True, ""), "SIGPIPE ends the agent"
+    assert (done.returncode in (-13, 141), done.stdout) == (True, ""), "SIGPIPE must end the agent"
     assert done.stderr == "indexerd: resuming Tune the retry loop\n"
     assert told(agent) == [str(home.api), "--session", str(home.retry.path)]
     done = home.ix("continue-recent", "--exec", env=agent | nowhere(home), cwd=home.shop)
@@ -110,7 +110,7 @@ def test_exec_becomes_the_agent_in_the_sessions_directory(
 
 
 def test_hostile_directories_do_not_reach_the_terminal(home: Home, agent: dict[str, str]) -> None:
-    """Printed without a character that acts; exact in JSON, and to the agent."""
+    """Control characters are not printed; JSON and the agent get the exact path."""
     folder = Path(f"{home.other}/\x1b]0;pwn\x07\u202e")
     folder.mkdir()
     session = home.session(12, "bade0001", folder, ("Look out.", "Yes."))

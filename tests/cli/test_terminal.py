@@ -1,4 +1,4 @@
-"""What reaches the terminal: colours, widths, encodings, streams that are gone, hostile content."""
+"""What a terminal gets: colours, widths, encodings, closed streams and hostile content."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cli.home import HOSTILE, INDEXERD, Home, forbidden, nowhere
 from tests.e2e import terminal
 
 ESC = "\x1b"
-REMAINS = "]0;pwn"  # of a sequence whose first character alone was taken out
+REMAINS = "]0;pwn"  # what remains of an escape sequence without its first character
 NAMES = ["session", "active", "agent", "prompts", "name", "directory"]
 
 
@@ -54,7 +54,7 @@ def test_colours_are_for_terminals_that_want_them(home: Home) -> None:
         assert plain.split()[:6] == NAMES or argv[0] == "show"
 
 
-def test_a_pipe_gets_colours_only_when_told(home: Home) -> None:
+def test_a_pipe_gets_colours_only_on_request(home: Home) -> None:
     assert ESC not in home.ix("list", "--all").stdout + home.ix("search", "tuned").stdout
     always = home.ix("--color", "always", "list", "--all", env={"NO_COLOR": "1"}).stdout
     assert ESC in always
@@ -84,7 +84,7 @@ STREAMS = [
 
 @pytest.mark.parametrize(("argv", "end", "code"), STREAMS)
 def test_a_stream_may_be_gone_closed_or_full(home: Home, argv: str, end: str, code: int) -> None:
-    """A reader that has gone is no error, a full disk is; stderr changes no exit code."""
+    """A reader that left is no error, a full disk is; stderr never changes the exit code."""
     if "full" in end and not Path("/dev/full").exists():
         pytest.skip("no such device here")
     done = redirected(home, argv, end)
@@ -98,7 +98,7 @@ def test_a_stream_may_be_gone_closed_or_full(home: Home, argv: str, end: str, co
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
-def test_an_encoding_that_lacks_characters_is_borne(home: Home, encoding: str) -> None:
+def test_an_encoding_without_some_characters_is_no_error(home: Home, encoding: str) -> None:
     env = {"PYTHONIOENCODING": encoding}
     name = "Ümlaut → 東京 🚀"
     assert home.json("rename", home.pet.id, name, env=env)["name"] == name
@@ -125,15 +125,15 @@ SHOWN = [
 
 @pytest.mark.parametrize("argv", SHOWN, ids=" ".join)
 def test_hostile_content_never_reaches_the_terminal(home: Home, argv: list[str]) -> None:
-    """Escape sequences, bidi and invisible characters of a session are shown or taken out."""
+    """Escape sequences, bidi and invisible characters are escaped or removed."""
     done = home.ix(*argv)
     assert (done.returncode, forbidden(done.stdout + done.stderr)) == (0, set())
     assert done.stdout != ""
 
 
 @pytest.mark.parametrize("argv", [*SHOWN[:3], SHOWN[5]], ids=" ".join)
-def test_json_is_harmless_to_look_at_and_exact(home: Home, argv: list[str]) -> None:
-    """What could act on a terminal is written as an escape of JSON's."""
+def test_json_escapes_control_characters(home: Home, argv: list[str]) -> None:
+    """Characters that a terminal would act on are written as JSON escapes."""
     done = home.ix(*argv, "--json")
     assert forbidden(done.stdout) == set()
     if argv[0] == "list":
@@ -142,8 +142,8 @@ def test_json_is_harmless_to_look_at_and_exact(home: Home, argv: list[str]) -> N
         assert f"{home.other}/{HOSTILE}" in [row["cwd"] for row in rows]
 
 
-def test_whole_sequences_leave_a_name(home: Home) -> None:
-    """A title by pi, by a model, by the user: no part of a sequence stays behind."""
+def test_whole_escape_sequences_are_removed_from_names(home: Home) -> None:
+    """In titles by pi, a model or the user no part of a sequence remains."""
     row = home.json("show", home.evil.id)["session"]
     assert (row["name"], row["agentTitle"]) == ("Red team", "Red team")
     shown = home.ix("show", home.evil.id).stdout.partition("session id")[0]
@@ -159,7 +159,7 @@ def test_a_path_is_shown_as_it_is(home: Home) -> None:
 
 
 def test_an_errors_candidates_are_clean(home: Home, tmp_path: Path) -> None:
-    """Names in an error, from a meta file made by another hand, without a daemon, too."""
+    """Names in an error from a foreign meta file are cleaned, also without a daemon."""
     for number in (1, 2):
         session_id = f"{number}bad0000-0000-4000-8000-000000000000"
         meta = json.loads((home.world.metas / f"{home.cache.id}.meta.json").read_text())

@@ -1,4 +1,4 @@
-"""Compaction as Codex does it: what stays, what goes, how tokens are counted (formats.md 3.10)."""
+"""Compaction as in Codex: what stays, what goes, and how tokens are counted (formats.md 3.10)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def kept(*messages: ContextMessage) -> list[tuple[str, str]]:
     return [(one.text, one.entry.id) for one in found]
 
 
-def test_what_a_compaction_brought_stays_without_its_summary() -> None:
-    """formats.md 3.10: whether it stored its history, or codex puts it together."""
+def test_a_compactions_history_stays_without_its_summary() -> None:
+    """formats.md 3.10: whether the history was stored or is put together by codex."""
     history = (
         Retained("user", "one", human=True),
         Retained("developer", "rules"),
@@ -42,8 +42,8 @@ def approx_tokens(text: str) -> int:
 
 @settings(max_examples=50)
 @given(st.lists(st.text(max_size=6).map(lambda one: one * 9000), max_size=6))
-def test_what_stays_is_within_the_budget(texts: list[str]) -> None:
-    """formats.md 3.10: all but a note of what was cut; in order, and whole but for the first."""
+def test_kept_messages_fit_the_budget(texts: list[str]) -> None:
+    """formats.md 3.10: in order and whole, except for the first and a note of the cut."""
     talk = [one for text in texts for one in (said("user", text), said("assistant", "ok"))]
     found = [text for text, _ in kept(*talk)]
     note = 2 * len("…".encode()) + len("999999 tokens truncated")
@@ -62,7 +62,7 @@ def talk() -> list[ContextEntry]:
 
 
 def test_a_count_wins_and_what_came_after_is_added() -> None:
-    """S3.23: with the results of the calls it answers, which codex writes before the count."""
+    """S3.23: plus results of its calls, which codex writes before the count."""
     held = talk()
     counted = state_of(5, context=ContextUse(1000, 3, 9))
     assert context_size(counted, held)[0] == 1000 + 2  # the second question
@@ -74,8 +74,8 @@ def test_a_count_wins_and_what_came_after_is_added() -> None:
     )
 
 
-def test_a_count_of_before_a_compaction_is_of_another_context() -> None:
-    """S3.23: one of after it, which codex estimates itself, is of all that was left."""
+def test_a_count_from_before_a_compaction_is_ignored() -> None:
+    """S3.23: a count after it, which codex estimates itself, covers all that was left."""
     compaction = entry(Kind.COMPACTION, "k")
     summary = ContextEntry(3, compaction, (ContextMessage("user", compaction, ("s" * 40,)),), 3)
     asked = said("user", "q" * 8)

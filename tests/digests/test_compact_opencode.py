@@ -1,4 +1,4 @@
-"""Pruning and compaction as opencode does them (formats.md 4.6); pruning serves all (S3.22)."""
+"""Pruning and compaction as in opencode (formats.md 4.6); pruning serves all agents (S3.22)."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def results(*tokens: int, tool: str = "bash", **more: Any) -> list[ContextMessag
     ]
 
 
-def test_what_is_older_than_the_newest_40_000_tokens_goes() -> None:
-    """formats.md 4.6: the total runs from the newest on; that which exceeds it goes, too."""
+def test_results_older_than_40_000_tokens_are_pruned() -> None:
+    """formats.md 4.6: counted from the newest; the result that exceeds it is pruned, too."""
     talk = [said("user", "one"), *results(15_000, 8_000, 10_000, 30_000), *NEWEST]
     # 30,000, then 40,000: not more than 40,000. Then 48,000 and 63,000: 8,000 + 15,000 go.
     assert prune(talk) == ([4, 2], 23_000)
@@ -48,8 +48,8 @@ def test_what_is_older_than_the_newest_40_000_tokens_goes() -> None:
     ],
     ids=["pruned before", "summary"],
 )
-def test_it_goes_no_further_back_than_before(stop: ContextMessage) -> None:
-    """formats.md 4.6: to the newest summary, or what was pruned already."""
+def test_pruning_stops_where_it_stopped_before(stop: ContextMessage) -> None:
+    """formats.md 4.6: at the newest summary or at results already pruned."""
     newer = results(30_000, 40_000)
     assert prune([*results(90_000), stop, *newer, *NEWEST]) == ([4], 30_000)
 
@@ -71,13 +71,13 @@ _speech = st.one_of(
 @settings(max_examples=120)
 @given(st.lists(_speech, max_size=40))
 def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
-    """S3.22: only results before the last two turns, more than 40,000 tokens back, or nothing."""
+    """S3.22: only results before the last two turns and over 40,000 tokens back, or nothing."""
     places, saved = prune(talk)
     turns = [at for at, one in enumerate(talk) if one.role == "user"]
     texts = {at: one.result.text for at in places if (one := talk[at]).result is not None}
     assert places[::-1] == sorted(texts)
     assert all(at < turns[-2] and talk[at].role == "toolResult" for at in places)
-    assert saved == sum((len(one) + 2) // 4 for one in texts.values())
+    assert saved == sum((len(text) + 2) // 4 for text in texts.values())
     assert saved > PRUNE_MINIMUM or (places, saved) == ([], 0)
     if places:
         newer = [one.result.text for one in talk[places[0] :] if one.result is not None]

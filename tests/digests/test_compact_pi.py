@@ -1,4 +1,4 @@
-"""Where pi cuts a session and what it sums up: its own answers, its rules, and any session."""
+"""Where pi cuts a session and what it summarizes: recorded answers, rules, any session."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ TALKS = st.lists(st.tuples(ROLES, st.integers(0, 30)), max_size=25)
 
 @pytest.mark.shared
 def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
-    """S1.24 to S1.26: cut point, preparation and the text to sum up equal the answers of 0.81."""
+    """S1.24 to S1.26: cut point, preparation and text equal the answers of 0.81."""
     if not PUBLIC.is_dir():
         pytest.skip("the shared fixtures are not beside this checkout")
     compared = []
@@ -101,8 +101,8 @@ def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
     assert len(compared) >= 12
 
 
-def test_a_count_from_before_a_compaction_holds_no_more() -> None:
-    """Pi 0.87: an edit or a compaction since then makes all of it an estimate."""
+def test_a_count_from_before_an_edit_or_compaction_is_ignored() -> None:
+    """In pi 0.87 the whole context is then an estimate."""
     old = replace(step(0, "assistant", 3, tokens=Tokens(500)), place=1)
     summary = replace(step(1, "compactionSummary", 4), place=2)
     assert context_tokens([summary, old])[0] == 7
@@ -122,23 +122,23 @@ TURN = (("user", 5), ("assistant", 5), ("toolResult", 5), ("assistant", 5))
     ("keep", "cut"),
     [
         (1, Cut(7, 4)),
-        (6, Cut(7, 4)),  # never before a tool's result
+        (6, Cut(7, 4)),  # never before a tool result
         (11, Cut(5, 4)),
         (16, Cut(4, -1)),
         (21, Cut(3, 0)),
         (40, Cut(0, -1)),
-        (41, Cut(0, -1)),  # all of it is less: everything is kept
+        (41, Cut(0, -1)),  # the session is smaller: everything is kept
     ],
 )
-def test_the_cut_keeps_about_what_was_asked(keep: int, cut: Cut) -> None:
-    """S1.26: at the first place that may be cut from where enough is kept on."""
+def test_the_cut_keeps_about_the_requested_tokens(keep: int, cut: Cut) -> None:
+    """S1.26: at the first allowed entry after enough tokens are kept."""
     assert find_cut(steps(*TURN, *TURN), 0, 8, keep) == cut
 
 
 @settings(max_examples=100, deadline=None)
 @given(TALKS, st.integers(1, 200))
-def test_any_context_is_parted_without_a_gap(talk: list[tuple[str, int]], keep: int) -> None:
-    """S1.26: history, the turn's beginning and what stays are all that was said, in order."""
+def test_any_context_is_split_without_a_gap(talk: list[tuple[str, int]], keep: int) -> None:
+    """S1.26: history, beginning of the turn and kept entries are all messages, in order."""
     context = steps(*(one for one in talk if one[0] != "compactionSummary"))
     cut = find_cut(context, 0, len(context), keep)
     kept = context[cut.first_kept :]

@@ -1,4 +1,4 @@
-"""The hand-off document: all that is needed to go on, and nothing forged in it."""
+"""The hand-off document: everything needed to go on, and nothing forged in it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOLD: dict[str, Any] = {
     "files": FileLists(("/proj/README.md",), ("/proj/alerts.py",)),
     "messages": (("user", "Rotate it daily."), ("assistant", "We decided to use a file.")),
 }
-# A line of ours: a heading, a fact, a remark, a label before a quotation.
+# indexerd's own lines: a heading, a fact, a remark, a label before a quotation.
 OURS = re.compile(r"(?:#{1,2} .*|- [a-z ]+: .*|\(.*\)|From (?:user|assistant):|What is not .*|)")
 
 
@@ -43,7 +43,7 @@ def section(text: str, heading: str) -> str:
 
 
 def test_a_document_holds_what_is_needed_to_go_on() -> None:
-    """S3.19: origin, instruction files, summary, decisions, files, last words, and two commands."""
+    """S3.19: origin, instruction files, summary, decisions, files, last words, commands."""
     text = document(**TOLD)
     origin = section(text, "Where it comes from")
     for fact in ("claude", "0196-abc", "/", "alerts", "2026-01-01T01:00:00.000Z"):
@@ -82,7 +82,7 @@ LONG = st.builds(lambda text, times: text * times, TEXT, st.sampled_from([1, 40,
     )
 )
 def test_any_document_is_bounded_and_its_own(text: str) -> None:
-    """Whatever the texts are, it is bounded, and no bare line is theirs."""
+    """Whatever the texts are, the document is bounded, and no unquoted line is theirs."""
     assert len(text) <= 250_000
     known = set(bare(document(**TOLD)))
     for line in bare(text):
@@ -108,7 +108,7 @@ def put(path: Path, text: str = "x") -> None:
 
 
 def test_every_agents_files_are_named_up_to_the_repositorys_root(repo: Path) -> None:
-    """S3.19: outermost first; nothing above the repository is the project's."""
+    """S3.19: outermost first; files above the repository are not the project's."""
     put(repo.parent / "AGENTS.md")
     put(repo / "AGENTS.md")
     put(repo / ".github/copilot-instructions.md")

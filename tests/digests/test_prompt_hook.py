@@ -1,4 +1,4 @@
-"""A command that adds to a prompt, or replaces it: real processes, every way to fail (S3.29)."""
+"""A command that adds to a prompt or replaces it: real processes and every failure (S3.29)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def shell(script: str, *, seconds: float = PATIENCE) -> Any:
         ('echo \'{"context": "all of it"}\'', BAD),
     ],
 )
-def test_what_fails_says_why(script: str, reason: str) -> None:
-    """The reason holds nothing of what was printed."""
+def test_failures_have_a_reason(script: str, reason: str) -> None:
+    """The reason contains nothing of the command's output."""
     assert shell(script) == reason
 
 
 @pytest.mark.parametrize("script", ["sleep 5 & wait", "sleep 5 &"])
 def test_the_deadline_is_kept(script: str) -> None:
-    """Also where a child holds the hook's output after its own end."""
+    """Also if a child keeps the hook's output open after the hook has ended."""
     assert shell(script, seconds=0.4) == "it took longer than 0.4 s"

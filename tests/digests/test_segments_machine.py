@@ -1,8 +1,7 @@
 """Chains of segments under random append, branch, return and restart.
 
-The session is one of pi's, a tree whose leaf goes anywhere. Each message has a name of its own,
-and a segment's content is the names of what it was made of: so a chain is true if its contents
-are the path's messages.
+The session is a pi tree whose leaf may move anywhere. Each message has a name, and a segment's
+content is the names of its messages, so a chain is right if its contents are the path's messages.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ class Session(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state = SessionState()
-        self.said: list[str] = []  # what each row says, whatever its id
+        self.said: list[str] = []  # text of each row, independent of its id
         self.stored: list[str] = []  # lines of the sidecar
         self.keep = 3
 
     def add(self, packed: int, *, row_id: str) -> int:
-        """Add a row below the leaf; a path that grows has no fewer messages than before (S2.6)."""
+        """Add a row below the leaf; a growing path never has fewer messages (S2.6)."""
         state = self.state
         before = message_rows(state)
         above = state.ids[state.leaf] if state.leaf != NOWHERE else None
@@ -55,7 +54,7 @@ class Session(RuleBasedStateMachine):
 
     @rule(keep=keeps, threshold=thresholds, asked=st.booleans())
     def digest(self, keep: int, threshold: int, asked: bool) -> None:
-        """As the service does it; asked for, or because there is enough (S2.3, S2.4, S2.16)."""
+        """Make a digest as the service does, on request or at the threshold (S2.3, S2.4, S2.16)."""
         self.keep = keep
         rows = message_rows(self.state)
         had = chain(self.state, rows, self.segments())
@@ -86,7 +85,7 @@ class Session(RuleBasedStateMachine):
 
     @invariant()
     def chain_is_true(self) -> None:
-        """Contiguous from 0 in original positions, and of this path's own messages (S2.5)."""
+        """Contiguous from 0 in original positions, with this path's own messages (S2.5)."""
         rows = message_rows(self.state)
         at = 0
         for one in chain(self.state, rows, self.segments()):
@@ -102,10 +101,10 @@ class Session(RuleBasedStateMachine):
 
     def reach(self, said: list[str]) -> int:
         true = [
-            one
-            for one in self.segments()
-            if one.kind == "segment"
-            and one.content.split() == said[one.covering[0] : one.covering[1] + 1]
+            segment
+            for segment in self.segments()
+            if segment.kind == "segment"
+            and segment.content.split() == said[segment.covering[0] : segment.covering[1] + 1]
         ]
         got = {0}
         for one in sorted(true, key=lambda one: one.covering[0]):

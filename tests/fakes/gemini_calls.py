@@ -1,11 +1,11 @@
-"""Calls of the real Gemini model to the fake server, with canaries in all that must stay unsaid."""
+"""Call the real Gemini model code against the fake server, with canaries in all secret parts."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-import google.genai  # noqa: F401 - warm, so that short deadlines are about the server
+import google.genai  # noqa: F401 - load it first, so short deadlines measure the server
 
 from indexerd.entries import Prompt
 from indexerd.errors import ModelError
@@ -49,7 +49,7 @@ def outcomes(server: GeminiServer, faults: list[str], timeout: float = 10.0) -> 
 
     found: dict[str, Any] = asyncio.run(each())
     carried = [fault for fault, bad in found.items() if getattr(bad, "__context__", None)]
-    assert not carried, "the SDK's error, with its body, travels along"
+    assert not carried, "the SDK's error must not be chained, as it has the body"
     return found
 
 

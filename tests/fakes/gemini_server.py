@@ -1,8 +1,8 @@
-"""A fake of Gemini's `POST /v1beta/models/{model}:generateContent`, faults included.
+"""A fake of Gemini's `POST /v1beta/models/{model}:generateContent`, including its faults.
 
-How to use and script it is said in `wire`. The shapes are those of the REST API: camelCase, an
-`error` object with `code`, `message`, `status` and typed `details`. Every error body and every
-odd answer carries CANARY, so that a test can look for it where it must not be.
+`wire` explains how to script it. The shapes are those of the REST API: camelCase, an `error` object
+with `code`, `message`, `status` and typed `details`. Every error body and odd answer contains
+CANARY, so tests can look for it where it must not be.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A fake of `POST {base}/chat/completions` as OpenAI-compatible servers answer it.
 
-How to use and script it is said in `wire`; the base URL to configure is `server.url`. Error
-shapes differ from server to server: OpenAI and OpenRouter send an object, LM Studio a string,
-older vLLM puts the message on top, and some come with status 200.
+`wire` explains how to script it; the base URL to configure is `server.url`. Error shapes differ:
+OpenAI and OpenRouter send an object, LM Studio a string, older vLLM a message at the top, and some
+errors have status 200.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A model that says what a test hands it, in order."""
+"""A model that gives the answers a test hands it, in order."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any, Self
 
-NOW = "Sat, 21 Nov 2026 10:00:00 GMT"  # every answer's Date
+NOW = "Sat, 21 Nov 2026 10:00:00 GMT"  # the Date of every answer
 HUGE = 200 * 1024 * 1024
 BOMB = 32 * 1024 * 1024
 
@@ -58,7 +58,7 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     how: str = "whole"
     size: int = 0
-    rest: bytes = b""  # sent after the body, beyond what was promised
+    rest: bytes = b""  # sent after the announced body
 
 
 Item = str | Answer | Callable[[Request], "Answer | str"]
@@ -248,7 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
                 if not self.connection.recv(1):
                     return
             each()
-            for _ in range(10):  # in small steps, to notice either soon
+            for _ in range(10):  # in small steps, to notice either quickly
                 if self.server.fake.stopping.wait(0.05):
                     return
 

@@ -1,7 +1,7 @@
-"""Targets for what agents write: whatever the bytes, only the ValueError of `read` comes out.
+"""Fuzz targets for agents' files: any bytes, and only `read` may raise, a ValueError.
 
-Every row lies within the file; what is kept is bounded and can be encoded; and the state is the
-same, however the bytes arrive.
+Every row is within the file, kept data is bounded and can be encoded, and the state does not depend
+on how the bytes were split.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from indexerd.sessions.state import NOWHERE, SessionState
 FILE = (
     "/home/u/.agent/sessions/rollout-2026-01-01T00-00-00-0199c3f2-0000-7000-8000-00000000000a.jsonl"
 )
-WORDS_MAX = 200  # characters of a name, a label, a first message
-ENDS = 700  # bytes of an oversized line's ends
+WORDS_MAX = 200  # limit of a name, a label, a first message, in characters
+ENDS = 700  # bytes kept of each end of an oversized line
 
 
 def target(agent: str, data: bytes) -> None:
@@ -30,18 +30,18 @@ def target(agent: str, data: bytes) -> None:
     state = scanned(agent, whole, [])
     sound(agent, state, whole)
     parted = scanned(agent, whole, [whole.find(b"\n", len(whole) // 2) + 1])
-    assert astuple(parted) == astuple(state), "however the bytes arrive"
+    assert astuple(parted) == astuple(state), "the state depends on how the bytes were split"
     for line in whole.split(b"\n")[:20]:
         found = ADAPTERS[agent].base(line)
         assert found is None or found.end >= 0
         ends = Oversize(0, len(line) + 1, line[:ENDS], line[-ENDS:])
         for held in (state, SessionState(FILE)):
             scan_oversize(ADAPTERS[agent], held, ends)
-    msgspec.msgpack.encode(state, enc_hook=bytes)  # no half characters
+    msgspec.msgpack.encode(state, enc_hook=bytes)  # no lone surrogates
 
 
 def scanned(agent: str, whole: bytes, cuts: list[int]) -> SessionState:
-    """The state of a file that came in pieces."""
+    """The state of a file that arrived in pieces."""
     state, before = SessionState(FILE), 0
     for cut in [*cuts, len(whole)]:
         ADAPTERS[agent].scan(state, whole[before:cut], before)
@@ -50,7 +50,7 @@ def scanned(agent: str, whole: bytes, cuts: list[int]) -> SessionState:
 
 
 def sound(agent: str, state: SessionState, whole: bytes) -> None:
-    """What holds of every state."""
+    """Check what is true of every state."""
     for offset, length in zip(state.offsets, state.lengths, strict=True):
         assert offset + length <= len(whole)
     assert NOWHERE <= state.leaf < max(len(state), 1)
@@ -63,13 +63,13 @@ def sound(agent: str, state: SessionState, whole: bytes) -> None:
         start = state.offsets[row]
         try:
             entry = ADAPTERS[agent].read(whole[start : start + state.lengths[row]], state.id(row))
-        except ValueError:  # promised, for a line that is no JSON object
+        except ValueError:  # allowed for a line that is no JSON object
             continue
         encodable(entry)
 
 
 def encodable(value: Any) -> None:
-    """No lone surrogate in anything that an entry says, however deep. Arguments are not ours."""
+    """Check for lone surrogates at any depth of an entry, except in tool arguments."""
     if isinstance(value, str):
         value.encode()
     elif isinstance(value, dict | list | tuple):

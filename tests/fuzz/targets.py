@@ -1,7 +1,7 @@
-"""Every fuzz target by its name: a function of bytes that lets only promised errors pass.
+"""Every fuzz target by name: a function of bytes in which only documented errors may occur.
 
-Bytes that are no UTF-8 come in as lone surrogates, as Python keeps such file names. Where a target
-wants two texts, 0x00 parts them.
+Bytes that are no UTF-8 become lone surrogates, as Python keeps such file names. A target of two
+texts splits its bytes at 0x00.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from indexerd.web.session_page import embedded
 from tests.fuzz import sessions
 
 CORPUS = Path(__file__).parent / "corpus"
-FILE_MAX = 4096  # bytes of a corpus file
+FILE_MAX = 4096  # limit of a corpus file, in bytes
 _GONE = frozenset({"Cc", "Cs", "Co", "Zl", "Zp"})
-_DEEP = 100  # levels of a value; a document has a few
+_DEEP = 100  # nesting of a value; real documents have a few levels
 
 
 def text_of(data: bytes) -> str:
@@ -61,7 +61,7 @@ def shows(text: str) -> None:
 
 
 def references(data: bytes) -> None:
-    """What is found stands there as it is written, in order, within its bounds, and not in code."""
+    """References are in the text verbatim, in order, within limits and outside code."""
     text = text_of(data)
     plain, found = without_code(text), find(text)
     assert len(plain) == len(text)
@@ -75,7 +75,7 @@ def references(data: bytes) -> None:
 
 
 def check(data: bytes) -> None:
-    """A model's answer is taken, clean and within limits, or rejected in words; none is cut."""
+    """A model's answer is accepted, clean and within limits, or rejected in words; never cut."""
     said = validate(text_of(data), cut=False, redact=lambda text: redacted(text).text)
     if isinstance(said, Rejected):
         assert said.error.encode()
@@ -88,7 +88,7 @@ def check(data: bytes) -> None:
 
 
 def query(data: bytes) -> None:
-    """A query is a problem, a pattern, or terms; snippets are short."""
+    """A query is a problem, a pattern or terms, and its snippets are short."""
     typed, text = two_of(data)
     asked = asking.parse(typed)
     assert not (asked.terms and asked.find)
@@ -105,26 +105,26 @@ def query(data: bytes) -> None:
 
 
 def redact(data: bytes) -> None:
-    """What is left holds no secret any more, and has not grown out of bounds."""
-    text = cleaning.replace_surrogates(text_of(data))  # as all that is read of a session
+    """The result has no secret and has not grown beyond its limit."""
+    text = cleaning.replace_surrogates(text_of(data))  # as for every text of a session
     once = redacted(text)
     again = redacted(once.text)
     assert (again.text, bool(again.counts)) == (once.text, False)
     assert len(once.text) <= 6 * len(text) + 64
     plain = redacted(cleaning.bare(text))
-    if plain.counts == once.counts:  # what nobody sees has hidden no part of a secret
+    if plain.counts == once.counts:  # invisible characters have hidden no part of a secret
         assert len(cleaning.bare(once.text)) <= len(plain.text)
 
 
 def extra(data: bytes) -> None:
-    """A pattern of the user's is refused as a ValueError, or works on any text."""
+    """A user's pattern is refused with a ValueError or works on any text."""
     pattern, text = two_of(data)
     with suppress(ValueError):
         redacted(text[:200], [pattern[:120]])
 
 
 def clean(data: bytes) -> None:
-    """Cleaned text is short, shows, can be encoded, and stays as it is when cleaned again."""
+    """Cleaned text is short, printable and encodable, and cleaning again changes nothing."""
     text = text_of(data)
     for limit in (0, 1, 7, 120, len(text)):
         line, lines = cleaning.clean_line(text, limit), cleaning.clean_text(text, limit)
@@ -137,7 +137,7 @@ def clean(data: bytes) -> None:
     cleaning.escape_path(text).encode()
 
 
-def beside(parse: Callable[[bytes, str], Any], data: bytes) -> None:
+def sidecar_round_trip(parse: Callable[[bytes, str], Any], data: bytes) -> None:
     """A meta file or sidecar can be written and read again, or is an InvalidMetaError."""
     try:
         found = parse(data, "x")
@@ -149,7 +149,7 @@ def beside(parse: Callable[[bytes, str], Any], data: bytes) -> None:
 
 
 def digest(data: bytes) -> None:
-    """Segments are JSON objects that can be written again; other lines are left out."""
+    """Segments are JSON objects that can be written again; other lines are dropped."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.digest.jsonl"
         path.write_bytes(data)
@@ -163,15 +163,15 @@ def config(name: str, data: bytes) -> None:
     env = {"INDEXERD_INDEX__QUIET_SECONDS": data[:40].decode("latin-1")}
     for variables in ({}, env):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # of re, for `extra_patterns`
+            warnings.simplefilter("ignore", FutureWarning)  # from re, for `extra_patterns`
             found = settings.load(data, name, variables)
-        for one in found.problems:
-            assert set(one) == {"file", "key", "message", "hint"}
-            assert all(text.isprintable() and len(text) <= 300 for text in one.values())
+        for problem in found.problems:
+            assert set(problem) == {"file", "key", "message", "hint"}
+            assert all(text.isprintable() and len(text) <= 300 for text in problem.values())
 
 
 def compressed(data: bytes) -> None:
-    """No bytes that claim to be compressed do more than SessionUnreadableError, or lines."""
+    """Compressed input yields lines or a SessionUnreadableError."""
     with tempfile.TemporaryDirectory() as folder, suppress(SessionUnreadableError):
         path = Path(folder) / "a.jsonl.zst"
         path.write_bytes(data)
@@ -181,7 +181,7 @@ def compressed(data: bytes) -> None:
 
 
 def request(data: bytes) -> None:
-    """Any line is a request or a failure, and whatever is answered is one line of strict JSON."""
+    """A line is a request or a failure, and any answer is one line of strict JSON."""
     for line in (data, data.replace(b"\n", b" ")):
         asked = wire.parse(line)
         if isinstance(asked, wire.Failure):
@@ -189,7 +189,7 @@ def request(data: bytes) -> None:
         else:
             try:
                 answered = wire.result(asked.id, asked.params)
-            except RecursionError:  # promised, for what is nested without end
+            except RecursionError:  # allowed for endless nesting
                 continue
         assert answered.count(b"\n") == answered.endswith(b"\n") == 1
         json.loads(answered, parse_constant=refuse)
@@ -200,7 +200,7 @@ def refuse(word: str) -> None:
 
 
 def embedded_json(data: bytes) -> None:
-    """Data in a page is JSON, and nothing in it can end the element that it stands in."""
+    """Data in a page is JSON, and cannot end its element."""
     if data.count(b"[") + data.count(b"{") <= _DEEP:
         text = embedded(as_json(data))
         assert not set(text) & set("<>&\u2028\u2029\0\x1b")
@@ -215,8 +215,8 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "redact": redact,
     "extra": extra,
     "clean": clean,
-    "meta": partial(beside, parse_meta),
-    "user": partial(beside, parse_user),
+    "meta": partial(sidecar_round_trip, parse_meta),
+    "user": partial(sidecar_round_trip, parse_user),
     "digest": digest,
     "config-toml": partial(config, "/etc/indexerd.toml"),
     "config-json": partial(config, "/etc/indexerd.json"),

@@ -1,7 +1,7 @@
-"""No bytes make a reader do more than it promises, nor less.
+"""Readers keep their promises for any bytes.
 
-Every file of the corpora goes through its target, those included that once made one fail; and so
-do mutations of them, few by default and many under HYPOTHESIS_PROFILE=thorough.
+Every corpus file goes through its target, including those that once made it fail, and so do
+mutations: few by default, many with HYPOTHESIS_PROFILE=thorough.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def corpus(name: str) -> list[Path]:
 
 
 def mutated(data: bytes, steps: list[tuple[int, int, bytes, bool]]) -> bytes:
-    """Bytes in which at each place so many were replaced, or put there once more elsewhere."""
+    """Bytes with some replaced at each place, or repeated elsewhere."""
     for place, count, new, twice in steps:
         at = place % (len(data) + 1)
         taken = data[at : at + count]
@@ -46,7 +46,7 @@ def mutated(data: bytes, steps: list[tuple[int, int, bytes, bool]]) -> bytes:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", TARGETS)
 def test_no_bytes_make_it_fail(name: str) -> None:
-    """S1.2, S3.9: what was kept, mutations of it, and bytes that nobody thought of."""
+    """S1.2, S3.9: corpus files, mutations of them, and random bytes."""
     seeds = [path.read_bytes() for path in corpus(name)]
     assert seeds
     for seed in seeds:

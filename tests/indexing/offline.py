@@ -1,4 +1,4 @@
-"""A session that is indexed, goes on, and is indexed again, without a daemon."""
+"""Index a session repeatedly while it grows, without a daemon."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answer(summary: str = "## Goal\n- Build it.", name: str = "Build the billing
 
 
 def paid(*replies: Any) -> Scripted:
-    """A model whose work is carried on."""
+    """A model whose summary can be continued."""
     return Scripted(list(replies) or [answer()], key="google/x", remote=False)
 
 
@@ -64,7 +64,7 @@ class Bench:
         return found
 
     def amend(self, **fields: Any) -> None:
-        """Change the meta file, as another hand would."""
+        """Change the meta file as another program would."""
         self.path.write_text(json.dumps(self.meta | fields))
 
     @property
@@ -74,12 +74,12 @@ class Bench:
         return [json.loads(line) for line in lines]
 
     def turn(self, number: int, *facts: str) -> None:
-        """A turn with words of its own."""
+        """A turn with unique words."""
         said = f"Part{number} is in. {' '.join(facts)}"
         self.session.turn(f"Ask number{number}: add part{number}.", said)
 
     def indexed(self, **fields: Any) -> None:
-        """Three turns that a paid model described."""
+        """Three turns, indexed by a paid model."""
         for number in range(3):
             self.turn(number)
         self.index(paid())
@@ -87,14 +87,14 @@ class Bench:
             self.amend(**fields)
 
     def index(self, *models: Model, forced: bool = False) -> IndexerdError | None:
-        """One indexing run, as the daemon makes it; returns why it failed."""
+        """One index run as the daemon does it; return why it failed, or None."""
         self.now += 60
         silence = Silence()
         self._alone(lambda library: self._run(library, models, silence, forced=forced))
         return silence.error
 
     def snapshot(self) -> Snapshot:
-        """What would be sent now."""
+        """The text that would be sent now."""
         made: Snapshot = self._alone(
             lambda library: take_snapshot(library, at_once, self.session.id, self.settings)
         )

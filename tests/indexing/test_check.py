@@ -1,4 +1,4 @@
-"""Judging a model's answer: what is taken, what is not and why, and what is cleaned away."""
+"""Validation of a model's answer: what is accepted, what is rejected and why, what is cleaned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def verdict(reply: str, *, cut: bool = False) -> Metadata | Rejected:
 
 
 def altered(**fields: Any) -> str:
-    """The good answer with other fields; Ellipsis takes one out."""
+    """The good answer with other fields; Ellipsis removes a field."""
     held = {key: one for key, one in (GOOD | fields).items() if one is not ...}
     return json.dumps(held)
 
@@ -48,8 +48,8 @@ def altered(**fields: Any) -> str:
         f"[{GOOD_JSON}]",
     ],
 )
-def test_what_is_taken(reply: str) -> None:
-    """S0.21: bare, fenced, with prose around; the same metadata, and nothing not asked for."""
+def test_accepted_answers(reply: str) -> None:
+    """S0.21: bare, fenced or with prose around; unknown fields are dropped."""
     assert verdict(reply) == Metadata(**GOOD)
 
 
@@ -75,8 +75,8 @@ def test_what_is_taken(reply: str) -> None:
     ],
     ids=lambda value: str(value)[:20],
 )
-def test_what_is_not_taken_and_why(reply: str, why: str) -> None:
-    """S0.19, S0.22: the reason is written for the model, and is short."""
+def test_rejected_answers_and_their_reasons(reply: str, why: str) -> None:
+    """S0.19, S0.22: the reason is short and written for the model."""
     said = verdict(reply)
     assert isinstance(said, Rejected)
     assert why in said.error
@@ -86,7 +86,7 @@ def test_what_is_not_taken_and_why(reply: str, why: str) -> None:
 HOSTILE = "a\x1b]0;pwn\x07b\x1b[31mc\x9b2Jd\u202ee\u200bf\U000e0041g\nh\x1b]52;c;cHdu\x1b\\i\x00"
 
 
-def test_escape_sequences_and_bidi_go_whole() -> None:
+def test_escape_sequences_and_bidi_are_removed_whole() -> None:
     """CSI, OSC 0 and 52, 8-bit controls, bidi, zero width, tags, a newline in a name."""
     said = verdict(altered(name=HOSTILE, description=HOSTILE, summary=HOSTILE, tags=[HOSTILE] * 3))
     assert isinstance(said, Metadata)
@@ -103,7 +103,7 @@ SECRET = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
     "secret", [SECRET, SECRET[:9] + "\u200b" + SECRET[9:], SECRET[:20] + "\x1b[0m" + SECRET[20:]]
 )
 def test_an_echoed_secret_is_redacted(where: str, secret: str) -> None:
-    """Also one that an invisible character hides until it is cleaned away."""
+    """Also a secret that is hidden by an invisible character."""
     value: Any = [secret, "b", "c"] if where == "tags" else f"The token is {secret} now"
     said = verdict(altered(**{where: value}))
     assert isinstance(said, Metadata)

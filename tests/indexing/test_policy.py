@@ -1,4 +1,4 @@
-"""When a session is indexed, and when it is tried again after a failure."""
+"""When a session is indexed, and when a failed run is retried."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def session(
     retry_at: float = 0.0,
     refused_at: int | None = None,
 ) -> SessionRuntime:
-    """A session whose turn ended at T0, with new questions that began to wait a minute before."""
+    """A session whose turn ended at T0, with new prompts that began to wait a minute before."""
     info = SessionInfo(
         *("pi", "/s.jsonl", "s", "/w", "", None, 3, 0, 0, "a", turn, None, "", 0, users),
         answered=answered,
@@ -58,14 +58,14 @@ _LOOP.close()
 @pytest.mark.parametrize(
     ("view", "after", "when", "why"),
     [
-        # S0.1: the end of the turn, and the quiet time after it
+        # S0.1: the turn has ended and the quiet time is over
         ({}, 1.999, 2.0, "due"),
         ({}, 2.0, 2.0, "due"),
-        ({"turn": OPEN}, 9.0, 840.0, "max_wait"),  # without an end
-        ({"since": T0 - 899.0}, 1.0, 1.0, "max_wait"),  # without a pause
-        # S0.2: a failed turn waits longer, for the retry that may follow
+        ({"turn": OPEN}, 9.0, 840.0, "max_wait"),  # the turn is open
+        ({"since": T0 - 899.0}, 1.0, 1.0, "max_wait"),  # the session never pauses
+        # S0.2: a failed turn waits longer, because a retry may follow
         ({"turn": FAILED}, 2.0, 15.0, "due"),
-        # S0.5, S0.6: nothing to describe, or not enough
+        # S0.5, S0.6: no answer, or too few messages
         ({"answered": False}, 99.0, math.inf, "no_answer"),
         ({"answered": False, "forced": True}, 99.0, math.inf, "no_answer"),
         ({"users": 4}, 99.0, math.inf, "below_threshold"),
@@ -75,11 +75,11 @@ _LOOP.close()
         ({"users": 0, "forced": True}, 2.0, 2.0, "forced"),
         ({"forced": True}, 1.0, 2.0, "due"),
         ({"turn": OPEN, "forced": True}, 99.0, 840.0, "max_wait"),
-        # declined content is asked about again only after new messages
+        # refused content is sent again only with new messages
         ({"refused_at": 5}, 99.0, math.inf, "refused"),
         ({"refused_at": 4}, 99.0, 2.0, "due"),
         ({"refused_at": 5, "forced": True}, 99.0, 2.0, "forced"),
-        # a retry delay is waited for, unless somebody asks
+        # a retry delay applies unless the run is forced
         ({"retry_at": T0 + 60}, 59.9, 60.0, "back_off"),
         ({"retry_at": T0 + 60}, 60.0, 2.0, "due"),
         ({"retry_at": T0 + 60, "forced": True}, 2.0, 2.0, "forced"),
@@ -117,7 +117,7 @@ DOUBLING = [60, 120, 240]
 def test_what_a_failure_means(
     error: errors.IndexerdError, pauses: list[float], failures: int
 ) -> None:
-    """How long a session waits, and whether that cost it an attempt; never above six hours."""
+    """How long a session waits, and whether an attempt is counted; at most six hours."""
     state = RetryState()
     for pause in pauses:
         state = after_failure(state, error, 7, T0)

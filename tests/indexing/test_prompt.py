@@ -1,4 +1,4 @@
-"""The words sent to a model: what they hold, and what a transcript cannot make of them."""
+"""The prompt for a model, and that no transcript can break it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MARKS = st.lists(
 
 
 def made(transcript: str = "User: hello", earlier: str = "", *, only_new: bool = False) -> Prompt:
-    """A prompt with the usual rest."""
+    """A prompt with default values for the rest."""
     facts = Facts(())
     return index_prompt(
         transcript, nonce=NONCE, schema={}, facts=facts, earlier=earlier, only_new=only_new
@@ -32,7 +32,7 @@ def made(transcript: str = "User: hello", earlier: str = "", *, only_new: bool =
 
 @given(said=MARKS, earlier=MARKS, only_new=st.booleans())
 def test_a_forged_end_mark_ends_nothing(said: str, earlier: str, *, only_new: bool) -> None:
-    """S0.18: whatever a transcript says, it stands whole between two marks of its own."""
+    """S0.18: a transcript is whole between two marks that it cannot contain."""
     text = made(said, earlier, only_new=only_new).user
     begin, end = f"<conversation>\n[begin {NONCE}]\n", f"\n[end {NONCE}]\n</conversation>"
     assert text.partition(begin)[2].partition(end)[0] == said
@@ -43,7 +43,7 @@ def test_a_forged_end_mark_ends_nothing(said: str, earlier: str, *, only_new: bo
 
 
 def test_an_earlier_description_is_merged() -> None:
-    """S3.15: name, description, tags and summary, and the order to merge; else nothing of it."""
+    """S3.15: name, description, tags, summary and the order to merge; nothing without one."""
     earlier = "Name: Port it\nTags: rust, x\n\nA tool is ported.\n\n## Goal\n- Port {it}."
     assert earlier in made(earlier=earlier, only_new=True).user
     assert "only what was said since" in made(earlier=earlier, only_new=True).user

@@ -1,4 +1,4 @@
-"""Indexing a session again and again: what is sent, what is kept, and what stands in the audit."""
+"""Repeated runs of one session: what is sent, what is kept, and the audit trail."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path)
 
 
-# -- what is carried on ----------------------------------------------------------------------------
+# # -- incremental runs ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("agent", "row"), [("pi", 3), ("opencode", 1), ("codex", 1)])
 def test_a_turn_that_grows_is_sent_again(agent: str, row: int) -> None:
-    """Opencode's answers are written while they are made: half of one may have been described."""
+    """Answers of opencode are written while they grow, so half an answer may have been indexed."""
     state = SessionState()
     for at, kind in enumerate([Kind.USER, Kind.ASSISTANT] * 2 + [Kind.USER]):
         state.add(f"e{at}", f"e{at - 1}" if at else None, code(kind), at, 1)
@@ -47,17 +47,17 @@ def test_a_turn_that_grows_is_sent_again(agent: str, row: int) -> None:
 @pytest.mark.parametrize(
     ("change", "whole"),
     [
-        ({}, True),  # nothing was said since: a forced run describes it all
+        ({}, True),  # no new message: a forced run sends everything
         ({"model": "local/extractive"}, True),
         ({"lastIndexedLeafId": "ffffffff"}, True),
         ({"summary": "  "}, True),
         ({"model": "openai/gpt"}, False),
     ],
 )
-def test_all_is_sent_where_no_summary_can_be_carried_on(
+def test_everything_is_sent_if_no_summary_can_be_continued(
     bench: Bench, change: dict[str, Any], *, whole: bool
 ) -> None:
-    """S3.15: nothing new, a summary without a model, an unknown leaf: the whole newest text."""
+    """S3.15: no new message, a summary without a model, or an unknown leaf."""
     bench.indexed(**change)
     if change:
         bench.turn(3)
@@ -66,8 +66,8 @@ def test_all_is_sent_where_no_summary_can_be_carried_on(
 
 
 @pytest.mark.parametrize("model", ["google/x", "local/extractive"])
-def test_a_branch_that_was_left_is_not_carried_on(tmp_path: Path, model: str) -> None:
-    """S3.15: what was decided on another branch is no beginning of this one."""
+def test_an_abandoned_branchs_summary_is_not_continued(tmp_path: Path, model: str) -> None:
+    """S3.15: decisions of another branch do not belong to this one."""
     bench = Bench(tmp_path, max_bytes=1024)
     bench.turn(0)
     fork = bench.session.last
@@ -88,7 +88,7 @@ def test_a_branch_that_was_left_is_not_carried_on(tmp_path: Path, model: str) ->
 
 
 def test_a_secret_across_the_border_is_never_sent(bench: Bench) -> None:
-    """S2.21: it begins in a message that was sent, and ends in one that was not."""
+    """S2.21: it begins in a message that was sent and ends in a new one."""
     body = "\n".join(["MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7VJTUt9Us8cKj"] * 4)
     bench.turn(0)
     bench.session.say("user", f"-----BEGIN PRIVATE KEY-----\n{body}")
@@ -100,11 +100,11 @@ def test_a_secret_across_the_border_is_never_sent(bench: Bench) -> None:
     assert redact(prompt).counts == {}
 
 
-# -- what a model answers --------------------------------------------------------------------------
+# # -- answers --------------------------------------------------------------------------
 
 
 def test_a_secret_in_a_bad_answer_is_not_sent_again(bench: Bench) -> None:
-    """The retry carries the answer that was of no use; what it said goes out redacted."""
+    """The retry contains the rejected answer in redacted form."""
     bench.turn(0)
     model = paid(f"No JSON, but {KEY}.", f'{{"name": "{KEY}"}}', answer())
     bench.index(model)
@@ -114,8 +114,8 @@ def test_a_secret_in_a_bad_answer_is_not_sent_again(bench: Bench) -> None:
         assert MARK in prompt.user
 
 
-def test_a_newer_meta_file_keeps_what_we_do_not_know(bench: Bench) -> None:
-    """Of a later schema: read as well as can be; a due run keeps its version and fields."""
+def test_a_newer_meta_file_keeps_unknown_fields(bench: Bench) -> None:
+    """A later schema is read as far as possible; a run keeps its version and fields."""
     bench.indexed(schemaVersion=7, colour="blue", name="Theirs")
     bench.turn(5)
     assert "previous_summary" in bench.snapshot().prompt.user
@@ -124,8 +124,8 @@ def test_a_newer_meta_file_keeps_what_we_do_not_know(bench: Bench) -> None:
     assert bench.meta["name"] == "Ours"
 
 
-def test_what_another_hand_wrote_meanwhile_stands(bench: Bench) -> None:
-    """S0.36: the older extension was quicker; its file is not touched, and no failure is told."""
+def test_a_concurrent_write_is_not_overwritten(bench: Bench) -> None:
+    """S0.36: if the older extension wrote first, its file stays, and this is no failure."""
 
     class Meanwhile(Scripted):
         async def generate(self, prompt: Any, *, timeout: float) -> Reply:
@@ -153,7 +153,7 @@ class Cancelled(Scripted):
 
 @pytest.mark.parametrize("reply", [Delayed(30.0), answer()])
 def test_a_cancelled_call_writes_nothing_but_its_audit(bench: Bench, reply: Answer) -> None:
-    """S2.24: a purge, or the end of the daemon, takes nothing back of what was sent."""
+    """S2.24: a purge or shutdown does not undo that text was sent."""
     bench.turn(0)
     bench.index(Cancelled([reply], remote=True))
     (row,) = bench.rows

@@ -1,4 +1,4 @@
-"""What of a conversation is sent: pi's own cut, byte for byte, after redaction, and read lazily."""
+"""The text of a session that is sent: pi's cut, after redaction, read only as far as needed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def render(sections: Iterable[Section]) -> str:
 
 
 def pi_truncate_tail(text: str, max_bytes: int, max_lines: float) -> tuple[str, bool]:
-    """What pi does (truncateTail), over bytes and without looking at ours."""
+    """Do as pi's truncateTail, over bytes, written independently of indexerd's code."""
     raw = [line.encode() for line in text.split("\n")]
     if len(raw) <= max_lines and sum(map(len, raw)) + len(raw) - 1 <= max_bytes:
         return text, False
@@ -77,8 +77,8 @@ texts = st.one_of(
 @example("a\nb\nc", 3, 100)
 @example("huge" * 10 + "\n", 5, 5)
 @example("", 4, 1)
-def test_the_cut_is_pis_own(text: str, max_bytes: int, max_lines: int) -> None:
-    """S0.14, S0.15: byte for byte what pi's truncateTail keeps."""
+def test_the_cut_equals_pis(text: str, max_bytes: int, max_lines: int) -> None:
+    """S0.14, S0.15: the same bytes that pi's truncateTail keeps."""
     kept, truncated = truncate_tail(text, Caps(max_bytes, max_lines))
     assert (kept, truncated) == pi_truncate_tail(text, max_bytes, max_lines)
     assert len(kept.encode()) <= max_bytes
@@ -87,7 +87,7 @@ def test_the_cut_is_pis_own(text: str, max_bytes: int, max_lines: int) -> None:
 
 
 def million(text: str) -> Iterator[Section]:
-    """A session that nobody should read to its end."""
+    """A session that must not be read to its end."""
     for n in range(1_000_000):
         yield user(text) if n % 2 else agent(text)
     pytest.fail("all of it was read")
@@ -95,14 +95,14 @@ def million(text: str) -> Iterator[Section]:
 
 @pytest.mark.parametrize("text", ["x" * 94, "x", "\n".join("x" * 50), "KEY-" + "s" * 190 + "!"])
 def test_a_million_messages_are_read_as_far_as_needed(text: str) -> None:
-    """S0.14: the cost follows the cap, not the session; the cap counts what is sent."""
+    """S0.14: the cost depends on the limit, which counts what is sent."""
     sent = assemble(million(text), CAPS, toy).text.removesuffix(f"\n\n{MARKER}")
     assert len(sent.encode()) > CAPS.max_bytes * 0.9 or sent.count("\n") >= CAPS.max_lines - 3
 
 
 @pytest.mark.parametrize("visible", range(1, 40))
 def test_a_secret_on_the_cut_is_redacted_whole(visible: int) -> None:
-    """Redacted before truncation, wherever in it the border falls."""
+    """It is redacted before the cut, wherever the cut falls."""
     secret = "KEY-abcdefghijklmnopqrstuvwxyz0123456789!"
     tail = "z" * (SMALL.max_bytes - visible)
     made = assemble([user(f"first\n{secret}{tail}")], SMALL, toy)
@@ -112,25 +112,25 @@ def test_a_secret_on_the_cut_is_redacted_whole(visible: int) -> None:
 
 
 def test_a_secret_spread_over_two_messages_is_found() -> None:
-    """Looked for in the joined text."""
+    """Secrets are searched in the joined text."""
     made = assemble([agent("second half! rest"), user("note KEY-first half")], CAPS, toy)
     assert made.text == "User: note [redacted:toy] rest"
     assert made.redactions == {"toy": 1}
 
 
 def since(old: list[str], new: list[str], caps: Caps = SMALL) -> Transcript:
-    """The transcript of messages of which the first ones are old."""
+    """The transcript if the first messages were sent before."""
     both = [Section("user", text, old=True) for text in old]
     return assemble(reversed([*both, *map(agent, new)]), caps, toy)
 
 
-def test_only_what_is_new_is_sent() -> None:
-    """S3.15: the text begins at the border; local models get the sections before it, too."""
+def test_only_new_messages_are_sent() -> None:
+    """S3.15: local models also get the sections before them."""
     found = since(["one KEY-1!", "two"], ["three KEY-3!", "four"])
     assert found.text == "Assistant: three [redacted:toy]\n\nAssistant: four"
     assert (found.only_new, found.truncated, found.cut) == (True, False, False)
     assert found.redactions == {"toy": 1}  # of what is sent
-    assert [one.text for one in found.sections][:2] == ["one [redacted:toy]", "two"]
+    assert [section.text for section in found.sections][:2] == ["one [redacted:toy]", "two"]
     nothing_new = since(["one", "two"], [])
     assert (nothing_new.text, nothing_new.only_new) == ("User: one\n\nUser: two", False)
 
@@ -145,8 +145,8 @@ words = st.lists(
 @given(st.lists(words, max_size=4), st.lists(words, max_size=4))
 @example(["KEY-"], ["1 KEY-", "2!"])
 @example(["a KEY-"], ["12345! b"])
-def test_what_is_sent_is_an_end_of_the_redacted_whole(old: list[str], new: list[str]) -> None:
-    """S2.21: whatever the border cuts, nothing is sent that redaction of the whole took out."""
+def test_the_sent_text_is_a_suffix_of_the_redacted_text(old: list[str], new: list[str]) -> None:
+    """S2.21: whatever is cut, redaction covers the whole text."""
     found = since(old, new, CAPS)
     whole, _ = toy(render([*map(user, old), *map(agent, new)]))
     assert whole.endswith(found.text)

@@ -1,7 +1,7 @@
-"""pi, acted by node, with the extension in it: for what the real pi does only once in a while.
+"""node plays pi with the extension loaded, for cases that are rare with the real pi.
 
-Only where there is a node that reads TypeScript (22.18 or newer): the rig's, or one on PATH.
-The real pi and the real daemon are in tests/e2e/rig/test_pi_extension.py.
+It needs a node that reads TypeScript (22.18 or newer), from the rig or from PATH. The real pi and
+the real daemon are in tests/e2e/rig/test_pi_extension.py.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tests.integrations.acting import HELLO
 
 HERE = Path(__file__).parent
 EXTENSION = HERE.parents[1] / "indexerd/integrations/pi"
-ENOUGH = (22, 18)  # the first node that reads TypeScript of itself
+ENOUGH = (22, 18)  # the first node that reads TypeScript by itself
 KEY = "index-session"
-SAID = {"type": "message", "message": {"role": "user"}}  # an entry of a session that was begun
+SAID = {"type": "message", "message": {"role": "user"}}  # an entry of an existing session
 BLOCK = {"customType": "session-reference", "content": "B", "display": False, "details": {}}
 
 
@@ -42,7 +42,7 @@ needed = pytest.mark.skipif(NODE is None, reason="there is no node of 22.18 or n
 
 
 class Pi:
-    """The acted pi."""
+    """pi, played by node."""
 
     def __init__(self, root: Path, socket: Path) -> None:
         assert NODE
@@ -62,18 +62,18 @@ class Pi:
         self._shown = 0
 
     def do(self, **what: Any) -> dict[str, Any]:
-        """Have one thing done, to its end."""
+        """Run one step to its end."""
         self.begin(**what)
         return self.answer()
 
     def begin(self, **what: Any) -> None:
-        """Have one thing begun; with `meanwhile` the next may be done before its end."""
+        """Start a step; with `meanwhile` the next may run before it ends."""
         assert self.process.stdin
         self.process.stdin.write(json.dumps(what) + "\n")
         self.process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
-        """What came of the first thing that has ended since."""
+        """The result of the first step that has ended since the last call."""
         while (answer := self._line()) is None:
             pass
         return answer
@@ -82,30 +82,30 @@ class Pi:
         assert "error" not in self.do(emit="session_start", event={"reason": reason}, ctx=ctx)
 
     def prompt(self, text: str, typed: str | None = None, **ctx: Any) -> list[dict[str, Any]]:
-        """A prompt, and what was typed for it: the messages that go with it, in order."""
+        """Send a prompt, with the text that was typed; return the messages added, in order."""
         self.input(text if typed is None else typed, **ctx)
         answer = self.do(emit="before_agent_start", event={"prompt": text}, ctx=ctx)
         assert "error" not in self.do(emit="agent_start")
-        return [one["message"] for one in answer["results"] if one]
+        return [result["message"] for result in answer["results"] if result]
 
     def input(self, text: str, queued: str | None = None, **ctx: Any) -> None:
-        """Something is typed, for a prompt or to be queued."""
+        """Type something, as a prompt or to be queued."""
         event = {"text": text, "source": "interactive", "streamingBehavior": queued}
         assert "error" not in self.do(emit="input", event=event, ctx=ctx)
 
     def tool(self, name: str, **params: Any) -> dict[str, Any]:
-        """A call of a tool: its result, or its error's JSON under `error`."""
+        """Call a tool; return its result, or its error's JSON under `error`."""
         answer = self.do(tool=name, params=params)
         return {"error": json.loads(answer["error"])} if "error" in answer else answer
 
     def shows(self, text: str | None) -> None:
-        """Wait until the status line shows this, after what was waited for before."""
+        """Wait until the status line shows the text, after any text waited for before."""
         while text not in self.statuses[self._shown :]:
             assert self._line() is None
         self._shown += self.statuses[self._shown :].index(text) + 1
 
     def ends(self) -> None:
-        """The input of pi has ended: the process ends of itself, and never complained."""
+        """Close pi's input: the process must end by itself without complaints."""
         assert self.process.stdin
         self.process.stdin.close()
         assert self.process.wait(20) == 0
@@ -120,7 +120,7 @@ class Pi:
         """The next line: an answer, or None for something shown."""
         assert self.process.stdout
         text = self.process.stdout.readline()
-        assert text, "the acted pi ended"
+        assert text, "the process that plays pi ended"
         said: dict[str, Any] = json.loads(text)
         if "notice" in said:
             text, level = said["notice"]

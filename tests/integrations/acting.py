@@ -1,7 +1,7 @@
-"""A daemon that is only acted: a real socket, and answers that a test chooses.
+"""A fake daemon on a real socket that gives the answers a test chooses.
 
-For what the real daemon never does: no answer, half an answer, too much of one, an odd one. And
-for what it does only once in a while, such as events at a chosen moment.
+It does what the real daemon never does (no answer, half an answer, too much, odd values), and what
+it rarely does, such as events at a chosen moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ QUESTIONS = [
     {"question": "a?", "status": "answered"},
     {"question": "b?", "status": "failed", "code": "model_unavailable", "message": "no\nmodel"},
 ]
-# References of an answer of `expand` that failed, and what the user is told of them.
+# Failed references in an answer of `expand`, and the lines that the user then sees.
 FAILED: list[Any] = [
     {"raw": "@@ok", "status": "resolved"},
     {"raw": "@@nope\x1b[31m", "status": "not_found", "notes": ["try again"]},
@@ -40,7 +40,7 @@ FAILED_TOLD = [
 ]
 
 
-class Refusal(Exception):  # noqa: N818 - what a daemon says, and no fault of this program
+class Refusal(Exception):  # noqa: N818 - an answer, not an exception of this program
     """An error to answer with."""
 
     def __init__(self, kind: str, message: str, **data: Any) -> None:
@@ -49,17 +49,17 @@ class Refusal(Exception):  # noqa: N818 - what a daemon says, and no fault of th
 
 
 class Raw(bytes):
-    """Bytes to answer with, whatever they are; empty ones are no answer at all."""
+    """Bytes to answer with; b"" means no answer at all."""
 
     __slots__ = ()
 
 
 class HangUp:
-    """The end of the connection, to answer with."""
+    """Close the connection instead of answering."""
 
 
 class Acting(socketserver.ThreadingUnixStreamServer):
-    """What was asked, what is answered (a value, or a function of the params), and who listens."""
+    """The requests so far, the answers (values, or functions of the params) and subscribers."""
 
     daemon_threads = True
 
@@ -73,12 +73,12 @@ class Acting(socketserver.ThreadingUnixStreamServer):
         self.ears: list[_Talk] = []
 
     def params(self, method: str) -> list[dict[str, Any]]:
-        """What a method was asked with, in order."""
+        """The params of every call of a method, in order."""
         return [params for name, params in self.asked if name == method]
 
     @property
     def methods(self) -> list[str]:
-        """What was asked, in order."""
+        """The methods called, in order."""
         return [name for name, _ in self.asked]
 
     def tell(self, **event: Any) -> None:
@@ -87,7 +87,7 @@ class Acting(socketserver.ThreadingUnixStreamServer):
             talk.wfile.write(json.dumps(line).encode() + b"\n")
 
     def hang_up(self) -> None:
-        """End every listening connection; whoever comes back counts anew."""
+        """Close every subscriber's connection; new ones are counted from zero."""
         ended, self.ears = self.ears, []
         for talk in ended:
             talk.connection.shutdown(socket.SHUT_RDWR)

@@ -12,13 +12,13 @@ from tests.integrations.acted_pi import Pi
 
 @pytest.fixture
 def socket(tmp_path: Path) -> Path:
-    """Where the daemon listens, if there is one."""
+    """The path at which the daemon listens, if there is one."""
     return tmp_path / "s.sock"
 
 
 @pytest.fixture
 def pi(tmp_path: Path, socket: Path) -> Iterator[Pi]:
-    """An acted pi that has loaded the extension."""
+    """A pi, played by node, that has loaded the extension."""
     made = Pi(tmp_path, socket)
     yield made
     made.leave()

@@ -1,4 +1,4 @@
-"""An opencode that calls its plugin's hooks; node stands in for bun, on which opencode runs."""
+"""An opencode that calls its plugin's hooks; node stands in for bun, which opencode uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLUGIN = Path(indexerd.__file__).parent / "integrations/opencode/indexerd.js"
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="there is no node to run the plugin")
 
-# Runs the hooks that it is given, one after another, and prints what came of them.
+# Runs the given hooks one after another and prints their results.
 DRIVER = """
 const { file, calls, opencode } = JSON.parse(process.argv[1])
 const module = await import(file)
@@ -64,7 +64,7 @@ TYPED = "Do it as in @@widget, please."
 def run(
     env: dict[str, str], *calls: list[Any], file: Path = PLUGIN, **opencode: Any
 ) -> dict[str, Any]:
-    """Let the plugin's hooks be called in a process of its own; it says nothing by itself."""
+    """Call the plugin's hooks in a separate process, which must print nothing else."""
     given = {"file": file.as_uri(), "calls": calls, "opencode": opencode}
     argv = [str(NODE), "--input-type=module", "-e", DRIVER, json.dumps(given)]
     path = {"PATH": os.environ["PATH"]}
@@ -72,12 +72,12 @@ def run(
     assert (done.returncode, done.stderr) == (0, b""), done.stderr.decode()
     (line,) = done.stdout.decode().splitlines()
     found: dict[str, Any] = json.loads(line)
-    assert [one["returned"] for one in found["outputs"]] == [None] * len(calls)
+    assert [output["returned"] for output in found["outputs"]] == [None] * len(calls)
     return found
 
 
 def prompt(*texts: str, session: str = "ses_a", **last: Any) -> list[Any]:
-    """A user's message on its way, as opencode gives it to plugins."""
+    """A user's message as opencode hands it to plugins."""
     message = {"id": "msg_1", "sessionID": session, "role": "user"}
     of = {"sessionID": session, "messageID": "msg_1", "type": "text"}
     parts = [of | {"id": f"prt_0123456789a{n}Zz", "text": text} for n, text in enumerate(texts)]
@@ -86,6 +86,6 @@ def prompt(*texts: str, session: str = "ses_a", **last: Any) -> list[Any]:
 
 
 def parts(found: dict[str, Any], nth: int = 0) -> list[dict[str, Any]]:
-    """A message's parts, in the order in which opencode keeps them."""
+    """A message's parts in the order in which opencode stores them."""
     several: list[dict[str, Any]] = found["outputs"][nth]["output"]["parts"]
     return sorted(several, key=lambda part: str(part["id"]))

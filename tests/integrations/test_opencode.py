@@ -1,7 +1,4 @@
-"""The plugin for opencode, run by node, with an opencode around it that records what it is asked.
-
-Skipped where there is no node. The host is that of opencode_host.py.
-"""
+"""The opencode plugin, run by node in the host of opencode_host.py; skipped without node."""
 
 from __future__ import annotations
 
@@ -39,15 +36,15 @@ def env(socket: Path, tmp_path: Path) -> dict[str, str]:
 
 
 def added(env: dict[str, str], socket: Path, expand: Any, *, typed: str = TYPED) -> Any:
-    """What is put behind a prompt, and the toasts, where `expand` is answered so."""
+    """The parts added to a prompt and the toasts, for a given answer of `expand`."""
     with acting(socket, **ANSWERS | {"expand": expand}):
         found = run(env, prompt(typed))
     assert parts(found)[0]["text"] == typed
     return [part["text"] for part in parts(found)[1:]], found["toasts"]
 
 
-def test_references_come_behind_the_prompt(env: dict[str, str], socket: Path) -> None:
-    """S0.53, S1.38: parts behind the user's own, in order and hidden; the user sees a note."""
+def test_references_follow_the_prompt(env: dict[str, str], socket: Path) -> None:
+    """S0.53, S1.38: hidden parts after the user's own, in order; the user sees a note."""
     with acting(socket, **ANSWERS) as daemon:
         found = run(env, prompt(TYPED, "And this."))
     own, more, summary, answer = parts(found)
@@ -58,7 +55,7 @@ def test_references_come_behind_the_prompt(env: dict[str, str], socket: Path) ->
         assert (part["type"], part["synthetic"]) == ("text", True)
         assert (part["sessionID"], part["messageID"]) == ("ses_a", "msg_1")
         assert part["metadata"] == {"indexerd": {"customType": of["customType"], **of["details"]}}
-    assert parts(found) == found["outputs"][0]["output"]["parts"], "added in their order, too"
+    assert parts(found) == found["outputs"][0]["output"]["parts"], "the parts are not in order"
     assert daemon.methods == ["hello", "expand"]
     text = f"{TYPED}\n\nAnd this."
     asked = {"text": text, "sessionId": "ses_a", "cwd": "/w", "turnId": "msg_1"}
@@ -68,8 +65,8 @@ def test_references_come_behind_the_prompt(env: dict[str, str], socket: Path) ->
     assert all(text in toast["message"] for text in STATUS)
 
 
-def test_only_what_needs_an_answer_opens_a_connection(env: dict[str, str], socket: Path) -> None:
-    """S0.51: not a prompt without `@@` of the user's own, nor one that a model wrote."""
+def test_only_references_open_a_connection(env: dict[str, str], socket: Path) -> None:
+    """S0.51: a prompt without `@@`, or one that a model wrote, asks nothing."""
     machine = prompt("Look.", "Called the Read tool: @@widget", synthetic=True)
     unseen = prompt("Look.", "@@widget", ignored=True)
     helper = prompt("See @@widget: what is it?", session="ses_b")
@@ -81,7 +78,7 @@ def test_only_what_needs_an_answer_opens_a_connection(env: dict[str, str], socke
 
 
 def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Path) -> None:
-    """Behind the first prompt of an older session, once in a process; never in a new one."""
+    """With the first prompt of an older session, once per process; never in a new one."""
     again = [prompt("Go on.", session=one) for one in ("old", "old", "new", "old", "other")]
     with acting(socket, **ANSWERS) as daemon:
         found = run(env, *again, begun={"old": [{}], "other": [{}]})
@@ -93,8 +90,8 @@ def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Pa
     assert len({one["resumeId"] for one in asked}) == 2
 
 
-def test_a_context_that_stands_there_is_not_repeated(env: dict[str, str], socket: Path) -> None:
-    """S0.55: `opencode run --continue` again and again has it once, until it is compacted away."""
+def test_an_existing_context_block_is_not_repeated(env: dict[str, str], socket: Path) -> None:
+    """S0.55: with `opencode run --continue` it appears once, until it is compacted."""
     ours = {"parts": [{"type": "text", "text": "Relevant context: a.py", "synthetic": True}]}
     typed = {"parts": [{"type": "text", "text": "Relevant context: a.py"}]}
     older = {"parts": [{"type": "text", "text": "Relevant context: b.py", "synthetic": True}]}
@@ -112,8 +109,8 @@ def test_a_context_that_stands_there_is_not_repeated(env: dict[str, str], socket
     assert put == {"stands": 0, "compacted": 1, "again": 0, "typed": 1, "changed": 1}
 
 
-def test_ids_come_after_all_others(env: dict[str, str], socket: Path) -> None:
-    """S0.55: whatever ids the user's parts have, what is added is kept behind them."""
+def test_added_parts_sort_after_the_users(env: dict[str, str], socket: Path) -> None:
+    """S0.55: whatever ids the user's parts have, the added parts follow them."""
     made = ("prt_0123456789abZZZZZZZZZZZZZZ", "prt_ffffffffffffzzzzzzzzzzzzzz", "prt_mine", "prt_")
     calls = [prompt(TYPED, id=one, session=one) for one in made]
     calls[0][2]["parts"].insert(0, {"id": "prt_00", "type": "file", "url": "data:,"})
@@ -123,7 +120,7 @@ def test_ids_come_after_all_others(env: dict[str, str], socket: Path) -> None:
         ids = [part["id"] for part in parts(found, nth)]
         assert ids[-3] == own
         assert len({*ids}) == len(ids)
-        assert all(one.startswith("prt") for one in ids)
+        assert all(session_id.startswith("prt") for session_id in ids)
         assert [part["text"] for part in parts(found, nth)[-2:]] == [SUMMARY, ANSWERED]
 
 
@@ -143,13 +140,15 @@ BROKEN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_a_broken_daemon_is_not_noticed(how: str, env: dict[str, str], socket: Path) -> None:
-    """S0.51: whatever the daemon does, the prompt goes through as it is, and nothing is said."""
+def test_a_broken_daemon_does_not_disturb_a_prompt(
+    how: str, env: dict[str, str], socket: Path
+) -> None:
+    """S0.51: whatever the daemon does, the prompt is unchanged and nothing is shown."""
     assert added(env, socket, BROKEN[how]) == ([], [])
 
 
-def test_no_daemon_and_no_opencode_either(env: dict[str, str], tmp_path: Path) -> None:
-    """S0.51: no socket, a file in its place, too long a path, a silent one: nothing happens."""
+def test_without_a_usable_socket_nothing_happens(env: dict[str, str], tmp_path: Path) -> None:
+    """S0.51: no socket, a file in its place, too long a path, or a silent one."""
     (tmp_path / "file").write_text("")
     with acting(tmp_path / "silent", hello=Raw(b"")):
         for place in ("none.sock", "file", "x" * 300, "silent"):
@@ -158,14 +157,14 @@ def test_no_daemon_and_no_opencode_either(env: dict[str, str], tmp_path: Path) -
     with acting(tmp_path / "s.sock", **ANSWERS) as daemon:
         for trouble in ("broken", "absent"):
             found = run(env, prompt(TYPED), file=PLUGIN, **{trouble: True})
-            assert len(parts(found)) == 3, "its own daemon answered all the same"
+            assert len(parts(found)) == 3, "another daemon answered"
         assert daemon.methods == ["hello", "expand"] * 2
 
 
-def test_a_question_may_take_its_time(env: dict[str, str], socket: Path) -> None:
-    """S0.65: an answer to a question is waited for; that to a mere reference is not.
+def test_only_a_question_is_waited_for(env: dict[str, str], socket: Path) -> None:
+    """S0.65: a question's answer is waited for, that of a mere reference is not.
 
-    Whether there is one is seen in linear time, whatever was pasted.
+    Questions are detected in linear time, whatever was pasted.
     """
     late = slow(2.6, ANSWERS["expand"])  # longer than a plain answer may take
     for typed, put in (("@@widget: which colour?", 2), ("@@widget, which colour?", 0)):
@@ -185,15 +184,15 @@ def test_a_question_may_take_its_time(env: dict[str, str], socket: Path) -> None
     ],
 )
 def test_the_socket_is_where_the_daemon_has_it(named: dict[str, str]) -> None:
-    """Contract: the plugin's rule for the socket's place is the daemon's own."""
-    with TemporaryDirectory(prefix="ix-") as home:  # a socket's path may not be long
+    """The plugin finds the socket by the daemon's own rule."""
+    with TemporaryDirectory(prefix="ix-") as home:  # socket paths are limited in length
         env = {key: value.format(home) for key, value in named.items()} | {"HOME": home}
         with acting(Path(socket_path(env)), **ANSWERS):
             assert len(parts(run(env, prompt(TYPED)))) == 3
 
 
-def test_what_failed_is_told_and_why(env: dict[str, str], socket: Path) -> None:
-    """S0.51, S0.64: each reference and question that failed has a line, long enough to be read."""
+def test_failures_are_shown_with_their_reason(env: dict[str, str], socket: Path) -> None:
+    """S0.51, S0.64: each failed reference or question has a line, shown long enough to read."""
     expanded = {"messages": MESSAGES, "references": FAILED, "statusText": ["✅ resolved"]}
     _, (toast,) = added(env, socket, expanded)
     assert toast["message"].splitlines() == ["✅ resolved", *FAILED_TOLD]
@@ -201,7 +200,7 @@ def test_what_failed_is_told_and_why(env: dict[str, str], socket: Path) -> None:
 
 
 def test_the_mcp_server_is_registered(env: dict[str, str], tmp_path: Path) -> None:
-    """Once, by the command that `integrate` wrote in; never over the user's own."""
+    """Once, with the command that `integrate` stored, and never over the user's own."""
     installed = tmp_path / "plugins/indexerd.js"
     installed.parent.mkdir()
     command = [sys.executable, "-m", 'odd "name"']
@@ -212,16 +211,16 @@ def test_the_mcp_server_is_registered(env: dict[str, str], tmp_path: Path) -> No
     calls = [["config", {}], ["config", {"mcp": dict(theirs)}], ["config", {"mcp": dict(other)}]]
     found = run(env, *calls, file=installed)
     ours = {"indexerd": {"type": "local", "command": [*command, "mcp"]}}
-    configs = [one["input"].get("mcp") for one in found["outputs"]]
+    configs = [output["input"].get("mcp") for output in found["outputs"]]
     assert configs == [ours, theirs, other | ours]
-    # As it is in the package, it starts `indexerd` of the PATH; without one, nothing.
+    # The packaged file starts `indexerd` from PATH, if there is one.
     node = str(Path(str(NODE)).parent)
     found = run(env | {"PATH": f"{tmp_path}:{node}"}, ["config", {}])
     assert found["outputs"][0]["input"] == {}
 
 
-def test_tools_learn_which_session_and_turn_are_theirs(env: dict[str, str]) -> None:
-    """S4.26, S0.64: one that is about the present session, unless it names another; one that asks.
+def test_tools_get_the_current_session_and_turn(env: dict[str, str]) -> None:
+    """S4.26, S0.64: tools use the current session unless the model names another.
 
     A turn is a message of the user, whatever the model says.
     """
@@ -254,7 +253,7 @@ def test_tools_learn_which_session_and_turn_are_theirs(env: dict[str, str]) -> N
 
 
 def test_the_file_exports_the_plugin_alone(env: dict[str, str]) -> None:
-    """Older versions of opencode call everything that a plugin's file exports."""
+    """Older releases of opencode call everything that a plugin's file exports."""
     found = run(env)
     assert [kind for _, kind in found["exported"]] == ["function"]
     assert {*found["hooks"]} == {"config", "chat.message", "tool.execute.before"}

@@ -1,4 +1,4 @@
-"""pi's extension: prompts, status, command, tools, completion; pi and the daemon are acted."""
+"""pi's extension: prompts, status, command, tools and completion, with a fake pi and daemon."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ QUEUED = "@@… is expanded only in a prompt of its own"
 
 
 def test_a_prompt_without_a_reference_asks_nothing(pi: Pi, socket: Path) -> None:
-    """S0.51: a single `@`, or `@@` in a file, opens no connection; words after it do."""
+    """S0.51: a single `@`, or `@@` in a file, opens no connection; `@@` with a name does."""
     file = '<file name="/w/notes.txt">\nfar @@there: what was decided?\n</file>\n'
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
@@ -37,8 +37,8 @@ def test_a_prompt_without_a_reference_asks_nothing(pi: Pi, socket: Path) -> None
     assert pi.statuses == []
 
 
-def test_messages_keep_their_order_and_nothing_else_of_them(pi: Pi, socket: Path) -> None:
-    """S0.53, S1.38: each message as one, hidden, of our type; what is none is passed over."""
+def test_messages_are_added_in_order(pi: Pi, socket: Path) -> None:
+    """S0.53, S1.38: each is hidden and has the extension's type; malformed ones are dropped."""
     odd: list[Any] = [None, "text", {"content": 5}, {"content": ""}, {"content": "late"}]
     shown = {"content": "q", "display": True, "customType": "evil", "details": {"question": "?"}}
     with acting(socket, expand={"messages": [BLOCK, shown, *odd]}) as daemon:
@@ -47,8 +47,8 @@ def test_messages_keep_their_order_and_nothing_else_of_them(pi: Pi, socket: Path
         (asked,) = daemon.params("expand")
         assert pi.prompt("no reference") == []
         pi.ends()
-    assert [one["content"] for one in messages] == ["B", "q", "late"]
-    kinds = {(one["customType"], one["display"]) for one in messages}
+    assert [message["content"] for message in messages] == ["B", "q", "late"]
+    kinds = {(message["customType"], message["display"]) for message in messages}
     assert kinds == {("session-reference", False)}
     assert messages[1]["details"] == {"question": "?"}
     assert asked == {"text": "See @@abc.", "cwd": "/w", "sessionId": "s-1"}
@@ -62,10 +62,10 @@ def test_messages_keep_their_order_and_nothing_else_of_them(pi: Pi, socket: Path
         ("see @@mine", "see @@mine, which an extension wrote", "see @@mine, which an extension"),
     ],
 )
-def test_what_was_typed_is_what_refers(
+def test_only_typed_references_count(
     pi: Pi, socket: Path, typed: str, prompt: str, sent: str
 ) -> None:
-    """A template's or a skill's `@@` is not the user's; an argument is."""
+    """`@@` in a template or skill is not the user's; in an argument it is."""
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
         assert pi.prompt(prompt, typed) == [BLOCK]
@@ -74,8 +74,8 @@ def test_what_was_typed_is_what_refers(
     assert asked["text"].startswith(sent)
 
 
-def test_a_queued_message_is_told(pi: Pi, socket: Path) -> None:
-    """S0.51: pi has no place for what a queued message refers to; the user hears of it."""
+def test_a_queued_messages_references_are_refused(pi: Pi, socket: Path) -> None:
+    """S0.51: pi cannot add context to a queued message, so the user gets a notice."""
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start()
         pi.input("no reference, a@b and a diff: @@ -1 +1 @@ x", queued="steer")
@@ -85,7 +85,7 @@ def test_a_queued_message_is_told(pi: Pi, socket: Path) -> None:
             pi.input('and see @@a, (@@"b c")', queued=queued)
         assert daemon.params("expand") == []
         pi.ends()
-    assert [one.startswith(QUEUED) for one in pi.notices] == [True] * 2
+    assert [notice.startswith(QUEUED) for notice in pi.notices] == [True] * 2
 
 
 def _refuse(_params: dict[str, Any]) -> Any:
@@ -93,7 +93,7 @@ def _refuse(_params: dict[str, Any]) -> Any:
 
 
 ODD: list[Any] = [
-    Raw(b""),  # silence
+    Raw(b""),  # no answer
     Raw(b"\xff\xfe{\n"),
     Raw(b"x" * 6_000_000),
     {"messages": "no list", "statusText": {"no": "text"}},
@@ -102,8 +102,8 @@ ODD: list[Any] = [
 ]
 
 
-def test_an_odd_answer_is_no_answer(pi: Pi, socket: Path) -> None:
-    """S0.51: whatever the daemon says, the prompt goes on, and pi hears no complaint."""
+def test_an_odd_answer_is_ignored(pi: Pi, socket: Path) -> None:
+    """S0.51: whatever the daemon answers, the prompt goes on without an error."""
     methods = ("hello", "expand", "resume_context", "subscribe")
     with acting(socket) as daemon:
         for answer in ODD:
@@ -114,9 +114,11 @@ def test_an_odd_answer_is_no_answer(pi: Pi, socket: Path) -> None:
     assert pi.statuses == []
 
 
-def test_a_question_has_the_time_that_the_daemon_says(pi: Pi, socket: Path) -> None:
-    """S0.64, S0.65: the model's own time is the daemon's to say, and the wait is shown."""
-    with acting(socket, expand=slow(4, {"messages": [BLOCK]})) as daemon:  # longer than plain ones
+def test_a_questions_timeout_comes_from_the_daemon(pi: Pi, socket: Path) -> None:
+    """S0.64, S0.65: the daemon names the timeout, and pi shows that it is waiting."""
+    with acting(
+        socket, expand=slow(4, {"messages": [BLOCK]})
+    ) as daemon:  # longer than for plain references
         pi.start()
         daemon.answers["hello"] = greeting(queryTimeoutSeconds=2)
         assert pi.prompt('@@"some name"~2: why?') == [BLOCK]
@@ -126,7 +128,7 @@ def test_a_question_has_the_time_that_the_daemon_says(pi: Pi, socket: Path) -> N
 
 
 def test_escape_ends_the_wait_for_an_answer(pi: Pi, socket: Path) -> None:
-    """S0.51: while a question is answered, and only then, Escape lets the prompt go on without."""
+    """S0.51: during a question, and only then, Escape lets the prompt go on without it."""
     over = threading.Event()
     with acting(socket, expand=lambda _: over.wait(20) and {"messages": [BLOCK]}) as daemon:
         pi.start()
@@ -141,13 +143,13 @@ def test_escape_ends_the_wait_for_an_answer(pi: Pi, socket: Path) -> None:
         over.set()
         pi.ends()
     assert {"taken": [{"consume": True}]} in answers
-    (results,) = [one["results"] for one in answers if "results" in one]
-    assert [one for one in results if one] == []
+    (results,) = [answer["results"] for answer in answers if "results" in answer]
+    assert [result for result in results if result] == []
     assert pi.statuses == [ASKING, None]
 
 
-def test_what_failed_is_told_and_why(pi: Pi, socket: Path) -> None:
-    """S0.51, S0.64: each failure has a line; few and short ones, whatever the answer holds."""
+def test_failures_are_shown_with_their_reason(pi: Pi, socket: Path) -> None:
+    """S0.51, S0.64: few and short lines, whatever the answer contains."""
     long = [{"raw": f"@@{n}" + "x" * 999, "status": "not_found"} for n in range(50)]
     answer = {"messages": [BLOCK], "references": FAILED, "statusText": ["✅ resolved"]}
     with acting(socket, expand=answer) as daemon:
@@ -164,8 +166,8 @@ def test_what_failed_is_told_and_why(pi: Pi, socket: Path) -> None:
     assert max(map(len, many)) <= 300
 
 
-def test_outcomes_are_shown_and_taken_back(pi: Pi, socket: Path) -> None:
-    """S0.56, S0.30: the daemon's texts, in the slot it names, for as long as it says."""
+def test_outcomes_are_shown_and_cleared(pi: Pi, socket: Path) -> None:
+    """S0.56, S0.30: the daemon's text, in the slot and for the time that it names."""
     told = ["✅ resolved 1 reference(s)", "⚠️ failed to resolve 1 reference(s)"]
     hello = greeting(statusKey="slot", notificationAutoClearMs=50)
     with acting(socket, hello=hello, expand={"messages": [], "statusText": told}):
@@ -178,7 +180,7 @@ def test_outcomes_are_shown_and_taken_back(pi: Pi, socket: Path) -> None:
 
 
 def test_the_daemons_own_runs_are_shown(pi: Pi, socket: Path) -> None:
-    """S0.42, S0.43, S0.30: this session's runs, and no other's."""
+    """S0.42, S0.43, S0.30: automatic runs of this session, and of no other."""
     with acting(socket, hello=greeting(notificationAutoClearMs=20)) as daemon:
         pi.start()
         until(lambda: daemon.ears, "somebody to listen")
@@ -207,9 +209,9 @@ def test_the_daemons_own_runs_are_shown(pi: Pi, socket: Path) -> None:
 
 
 def test_a_lost_daemon_is_found_again_and_leaves_no_status(pi: Pi, socket: Path) -> None:
-    """S0.42: what was announced is taken back when the daemon goes; a new one is heard.
+    """S0.42: the status is cleared when the daemon ends, and a new daemon is followed.
 
-    The old user interface of a session that was replaced is refused: no exception.
+    The user interface of a session that was replaced may throw: no exception.
     """
     with acting(socket) as daemon:
         pi.start()
@@ -228,7 +230,7 @@ def test_a_lost_daemon_is_found_again_and_leaves_no_status(pi: Pi, socket: Path)
 
 @pytest.mark.parametrize("ui", [True, False])
 def test_the_command_forces_a_run(pi: Pi, socket: Path, ui: bool) -> None:
-    """S0.3, S0.30: under the daemon's name for it; who has a user interface is not kept waiting."""
+    """S0.3, S0.30: under the daemon's name for it; with a user interface it returns at once."""
     hello = greeting(commandName="remember", notificationAutoClearMs=20)
     with acting(socket, hello=hello, index={"status": "indexed", "costUsd": 0.00125}) as daemon:
         pi.start()
@@ -242,7 +244,7 @@ def test_the_command_forces_a_run(pi: Pi, socket: Path, ui: bool) -> None:
 
 
 def test_a_new_sessions_file_is_waited_for(pi: Pi, socket: Path) -> None:
-    """S0.4: the daemon learns of a new file a moment later than pi; then other errors count."""
+    """S0.4: the daemon may see a new file later than pi; other errors end the wait."""
     answers = iter([Refusal("not_found", "unknown")] * 2)
 
     def index(_params: dict[str, Any]) -> Any:
@@ -257,7 +259,7 @@ def test_a_new_sessions_file_is_waited_for(pi: Pi, socket: Path) -> None:
 
 
 def test_the_command_in_an_empty_session_says_so(pi: Pi, socket: Path) -> None:
-    """S0.17: nobody has said anything, and there is no file yet: at once, and nothing is asked."""
+    """S0.17: without a message there is no file: it answers at once and asks nothing."""
     tool: dict[str, Any] = {"type": "message", "message": {"role": "toolResult"}}
     with acting(socket, index={"status": "indexed"}) as daemon:
         pi.start()
@@ -272,8 +274,8 @@ def test_the_command_in_an_empty_session_says_so(pi: Pi, socket: Path) -> None:
         pi.ends()
 
 
-def test_a_resumed_session_is_told_once(pi: Pi, socket: Path) -> None:
-    """S4.18: the block comes with the first prompt after a resume, after references, once."""
+def test_a_resumed_session_gets_its_context_once(pi: Pi, socket: Path) -> None:
+    """S4.18: with the first prompt after a resume, after references, once."""
     block = {"text": "[SESSION RESUMED]\n", "missingFiles": 2}
     with acting(socket, resume_context=block, expand={"messages": [BLOCK]}) as daemon:
         pi.start("resume", entries=[SAID])
@@ -293,8 +295,8 @@ def test_a_resumed_session_is_told_once(pi: Pi, socket: Path) -> None:
     assert (first, second, third) == ([BLOCK, told], [], [told])
 
 
-def test_only_a_resumed_session_is_told(pi: Pi, socket: Path) -> None:
-    """S4.18: not a new one, nor a fork in the same process, nor after a reload of extensions."""
+def test_only_a_resumed_session_gets_context(pi: Pi, socket: Path) -> None:
+    """S4.18: not a new session, a fork in the same process, or a reload of extensions."""
     new: list[Any] = [{"type": "model_change"}]
     others = [("startup", []), ("startup", new), ("reload", [SAID]), ("fork", [SAID]), ("new", [])]
     with acting(socket, resume_context={"text": "told"}) as daemon:
@@ -306,7 +308,7 @@ def test_only_a_resumed_session_is_told(pi: Pi, socket: Path) -> None:
 
 
 def test_a_session_without_a_file_is_left_alone(pi: Pi, socket: Path) -> None:
-    """S0.5: nothing is asked about it, nobody listens; it may refer to others."""
+    """S0.5: nothing is asked about it and no events are read; references still work."""
     ctx: dict[str, Any] = {"file": None, "entries": [SAID]}
     with acting(socket, expand={"messages": [BLOCK]}) as daemon:
         pi.start("resume", **ctx)
@@ -331,7 +333,7 @@ ANSWER = {
 
 
 def test_an_answer_is_text_with_citations(pi: Pi, socket: Path) -> None:
-    """S0.60, S0.63, S0.66, S0.64: at most 8 citations of 280; one id for each run of the agent."""
+    """S0.60, S0.63, S0.66, S0.64: at most 8 citations of 280 characters; one turn id per run."""
     with acting(socket, query_session=ANSWER, expand={}) as daemon:
         pi.start()
         for _ in range(2):
@@ -370,7 +372,7 @@ FAILURES: list[tuple[str, dict[str, Any], str]] = [
 
 
 def test_a_failed_question_says_why(pi: Pi, socket: Path) -> None:
-    """S0.64: JSON of {code, message, details}; candidates are told."""
+    """S0.64: the error is JSON with code, message and details, including candidates."""
 
     def refuse(params: dict[str, Any]) -> Any:
         kind, more, _ = FAILURES[int(params["session"])]
@@ -386,8 +388,8 @@ def test_a_failed_question_says_why(pi: Pi, socket: Path) -> None:
         pi.ends()
 
 
-def test_without_a_daemon_tools_and_command_fail_with_words(pi: Pi) -> None:
-    """S0.51, S0.64, S0.3, S0.59: the model is told; prompts go on, completion is pi's own."""
+def test_without_a_daemon_tools_and_command_return_errors(pi: Pi) -> None:
+    """S0.51, S0.64, S0.3, S0.59: the model gets an error; prompts and completion still work."""
     pi.start(editor=False)
     pi.start("resume", entries=[SAID])
     assert pi.prompt("See @@abc.") == []
@@ -409,7 +411,7 @@ def test_without_a_daemon_tools_and_command_fail_with_words(pi: Pi) -> None:
 
 
 def test_context_tools_are_for_this_session(pi: Pi, socket: Path) -> None:
-    """S4.9: this session's sets, whatever the model says; the daemon's words and warnings."""
+    """S4.9: the sets of this session, whatever the model says, with the daemon's warnings."""
     done = {"text": "Set odd: 1 items", "contextChanged": True, "setName": "odd", "warnings": ["w"]}
     context = {"text": "{}", "context": {}}
     asked = {"setName": "odd", "items": ["a"], "mode": "merge"}
@@ -443,7 +445,7 @@ ITEM = {
 def test_sessions_complete_after_two_ats(
     pi: Pi, socket: Path, texts: tuple[str, str], prefix: str, line: str
 ) -> None:
-    """S0.59: newest first without the current one; the whole id, with one blank; files stay."""
+    """S0.59: newest first without the current one; inserts the id and a blank; files still work."""
     bad = [ITEM | {"insert": insert} for insert in ("rm -rf", "@@a b ", "@@a\n", 5)]
     with acting(socket, complete={"items": [*bad, "odd", ITEM]}) as daemon:
         pi.start()

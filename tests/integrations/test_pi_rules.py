@@ -1,4 +1,4 @@
-"""Rules that pi's extension shares with the daemon: the same answers, run by node."""
+"""Rules that pi's extension shares with the daemon give the same answers, run by node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = needed
 
 @pytest.fixture(scope="module")
 def pure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Calls a function of a module: `pure("status", "usd", 0.5)`."""
+    """Call a function of a module: `pure("status", "usd", 0.5)`."""
     made = Pi(folder := tmp_path_factory.mktemp("pure"), folder / "none")
 
     def call(module: str, name: str, *args: Any) -> Any:
@@ -40,7 +40,7 @@ BASES = {"XDG_RUNTIME_DIR": XDG, "XDG_STATE_HOME": XDG}
 @settings(max_examples=60, deadline=None)
 @given(env=st.fixed_dictionaries({}, optional=PLACES | BASES))
 def test_the_socket_is_where_the_daemon_has_it(pure: Any, env: dict[str, str]) -> None:
-    """interfaces.md §1: one rule, whoever looks for the socket."""
+    """interfaces.md 1: extension and daemon find the socket by the same rule."""
     ours = str(Places(env, home=Path("/home/me")).socket)
     if sys.platform != "darwin":
         assert pure("daemon", "socketPath", env, "/home/me", "linux") == ours
@@ -49,7 +49,7 @@ def test_the_socket_is_where_the_daemon_has_it(pure: Any, env: dict[str, str]) -
 @given(text=st.text(max_size=300), most=st.integers(2, 80))
 @settings(max_examples=60, deadline=None)
 def test_shown_texts_are_one_line(pure: Any, text: str, most: int) -> None:
-    """No control character, no direction mark, no second line, no half character."""
+    """No control character, direction mark, line break or lone surrogate."""
     line = pure("status", "oneLine", text, most)
     assert len(line) <= most
     assert not {unicodedata.category(one) for one in line} & {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
@@ -69,8 +69,8 @@ def test_shown_texts_are_one_line(pure: Any, text: str, most: int) -> None:
         ("@name: why?", False),
     ],
 )
-def test_questions_are_told_apart(pure: Any, prompt: str, wanted: bool) -> None:
-    """S0.65: only a prompt with a question may take as long as a model does."""
+def test_questions_are_recognised(pure: Any, prompt: str, wanted: bool) -> None:
+    """S0.65: only a prompt with a question may wait as long as a model takes."""
     assert pure("words", "asks", prompt) is wanted
 
 
@@ -81,7 +81,7 @@ PIECES += ["\u2047", "\uff1a", "why", "?", "\uff1f", "\n", ".", "`", "(", "@"]
 @given(pieces=st.lists(st.sampled_from(PIECES), max_size=14))
 @settings(max_examples=300, deadline=None)
 def test_no_question_is_cut_short(pure: Any, pieces: list[str]) -> None:
-    """S0.65: what the daemon takes for a question is waited for as one."""
+    """S0.65: what the daemon treats as a question is also waited for as one."""
     prompt = "".join(pieces)
     if any(one.question for one in find(prompt)):
         assert pure("words", "asks", prompt)
@@ -106,6 +106,6 @@ SKILL = '<skill name="s" location="/s">\n@@b\n</skill>\n\n'
         ('<file name="' * 80_000 + "@@a", '<file name="' * 80_000 + "@@a"),
     ],
 )
-def test_files_are_nobodys_words(pure: Any, prompt: str, left: str) -> None:
-    """What stands in an attached file or in a skill refers to nothing, however it ends."""
+def test_attached_files_contain_no_references(pure: Any, prompt: str, left: str) -> None:
+    """`@@` in an attached file or a skill is no reference, however the text ends."""
     assert pure("words", "own", prompt) == left

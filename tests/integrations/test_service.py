@@ -1,6 +1,6 @@
-"""Service files and their installation; the runner of system commands is recorded, files are real.
+"""Service files and their installation, with real files and recorded system commands.
 
-e2e/daemon/test_service.py runs the daemon under a real manager. launchd itself was never run.
+e2e/daemon/test_service.py runs the daemon under a real manager. launchd itself has never been run.
 """
 
 import os
@@ -23,20 +23,20 @@ CANARY = "canary-key-0123456789"
 
 
 class Recorder:
-    """Answers system commands from a table, and remembers them; unknown ones do well."""
+    """Record system commands and answer them from a table; unknown ones succeed."""
 
     def __init__(self, **answers: units.Ran) -> None:
         self.said: list[str] = []
         self.answers = answers
 
     def __call__(self, words: Sequence[str]) -> units.Ran:
-        words = [one for one in words if one != "--user"]
+        words = [word for word in words if word != "--user"]
         self.said.append(" ".join(words))
         return self.answers.get(words[1].replace("-", "_"), units.Ran(0))
 
 
 def host(tmp_path: Path, run: Recorder, platform: str = "linux", **env: str) -> units.Host:
-    """A user with a home of his own."""
+    """A user with an empty home."""
     return units.Host(env, tmp_path, 1000, platform=platform, run=run)
 
 
@@ -46,14 +46,14 @@ def install(where: units.Host) -> units.Outcome:
 
 
 def unit_of(where: units.Host) -> list[str]:
-    """The lines of the unit that was written."""
+    """The lines of the installed unit."""
     return where.service_file.read_text().splitlines()
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
 @pytest.mark.parametrize("namespaces", [True, False])
-def test_the_unit_is_verified_without_a_word(tmp_path: Path, namespaces: bool) -> None:
-    """`systemd-analyze verify --user` has nothing to say; a bogus key would be noticed."""
+def test_systemd_accepts_the_unit(tmp_path: Path, namespaces: bool) -> None:
+    """`systemd-analyze verify --user` prints nothing; it would report an unknown key."""
     program = tmp_path / "my programs 100%" / "indexerd"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\n")
@@ -69,7 +69,7 @@ def test_the_unit_is_verified_without_a_word(tmp_path: Path, namespaces: bool) -
 
 
 def verify(tmp_path: Path, unit: str) -> str:
-    """What systemd says of a unit; its exit status says nothing of unknown keys."""
+    """The output of systemd's check; its exit status ignores unknown keys."""
     (tmp_path / units.UNIT).write_text(unit)
     words = ["systemd-analyze", "verify", "--user", "--man=no", str(tmp_path / units.UNIT)]
     env = dict(os.environ, XDG_RUNTIME_DIR=str(tmp_path), HOME=str(tmp_path))
@@ -78,7 +78,7 @@ def verify(tmp_path: Path, unit: str) -> str:
 
 
 def test_install_writes_enables_and_starts(tmp_path: Path) -> None:
-    """The unit is in its place, whole, and the manager is told, in order."""
+    """The whole unit is installed, then systemd's commands run in order."""
     run = Recorder(show=units.Ran(0, "ActiveState=active\n"))
     done = install(where := host(tmp_path, run))
 
@@ -88,13 +88,13 @@ def test_install_writes_enables_and_starts(tmp_path: Path) -> None:
     assert not any("@" in line.split("#")[0].replace("@system", "") for line in unit_of(where))
     order = ["daemon-reload", "enable indexerd.service", "restart indexerd.service"]
     assert [one.removeprefix("systemctl ") for one in run.said if one[10:] in order] == order
-    assert [one.name for one in done.path.parent.iterdir()] == ["indexerd.service"]
+    assert [path.name for path in done.path.parent.iterdir()] == ["indexerd.service"]
     assert any("enable-linger" in note for note in done.notes)
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
-def test_another_hand_s_file_is_left_alone(tmp_path: Path, platform: str) -> None:
-    """Neither written over nor removed, and nothing is started or stopped."""
+def test_a_foreign_service_file_is_left_alone(tmp_path: Path, platform: str) -> None:
+    """It is neither overwritten nor removed, and nothing is started or stopped."""
     where = host(tmp_path, run := Recorder(), platform)
     where.service_file.parent.mkdir(parents=True)
     where.service_file.write_text("[Service]\nExecStart=/usr/bin/mine\n")
@@ -109,7 +109,7 @@ def test_another_hand_s_file_is_left_alone(tmp_path: Path, platform: str) -> Non
 
 @pytest.mark.parametrize("answer", [NO_BUS, units.Ran(127, err="systemctl: not found")])
 def test_without_a_user_manager(tmp_path: Path, answer: units.Ran) -> None:
-    """The unit is written and removed all the same; a note says what to type, and why."""
+    """The unit is still written or removed; a note says what to type, and why."""
     run = Recorder(daemon_reload=answer, is_active=answer, show=answer, stop=answer)
     done = install(where := host(tmp_path, run))
 
@@ -127,9 +127,9 @@ def test_without_a_user_manager(tmp_path: Path, answer: units.Ran) -> None:
 
 @pytest.mark.parametrize("code", ["217", "218", "226", "1"])
 def test_refused_namespaces_fall_back(tmp_path: Path, code: str) -> None:
-    """Where systemd cannot make a user namespace the block goes, the rest stays, and it is said.
+    """If systemd cannot create a user namespace, that block is removed, with a note.
 
-    A daemon that fails by itself is no reason to take the sandbox away.
+    A daemon that fails for another reason keeps its sandbox.
     """
     failed = units.Ran(1, err="Job for indexerd.service failed.\nSee systemctl status.\n")
     run = Recorder(start=failed, restart=failed, show=units.Ran(0, f"{code}\n"))
@@ -142,11 +142,11 @@ def test_refused_namespaces_fall_back(tmp_path: Path, code: str) -> None:
         return
     keys = {line.split("=")[0] for line in unit_of(where) if line[:1].isalpha()}
     assert {"NoNewPrivileges", "SystemCallFilter", "UMask", "WantedBy", "WatchdogSec"} <= keys
-    assert not {one for one in keys if one.startswith(("Protect", "Private", "ReadOnly"))}
+    assert not {key for key in keys if key.startswith(("Protect", "Private", "ReadOnly"))}
 
 
 def test_the_environment_is_carried_and_keys_are_not(tmp_path: Path) -> None:
-    """What says where sessions are goes along, made absolute; a key never does."""
+    """Variables for session directories are kept, made absolute; API keys are not."""
     where = host(
         tmp_path,
         Recorder(),
@@ -179,7 +179,7 @@ def test_the_environment_is_carried_and_keys_are_not(tmp_path: Path) -> None:
 
 
 def test_launchd_plist(tmp_path: Path) -> None:
-    """Parses, restarts on failure only, not too often, in the background, umask 077."""
+    """It parses, restarts only on failure and not too often, in the background, umask 077."""
     where = host(tmp_path, Recorder(), "darwin", CODEX_HOME="/x & <y>", INDEXERD_X_API_KEY=CANARY)
     install(where)
     held = plistlib.loads(where.service_file.read_bytes())
@@ -196,7 +196,7 @@ def test_launchd_plist(tmp_path: Path) -> None:
 
 
 def test_launchd_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loaded again at each installation, also while the old service is going."""
+    """Each installation loads it again, also while the old service is ending."""
     monkeypatch.setattr(units.time, "sleep", lambda _: None)
     install(host(tmp_path, gone := Recorder(), "darwin"))
     target, path = "gui/1000/io.indexerd", tmp_path / "Library/LaunchAgents/io.indexerd.plist"

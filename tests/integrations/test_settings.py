@@ -1,4 +1,4 @@
-"""Which hooks are ours in settings of others; what an agent writes meanwhile is kept."""
+"""Edits of other programs' settings: indexerd's own hooks are recognised, other changes kept."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OURS = "indexerd hook claude"
     f"X=1 {OURS}", "indexerd hook 'claude", f"python3 -c {OURS}", f"{OURS} || date", f"not{OURS}",
 ])  # fmt: skip
 def test_a_command_that_does_more_is_the_users(command: str) -> None:
-    """Whatever is written around a call of ours is not taken for ours."""
+    """A command that only contains a call of indexerd is not removed."""
     assert not settings.is_hook_command("claude", command)
 
 
 def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
-    """A file that changed after the edits were planned is read again."""
+    """A file that changed after the edit was planned is read again."""
     path = tmp_path / "state.json"
     path.write_text('{"a": 0}')
 
@@ -37,7 +37,7 @@ def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
 
     assert [one["did"] for one in changes.apply([Edit(str(path), raced)])] == ["updated"]
     assert json.loads(path.read_text()) == {"a": 1, "ours": 1}
-    assert [one.name for one in tmp_path.iterdir()] == ["state.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
 def test_servers_in_one_line_of_toml_are_changed_there(tmp_path: Path) -> None:

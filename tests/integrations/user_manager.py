@@ -1,7 +1,7 @@
-"""A real `systemd --user` for a test: it runs for a user id of no one, and ends as a whole.
+"""A real `systemd --user` for a test, under an unused user id, which ends as a whole.
 
-It has mount and PID namespaces of its own, and a home that the test furnishes first. What uses it
-carries `MARKS`: without root or systemd it skips with the reason.
+It has its own mount and PID namespaces, and a home that the test fills first. Tests that use it
+need `MARKS`: without root or systemd they are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import pytest
 
 from indexerd.integrations import service as units
 
-UID, NULL = 1_234_567_890, subprocess.DEVNULL  # a user id of no one
-PATIENCE = 30.0  # seconds until a poll is given up
+UID, NULL = 1_234_567_890, subprocess.DEVNULL  # an unused user id
+PATIENCE = 30.0  # seconds before a poll fails
 
 SETUP = r"""
 set -eu
@@ -79,13 +79,13 @@ def until(holds: Callable[[], Any], what: str = "it") -> Any:
 
 
 def quiet(*words: str) -> bool:
-    """Run a command, and say whether it did well."""
+    """Run a command, and return whether it succeeded."""
     return subprocess.call(words, cwd="/", stdin=NULL, stdout=NULL, stderr=NULL) == 0
 
 
 def a_python(code: str = "") -> str | None:
-    """Find a Python with which the user of no one can run this code."""
-    # By a shell: setpriv itself has rights that a program started from it has not.
+    """Find a Python with which the unused user can run this code."""
+    # Through a shell, since setpriv itself has more rights than a program that it starts.
     run = ("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "sh", "-c")
     for one in (sys.executable, "/usr/bin/python3"):
         if quiet(*run, '"$0" -c "$1"', one, code):
@@ -94,9 +94,9 @@ def a_python(code: str = "") -> str | None:
 
 
 class Manager:
-    """A user manager of its own, whose user has `base / "home"`, and owns all that is in `base`.
+    """A user manager whose user has `base / "home"` and owns everything in `base`.
 
-    `furnish` fills the home; it is told of the directory and gives the variables of the manager.
+    `furnish` fills the home: it gets the directory and returns the manager's variables.
     """
 
     def __init__(self, furnish: Callable[[Path], Mapping[str, str]]) -> None:
@@ -108,7 +108,7 @@ class Manager:
         self.home.mkdir()
         try:
             more = furnish(self.base)
-        except BaseException:  # a skip, too
+        except BaseException:  # also pytest.skip
             shutil.rmtree(self.base)
             raise
         self.base.chmod(0o755)
@@ -128,12 +128,12 @@ class Manager:
 
     @staticmethod
     def give(top: Path) -> None:
-        """Make the user the owner of all that is here."""
+        """Make the user the owner of a directory and everything in it."""
         for path in (top, *top.rglob("*")):
             os.chown(path, UID, UID, follow_symlinks=False)
 
     def run(self, words: Sequence[str]) -> units.Ran:
-        """Run a command inside, as the user."""
+        """Run a command inside the namespaces, as the user."""
         self.process.stdin.write(json.dumps(list(words)) + "\n")
         self.process.stdin.flush()
         return units.Ran(*json.loads(self.process.stdout.readline()))
@@ -142,12 +142,12 @@ class Manager:
         return self.run(["systemctl", "--user", *words])
 
     def show(self, *names: str) -> dict[str, str]:
-        """Properties of our unit, as of one moment."""
+        """Properties of the unit, all of one moment."""
         shown = self.systemctl("show", units.UNIT, f"--property={','.join(names)}").out
         return dict(line.split("=", 1) for line in shown.splitlines())
 
     def replaced(self, pid: str) -> bool:
-        """Whether another process than this one is READY."""
+        """Whether a process other than this one is READY."""
         now = self.show("ActiveState", "MainPID")
         return now["ActiveState"] == "active" and now["MainPID"] not in {pid, "0"}
 
@@ -156,7 +156,7 @@ class Manager:
         return self.home / ".config/systemd/user" / units.UNIT
 
     def drop_in(self, text: str) -> None:
-        """Change the unit as its user would; "" takes that back."""
+        """Add a drop-in as the user would; "" removes it."""
         folder = self.service_file.with_name(f"{units.UNIT}.d")
         if text:
             folder.mkdir(exist_ok=True)
@@ -167,8 +167,8 @@ class Manager:
         self.systemctl("daemon-reload")
 
     def close(self) -> None:
-        """End everything, and leave nothing behind."""
-        self.process.kill()  # and with it the first process of the namespace, and so all of them
+        """End every process and remove the directory."""
+        self.process.kill()  # which ends the namespace's first process, and so all others
         self.process.communicate()
         until(lambda: quiet("unshare", "-m", "sh", "-c", TIDY, self.base.name))
         shutil.rmtree(self.base)

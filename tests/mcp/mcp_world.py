@@ -1,6 +1,6 @@
-"""A daemon that answers by contract, on a real Unix socket, and the SDK's own client before it.
+"""A fake daemon on a real Unix socket, with the SDK's own client in front of it.
 
-The daemon is a fake: it gives what a hostile session would make it give.
+The fake daemon gives the answers that a hostile session would cause.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def call(where: DaemonAccess, name: str, host: str = "test", **arguments: Any) -
 
 
 def text_of(result: CallToolResult) -> str:
-    return "".join(one.text for one in result.content if one.type == "text")
+    return "".join(block.text for block in result.content if block.type == "text")
 
 
 def error_of(result: CallToolResult) -> dict[str, Any]:

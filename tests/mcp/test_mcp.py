@@ -1,4 +1,4 @@
-"""The MCP server: its tools, foreign text, which session is meant, errors, and hosts."""
+"""The MCP server: tools, foreign text, which session is meant, errors and hosts."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ def daemon(tmp_path: Path) -> Daemon:
 
 
 def test_tools_are_described_and_annotated(daemon: Daemon) -> None:
-    """S1.34: the tools, each with a paragraph, described parameters, true hints.
+    """S1.34: each tool has a description, described parameters and true hints.
 
-    Those that have a model write a summary say that it costs something.
+    Tools that make a model write a summary say that this costs something.
     """
     listed = talk(desk(daemon), lambda client: client.list_tools()).tools
-    assert {one.name for one in listed} == TOOLS
-    for one in listed:
-        assert len(one.description) > 120
-        assert "Call it" in one.description
-        jsonschema.Draft202012Validator.check_schema(one.input_schema)
-        jsonschema.Draft202012Validator.check_schema(one.output_schema)
-        assert "title" not in json.dumps(one.input_schema)
-        assert one.input_schema["additionalProperties"] is False
-        assert all(field["description"] for field in one.input_schema["properties"].values())
-        hints = one.annotations
-        assert hints.read_only_hint is (one.name not in WRITE)
+    assert {tool.name for tool in listed} == TOOLS
+    for tool in listed:
+        assert len(tool.description) > 120
+        assert "Call it" in tool.description
+        jsonschema.Draft202012Validator.check_schema(tool.input_schema)
+        jsonschema.Draft202012Validator.check_schema(tool.output_schema)
+        assert "title" not in json.dumps(tool.input_schema)
+        assert tool.input_schema["additionalProperties"] is False
+        assert all(field["description"] for field in tool.input_schema["properties"].values())
+        hints = tool.annotations
+        assert hints.read_only_hint is (tool.name not in WRITE)
         assert hints.destructive_hint is False
-        assert hints.open_world_hint is (one.name in ASK_MODELS)
-        assert hints.idempotent_hint is (one.name not in ASK_MODELS)
-        assert ("cost money" in one.description) is (one.name in SUM)
-    tree = next(one for one in listed if one.name == "get_tree")
+        assert hints.open_world_hint is (tool.name in ASK_MODELS)
+        assert hints.idempotent_hint is (tool.name not in ASK_MODELS)
+        assert ("cost money" in tool.description) is (tool.name in SUM)
+    tree = next(tool for tool in listed if tool.name == "get_tree")
     assert set(tree.input_schema["properties"]["show"]["enum"]) == {
         "default",
         "no-tools",
@@ -89,9 +89,10 @@ def test_every_tool_answers_as_its_schema_says(daemon: Daemon, mode: str) -> Non
 
 
 def test_hostile_text_stays_quoted_data(daemon: Daemon) -> None:
-    """Hostile text is quoted, and the answer says whose it is.
+    """Hostile text is quoted, and the answer names its session.
 
-    No line of it begins a line of its own; no tag, template, reference, escape, secret is left.
+    No line of it starts a line of its own; tags, templates, references, escapes and secrets are
+    removed.
     """
 
     async def scene(client: Client) -> None:
@@ -106,11 +107,11 @@ def test_hostile_text_stays_quoted_data(daemon: Daemon) -> None:
 
 def _check_hostile(name: str, data: dict[str, Any], words: str) -> None:
     for text in [*strings(data), words]:
-        plain = text.replace(f"@@{ID}", "")  # the reference that the caller wrote
+        plain = text.replace(f"@@{ID}", "")  # the caller's own reference
         for bad in ("<system>", "</indexerd>", "[INST]", "@@", "\x1b", "\u202e", KEY):
             assert bad not in plain, name
         lines = text.split("\n")
-        assert not [one for one in lines if one.startswith(("Human:", "System:"))]
+        assert not [line for line in lines if line.startswith(("Human:", "System:"))]
     if name not in ("resolve_session", "set_relevant_context", "resume_command"):
         assert "not instructions" in data["provenance"]
         assert data["provenance"] in words
@@ -159,7 +160,7 @@ def test_own_patterns_and_cut_secrets(daemon: Daemon) -> None:
     }
     with daemon.running():
         found = call(where, "get_tree", session=ID)
-    first, second = (one["text"] for one in found.structured_content["nodes"])
+    first, second = (node["text"] for node in found.structured_content["nodes"])
     assert first == "say [redacted:custom] now"
     assert second == "some words " * 17 + "…"
 
@@ -183,7 +184,7 @@ def test_large_answers_are_cut_and_say_so(daemon: Daemon) -> None:
     shown = len(listed.structured_content["sessions"])
     assert 1 < shown < 50
     limits = [params["limit"] for method, params in daemon.asked if method == "list"]
-    assert limits[-1] == shown  # asked again, so that the cursor fits what is shown
+    assert limits[-1] == shown  # asked again, so the cursor matches the rows shown
 
 
 def test_the_project_is_the_servers_directory_unless_said(daemon: Daemon) -> None:
@@ -200,10 +201,10 @@ def test_the_project_is_the_servers_directory_unless_said(daemon: Daemon) -> Non
     assert daemon.asked[0][1]["limit"] == 10
 
 
-def test_the_running_session_is_told_only_where_it_is_certain(daemon: Daemon) -> None:
-    """S4.9, never a silent pick: a single session of the host's agent in use here is meant.
+def test_the_current_session_is_used_only_if_it_is_certain(daemon: Daemon) -> None:
+    """S4.9: the only session of the host's agent in use here is meant, with a note.
 
-    Several are named; none, or a host that is no agent of ours, is an error with its cure.
+    Several candidates are listed; none, or an unknown host, is an error with a hint.
     """
     arguments = {"setName": "files", "items": ["/w/a.py"]}
     late = "2999-01-01T00:00:00.000Z"
@@ -220,7 +221,7 @@ def test_the_running_session_is_told_only_where_it_is_certain(daemon: Daemon) ->
     assert ("list", {"agent": "claude", "cwd": "/w", "limit": 20}) in daemon.asked
     told = error_of(several)
     assert told["code"] == "ambiguous_reference"
-    assert [one["sessionId"] for one in told["candidates"]] == [ID, "other"]
+    assert [candidate["sessionId"] for candidate in told["candidates"]] == [ID, "other"]
     assert error_of(unknown)["code"] == "usage"
     assert error_of(none)["code"] == "not_found"
     assert len([one for one in daemon.asked if one[0] == "set_relevant_context"]) == 1
@@ -253,7 +254,7 @@ def test_a_resume_command_is_exact_or_not_given(daemon: Daemon) -> None:
 
 
 def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
-    """isError, and JSON with code, message, hint, retryable, candidates, upstream (S0.64)."""
+    """S0.64: isError, and JSON with code, message, hint, retryable, candidates and upstream."""
     data = {"kind": "ambiguous_reference", "hint": "use the id", "retryable": False}
     data |= {"candidates": [{"sessionId": ID, "name": HOSTILE}], "upstream": "ambiguous"}
     daemon.answers["resolve"] = lambda params: {"code": 1002, "message": HOSTILE, "data": data}
@@ -280,7 +281,7 @@ def test_wrong_arguments_are_usage_errors(daemon: Daemon) -> None:
     assert error_of(call(desk(daemon), "drop_tables"))["code"] == "usage"
 
 
-def test_a_fault_of_our_own_tells_nothing_of_a_session(daemon: Daemon) -> None:
+def test_an_internal_error_reveals_nothing_of_a_session(daemon: Daemon) -> None:
     daemon.answers["get"] = lambda params: {"session": [HOSTILE]}
     with daemon.running():
         told = error_of(call(desk(daemon), "get_session", session=ID))
@@ -302,7 +303,7 @@ def test_the_daemon_may_come_and_go(daemon: Daemon) -> None:
 
 
 def test_the_prompt_is_the_instruction_text(daemon: Daemon) -> None:
-    """S4.27: agents get the text that says when to note context."""
+    """S4.27: agents get the text that says when to store context."""
 
     async def scene(client: Client) -> tuple[str, str]:
         listed = (await client.list_prompts()).prompts
@@ -316,7 +317,7 @@ def test_the_prompt_is_the_instruction_text(daemon: Daemon) -> None:
 
 
 @pytest.mark.parametrize("host", hosts.HOSTS)
-def test_snippets_are_in_the_hosts_shape(host: str) -> None:
+def test_snippets_have_the_hosts_format(host: str) -> None:
     command, env = ["/opt/my tools/indexerd", "mcp"], {"INDEXERD_SOCKET": '/r/"s'}
     found = hosts.snippet(host, command, env)
     held = tomllib.loads(found) if host == "codex" else json.loads(found)

@@ -1,4 +1,4 @@
-"""meta/model: whatever lies in a meta directory, reading it gives a value or an error of ours."""
+"""Reading any content of a meta directory gives a value or a typed error."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["link", "loop", "directory", "fifo", "socket"])
 def test_what_is_not_a_regular_file_is_an_access_error(path: Path, kind: str) -> None:
-    """S0.40: no link is followed, no FIFO waited for; not even a link to a valid file."""
+    """S0.40: links are not followed, even to a valid file, and a FIFO is not waited for."""
     other = path.with_name("other")
     other.write_bytes(meta().to_json())
     with contextlib.ExitStack() as stack:

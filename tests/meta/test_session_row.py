@@ -1,4 +1,4 @@
-"""Rows: which name counts, what a session shows whose file is gone, and hostile texts."""
+"""Rows: which name is shown, what remains of a deleted session, and hostile texts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from indexerd.sessions.info import SessionInfo
 
 NOON = 1_700_000_000_000
 PATH = "/home/u/.pi/agent/sessions/--home-u-p--/2026-01-11T10-00-00-000Z_id.jsonl"
-# A session of two questions, field by field as `SessionInfo` has them.
+# The fields of `SessionInfo` for a session with two prompts.
 INFO = msgspec.convert(
     (
         *("pi", PATH, "id", "/home/u/p", "2026-01-11T10:00:00.000Z", None, 3, NOON, NOON + 5000),
@@ -42,7 +42,7 @@ def info(**fields: Any) -> SessionInfo:
 
 
 def meta(**fields: Any) -> MetaFile:
-    """What a run once wrote of it."""
+    """The meta file that an earlier run wrote."""
     held: dict[str, Any] = {
         "session_id": "id",
         "session_file": PATH,
@@ -77,7 +77,7 @@ NAMES = [
 @pytest.mark.parametrize("missing", range(16))
 @pytest.mark.parametrize("blank", ["", " \n\u200b\x1b[0m"])
 def test_the_order_of_names(missing: int, blank: str) -> None:
-    """S0.46: the user's title, meta, the agent's own, the first message, the stem; no blank one."""
+    """S0.46: user's title, meta, agent's title, first message, file name; blanks are skipped."""
     here = {key: blank if missing >> n & 1 else text for n, (key, _, text) in enumerate(NAMES)}
     made = info(agent_title=here["agent_title"], first_user=here["first_user"])
 
@@ -87,7 +87,7 @@ def test_the_order_of_names(missing: int, blank: str) -> None:
     assert (row["name"], row["nameSource"]) == (wanted[0] if wanted else (STEM, "file"))
 
 
-def test_a_file_that_is_gone_leaves_what_was_known() -> None:
+def test_a_deleted_session_keeps_its_facts() -> None:
     """S0.68: the row is marked gone, still resolves, and keeps its facts."""
     was = written(info(agent_title="Agent's"), meta(), files_read=("/a",)).row
     left = gone_row(was, meta(), None)
@@ -95,7 +95,7 @@ def test_a_file_that_is_gone_leaves_what_was_known() -> None:
     assert left is not None
     changed = {"gone": True, "archived": True, "state": "archived", "resume": ""}
     assert left.row == was | changed
-    assert was["resume"], "it could be resumed before"
+    assert was["resume"], "the row had no resume command before"
     assert was["gone"] is False
     assert left.aliases == ("The meta name", "Agent's")
 
@@ -111,7 +111,7 @@ LIMITS = {
 
 
 def bounded(made: StoredRow) -> None:
-    """No text of the row is longer than its field may be; words for eyes hold no controls."""
+    """No text exceeds its field's limit, and texts for display have no control characters."""
     row = made.row
     for field, limit in LIMITS.items():
         assert len(row.get(field) or "") <= limit, field

@@ -1,4 +1,4 @@
-"""The writer under faults: killed, refused, on full and dying disks, and with others at work."""
+"""The writer when it is killed, on full and failing disks, and with concurrent writers."""
 
 from __future__ import annotations
 
@@ -27,34 +27,34 @@ from tests.meta.writer_driver import (
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Path:
-    """A meta directory that holds generation 0."""
+def directory_with_meta(tmp_path: Path) -> Path:
+    """A meta directory that contains generation 0."""
     directory = tmp_path / "sessions-meta"
     MetaWriter().write_meta(directory, meta(0))
     return directory
 
 
-def test_kill_at_every_system_call(held: Path) -> None:
-    """SIGKILL at any call of a write leaves the old or the new file, whole; temps are swept."""
-    clean = traced(None, "write", held, generation=1)[2]
+def test_kill_at_every_system_call(directory_with_meta: Path) -> None:
+    """SIGKILL at any system call leaves the old or the new file; temporary files are removed."""
+    clean = traced(None, "write", directory_with_meta, generation=1)[2]
     counts = Counter(call.split("(")[0] for call in clean)
     assert counts["fsync"] == 2
     assert counts["renameat"] + counts["renameat2"] + counts["rename"] == 1
     survivors = set()
     for name, count in counts.items():
         for when in range(1, count + 1):
-            MetaWriter().write_meta(held, meta(0))
+            MetaWriter().write_meta(directory_with_meta, meta(0))
             inject = f"{name}:signal=KILL:when={when}"
-            status, _, calls = traced(inject, "write", held, generation=1)
+            status, _, calls = traced(inject, "write", directory_with_meta, generation=1)
             assert os.WTERMSIG(status) == signal.SIGKILL, (inject, calls)
-            data = path_in(held).read_bytes()
+            data = path_in(directory_with_meta).read_bytes()
             assert data in {meta(0).to_json(), meta(1).to_json()}, inject
             survivors.add(data)
-            assert list(metas.scan(held)) == [SESSION]
-            left = len(files(held)) - 1
-            assert MetaWriter().sweep(held) == left, inject
-            assert files(held) == [path_in(held).name], inject
-    assert len(survivors) == 2  # some kills came before the rename, some after it
+            assert list(metas.scan(directory_with_meta)) == [SESSION]
+            left = len(files(directory_with_meta)) - 1
+            assert MetaWriter().sweep(directory_with_meta) == left, inject
+            assert files(directory_with_meta) == [path_in(directory_with_meta).name], inject
+    assert len(survivors) == 2  # kills happened before and after the rename
 
 
 FAILURES = [
@@ -71,44 +71,46 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("step", "error"), FAILURES)
-def test_failure_at_any_step_keeps_the_old_file(held: Path, step: str, error: str) -> None:
-    """Whatever fails before the rename, the old file stays and the temp goes."""
-    clean = traced(None, "write", held, generation=1)[2]
-    MetaWriter().write_meta(held, meta(0))
+def test_failure_at_any_step_keeps_the_old_file(
+    directory_with_meta: Path, step: str, error: str
+) -> None:
+    """A failure before the rename keeps the old file and removes the temporary one."""
+    clean = traced(None, "write", directory_with_meta, generation=1)[2]
+    MetaWriter().write_meta(directory_with_meta, meta(0))
     opens = [call for call in clean if call.startswith("openat")]
     temp = next(n for n, call in enumerate(opens, 1) if "O_CREAT" in call)
     inject = f"{step}:error={error}:when=1"
     inject = f"openat:error={error}:when={temp}" if step == "temp" else inject
-    _, result, calls = traced(inject, "write", held, generation=1)
+    _, result, calls = traced(inject, "write", directory_with_meta, generation=1)
     assert result["upstream"] == error, (result, calls)
-    assert str(path_in(held)) in result["error"]
+    assert str(path_in(directory_with_meta)) in result["error"]
     assert error in result["error"]
     assert result["hint"]
-    assert_intact(held)
+    assert_intact(directory_with_meta)
     if step != "rename":
         assert not any(call.startswith("rename") for call in calls)
 
 
-def test_write_that_failed_half_way_is_no_conflict_with_itself(held: Path) -> None:
-    """The kept answer is written again with the old expectation, and made durable."""
-    _, said, calls = traced("fsync:error=EIO:when=2", "insist", held)
+def test_write_that_failed_half_way_is_no_conflict_with_itself(directory_with_meta: Path) -> None:
+    """The same content can be written again with the old expectation."""
+    _, said, calls = traced("fsync:error=EIO:when=2", "insist", directory_with_meta)
     assert said == ["WriteError", True]
     assert sum("O_CREAT" in call for call in calls) == 2
-    assert_intact(held, 1)
+    assert_intact(directory_with_meta, 1)
 
 
-def test_steps_and_flags_of_a_write(held: Path) -> None:
-    """A temp beside the target, exclusive, no link followed, closed on exec.
+def test_steps_and_flags_of_a_write(directory_with_meta: Path) -> None:
+    """The temporary file is next to the target, exclusive, no link, closed on exec.
 
-    And the order that survives a power cut: write, fsync, close, rename, fsync of the directory.
+    The order survives a power cut: write, fsync, close, rename, fsync of the directory.
     """
-    calls = traced(None, "write", held, generation=1)[2]
+    calls = traced(None, "write", directory_with_meta, generation=1)[2]
     at = next(n for n, call in enumerate(calls) if "O_CREAT" in call)
     opened = re.search(r'"([^"]+)", ([A-Z_|]+), 0600\) += (\d+)\n', calls[at])
     assert opened is not None, calls[at]
     name, flags, temp = opened.groups()
     assert {"O_EXCL", "O_NOFOLLOW", "O_CLOEXEC", "O_WRONLY"} <= set(flags.split("|"))
-    assert re.fullmatch(rf"{held}/\.{SESSION}\.[0-9]+\.[0-9]+\.tmp", name)
+    assert re.fullmatch(rf"{directory_with_meta}/\.{SESSION}\.[0-9]+\.[0-9]+\.tmp", name)
     wanted = [f"write({temp},", f"fsync({temp})", f"close({temp})", f'rename("{name}"', "fsync("]
     for call in calls[at + 1 :]:
         if wanted and call.startswith(wanted[0]):
@@ -119,7 +121,7 @@ def test_steps_and_flags_of_a_write(held: Path) -> None:
 def test_concurrent_writers_lose_nothing(tmp_path: Path) -> None:
     """S0.41: two processes of five threads raise one file's generation 100 times.
 
-    A reader that loops meanwhile finds whole JSON every time, and no generation is lost.
+    A concurrent reader always finds whole JSON, and no generation is lost.
     """
     MetaWriter().write_meta(tmp_path, meta(0))
     done = threading.Event()

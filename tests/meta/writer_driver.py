@@ -1,4 +1,4 @@
-"""Writes of meta files in a process of their own, to be traced, killed, or run under a mount."""
+"""Write meta files in a child process, to be traced, killed or run under a mount."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ ROOT = Path(__file__).parents[2]
 PR_SET_PTRACER = 0x59616D61
 CALLS = "openat mkdir newfstatat fstat flock read write fsync close rename renameat renameat2"
 SESSION = "4f6c0a52-6f0e-4c0e-9d54-2d5f3f0a0001"
-Child = tuple[int, int]  # pid, and the pipe that its result comes through
+Child = tuple[int, int]  # pid and result pipe of a child
 
 
 def meta(generation: int = 0, size: int = 200) -> MetaFile:
-    """Make a meta file whose length tells its generation."""
+    """A meta file whose length shows its generation."""
     return MetaFile(
         session_id=SESSION,
         session_file="/home/u/.pi/agent/sessions/p/s.jsonl",
@@ -45,23 +45,23 @@ def meta(generation: int = 0, size: int = 200) -> MetaFile:
 
 
 def path_in(directory: Path) -> Path:
-    """Name the file that `meta` is written to."""
+    """The path of the file that `meta` is written to."""
     return directory / f"{SESSION}.meta.json"
 
 
 def files(directory: Path) -> list[str]:
-    """All names in a directory, hidden ones too."""
+    """All names in a directory, including hidden ones."""
     return sorted(os.listdir(directory))
 
 
 def assert_intact(directory: Path, generation: int = 0) -> None:
-    """Only the one file is there, whole and of this generation."""
+    """The directory has only that file, whole and of this generation."""
     assert files(directory) == [path_in(directory).name]
     assert path_in(directory).read_bytes() == meta(generation).to_json()
 
 
 def write(directory: Path, generation: int = 0, size: int = 200) -> dict[str, Any]:
-    """Write a generation; an error of ours becomes data."""
+    """Write a generation; return a typed error as data."""
     try:
         MetaWriter().write_meta(directory, meta(generation, size))
     except WriteError as bad:
@@ -70,7 +70,7 @@ def write(directory: Path, generation: int = 0, size: int = 200) -> dict[str, An
 
 
 def insist(directory: Path) -> list[Any]:
-    """Write the same content twice, expecting each time the version seen at the start."""
+    """Write the same content twice, each time expecting the version of the start."""
     writer, expect, said = MetaWriter(), metas.stamp(path_in(directory)), list[Any]()
     for _ in range(2):
         try:
@@ -95,7 +95,7 @@ def grow(directory: Path, threads: int, times: int) -> None:
             while not written:
                 expect = metas.stamp(path_in(directory))
                 generation = int(read(directory) or 0) + 1
-                # Signed, because equal content of two writers would be no conflict.
+                # Each writer signs its content, since equal content would be no conflict.
                 by = f"{os.getpid()}-{threading.get_ident()}"
                 signed = meta(generation).model_copy(update={"name": by})
                 written = writer.write_meta(directory, signed, expect=expect)
@@ -108,7 +108,7 @@ def grow(directory: Path, threads: int, times: int) -> None:
 
 
 def start(do: str, directory: Path, *, stop: bool = False, **job: Any) -> Child:
-    """Fork a child for a job; with `stop` it stands still first."""
+    """Fork a child for a job; with `stop` it first stops itself."""
     reader, pipe = os.pipe()
     pid = os.fork()
     if pid:
@@ -117,7 +117,7 @@ def start(do: str, directory: Path, *, stop: bool = False, **job: Any) -> Child:
             os.waitpid(pid, os.WUNTRACED)
         return pid, reader
     try:
-        if sys.platform == "linux":  # where only a parent may trace, let anyone
+        if sys.platform == "linux":  # allow any process to trace, if only a parent may
             ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1))
         if stop:
             os.kill(os.getpid(), signal.SIGSTOP)
@@ -127,15 +127,15 @@ def start(do: str, directory: Path, *, stop: bool = False, **job: Any) -> Child:
 
 
 def wait(child: Child) -> tuple[int, Any]:
-    """Wait for a job's end: its status, and its result, None if it was killed."""
+    """Wait for a job's end; return its status and its result (None if it was killed)."""
     with os.fdopen(child[1]) as file:
         text = file.read()
     return os.waitpid(child[0], 0)[1], json.loads(text) if text else None
 
 
 def traced(inject: str | None, do: str, directory: Path, **job: Any) -> tuple[int, Any, list[str]]:
-    """Run a job under strace, with one injection: status, result, and system calls."""
-    import pytest  # here, so that a process under a mount starts without it
+    """Run a job under strace with one injected fault; return status, result and calls."""
+    import pytest  # imported here, so a process under a mount starts without it
 
     if STRACE is None:
         pytest.skip("strace is not installed")
@@ -150,7 +150,7 @@ def traced(inject: str | None, do: str, directory: Path, **job: Any) -> tuple[in
         os.kill(child[0], signal.SIGCONT)
         try:
             status, result = wait(child)
-        except BaseException:  # the time is over: the next test shall not wait for this child
+        except BaseException:  # timed out: do not leave this child to the next test
             os.kill(child[0], signal.SIGKILL)
             raise
         said += tracer.communicate()[1]

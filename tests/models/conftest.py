@@ -1,4 +1,4 @@
-"""The fake providers that the tests of this directory call."""
+"""The fake providers for the tests in this directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fakes.gemini_server import GeminiServer
 
 @pytest.fixture
 def elsewhere() -> Iterator[GeminiServer]:
-    """A second origin that must never hear of anything."""
+    """A second origin that must never receive a request."""
     with GeminiServer() as server:
         yield server
 

@@ -43,7 +43,7 @@ LOCAL = Scripted(key="local/extractive", remote=False)
     ids=lambda value: type(value).__name__,
 )
 def test_which_models_are_asked_after_a_failure(error: IndexerdError, asked: list[Any]) -> None:
-    """S0.27: a model that is not served makes room; a passing failure is waited for."""
+    """S0.27: an unavailable model is skipped; a temporary failure is waited for."""
     tried: list[Model] = []
 
     async def fails(model: Model) -> str:

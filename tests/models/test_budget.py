@@ -1,4 +1,4 @@
-"""The budget: reserved before, settled after, never less than was spent, over any crash."""
+"""The budget reserves before a call and settles after it, and never loses a cost in a crash."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def throttled(seconds: float | None) -> ProviderError:
 
 
 class Desk:
-    """A budget, its clock, and models that answer what they are told to."""
+    """A budget, its clock, and models with scripted answers."""
 
     def __init__(self, root: Path) -> None:
         self.path = root / "budget.jsonl"
@@ -51,7 +51,7 @@ class Desk:
         self.restart()
 
     def restart(self) -> tuple[int, float]:
-        """Begin as after kill -9; return the calls and dollars of the day."""
+        """Start as after kill -9; return the day's calls and dollars."""
         self.budget = Budget(
             self.path,
             lambda: self.settings,
@@ -70,7 +70,7 @@ class Desk:
         self.settings = Settings(budget=Caps(**caps))
 
     def ask(self, *answers: Any, key: str = FLASH) -> list[IndexerdError | None]:
-        """Make calls one after another; how each of them failed, if it did."""
+        """Make calls one after another; return how each failed, or None."""
         failures: list[IndexerdError | None] = []
         for answer in answers:
             self.asked = Scripted([answer], key=key, remote=not key.startswith("local"))
@@ -101,7 +101,7 @@ def desk(tmp_path: Path) -> Desk:
 
 
 def refused(desk: Desk, key: str = FLASH) -> IndexerdError:
-    """The error of a call that is not made."""
+    """The error of a call that is refused."""
     (bad,) = desk.ask("never said", key=key)
     assert bad is not None
     assert desk.asked.calls == []
@@ -109,7 +109,7 @@ def refused(desk: Desk, key: str = FLASH) -> IndexerdError:
 
 
 def test_the_caps_of_a_day(desk: Desk) -> None:
-    """Dollars at their most and calls, also without a price, until midnight, UTC."""
+    """Limits of dollars and calls hold until midnight UTC, also for models without a price."""
     desk.ask(COUNTED, Reply("{}", "x"), "said", key="openai/of-no-known-price")
     assert desk.budget.summary()["unpricedCalls"] == 3
     desk.caps(daily_calls=3)
@@ -125,14 +125,14 @@ def test_the_caps_of_a_day(desk: Desk) -> None:
     desk.now += DAY / 2
     assert desk.ask("said") == [None]
     assert desk.restart()[0] == 1
-    desk.now -= DAY  # a clock that was set back and ahead opens no cap
+    desk.now -= DAY  # setting the clock back and forth resets no limit
     assert desk.day[0] == 3
     desk.now += DAY
     assert desk.day[0] == 1
 
 
 def test_a_full_minute_is_waited_out(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third of two requests a minute is made when the first is a minute old."""
+    """With two requests per minute the third waits until the first is a minute old."""
     desk.caps(requests_per_minute=2)
     slept: list[float] = []
 
@@ -148,14 +148,14 @@ def test_a_full_minute_is_waited_out(desk: Desk, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_torn_journal_is_never_a_dollar_less(desk: Desk) -> None:
-    """Wherever it is cut, and whatever a crash leaves there, what was sent is booked."""
+    """Wherever a crash cuts the journal, calls that were sent are still counted."""
     desk.ask(COUNTED, Reply("{}", "gemini-3.5-flash-lite"), throttled(0.0))
     data = desk.path.read_bytes()
-    spent: list[tuple[int, float]] = []  # the rows before a call, and what it cost
+    spent: list[tuple[int, float]] = []  # the rows before a call, and its cost
     for number, line in enumerate(data.splitlines(), 1):
         row = json.loads(line)
         if row["op"] == "reserve":
-            settled = [json.loads(one) for one in data.splitlines() if row["id"].encode() in one]
+            settled = [json.loads(line) for line in data.splitlines() if row["id"].encode() in line]
             spent.append((number, next((one["usd"] for one in settled[1:]), row["usd"]) or 0.0))
     for length in range(0, len(data), 7):
         whole = data[:length].count(b"\n")
@@ -168,8 +168,8 @@ def test_a_torn_journal_is_never_a_dollar_less(desk: Desk) -> None:
     assert desk.restart()[0] == calls + 1
 
 
-def test_rows_of_older_builds_and_odd_ones_are_passed_over(desk: Desk) -> None:
-    """A breaker's row, as older builds wrote it, tokens, other types, no JSON at all."""
+def test_unknown_journal_rows_are_ignored(desk: Desk) -> None:
+    """Breaker rows of older builds, tokens, other types and lines that are no JSON."""
     good = {"op": "reserve", "id": "good", "t": NOON, "usd": 0.5, "model": "m", "tokens": 9}
     breaker = {"op": "breaker", "id": "google", "t": NOON, "failures": 1, "opened": 1, "until": 9e9}
     odd = [{}, {"op": "steal"}, good | {"t": "x"}, good | {"id": 7}, breaker, []]
@@ -180,7 +180,7 @@ def test_rows_of_older_builds_and_odd_ones_are_passed_over(desk: Desk) -> None:
 
 
 def test_what_cannot_be_booked_is_not_called_and_not_counted(desk: Desk) -> None:
-    """A full disk uses up no day's calls; once there is room, models are asked again."""
+    """With a full disk no call is made or counted; with space again, calls are made."""
     desk.path.mkdir()
     for key in (FLASH, "openai/of-no-known-price"):
         bad = refused(desk, key)
@@ -192,7 +192,7 @@ def test_what_cannot_be_booked_is_not_called_and_not_counted(desk: Desk) -> None
 
 
 def test_a_pause_that_was_asked_for_holds_for_every_model_of_the_provider(desk: Desk) -> None:
-    """One 429 is enough; other providers are asked; the next one pauses a minute at least."""
+    """One 429 pauses all its models, the next at least a minute; other providers are asked."""
     desk.ask(throttled(3600.0))
     until = desk.budget.breakers["google"].until
     assert until >= NOON + 3600
@@ -208,8 +208,8 @@ def test_a_pause_that_was_asked_for_holds_for_every_model_of_the_provider(desk: 
     assert desk.budget.breakers["google"].until >= until + FIRST_PAUSE
 
 
-def test_the_fifth_failure_in_a_row_opens(desk: Desk) -> None:
-    """Failures and deadlines alike; a cancelled call is no failure."""
+def test_the_fifth_failure_in_a_row_opens_the_breaker(desk: Desk) -> None:
+    """Failures and timeouts count alike; a cancelled call is no failure."""
     for number in range(FAILURES):
         desk.ask(DOWN if number % 2 else DeadlineError("late"))
     assert isinstance(refused(desk), ProviderError)
@@ -250,7 +250,7 @@ def test_a_denial_holds_until_a_reload(desk: Desk, *, model_only: bool) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_what_a_failed_call_costs(desk: Desk, answer: Any, *, free: bool) -> None:
-    """Only what surely was not done is free; all else stays booked at its most."""
+    """Only calls that were certainly not processed are free; others keep their reservation."""
     desk.ask(answer)
     [row] = desk.rows("reserve")
     assert row["usd"] > 0

@@ -1,4 +1,4 @@
-"""Gemini through the real SDK, against a fake server over a real loopback connection."""
+"""Gemini through the real SDK, against a fake server over loopback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.fakes.gemini_server import CANARY, METADATA_TEXT, GeminiServer, reply
 
 
 def test_the_request_says_everything_and_nothing_more(server: GeminiServer) -> None:
-    """S0.27: model, prompt, schema and limit are sent; key in its header; identity encoding."""
+    """S0.27: model, prompt, schema and limit; the key in its header; identity encoding."""
     answered = ask(server.url)
     assert answered == Reply(METADATA_TEXT, MODEL, tokens=USED)
     (sent,) = server.requests
@@ -40,7 +40,7 @@ def test_the_request_says_everything_and_nothing_more(server: GeminiServer) -> N
 
 
 def test_failures_of_the_server_are_one_type_and_one_request(server: GeminiServer) -> None:
-    """S0.24: resets, short and broken bodies, 5xx, in-band failures."""
+    """S0.24: resets, short and broken bodies, 5xx and in-band failures."""
     faults = ["reset", "close", "short_body", "wrong_length", "broken_json", "not_utf8", "nested"]
     faults += ["empty_object", "array", "empty_body", "no_content", "gzip_bomb", "no_candidates"]
     faults += ["unknown_finish_empty", "other_empty", "no_finish_empty", "odd_shapes"]
@@ -51,10 +51,10 @@ def test_failures_of_the_server_are_one_type_and_one_request(server: GeminiServe
     assert not any(one.throttled for one in found.values())
 
 
-def test_what_a_retry_cannot_mend_is_denied(server: GeminiServer) -> None:
-    """Bad key, 401, 403, 404 and other 400s; a request that is too large is its own error."""
+def test_permanent_errors_are_denials(server: GeminiServer) -> None:
+    """Bad key, 401, 403, 404 and other 400s; a too large request has its own error."""
     large = ["400_too_large", "413"]
-    refused = ["400_other", "400_list"]  # says nothing of the next request
+    refused = ["400_other", "400_list"]  # does not concern the next request
     others = names(server, "400", "401", "403", "404")
     denied = [one for one in others if one not in large + refused]
     found = outcomes(server, denied + large + refused + ["limited_account"])
@@ -63,8 +63,8 @@ def test_what_a_retry_cannot_mend_is_denied(server: GeminiServer) -> None:
     assert kinds(found) == wanted
 
 
-def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:
-    """Cut, odd and empty texts, absent counts, the model that answered."""
+def test_replies_are_returned_unchanged(server: GeminiServer) -> None:
+    """Cut, odd and empty texts, missing counts, and the model that answered."""
     half = '{"name": "half'
     wanted = {
         "continuation": Reply(half, MODEL, cut=True, tokens=USED),
@@ -87,8 +87,8 @@ def test_replies_are_handed_on_as_they_are(server: GeminiServer) -> None:
 
 @pytest.mark.parametrize("fault", ["hang", "drip"])
 def test_the_deadline_is_total(server: GeminiServer, fault: str) -> None:
-    """Silence and one byte every half second both end at the deadline."""
-    ask(server.url)  # loads the SDK, which is part of the first call's time
+    """Silence, and one byte every half second, both end at the deadline."""
+    ask(server.url)  # the first call loads the SDK
     server.default = fault
     for seconds in (1.0, 4.0, 12.0):  # a busy machine may need a while to send the request
         with pytest.raises(DeadlineError):
@@ -107,10 +107,10 @@ def test_redirects_are_never_followed(server: GeminiServer, elsewhere: GeminiSer
     assert elsewhere.url not in "".join(map(str, found.values()))
 
 
-def test_the_environment_decides_nothing(
+def test_environment_variables_of_the_sdk_are_ignored(
     server: GeminiServer, elsewhere: GeminiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Base URLs, proxies, keys, versions and services named by variables are ignored."""
+    """Base URLs, proxies, keys, versions and services."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "all_proxy"):
         monkeypatch.setenv(name, elsewhere.url)
     monkeypatch.setenv("GOOGLE_GEMINI_BASE_URL", elsewhere.url)
@@ -128,16 +128,16 @@ def test_the_environment_decides_nothing(
 def test_no_log_or_traceback_holds_key_prompt_or_body(
     server: GeminiServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With everything at DEBUG, each fault logged with its traceback."""
+    """At level DEBUG, with the traceback of each fault logged."""
     caplog.set_level(logging.DEBUG)
     slow = {"hang", "drip"}
     server.script(reply(CANARY, finish="OTHER"))
-    found = outcomes(server, [one for one in server.faults() if one not in slow])
+    found = outcomes(server, [fault for fault in server.faults() if fault not in slow])
     for fault, one in found.items():
         if isinstance(one, ModelError):
             logging.getLogger("test").error("%s", fault, exc_info=one)
     errors = [one for one in found.values() if isinstance(one, ModelError)]
-    said = caplog.text + "".join(f"{one!r} {one.data()}" for one in errors)
+    said = caplog.text + "".join(f"{error!r} {error.data()}" for error in errors)
     assert len(errors) > 30
     for secret in (KEY, USER, "system-canary", CANARY, server.elsewhere):
         assert secret not in said

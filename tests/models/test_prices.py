@@ -1,4 +1,4 @@
-"""What calls cost, by the price library that is installed."""
+"""Costs of calls, from the installed price library."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ def _offline(monkeypatch: pytest.MonkeyPatch) -> None:
     ("provider", "model", "usd"),
     [
         ("google", "gemini-3.5-flash-lite", 2.80),
-        ("google", "gemini-2.5-flash-lite", 0.50),  # whose successor costs more
+        ("google", "gemini-2.5-flash-lite", 0.50),  # its successor costs more
         ("scripted", "gemini-3.5-flash-lite", 2.80),
         ("google", "gemini-99-nova", None),
-        ("openai", "gpt-4o", None),  # a name alone is no price
+        ("openai", "gpt-4o", None),  # an unknown provider has no price
         ("local", "extractive", 0.0),
     ],
 )
 def test_list_prices(provider: str, model: str, usd: float | None) -> None:
-    """Dollars for a million tokens in and a million out."""
+    """Dollars for a million tokens in and a million tokens out."""
     assert prices.cost_usd(provider, model, MILLION, NONE) == usd
 
 
 def test_the_ceiling_is_above_every_listed_text_model() -> None:
-    """A new release of the price library that breaks this breaks this test."""
+    """A new release of the price library may break this."""
     from genai_prices.data import providers
 
-    (google,) = [one for one in providers if one.id == "google"]
-    listed = [one.id for one in google.models if one.id.startswith(("gemini-", "gemma-"))]
-    costs = [prices.cost_usd("google", one, MILLION, NONE) or 0.0 for one in listed]
+    (google,) = [provider for provider in providers if provider.id == "google"]
+    listed = [model.id for model in google.models if model.id.startswith(("gemini-", "gemma-"))]
+    costs = [prices.cost_usd("google", row, MILLION, NONE) or 0.0 for row in listed]
     bound = prices.upper_bound_usd("google/gemini-99-nova", 1_000_000, 1_000_000, NONE)
     assert len(listed) > 20
     assert max(costs) <= 30.0 == bound
     assert prices.upper_bound_usd("openai/gpt-4o", 1000, 1000, NONE) is None
 
 
-def test_own_prices_win_and_stand_for_dated_names() -> None:
+def test_configured_prices_win_and_cover_dated_names() -> None:
     """[providers.openai] prices: USD per million tokens, by the name that answered."""
     held = {"m": Price(input=1, output=2), "gemini-3.5-flash-lite": Price(input=0, output=0)}
     own = OpenAIProvider(prices=held, base_url="https://llm.example.org/v1")

@@ -1,4 +1,4 @@
-"""Which models can be used, in what order, and why not; where API keys come from."""
+"""Which models are usable, in which order and why not; where API keys come from."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def models(*names: str, env: dict[str, str] | None = None, **providers: Any) -> 
 
 
 def test_every_unusable_key_has_its_reason() -> None:
-    """S0.28: what is missing is named, and no secret is."""
+    """S0.28: the reason names what is missing, and no secret."""
     wanted = ["google/a", "openai/b", "scripted/c", "local/other", "acme/d"]
     found = models(*wanted, env={"GEMINI_API_KEY": SECRET})
     assert found.available() == []
@@ -31,7 +31,7 @@ def test_every_unusable_key_has_its_reason() -> None:
 
 
 def test_only_loopback_servers_need_no_key() -> None:
-    """A key is asked for wherever text leaves the machine."""
+    """A key is required whenever text leaves the machine."""
     for url in ("http://127.0.0.1:8080/v1", "http://[::1]:8080/v1"):
         assert models("openai/a", openai={"base_url": url}).available()
     for url in ("https://openrouter.ai/api/v1", "https://localhost.example.org/v1"):
@@ -45,8 +45,8 @@ def key_file(directory: Path, content: bytes = SECRET.encode(), mode: int = 0o60
     return path
 
 
-def test_the_order_is_ours_then_named_then_file(tmp_path: Path) -> None:
-    """Our own variable, the named one, the file; what merely lies there is never used."""
+def test_the_order_of_api_key_sources(tmp_path: Path) -> None:
+    """First its own variable, then the configured one, the file; no other variable is used."""
     file = key_file(tmp_path, b"from-file\n")
     named = Provider(api_key_env="MY_KEY", api_key_file=str(file))
     ours = "INDEXERD_GOOGLE_API_KEY"
@@ -56,8 +56,8 @@ def test_the_order_is_ours_then_named_then_file(tmp_path: Path) -> None:
     assert find_key("google", Provider(), env) == find_key("openai", Provider(), env) == ""
 
 
-def test_what_is_no_plain_file_is_refused(tmp_path: Path) -> None:
-    """A directory, a file that others may read, nothing at all."""
+def test_bad_key_files_are_refused(tmp_path: Path) -> None:
+    """A directory, a file that others may read, or no file."""
     directory = tmp_path / "directory"
     directory.mkdir(mode=0o700)
     wanted = {

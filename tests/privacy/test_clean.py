@@ -1,4 +1,4 @@
-"""Sanitising: what may never be stored, sent or printed, and what must survive it."""
+"""Sanitising: which characters are removed, and which must be kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from indexerd.privacy.sanitize import clean_line, clean_text, escape_path, repla
 
 FORBIDDEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
 JOINERS = "\u200c\u200d"
-# Characters that have broken cleaners before, mixed densely enough to meet each other.
+# Characters that have broken cleaners before, mixed so that they are often adjacent.
 AWKWARD = (
     "ab 1;[]\\?m\n\t\r"
     "\x1b\x07\x9b\x9d\x90\x9c\x00\x7f\x85\x0b\xa0"
@@ -50,7 +50,7 @@ def test_a_cleaned_line_is_clean_short_and_settled(text: str, limit: int) -> Non
 
 @given(texts, limits)
 def test_a_cleaned_text_is_clean_short_and_settled(text: str, limit: int) -> None:
-    """The same for many lines, where only line feed and tab are white space besides spaces."""
+    """The same for several lines, in which only line feeds, tabs and spaces are kept."""
     whole = clean_text(text, limit)
     assert is_clean(whole, "\n\t")
     assert len(whole) <= max(limit, 0)
@@ -81,8 +81,8 @@ def test_a_cleaned_text_is_clean_short_and_settled(text: str, limit: int) -> Non
         ("priv\ue000ate", "private"),
     ],
 )
-def test_escape_sequences_go_whole(dirty: str, expected: str) -> None:
-    """CSI, OSC, DCS, 8-bit, bidi, zero-width and tag characters leave no remains behind."""
+def test_escape_sequences_are_removed_whole(dirty: str, expected: str) -> None:
+    """CSI, OSC, DCS, 8-bit, bidi, zero-width and tag characters leave no remains."""
     assert expected == clean_line(dirty, 100)
 
 
@@ -97,14 +97,14 @@ def test_escape_sequences_go_whole(dirty: str, expected: str) -> None:
     ],
 )
 def test_joiners_stay_where_scripts_need_them(text: str) -> None:
-    """Emoji families, Indic conjuncts and Persian words come through whole."""
+    """Emoji families, Indic conjuncts and Persian words are kept whole."""
     assert text == clean_line(text, 100)
     assert text == clean_text(text, 100)
 
 
 @given(texts)
 def test_scrubbed_text_is_utf8(text: str) -> None:
-    """After scrubbing every text encodes, and text without surrogates is untouched."""
+    """Scrubbed text can be encoded; text without surrogates is unchanged."""
     whole = replace_surrogates(text)
 
     whole.encode("utf-8")
@@ -113,8 +113,8 @@ def test_scrubbed_text_is_utf8(text: str) -> None:
         assert whole == text
 
 
-def test_an_escaped_path_says_what_is_in_it() -> None:
-    """Newline, ESC, undecodable bytes and invisible characters are told apart."""
+def test_an_escaped_path_shows_its_characters() -> None:
+    """Newline, ESC, undecodable bytes and invisible characters look different."""
     name = b"a\nb\x1b[0m\xff.jsonl".decode("utf-8", "surrogateescape")
     assert escape_path(name) == "a\\nb\\x1b[0m\\xff.jsonl"
     assert escape_path("x\u202ey\U000e0041") == "x\\u202ey\\U000e0041"

@@ -1,4 +1,4 @@
-"""Redaction: no secret leaves in any clothes, ordinary text does, and no input makes it slow."""
+"""Redaction: secrets in every form go, ordinary text stays, and no input makes it slow."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ CLOTHES: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("clothes", CLOTHES)
 @pytest.mark.parametrize("kind", CANARIES)
-def test_a_canary_is_caught_in_all_its_clothes(kind: str, clothes: str) -> None:
-    """S2.21: each kind of secret goes, once, and the text around it stays."""
+def test_each_kind_of_secret_is_found_in_every_form(kind: str, clothes: str) -> None:
+    """S2.21: each secret is redacted once, and the text around it stays."""
     found = redact(CLOTHES[clothes](CANARIES[kind]))
     assert WORD.lower() not in found.text.lower()
     assert found.counts == {kind: 1}
@@ -103,7 +103,7 @@ def test_an_assigned_secret_is_caught_however_it_is_written(text: str) -> None:
 
 
 def test_a_pass_phrase_goes_and_a_sentence_stays() -> None:
-    """S2.21: some quoted words are a pass phrase; a sentence about passwords is not."""
+    """S2.21: a few quoted words are a pass phrase; a sentence about passwords is not."""
     assert "staple" not in redact('password: "correct horse battery staple"').text
     sentence = '"password": "Your password must have at least 8 characters."'
     assert redact(sentence).text == sentence
@@ -142,7 +142,7 @@ BROKEN_KEYS = {
 @pytest.mark.parametrize("escaped", [False, True], ids=["plain", "JSON-escaped"])
 @pytest.mark.parametrize("how", BROKEN_KEYS)
 def test_a_broken_private_key_still_goes(how: str, escaped: bool) -> None:
-    """Unterminated, beginning cut off, over two messages; the talk around it stays."""
+    """Unterminated, without its beginning, or over two messages; other text stays."""
     text = "User: my key\n\n" + "\n".join(BROKEN_KEYS[how]) + "\n\nAssistant: and now this."
     found = redact(json.dumps(text) if escaped else text)
     assert WORD not in found.text
@@ -154,7 +154,7 @@ def test_a_broken_private_key_still_goes(how: str, escaped: bool) -> None:
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", " ", "   ", "\t", "\\n", "\n> ", "\n  "])
 def test_a_key_goes_to_its_end_and_the_sentence_after_it_stays(end: str) -> None:
-    """Text may follow in the same line, where the key's last line is short, too."""
+    """Text may follow on the same line, also after a short last line of the key."""
     text = f"use {end.join([*KEY[:-2], 'aB3x9Q=='])} as I do"
     assert redact(text).text == "use [redacted:private-key] as I do"
 
@@ -163,7 +163,7 @@ def test_a_key_goes_to_its_end_and_the_sentence_after_it_stays(end: str) -> None
     "end", [". As I said. ", "_as_I_said_ ", "\nWe then see 4 lines of base64."]
 )
 def test_prose_behind_a_key_stays(end: str) -> None:
-    """What joins the pieces of a key joins sentences, too."""
+    """Characters that join pieces of a key also join sentences."""
     text = " ".join(KEY[:-1]) + end
     assert redact(text).text == "[redacted:private-key]" + end
 
@@ -208,7 +208,7 @@ def test_ordinary_text_stays(line: str) -> None:
 
 @given(st.uuids(), st.binary(min_size=20, max_size=32))
 def test_ids_and_hashes_stay(some_id: uuid.UUID, digest: bytes) -> None:
-    """A UUID or a commit hash in a sentence is never taken for a secret."""
+    """A UUID or commit hash in a sentence is never redacted."""
     text = f"Session {some_id} ends at commit {digest.hex()} (see {digest.hex()[:7]})."
     assert redact(text).text == text
 
@@ -226,7 +226,7 @@ FRAGMENTS = [
 
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join))
 def test_redacting_twice_changes_nothing(text: str) -> None:
-    """S2.21: the result holds no secret, and its markers are none."""
+    """S2.21: the result has no secret, and its markers are none."""
     once = redact(text)
     again = redact(once.text)
     assert again.text == once.text
@@ -235,7 +235,7 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 
 @given(st.text(max_size=80), st.sampled_from(sorted(CANARIES.values())), st.text(max_size=80))
 def test_no_neighbour_saves_a_secret(before: str, secret: str, after: str) -> None:
-    """Whatever stands on the lines around a secret, the secret goes."""
+    """Whatever is on the lines around it, a secret is redacted."""
     assert WORD.lower() not in redact(f"{before}\n{secret}\n{after}").text.lower()
 
 
@@ -280,9 +280,9 @@ print("done")
 
 @pytest.mark.faults
 def test_no_hostile_text_makes_it_quadratic() -> None:
-    """200 KB of each rule's worst start; what is not linear hangs, and a signal ends it.
+    """200 KB of each rule's worst case end within a limit of processor time.
 
-    The limit is 4 s of processor time for each text, some ten times what the slowest takes.
+    The limit is 4 s for each text, about ten times what the slowest takes.
     """
     ran = subprocess.run(
         [sys.executable, "-c", HOSTILE], capture_output=True, text=True, check=False, timeout=55
@@ -292,7 +292,7 @@ def test_no_hostile_text_makes_it_quadratic() -> None:
 
 
 def test_user_patterns_are_applied_line_by_line() -> None:
-    """An extra pattern sees a line as if it were the whole text, and never a marker."""
+    """A user's pattern sees each line as a whole text, and never a marker."""
     extra = [r"^INT-[0-9]+$", r"redacted"]
     found = redact(f"INT-1\nsee INT-2\nINT-3\npassword: {HELD}\n", extra)
     assert found.text == (
@@ -303,21 +303,21 @@ def test_user_patterns_are_applied_line_by_line() -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "a*", "x|", "(?<=a)b", r"(a)\1", "a{2000}", "\ud800"])
 def test_a_pattern_that_is_not_re2_or_fits_everything_is_refused(pattern: str) -> None:
-    """Look-around and back-references are not linear; what fits nothing at all redacts all."""
+    """Look-around and back-references are not linear; a match of "" would redact everything."""
     with pytest.raises(ValueError):
         compile_pattern(pattern)
 
 
 def test_user_patterns_find_secrets_beside_any_characters() -> None:
-    """Beside letters outside ASCII, lone surrogates, and in the longest lines."""
+    """Next to non-ASCII letters and lone surrogates, and in the longest lines."""
     extra = ["Q+", r"(a+)+b"]
     found = redact("é\ud800" + "x" * 5000 + "QQ" + "ä" * 3000 + "aaab", extra)
     assert found.text == ("é" + "x" * 5000 + "[redacted:custom]" + "ä" * 3000 + "[redacted:custom]")
 
 
 @pytest.mark.parametrize("hidden", ["\x1b[0m", "\x1b[31;1m", "\u200b", "\u00ad", "\x00", "\ufeff"])
-def test_what_nobody_sees_hides_no_secret(hidden: str) -> None:
-    """S2.21: a token that colours or characters without width divide is found, once."""
+def test_invisible_characters_hide_no_secret(hidden: str) -> None:
+    """S2.21: a token split by colours or zero-width characters is found once."""
     token = f"ghp_a1B2c{hidden}3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
     text = f"found:\n\t{hidden}{token} in .env\n"
     found = redact(text)
@@ -355,7 +355,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("text", COMMANDS)
 def test_a_password_on_a_command_line_goes(text: str) -> None:
-    """S2.21: once, and redacting the result changes nothing; so in a script, and in JSON."""
+    """S2.21: once, also in a script or in JSON, and redacting again changes nothing."""
     for one in (text, f"cd /w && {text}\necho done", json.dumps({"command": f"cd /w\n{text}"})):
         found = redact(one)
 
@@ -386,15 +386,15 @@ def test_a_password_on_a_command_line_goes(text: str) -> None:
     ],
 )
 def test_other_flags_of_the_same_letter_stay(text: str) -> None:
-    """Ports, directories, variables, questions for a password, other commands of a line."""
+    """Ports, directories, variables, password prompts and other commands of a line."""
     assert redact(text).text == text
 
 
 @pytest.mark.parametrize(
     "word", ["access", "account", "api", "auth", "encryption", "master", "private", "signing"]
 )
-def test_a_key_is_a_secret_whatever_it_is_the_key_of(word: str) -> None:
-    """In a name of any spelling, and with a quoted value of any kind."""
+def test_a_key_of_any_service_is_a_secret(word: str) -> None:
+    """With any spelling of its name and any kind of quoted value."""
     for name in (f"{word}_key", f"{word.upper()}_KEY", f"{word}Key", f"MY_{word.upper()}_KEY"):
         for quote in ('"', "'", 'b"', "r'", 'f"', "u'"):
             told = redact(f"{name} = {quote}Zm9vYmFyYmF6cXV4MTIzNDU2{quote[-1]}").text

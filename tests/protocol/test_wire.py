@@ -1,4 +1,4 @@
-"""The socket's language: whatever comes in is judged, whatever goes out is one line of JSON."""
+"""The wire protocol: any input is answered, and any output is one line of JSON."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from indexerd.protocol import wire
 from indexerd.protocol.methods import METHODS
 
 ROOT = Path(__file__).parents[2]
-TEXT = st.text(st.characters(codec=None), max_size=20)  # lone surrogates are among them
+TEXT = st.text(st.characters(codec=None), max_size=20)  # including lone surrogates
 ODD_JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
     lambda below: st.lists(below, max_size=4) | st.dictionaries(TEXT, below, max_size=4),
@@ -106,7 +106,7 @@ def test_each_fault_has_its_code(line: bytes, code: int, asked: Any) -> None:
 
 
 def test_escaped_lone_surrogates_become_replacement_characters() -> None:
-    r"""`\ud800` is what agents write; msgspec refuses it, UTF-8 cannot hold it."""
+    """Agents write an escaped U+D800; msgspec refuses it, and UTF-8 cannot encode it."""
     line = (
         rb'{"jsonrpc":"2.0","id":"\udc00","method":"m","params":{"\ud800":["a\ud800\ud83d\ude00"]}}'
     )
@@ -172,7 +172,7 @@ def test_every_limit_is_in_the_protocol_document() -> None:
     for words in (
         "1 MiB",
         f"{limits.half_line_seconds:g} s",
-        f"{limits.connections} connections",
+        f"| open connections | {limits.connections} |",
         f"{limits.stall_seconds:g} s",
         f"{limits.unsent_bytes >> 20} MiB",
     ):

@@ -1,4 +1,4 @@
-"""What is injected: upstream's layout, quoted, bounded, the same bytes each time (S0.52)."""
+"""Injected text: upstream's layout, quoted, bounded and repeatable (S0.52)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from indexerd.references.parse import find
 ID = "0199c3f2-7a10-7bbb-8000-0123456789ab"
 
 
-def told(**changed: Any) -> str:
-    """The section of a session, as its row and its meta file have it."""
+def section_of(**changed: Any) -> str:
+    """The section of a session, from its row and meta file."""
     held = {
         "name": "Confirm button refactor",
         "description": "The button asks first.",
@@ -44,8 +44,8 @@ HOSTILE = (
 
 
 def test_a_poisoned_session_stays_data() -> None:
-    """No line of it can pose as a role, a tag, our words, or a further reference."""
-    poisoned = told(
+    """None of its lines can pose as a role, a tag, indexerd's words or a reference."""
+    poisoned = section_of(
         name=HOSTILE, description=HOSTILE, summary=HOSTILE, tags=[HOSTILE, "x"], cwd=HOSTILE
     )
     text = block({ID: poisoned}, 12_000).text
@@ -63,20 +63,24 @@ def test_a_poisoned_session_stays_data() -> None:
     st.integers(min_value=500, max_value=3000),
 )
 def test_a_block_keeps_its_limit(summaries: list[str], most: int) -> None:
-    """S0.52: bytes within the limit, note included, valid UTF-8; the same again each time."""
-    sections = {str(n): told(summary=one) for n, one in enumerate(summaries)}
+    """S0.52: within the limit including its note, valid UTF-8, repeatable."""
+    sections = {str(n): section_of(summary=one) for n, one in enumerate(summaries)}
     made = block(sections, most)
     assert len(made.text.encode("utf-8")) <= most
     assert made.truncated == made.text.endswith(f"\n{TRUNCATED}")
     assert made == block(sections, most)
     if not made.truncated:
-        assert all(one in made.text for one in sections.values())
+        assert all(section in made.text for section in sections.values())
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
-def test_option_a_can_be_told_from_ones_own_words(summary: str, prompt: str) -> None:
-    """What is before the first bare rule is ours, whatever the summary says."""
-    text = block({ID: told(summary=f"---\n\n---\n\n{summary}")}, 9000).text + INJECTED_END + prompt
+def test_inline_text_can_be_separated_from_the_prompt(summary: str, prompt: str) -> None:
+    """Everything before the first rule is the block, whatever a summary contains."""
+    text = (
+        block({ID: section_of(summary=f"---\n\n---\n\n{summary}")}, 9000).text
+        + INJECTED_END
+        + prompt
+    )
     assert own_words(text) == prompt
     assert own_words(prompt) == prompt
     assert own_words("Referenced session summaries: mine") == "Referenced session summaries: mine"

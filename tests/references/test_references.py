@@ -12,7 +12,7 @@ ID = "0199c3f2-7a10-7bbb-8000-0123456789ab"
 
 
 def refs(text: str) -> list[str]:
-    """The references of a text, without their signs."""
+    """The references of a text, without `@@`."""
     return [one.ref for one in find(text)]
 
 
@@ -37,7 +37,7 @@ def refs(text: str) -> list[str]:
     ],
 )
 def test_what_is_a_reference(text: str, found: list[str]) -> None:
-    """S0.47, S0.48: ids and names, anywhere in a prompt, up to the signs of the sentence."""
+    """S0.47, S0.48: ids and names anywhere in a prompt, up to punctuation."""
     assert refs(text) == found
 
 
@@ -67,13 +67,13 @@ def test_what_is_a_reference(text: str, found: list[str]) -> None:
         "a_@@b",
     ],
 )
-def test_what_is_none(text: str) -> None:
-    """Not alone, not in words like addresses and paths, not in code, not behind a backslash."""
+def test_what_is_no_reference(text: str) -> None:
+    """`@@` alone, in addresses and paths, in code, or after a backslash."""
     assert refs(text) == []
 
 
 def test_code_ends() -> None:
-    """What follows a span, a block or a paragraph with a lone backtick is text again."""
+    """Text after a code span, a code block or a lone backtick's paragraph counts again."""
     text = "`x` @@a\n```\n@@no\n```\n@@b ` here\n\n@@c ` there"
     nested = "- ```\n  @@no\n  ```\n@@d\n> ```\n> @@no\n> ```\n\n@@e"
     assert refs(text) == ["a", "b", "c"]
@@ -95,7 +95,7 @@ def test_ancestors(text: str, up: int) -> None:
         ("@@a: what was left?", "what was left?"),
         ("@@a:what was left? And then go on.", "what was left?"),
         ('@@"a b"~1: why v1.2, e.g. for tests?', "why v1.2, e.g. for tests?"),
-        ("@@名：为什么？", "为什么？"),  # noqa: RUF001 - full-width, as it is written
+        ("@@名：为什么？", "为什么？"),  # noqa: RUF001 - full-width on purpose
         ("@@a what was left?", None),
         ("@@a: go on with this. Can you?", None),
         ("@@a: go on with this", None),
@@ -108,7 +108,7 @@ def test_ancestors(text: str, up: int) -> None:
     ],
 )
 def test_questions(text: str, question: str | None) -> None:
-    """S0.65: one sentence that ends with a question mark, after a colon, on the same line."""
+    """S0.65: one sentence ending with a question mark, after a colon, on the same line."""
     assert [one.question for one in find(text)] == [question]
 
 
@@ -117,7 +117,7 @@ PIECES = st.sampled_from(["@@", "@", "a", "b-c", "`", "```", "~~~", "\n", " ", "
 
 @given(st.lists(PIECES, max_size=60).map("".join))
 def test_any_text_is_read(text: str) -> None:
-    """What is found stands in the text as it is written, in order, and not in what is blanked."""
+    """References are in the text verbatim, in order, and not in blanked parts."""
     plain = without_code(text)
     found = find(text)
     assert len(plain) == len(text)

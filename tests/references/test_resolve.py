@@ -1,4 +1,4 @@
-"""Which session a reference means, and that it is never another one."""
+"""Which session a reference means, and that it never means a wrong one."""
 
 from __future__ import annotations
 
@@ -44,16 +44,20 @@ FEW = (BUTTON, LOGIN, PHASE_2, PHASE_3)
 
 
 def slug(name: str) -> str:
-    """A name as people write it behind `@@`."""
+    """A name as people write it after `@@`."""
     return "-".join(re.findall(r"[^\W_]+", name.lower()))
 
 
 def candidates(names: Names, ref: str, **more: Any) -> list[str]:
-    """The names that the error offers; none where nothing is near."""
+    """The names that the error lists, if any are near."""
     with pytest.raises((AmbiguousError, NotFoundError)) as raised:
         names.resolve(ref, **more)
     found = raised.value
-    return [one["name"] for one in found.candidates] if isinstance(found, AmbiguousError) else []
+    return (
+        [candidate["name"] for candidate in found.candidates]
+        if isinstance(found, AmbiguousError)
+        else []
+    )
 
 
 @pytest.mark.parametrize(
@@ -70,13 +74,13 @@ def candidates(names: Names, ref: str, **more: Any) -> list[str]:
     ],
 )
 def test_ids_their_beginnings_and_names_are_found(ref: str, how: str) -> None:
-    """S0.47, S0.48, S0.49: in any case; names as slugs, too, and every name of a session."""
+    """S0.47, S0.48, S0.49: in any case, names as slugs, and every name of a session."""
     names = index(BUTTON._replace(aliases=(BUTTON.name, "Its former name")), *FEW[1:])
     assert names.resolve(ref) == (BUTTON.session_id, how, None)
 
 
 def test_a_prefix_is_unique_in_the_whole_store_or_ambiguous() -> None:
-    """S0.49, S1.44: no project and no asking session settles what several ids begin with."""
+    """S0.49, S1.44: neither the project nor the asking session decides between several ids."""
     where = (BESIDE, HERE, ABOVE)
     rows = [
         session(n, f"Name {n}", cwd=cwd)._replace(session_id=f"019a8b3c-{n}")
@@ -87,7 +91,7 @@ def test_a_prefix_is_unique_in_the_whole_store_or_ambiguous() -> None:
     for exclude, order in ((None, (here, above, beside)), (here.session_id, (above, beside, here))):
         with pytest.raises(AmbiguousError) as raised:
             names.resolve("019a8b3c", cwd=HERE, exclude=exclude)
-        ids = [one["sessionId"] for one in raised.value.candidates]
+        ids = [candidate["sessionId"] for candidate in raised.value.candidates]
         assert ids == [row.session_id for row in order]
     assert names.resolve("019a8b3c-2", cwd=HERE).session_id == above.session_id
     with pytest.raises(NotFoundError):
@@ -106,7 +110,7 @@ UNKNOWN = (
 @pytest.mark.parametrize("name", ["{}", "continue session {} please", "{}x"])
 @pytest.mark.parametrize("scope", ["project", "all"])
 def test_an_id_that_no_session_has_is_no_name(ref: str, name: str, scope: Scope) -> None:
-    """S4.26: a session that speaks of another one is never taken for it, nor offered."""
+    """S4.26: a session that mentions the id is neither resolved nor offered."""
     names = index(session(1, name.format(ref)), session(2, "Else"))
     for fuzzy in (True, False):
         with pytest.raises(NotFoundError):
@@ -123,21 +127,21 @@ def test_an_id_that_no_session_has_is_no_name(ref: str, name: str, scope: Scope)
     ],
 )
 def test_a_name_that_looks_like_something_else_stays_a_name(name: str) -> None:
-    """S0.48: dates and commits are no ids of any agent's making; a whole name is enough."""
+    """S0.48: a date or commit is no id, and a whole name always resolves."""
     names = index(session(1, name), session(2, "Fix in 12 now"), session(3, "!!!"))
     for ref in (name, slug(name) or name) if name != "C++" else (name,):
         assert names.resolve(ref).how == "name"
 
 
 def test_of_sessions_of_one_name_the_only_live_one_is_meant() -> None:
-    """S0.49: never a silent pick, not even of the newer one; the newest is listed first."""
+    """S0.49: of several live ones none is chosen; the newest is listed first."""
     rows = (session(1, "Fix tests", ago=50), session(2, "fix tests", ago=5))
     with pytest.raises(AmbiguousError) as raised:
         index(*rows).resolve("Fix tests")
     own = ("sessionId", "name", "cwd", "modifiedAt")
     assert raised.value.candidates == [
-        dict(zip(own, (one.session_id, one.name, HERE, iso_of_ms(one.modified)), strict=True))
-        for one in reversed(rows)
+        dict(zip(own, (row.session_id, row.name, HERE, iso_of_ms(row.modified)), strict=True))
+        for row in reversed(rows)
     ]
     gone = rows[0]._replace(live=False)
     assert index(gone, rows[1]).resolve("fix tests").session_id == rows[1].session_id
@@ -150,7 +154,7 @@ def test_of_sessions_of_one_name_the_only_live_one_is_meant() -> None:
     ["", " \n", "a\0b", "\x1b[31m", "\ud800", "x" * 10_240, "／etc", "%", "\ufdfa" * 500],  # noqa: RUF001 - meant to look alike
 )
 def test_hostile_references_give_typed_errors(ref: str) -> None:
-    """Whatever a reference is made of, the answer is one of our own errors."""
+    """Any reference resolves or raises a typed error."""
     for names in (index(), index(*FEW)):
         with pytest.raises(IndexerdError) as raised:
             names.resolve(ref, cwd=HERE)
@@ -178,8 +182,8 @@ def test_hostile_references_give_typed_errors(ref: str) -> None:
         ("сбой входа", "Сбой при входа в систему"),
     ],
 )
-def test_what_can_mean_nothing_else_is_found(ref: str, name: str) -> None:
-    """S0.48, S0.49: a part of a name, or one with slips, where only one session fits."""
+def test_an_unambiguous_partial_name_resolves(ref: str, name: str) -> None:
+    """S0.48, S0.49: part of a name, or a misspelled one, that fits only one session."""
     names = index(session(8, name), *(one for one in FEW if one.name != name))
     match = names.resolve(ref)
     assert match.session_id == session(8, "").session_id
@@ -189,10 +193,10 @@ def test_what_can_mean_nothing_else_is_found(ref: str, name: str) -> None:
 
 
 def test_several_near_names_are_ambiguous_unless_one_is_nearly_whole() -> None:
-    """S0.49: the candidates come best first, with scores."""
+    """S0.49: candidates are listed best first, with scores."""
     with pytest.raises(AmbiguousError) as raised:
         index(*FEW).resolve("parser rewrite")
-    scores = {one["sessionId"]: one["score"] for one in raised.value.candidates}
+    scores = {candidate["sessionId"]: candidate["score"] for candidate in raised.value.candidates}
     assert scores.keys() == {PHASE_2.session_id, PHASE_3.session_id}
     assert [*scores.values()] == sorted(scores.values(), reverse=True)
     longer = session(7, "Confirm button refactor of the checkout dialogs")
@@ -254,16 +258,18 @@ def test_a_name_is_never_its_near_opposite(pair: tuple[str, str]) -> None:
     ],
 )
 def test_the_only_near_name_is_offered_and_not_taken(ref: str, name: str) -> None:
-    """S0.49: likeness that is not enough becomes a candidate, wherever its project is."""
+    """S0.49: a name that is not near enough is a candidate, in any project."""
     for cwd in (HERE, BESIDE):
         names = index(session(1, name, cwd=cwd), session(2, "Something else"))
         with pytest.raises(AmbiguousError, match="did you mean this one") as raised:
             names.resolve(ref, cwd=HERE)
-        assert [(one["name"], one["cwd"]) for one in raised.value.candidates] == [(name, cwd)]
+        assert [(candidate["name"], candidate["cwd"]) for candidate in raised.value.candidates] == [
+            (name, cwd)
+        ]
 
 
-def test_a_word_of_another_name_is_no_slip() -> None:
-    """A word that some name has is meant as it stands: "oauth" is not a mistyped "auth"."""
+def test_a_word_of_another_name_is_no_misspelling() -> None:
+    """If some name has the word, it is meant: "oauth" is not a misspelled "auth"."""
     names = index(session(1, "Debug auth"), session(2, "OAuth rate chart"))
     with pytest.raises(NotFoundError):
         names.resolve("debug oauth")
@@ -280,18 +286,18 @@ def test_a_word_of_another_name_is_no_slip() -> None:
 )
 @pytest.mark.parametrize("ref", ["confirm button refactor", "confrim-buton", "button"])
 def test_a_prompt_that_refers_to_a_session_is_not_that_session(prompt: str, ref: str) -> None:
-    """S0.49: a reference in a session's first message is no part of what it answers to."""
+    """S0.49: a reference in a first message is not part of that session's names."""
     later = [session(20 + n, prompt, ago=-60 * n, named=False) for n in range(3)]
     names = index(BUTTON, *later)
     assert names.resolve(ref, cwd=HERE).session_id == BUTTON.session_id
     with pytest.raises(NotFoundError):
         index(later[0]).resolve(ref)
-    if "tell me" in prompt:  # the other words are its own
+    if "tell me" in prompt:  # the other words count
         assert index(later[0]).resolve("tell me what was decided").how == "fuzzy"
 
 
-def test_the_session_that_asks_is_not_what_it_asks_for() -> None:
-    """A session whose own first words are the name it asks for is passed over, but by its id."""
+def test_the_asking_session_is_not_resolved_by_its_own_words() -> None:
+    """A session whose own first words are the name is skipped, unless its id is given."""
     asking = session(23, "Confirm button refactor", named=False)
     names = index(BUTTON, PHASE_2, asking)
     for ref in ("confirm button refactor", "confirm-buton-refactor", "confirm-button"):

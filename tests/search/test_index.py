@@ -1,4 +1,4 @@
-"""The text index: what a crash, damage and a purge leave of it."""
+"""The text index after a crash, damage and a purge, and the order of hits."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def index(tmp_path: Path) -> Iterator[TextIndex]:
     found.store.close()
 
 
-def test_names_come_first_then_what_is_rarer(index: TextIndex) -> None:
-    """S1.44: each session with one field and one message at most, the best ones."""
+def test_names_rank_first_then_rarer_words(index: TextIndex) -> None:
+    """S1.44: at most one field and one message per session, the best ones."""
     fill(index, row("named", name="Forecast cache"), row("tagged", tags=["cache"]), row("said"))
     say(index, "said", "a cache", "another cache of the forecast", "nothing")
     assert [one for one, _ in hits(index, "cache")] == ["named", "tagged", "said"]
@@ -30,7 +30,7 @@ def test_names_come_first_then_what_is_rarer(index: TextIndex) -> None:
 
 
 def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) -> None:
-    """S0.68: a fork has its parent's words, and its name where nobody gave it one."""
+    """S0.68: a fork has its parent's words, and its name unless it was given one."""
     opening = "where do alerts go to"
     fill(
         index,
@@ -46,7 +46,7 @@ def test_a_copied_message_is_found_once_in_the_oldest_session(index: TextIndex) 
 
 
 def test_sessions_with_the_words_in_different_places_come_later(index: TextIndex) -> None:
-    """Of questions whose words no one place has, what has most of them is told with a warning."""
+    """If no place has all words, those with most of them are found, with a warning."""
     fill(index, row("one"), row("two"))
     say(index, "one", "zebra here", "giraffe there")
     say(index, "two", "zebra and giraffe")
@@ -58,7 +58,7 @@ def test_sessions_with_the_words_in_different_places_come_later(index: TextIndex
 
 
 def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
-    """It says itself what it lacks: messages are read again, and rows are put again."""
+    """The index knows what it lacks: messages are read and rows put again."""
     index = texts(tmp_path)
     fill(index, row("s"))
     said = [Message(n, f"e{n}", "user", "", f"zebra {n}") for n in range(6)]
@@ -82,19 +82,21 @@ def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
 
 
 def test_a_purge_leaves_no_word(index: TextIndex, tmp_path: Path) -> None:
-    """S2.23: the index is rebuilt from what stays, while sessions go on."""
+    """S2.23: the index is rebuilt from the other sessions while these grow."""
     fill(index, *(row(f"s{n}", n) for n in range(4)))
     for n in range(4):
         say(index, f"s{n}", f"{'abcd'[n]}zebra stays")
     index.forget("s0", wholly=True)
     assert index.rebuild()
     index.put([(row("s3", name="Marimba"), "", ())])
-    index.forget("s1", wholly=True)  # it may have been copied by now
+    index.forget("s1", wholly=True)  # it may already have been copied
     index.commit()
     while index.rebuild():
         pass
     assert not index.owes_rebuild
-    files = b"".join(one.read_bytes() for one in (tmp_path / "search").rglob("*") if one.is_file())
+    files = b"".join(
+        path.read_bytes() for path in (tmp_path / "search").rglob("*") if path.is_file()
+    )
     assert [b"%czebra" % one in files for one in b"ab"] == [False, False]
     assert [len(hits(index, f'"{one}zebra"')) for one in "abcd"] == [0, 0, 1, 1]
     assert index.mark("s3") == b"all read"
@@ -102,8 +104,8 @@ def test_a_purge_leaves_no_word(index: TextIndex, tmp_path: Path) -> None:
     assert hits(index, "marimba") == [("s3", "name")]
 
 
-def test_a_kill_amid_a_rebuild_loses_nothing(index: TextIndex, tmp_path: Path) -> None:
-    """S2.23: the old index still counts, and is copied again."""
+def test_a_kill_during_a_rebuild_loses_nothing(index: TextIndex, tmp_path: Path) -> None:
+    """S2.23: the old index is still used, and is copied again."""
     fill(index, row("kept"), row("purged"))
     say(index, "kept", "azebra stays")
     say(index, "purged", "bzebra goes")
@@ -113,18 +115,20 @@ def test_a_kill_amid_a_rebuild_loses_nothing(index: TextIndex, tmp_path: Path) -
     assert [len(hits(index, f'"{one}zebra"')) for one in "ab"] == [1, 0]
     while index.rebuild():
         pass
-    files = b"".join(one.read_bytes() for one in (tmp_path / "search").rglob("*") if one.is_file())
+    files = b"".join(
+        path.read_bytes() for path in (tmp_path / "search").rglob("*") if path.is_file()
+    )
     assert (b"bzebra" in files, len(hits(index, '"azebra"'))) == (False, True)
 
 
-def test_under_other_patterns_of_secrets_it_is_another_index(
-    index: TextIndex, tmp_path: Path
-) -> None:
-    """Nothing of the former one is left, and all is to be read again."""
+def test_other_secret_patterns_start_a_new_index(index: TextIndex, tmp_path: Path) -> None:
+    """Nothing of the old index remains, and everything is read again."""
     fill(index, row("s"))
     say(index, "s", "the badge is zq4417")
     index.open("~1")
-    files = b"".join(one.read_bytes() for one in (tmp_path / "search").rglob("*") if one.is_file())
+    files = b"".join(
+        path.read_bytes() for path in (tmp_path / "search").rglob("*") if path.is_file()
+    )
     assert b"zq4417" not in files
     assert (index.mark("s"), index.behind, hits(index, "badge")) == (None, {"s"}, [])
     index.open("~1")
@@ -144,7 +148,7 @@ def test_a_message_with_many_copies_is_found_in_any_directory(index: TextIndex) 
 def test_a_filter_that_fits_very_many_sessions_finds_the_same(
     index: TextIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """S1.44: then hits are filtered, not the query."""
+    """S1.44: with very many sessions the hits are filtered instead of the query."""
     fill(index, *(row(f"s{n}", n, cwd=f"/{'ab'[n % 2]}") for n in range(8)))
     for n in range(8):
         say(index, f"s{n}", "a zebra")

@@ -1,4 +1,4 @@
-"""Queries: what is read of them, and what they find."""
+"""How queries are parsed and what they find."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TYPED = st.text(st.characters(), max_size=60) | st.text('ab" *-:()検', max_size
 
 @pytest.fixture(scope="module")
 def index() -> Iterator[TextIndex]:
-    """An index of a session, for one text after the other."""
+    """An index of one session, filled with one text at a time."""
     with scratch() as found:
         yield found
 
 
 def finds(index: TextIndex, query: str, text: str) -> bool:
-    """Whether a query finds a message with all that it asks for."""
+    """Whether a query finds a message that has all its terms."""
     say(index, "s1", text)
     found, warnings = search(index, query)
     return any(hit["field"] == "message" for hit in found) and not warnings
@@ -57,10 +57,10 @@ def finds(index: TextIndex, query: str, text: str) -> bool:
         ("=>", "a = > b", False),
     ],
 )
-def test_queries_find_words_however_they_stand(
+def test_queries_match_words_in_any_order(
     index: TextIndex, query: str, text: str, *, found: bool
 ) -> None:
-    """S1.44: all words in any order, phrases as they are, other endings, scripts without spaces."""
+    """S1.44: words in any order, exact phrases, other endings, scripts without spaces."""
     assert finds(index, query, text) is found
 
 
@@ -71,7 +71,7 @@ def test_an_unbalanced_quote_is_no_quote() -> None:
 
 
 def test_a_snippet_shows_the_words_where_they_stand_together() -> None:
-    """The best place of a long text is shown, not its beginning, with the words marked."""
+    """The best place of a long text is shown, with the words marked."""
     text = (
         "token once. " + "filler words " * 60 + "the Refresh token of the session. " + "end " * 80
     )
@@ -82,8 +82,8 @@ def test_a_snippet_shows_the_words_where_they_stand_together() -> None:
     assert Finder(parse("機能").as_terms()).snippet("検索機能を追加") == "検索«機能»を追加"
 
 
-def test_too_much_is_cut_and_said() -> None:
-    """The worst query costs as much as the longest allowed one, and the user is told."""
+def test_a_long_query_is_cut_with_a_warning() -> None:
+    """The worst query costs as much as the longest allowed one."""
     asked = parse("word " * 5000)
     assert len(asked.terms) <= TERMS_MAX
     assert asked.problem
@@ -104,7 +104,7 @@ def test_too_much_is_cut_and_said() -> None:
     ],
 )
 def test_patterns_find_in_linear_time(pattern: str, text: str, place: str | None) -> None:
-    """S1.44: patterns cannot hang the daemon; places are those in the text as it is."""
+    """S1.44: no pattern can hang the daemon; places are those of the original text."""
     find = parse(f"re:{pattern}").find
     assert find
     span = find(text)

@@ -1,4 +1,4 @@
-"""Words and deeds are those of a reading from scratch, after any leaf move."""
+"""Words and facts equal those of a read from scratch, after any move of the leaf."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Session:
         self.read = 0
 
     def turn(self, parent: str | None, role: str = "assistant", name: str = "") -> str:
-        """A message below another; an answer edits a file of its own and costs tokens."""
+        """A message below another one; an answer edits its own file and costs tokens."""
         name = name or f"e{len(self.tree)}"
         content: list[dict[str, Any]] = [{"type": "text", "text": f"word{len(self.tree)}"}]
         message: dict[str, Any] = {"role": role, "content": content}
@@ -88,10 +88,10 @@ class Session:
         start = self.tree.offsets[row]
         return bytes(self.data[start : start + self.tree.lengths[row]])
 
-    brief = row  # none here is too long to be held
+    brief = row  # no line here is too long to keep
 
     def afresh(self) -> Facts:
-        """The deeds of the path, gathered from scratch, and what every branch took."""
+        """The facts of the path, gathered from scratch, and the totals of every branch."""
         deeds = ActivityStats()
         for row in sorted(self.tree.path()):
             deeds.add(read(self.row(row), self.tree.id(row)), "/w")
@@ -113,7 +113,7 @@ class Watch:
         self.facts = facts
 
     def all_read(self, limit: int = 500) -> Facts:
-        """The facts when nothing is left to read; it does come to an end."""
+        """The facts when nothing is left to read, which must happen in the end."""
         for _ in range(1000):
             if self.texts.index("s1", limit):
                 return self.facts
@@ -151,10 +151,10 @@ REDONE = [("add", -1, "assistant")] * 4 + [
 @settings(max_examples=150, deadline=None)
 @given(STEPS, st.integers(1, 7))
 @example(REDONE, 3)
-def test_deeds_are_those_of_a_gathering_from_scratch(
+def test_facts_equal_those_gathered_from_scratch(
     steps: list[tuple[str, int, str]], limit: int
 ) -> None:
-    """S1.13: however the tree grew, where the leaf went, and in what portions it was read."""
+    """S1.13: however the tree grew, the leaf moved, and the reading was split."""
     held = Session()
     with scratch() as index:
         watch = Watch(held, index)
@@ -186,7 +186,7 @@ def _is_stored(index: TextIndex, word: str) -> bool:
 
 
 def test_a_session_that_grows_is_read_once(held: Session, watch: Watch) -> None:
-    """S1.38: what is appended is all that is read, each line once for words and deeds."""
+    """S1.38: only new lines are read, each once for words and facts."""
     for _ in range(20):
         held.turn(held.tree.leaf_id)
         watch.all_read()

@@ -1,4 +1,4 @@
-"""The sample configuration says what the settings are: every key, its default, one comment."""
+"""The sample configuration documents the settings: every key, its default, one comment."""
 
 import re
 import tomllib
@@ -38,7 +38,7 @@ KEYS = dict(keys(Settings))
 COMMENTS = comments(TEXT)
 
 
-def test_the_file_is_the_defaults() -> None:
+def test_the_file_equals_the_defaults() -> None:
     """It parses to exactly the defaults, without a problem."""
     loaded = load(TEXT.encode(), "indexerd.toml", {})
 
@@ -47,7 +47,7 @@ def test_the_file_is_the_defaults() -> None:
 
 
 def test_every_key_is_there_once_with_a_comment() -> None:
-    """No key is missing, none is invented, each has its one line of explanation."""
+    """No key is missing or invented, and each has one line of explanation."""
     assert list(COMMENTS) == list(KEYS)
     assert set(load(TEXT.encode(), "indexerd.toml", {}).sources) | {"providers.openai.prices"} == (
         set(KEYS)
@@ -55,10 +55,10 @@ def test_every_key_is_there_once_with_a_comment() -> None:
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_a_comment_says_the_range(key: str) -> None:
-    """Numbers have their range in the comment, as the settings hold it, and a unit or a thing."""
+def test_a_comment_states_the_range(key: str) -> None:
+    """The comment of a number has its range and its unit, as in the settings."""
     field = KEYS[key]
-    bounds = [one for one in field.metadata if isinstance(one, (Ge, Gt, Le, Lt))]
+    bounds = [meta for meta in field.metadata if isinstance(meta, (Ge, Gt, Le, Lt))]
     written = {float(one) for one in re.findall(r"\d+(?:\.\d+)?", COMMENTS[key])}
 
     assert len(bounds) == (2 if field.annotation in (int, float) else 0)
@@ -67,7 +67,7 @@ def test_a_comment_says_the_range(key: str) -> None:
 
 
 def test_examples_in_comments_are_valid() -> None:
-    """What a comment shows commented out can be uncommented."""
+    """Commented-out examples are valid when uncommented."""
     example = re.search(r"^# (prices = .+)$", TEXT, re.MULTILINE)
     assert example is not None
     prices = tomllib.loads(example[1])["prices"]

@@ -1,4 +1,4 @@
-"""Settings from file and environment: each problem named, each value's source known."""
+"""Settings from file and environment: each problem is named, each value's source known."""
 
 import json
 from collections.abc import Callable
@@ -20,15 +20,15 @@ def toml(text: str, **env: str) -> Loaded:
 
 
 def faults(loaded: Loaded) -> dict[str, str]:
-    """What was wrong: key and message; any problem makes the settings the defaults (S0.26)."""
+    """Key and message of each problem; any problem makes the settings the defaults (S0.26)."""
     assert loaded.settings == Settings()
     assert loaded.problems
-    for one in loaded.problems:
-        assert set(one) == {"file", "key", "message", "hint"}
-        assert one["file"]
-        assert one["message"]
-        assert one["hint"]
-    return {one["key"]: one["message"] for one in loaded.problems}
+    for problem in loaded.problems:
+        assert set(problem) == {"file", "key", "message", "hint"}
+        assert problem["file"]
+        assert problem["message"]
+        assert problem["hint"]
+    return {problem["key"]: problem["message"] for problem in loaded.problems}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_camel_case_in_toml_and_json() -> None:
 
 
 def test_a_variable_wins_and_is_named() -> None:
-    """The order is defaults < file < environment, and each value knows where it came from."""
+    """The order is defaults < file < environment, and each value knows its source."""
     env = {
         "INDEXERD_INDEX__QUIET_SECONDS": "7",
         "INDEXERD_MODEL_KEYS": '["local/extractive"]',
@@ -117,7 +117,7 @@ def test_a_variable_wins_and_is_named() -> None:
 def test_a_faulty_variable_is_named_as_the_source(variable: str, value: str, key: str) -> None:
     found = load(b"", FILE, {variable: value})
     assert list(faults(found)) == [key]
-    assert [one["file"] for one in found.problems] == [variable]
+    assert [problem["file"] for problem in found.problems] == [variable]
 
 
 @pytest.mark.parametrize(
@@ -157,17 +157,17 @@ def test_a_file_that_cannot_be_read_at_all(data: bytes, path: str) -> None:
     ],
 )
 @pytest.mark.parametrize("provider", ["google", "openai"])
-def test_transcripts_do_not_travel_in_the_clear(provider: str, url: str) -> None:
+def test_remote_urls_must_be_encrypted(provider: str, url: str) -> None:
     found = toml(f"[providers.{provider}]\nbase_url = {json.dumps(url)}")
     assert list(faults(found)) == [f"providers.{provider}.base_url"]
 
 
-def test_problems_are_fit_to_print() -> None:
-    """A key of the user's own making reaches a terminal and a log: no escapes, no flood."""
+def test_problems_are_printable() -> None:
+    """A key in the file may be any text, so messages are escaped and short."""
     found = toml('"x\\u001b[31m\\u202e\\n" = 1\n' + "k" * 5000 + " = 2")
-    for one in found.problems:
-        assert all(text.isprintable() for text in one.values())
-        assert all(len(text) <= 200 for text in one.values())
+    for problem in found.problems:
+        assert all(text.isprintable() for text in problem.values())
+        assert all(len(text) <= 200 for text in problem.values())
 
 
 leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -197,7 +197,7 @@ ODD: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", ODD)
-def test_what_is_no_configuration_is_a_problem(tmp_path: Path, kind: str) -> None:
+def test_a_path_that_is_no_file_is_a_problem(tmp_path: Path, kind: str) -> None:
     make, why = ODD[kind]
     path = tmp_path / "indexerd.toml"
     make(path)
@@ -210,7 +210,7 @@ def test_what_is_no_configuration_is_a_problem(tmp_path: Path, kind: str) -> Non
 
 @pytest.mark.parametrize("broken", ["[privacy\n", "bogus = 1\n", "[log]\nlevel = 3\n"])
 def test_a_broken_file_leaves_the_last_good_settings(tmp_path: Path, broken: str) -> None:
-    """S0.26: all of them, with the problems of the new file; what was kept is private."""
+    """S0.26: all of them are kept, with the new file's problems; the copy is private."""
     path, state = tmp_path / "indexerd.toml", tmp_path / ".local/state/indexerd"
     state.mkdir(parents=True)
     path.write_text('[privacy]\nexclude = ["/a"]\n[redact]\nextra_patterns = ["ACME-[0-9]{8}"]\n')
@@ -221,6 +221,6 @@ def test_a_broken_file_leaves_the_last_good_settings(tmp_path: Path, broken: str
     assert found.problems
     assert found.settings == good.settings
     assert (state / LAST_GOOD).stat().st_mode & 0o777 == 0o600
-    remember(found, state)  # not sound: nothing is kept of it
+    remember(found, state)  # invalid, so it is not kept
     (state / LAST_GOOD).write_text("{")
     assert read(path, tmp_path).settings == Settings()

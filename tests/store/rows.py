@@ -1,4 +1,4 @@
-"""Rows and messages for tests, and a store and a text index that are empty."""
+"""Rows and messages for tests, and an empty store and text index."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def texts(directory: Path) -> TextIndex:
 
 @contextmanager
 def scratch() -> Iterator[TextIndex]:
-    """The same for one example of a property test; rows need not be there."""
+    """The same for one example of a property test; rows are optional."""
     with tempfile.TemporaryDirectory() as directory:
         index = texts(Path(directory))
         fill(index, row("s1"))
@@ -43,7 +43,7 @@ def scratch() -> Iterator[TextIndex]:
 
 
 def row(session_id: str, minute: int = 0, **more: Any) -> dict[str, Any]:
-    """A row of interfaces.md, section 5, last changed at some minute."""
+    """A row as in interfaces.md 5, last changed at a minute."""
     found = {
         "sessionId": session_id,
         "agent": "pi",
@@ -63,19 +63,19 @@ def row(session_id: str, minute: int = 0, **more: Any) -> dict[str, Any]:
 
 
 def fill(index: TextIndex, *rows: dict[str, Any], summary: str = "") -> None:
-    """Put rows with nothing to find them by but themselves."""
-    index.put([(one, summary, ()) for one in rows])
+    """Add rows with no other searchable text."""
+    index.put([(row, summary, ()) for row in rows])
     index.commit()
 
 
 def say(index: TextIndex, session_id: str, *said: str) -> None:
-    """Add messages; their entry ids follow from session and place."""
+    """Add messages whose entry ids are made from session and position."""
     items = [Message(n, f"{session_id}-{n}", "user", "", text) for n, text in enumerate(said)]
     index.add_messages(session_id, items, b"all read", 1, replace=True)
     index.commit()
 
 
 def hits(index: TextIndex, query: str, **filters: Any) -> list[tuple[str, str]]:
-    """Which sessions a search finds, and where."""
+    """The sessions that a search finds, and the field."""
     found, _ = search(index, query, **filters)
     return [(hit["sessionId"], hit["field"]) for hit in found]

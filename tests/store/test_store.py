@@ -1,4 +1,4 @@
-"""The store: what it keeps, what damages it, and what a full disk or a lock does to it."""
+"""The store: what it keeps, and what damage, a full disk or a lock do to it."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def store(tmp_path: Path) -> Iterator[StateStore]:
 
 
 def put(store: StateStore, *rows: dict[str, object]) -> list[str]:
-    """Put rows; which of them are to be indexed."""
-    return store.put((one, named(one), HASH) for one in rows)
+    """Add rows, and which of them are due."""
+    return store.put((row, named(row), HASH) for row in rows)
 
 
 def listed(store: StateStore, **filters: Any) -> tuple[list[str], str | None]:
-    """Ids of a page, and the cursor of the next one."""
+    """The ids of a page, and the cursor of the next one."""
     rows, cursor = store.page(**filters)
-    return [one["sessionId"] for one in rows], cursor
+    return [row["sessionId"] for row in rows], cursor
 
 
 def ids(store: StateStore, **filters: Any) -> list[str]:
     return listed(store, **filters)[0]
 
 
-def test_a_lock_is_trouble_and_no_damage(store: StateStore, tmp_path: Path) -> None:
-    """Nothing is dropped for it, and readers go on."""
+def test_a_lock_is_not_treated_as_damage(store: StateStore, tmp_path: Path) -> None:
+    """Nothing is dropped, and readers go on."""
     put(store, row("a"))
     with closing(sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -53,8 +53,8 @@ def test_a_lock_is_trouble_and_no_damage(store: StateStore, tmp_path: Path) -> N
     assert put(store, row("b")) == ["b"]
 
 
-def test_who_only_looks_gets_an_empty_store_and_a_problem(tmp_path: Path) -> None:
-    """S3.26: whatever is wrong with the file; and nothing is made."""
+def test_a_reader_gets_an_empty_store_and_a_problem(tmp_path: Path) -> None:
+    """S3.26: whatever is wrong with the file, and nothing is created."""
     path = tmp_path / "store.sqlite"
     with closing(StateStore(path, readonly=True)) as store:
         assert (len(store.ids()), bool(store.problem), path.exists()) == (0, True, False)
@@ -67,7 +67,7 @@ def test_who_only_looks_gets_an_empty_store_and_a_problem(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("text", [b'{"name": "\xff secret"}', b'{"name": }'])
 def test_a_row_that_does_not_decode_is_damage(store: StateStore, text: bytes) -> None:
-    """S3.30: it is set aside at the close, and no word of it is in the error."""
+    """S3.30: the store is moved aside at the close, and the error quotes nothing of it."""
     put(store, row("a"))
     store._run("UPDATE record SET row = CAST(? AS TEXT)", text)
     with pytest.raises(DamagedError) as bad:

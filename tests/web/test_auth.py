@@ -1,4 +1,4 @@
-"""Tokens and static files; tests/browser/test_web_door.py has cookies and requests."""
+"""Tokens and static files; tests/browser/test_web_door.py tests cookies and requests."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def token(folder: Path) -> str:
     return login_link(folder, URL).partition("token=")[2]
 
 
-def test_a_token_is_good_once_soon_and_at_its_server(tmp_path: Path) -> None:
-    """Its file is the user's alone, and goes with it, as does the page that leads to it."""
+def test_a_token_works_once_for_a_while_on_its_server(tmp_path: Path) -> None:
+    """Its file is private and is removed with it, as is the page that leads to it."""
     held = token(tmp_path)
     (file,) = tmp_path.iterdir()
     assert (file.stat().st_mode & 0o777, file.read_bytes()) == (0o600, b"")
@@ -35,13 +35,13 @@ def test_a_token_is_good_once_soon_and_at_its_server(tmp_path: Path) -> None:
         os.utime(file, (then, then))
         assert not used or not redeem_token(tmp_path, URL, late)
     token(tmp_path)
-    assert len(list(tmp_path.iterdir())) == 1  # what nobody used in time is forgotten
+    assert len(list(tmp_path.iterdir())) == 1  # unused tokens expire
     for bad in ("", "x", "\ud800", "../x"):
         assert not redeem_token(tmp_path, URL, bad)
 
 
-def test_assets_are_those_of_a_list() -> None:
-    """No name leads out of the folder, or to a template; no text, in either way, becomes markup."""
+def test_only_listed_assets_are_served() -> None:
+    """No name leads out of the folder or to a template, and no text becomes markup."""
     for name in ("../home.py", "home.html", "page.html", "", "/etc/passwd", "home.css/"):
         assert name not in FILES
     evil = "<script>x</script>\ud800"

@@ -1,4 +1,4 @@
-"""Exports of real session files: bounds, secrets, digests in their places."""
+"""Exports of sessions: limits, secrets, and digests in their places."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ TALK = [
 ]
 
 
-def test_the_leaf_asked_for_is_where_it_is_seen_from() -> None:
-    """S1.36: another leaf has its own path, the tree is the same, and a gist tells of the rest."""
+def test_an_export_can_start_at_any_leaf() -> None:
+    """S1.36: another leaf has its own path and the same tree, with a gist of the rest."""
     data = session(*TALK)
     found = exported(opened(data), PROGRAM)
     other = exported(opened(data, leaf="d"), PROGRAM)
@@ -57,7 +57,7 @@ def test_the_leaf_asked_for_is_where_it_is_seen_from() -> None:
 
 
 def test_texts_are_bounded_each_and_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text of megabytes is cut with a note; the more there is, the less each may say."""
+    """A text of megabytes is cut with a note; the more texts there are, the shorter each is."""
     data = session(said("a", None, "user", "x" * 5_000_000), said("b", "a", "assistant", "y" * 90))
     found = exported(opened(data), PROGRAM)
     assert [len(text) for text in texts(found)] == [document.TEXT_MAX, 90]
@@ -69,20 +69,20 @@ def test_texts_are_bounded_each_and_together(monkeypatch: pytest.MonkeyPatch) ->
     assert [len(text) for text in texts(exported(opened(data), PROGRAM))] == [200, 90]
 
 
-def test_a_page_holds_the_newest_entries(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those before them are named in a warning; the page keeps its beginning for a while."""
+def test_a_page_has_the_newest_entries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A warning counts earlier ones; a page keeps its beginning for a while."""
     monkeypatch.setattr(document, "STRIDE", 2)
     for shown, left_out in ((5, 0), (4, 2), (3, 2)):
         found = exported(opened(session(*TALK)), Wish(newest=shown))
         assert [node["id"] for node in found["nodes"]] == list("abcdef"[left_out:])
-        named = any(f"the oldest {left_out} entries" in one for one in found["warnings"])
+        named = any(f"the oldest {left_out} entries" in warning for warning in found["warnings"])
         assert named == bool(left_out)
         assert found["leafId"] == "f"
 
 
 @pytest.mark.parametrize("form", FORMATS)
-def test_secrets_go_where_that_was_asked_for(form: str) -> None:
-    """Not otherwise; and wherever they stand, also across a cut, in names and in metadata."""
+def test_secrets_are_redacted_on_request(form: str) -> None:
+    """In all places, also across a cut, in names and in metadata."""
     across = "z" * (document.TEXT_MAX - 20) + f" {KEY} " + "z" * 90_000
     calls = [{"type": "toolCall", "id": "1", "name": "bash", "arguments": {"command": KEY}}]
     thoughts = [{"type": "thinking", "thinking": f"It is {KEY}."}]
@@ -103,8 +103,8 @@ def test_secrets_go_where_that_was_asked_for(form: str) -> None:
     assert "A1b2C3d4" not in kept
 
 
-def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
-    """A segment that holds on the path has its places; one of another branch is left out."""
+def test_digests_are_placed_at_the_entries_they_cover(tmp_path: Path) -> None:
+    """Segments of the path are placed; one of another branch is left out."""
     held = Segment(id="x", covering=(0, 2), content="- Left.", model="m", leaf_id="c")
     path = tmp_path / "s1.digest.jsonl"
     path.write_text(json.dumps(encode(held)))
@@ -119,8 +119,8 @@ def test_digests_stand_at_what_they_cover(tmp_path: Path) -> None:
     assert len(broken["warnings"]) == 1
 
 
-def test_a_gist_holds_no_half_of_a_secret() -> None:
-    """S2.21: with --redact a text is clean before anything is cut from it."""
+def test_a_gist_has_no_part_of_a_secret() -> None:
+    """S2.21: with `--redact` a text is redacted before it is cut."""
     token = "ghp_a1B2c3D4e5F6a1B2c3D4e5F6a1B2c3D4e5F6"
     talk = [*TALK[:2], said("c", "b", "user", "c" * 180 + f" {token}"), *TALK[3:]]
     found = exported(opened(session(*talk)), Wish(for_people=False, redact=True))
@@ -130,15 +130,15 @@ def test_a_gist_holds_no_half_of_a_secret() -> None:
 
 
 @given(st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=6), st.integers(0, 2)), min_size=1))
-def test_a_page_has_what_the_session_is(steps: list[tuple[list[int], int]]) -> None:
-    """Whatever changes, and whichever version a page has: the newest, an old one, or none."""
+def test_a_page_follows_every_change(steps: list[tuple[list[int], int]]) -> None:
+    """After any change the page is current, whichever version it had before."""
     known: list[tuple[str, list[int]]] = [("", [])]
     for nodes, which in steps:
         version, old = known[-1 - which % len(known)]
         found = {"nodes": nodes, "beats": [], "exportedAt": str(len(known)), "name": which}
         change = changed(found, version)
         held = old[: change.get("keep", 0)] + change["nodes"] if "nodes" in change else old
-        assert held == nodes  # story.js does the same
+        assert held == nodes  # as in story.js
         known.append((change["version"], held))
     version, held = known[-1]
     assert changed(found | {"exportedAt": "later"}, version) == {"version": version}

@@ -18,7 +18,7 @@ TEXT = st.text(st.sampled_from(HOSTILE + "ab/:.%#? \n"), max_size=12)
 
 @given(TEXT, TEXT, TEXT, st.sampled_from(["", "7d", "never"]))
 def test_an_address_comes_back_as_it_was(q: str, agent: str, project: str, since: str) -> None:
-    """S4.24: every part is encoded: none begins another one, or leads to another host."""
+    """S4.24: every part is encoded, so none adds a parameter or leads to another host."""
     asked = Filters.of({"q": q, "agent": agent, "project": project, "since": since})
     address = asked.address()
     assert re.fullmatch(r"/(\?[\w=&%./~-]*)?", address)
@@ -32,13 +32,13 @@ def test_an_address_comes_back_as_it_was(q: str, agent: str, project: str, since
 @pytest.mark.parametrize(("session_id", "address"), [
     ("a/../b", "/s/a%2F..%2Fb"), ("..", "/s/-"), ("x y\ud800", "/s/x%20y%EF%BF%BD"),
 ])  # fmt: skip
-def test_a_name_leads_nowhere_else(session_id: str, address: str) -> None:
-    """S4.24: an id is one part of an address."""
+def test_an_id_is_one_part_of_an_address(session_id: str, address: str) -> None:
+    """S4.24: an id cannot change the rest of the address."""
     assert home.session_address(session_id) == address
 
 
 def test_a_link_of_a_context_footer_leads_to_its_session() -> None:
-    """S4.22: a file is searched for in its session; another applet is the session alone."""
+    """S4.22: a file link searches its session; another applet opens the session."""
     found = {"session": "s/1", "applet": "text-editor", "path": "C:\\w\\a b.py"}
     assert home.footer_target(found) == "/s/s%2F1?find=a%20b.py"
     assert home.footer_target(found | {"applet": "plot"}) == "/s/s%2F1"

@@ -1,4 +1,4 @@
-"""The tree as a story: asks, the work between them folded, depth only where it parts."""
+"""The tree as a story: prompts, the work between them folded, deeper only at a fork."""
 
 from __future__ import annotations
 
@@ -11,37 +11,37 @@ from tests.sessions.tree_sessions import reader, said, session, state_of
 
 
 def cut(text: str, most: int) -> str:
-    """A text of at most so many characters."""
+    """The first `most` characters of a text."""
     return text[:most]
 
 
 def nodes_of(state: SessionState, data: bytes) -> dict[int, Node]:
-    """A node for each row that a story keeps."""
+    """A node for each row that a story uses."""
     read, names = reader(state, data), dict[str, str]()
     return {
         row: node_of(state, row, read(row), 500, cut=cut, names=names) for row in state.entries()
     }
 
 
-def told(*entries: bytes, gists: dict[str, str] | None = None) -> Story:
-    """The story of a session of these entries."""
+def session_story(*entries: bytes, gists: dict[str, str] | None = None) -> Story:
+    """The story of a session with these entries."""
     data = session(*entries)
     state = state_of(data)
     named = {state.index[tip]: (text, "agent") for tip, text in (gists or {}).items()}
     return story_of(state, nodes_of(state, data), state.labels, named)
 
 
-def told_ids(story: Story, beat: Beat) -> list[str]:
+def story_ids(story: Story, beat: Beat) -> list[str]:
     return [story.nodes[place].id for place in range(beat.first, beat.last + 1)]
 
 
 def shape(story: Story) -> list[tuple[str, int, list[str]]]:
-    """Every beat: its kind, its depth, its entries."""
-    return [(beat.kind, beat.depth, told_ids(story, beat)) for beat in story.beats]
+    """Kind, depth and entries of every beat."""
+    return [(beat.kind, beat.depth, story_ids(story, beat)) for beat in story.beats]
 
 
 def test_a_chain_stays_flat_and_only_a_fork_goes_deeper() -> None:
-    """Depth grows where two ways were gone, and the gist stands where a branch begins (S1.29)."""
+    """S1.29: depth grows at a fork, and the gist is at the beginning of a branch."""
     entries = (
         said("a", None, "user", "Where to?"),
         said("b", "a", "assistant", "Two ways."),
@@ -51,7 +51,7 @@ def test_a_chain_stays_flat_and_only_a_fork_goes_deeper() -> None:
         said("f", "e", "assistant", "There."),
         said("g", "f", "user", "On."),
     )
-    story = told(*entries, gists={"d": "Left was a dead end."})
+    story = session_story(*entries, gists={"d": "Left was a dead end."})
     assert shape(story) == [
         ("ask", 0, ["a"]),
         ("work", 0, ["b"]),
@@ -71,19 +71,22 @@ def test_a_chain_stays_flat_and_only_a_fork_goes_deeper() -> None:
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[bytes]:
-    """Entries whose parents are any, later ones and unknown ones included; ids repeat."""
+    """Entries with any parents, including later and unknown ones, and repeated ids."""
     many = draw(st.integers(1, 25))
     ids = [str(draw(st.integers(0, many))) for _ in range(many)]
     roles = st.sampled_from(["user", "assistant", "toolResult"])
     above = st.one_of(st.none(), st.integers(0, many + 2).map(str))
-    return [said(one, draw(above), draw(roles), "x", at=draw(st.integers(0, 50))) for one in ids]
+    return [
+        said(session_id, draw(above), draw(roles), "x", at=draw(st.integers(0, 50)))
+        for session_id in ids
+    ]
 
 
 @settings(max_examples=80, deadline=None)
 @given(trees())
 def test_every_entry_is_in_one_beat(entries: list[bytes]) -> None:
-    """S1.7: whatever parents say, each entry stands once, below its parent, in one beat."""
-    story = told(*entries)
+    """S1.7: with any parents each entry appears once, below its parent, in one beat."""
+    story = session_story(*entries)
     places = [place for beat in story.beats for place in range(beat.first, beat.last + 1)]
     assert places == list(range(len(story.nodes)))
     assert len({node.id for node in story.nodes}) == len(story.nodes)

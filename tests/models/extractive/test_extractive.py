@@ -1,4 +1,4 @@
-"""The built-in model: what it answers, and that nothing can make it fail."""
+"""The built-in model: its answers, and that no input makes it fail."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ FACTS = Facts(
 
 
 def test_the_answer_passes_the_check_of_every_model() -> None:
-    """S0.19, S2.9: by a model that says who it is, costs nothing, and stops in time."""
+    """S0.19, S2.9: it names itself, costs nothing and respects its deadline."""
     stretch = Stretch("checkpoint", FACTS.messages)
     prompts = [Prompt("", "", facts=FACTS), Prompt("", "", stretch=stretch)]
-    named, summed = (asyncio.run(Extractive().generate(one, timeout=10)) for one in prompts)
+    named, summed = (asyncio.run(Extractive().generate(prompt, timeout=10)) for prompt in prompts)
     assert validate(named.text, cut=False, redact=str) == describe(FACTS)
     assert describe(FACTS).name == "Add retry with backoff to the uploader"
     assert summed.text == summarize(stretch)
@@ -69,7 +69,7 @@ said = st.lists(st.tuples(st.sampled_from(["user", "assistant"]), texts), max_si
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.builds(Facts, said, some, some, st.just({"bash": 2}), texts, st.none() | texts))
 def test_any_facts_give_an_answer_that_the_check_accepts(known: Facts) -> None:
-    """S0.19: valid for any input, twice the same, free of role, reference and redaction marks."""
+    """S0.19: valid and repeatable for any input, without role, reference and redaction marks."""
     found = describe(known)
     assert found == describe(known)
     assert isinstance(validate(found.model_dump_json(), cut=False, redact=str), Metadata)
@@ -80,7 +80,7 @@ def test_any_facts_give_an_answer_that_the_check_accepts(known: Facts) -> None:
 
 
 def test_threads_do_not_disturb_each_other() -> None:
-    """Two sessions are described at once: the stemmer that they share holds one word at a time."""
+    """Two sessions are indexed at once, although the shared stemmer keeps a word's state."""
     texts = [" ".join(f"{word}{n}ations" for n in range(2000)) for word in "abcd"]
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(topics, texts))

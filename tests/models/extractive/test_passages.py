@@ -1,4 +1,4 @@
-"""Passages that fit a question: the right ones first, quoted, and no more claimed than found."""
+"""Passages for a question: the right ones come first, verbatim and with honest confidence."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def asked(text: str, said: Any = SESSION) -> dict[str, Any]:
 def test_the_passage_that_answers_is_among_the_first_three(
     question: str, entry: str, words: str
 ) -> None:
-    """Endings, capitals and scripts without spaces do not hide it."""
+    """Word endings, capitals and scripts without spaces do not matter."""
     quotes = asked(question)["answerMarkdown"].split("\n\n> [")[1:4]
-    assert [one for one in quotes if one.startswith(f"{entry}] ") and words in one], quotes
+    assert [quote for quote in quotes if quote.startswith(f"{entry}] ") and words in quote], quotes
 
 
 messy = st.text(st.sampled_from("ab \n#:.?é語見\ud800ǅİ*`"), max_size=200)
@@ -57,9 +57,9 @@ messy = st.text(st.sampled_from("ab \n#:.?é語見\ud800ǅİ*`"), max_size=200)
 
 @given(messy, st.lists(st.tuples(st.just("e"), st.sampled_from(["user", "summary"]), messy)))
 def test_no_question_and_no_session_makes_it_fail(question: str, said: list[Any]) -> None:
-    """The same answer each time, within its bounds, and every word in one passage."""
+    """The answer is repeatable, bounded, and quotes only passages."""
     found = asked(question, said)
     assert found == asked(question, said)
     assert len(found["citations"]) <= PASSAGES_MAX
-    assert all(len(one["excerpt"]) <= EXCERPT_MAX for one in found["citations"])
+    assert all(len(citation["excerpt"]) <= EXCERPT_MAX for citation in found["citations"])
     assert "".join("".join(passages(question)).split()) == "".join(question.split())

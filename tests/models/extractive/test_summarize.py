@@ -1,4 +1,4 @@
-"""What the offline model says of a stretch: shapes, lengths, what is kept and what may go."""
+"""Offline summaries: their shapes, lengths, and what must be kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from indexerd.entries import Facts, Stretch
 from indexerd.models.extractive.summarize import describe, summarize
 
 HEADS = {
-    "segment": "**Goal** **Decisions and discoveries** **End state**",  # no earlier actions
+    "segment": "**Goal** **Decisions and discoveries** **End state**",  # without earlier actions
     "branch": "## Goal ## Constraints & Preferences ## Progress ### Done ### In Progress "
     "### Blocked ## Key Decisions ## Next Steps",
     "turn": "## Original Request ## Progress So Far ## Context Needed to Continue",
@@ -44,7 +44,7 @@ def told(kind: str, *said: tuple[str, str], **known: object) -> str:
 
 @pytest.mark.parametrize("kind", HEADS)
 def test_each_kind_has_its_shape(kind: str) -> None:
-    """S2.9, pi's skeleton: the heads, in their order; what nobody said is "(none)"."""
+    """S2.9, pi's format: the headings in order; an empty section is "(none)"."""
     heads = [line for line in told(kind).split("\n") if line.startswith(("#", "*"))]
     assert " ".join(heads) == HEADS[kind]
     assert "(none)" in told(kind, ("user", "ok"), ("assistant", "ok"))
@@ -82,7 +82,7 @@ FILLING = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "e
 
 
 def chatter(round_number: int) -> list[tuple[str, str]]:
-    """Twenty messages of everyday work, other ones in every round."""
+    """Twenty messages of everyday work, different in every round."""
     found: list[tuple[str, str]] = []
     for n, part in enumerate(PARTS):
         at = f"{part}{round_number}"
@@ -100,7 +100,7 @@ def chatter(round_number: int) -> list[tuple[str, str]]:
 
 
 def kept_after(rounds: int, max_tokens: int) -> list[str]:
-    """The planted facts that stand in the checkpoint after rounds of other work."""
+    """The planted facts in the checkpoint after rounds of other work."""
     said = chatter(0)
     for at, fact in enumerate(PLANTED):
         said.insert(at * 2, ("user" if "must" in fact else "assistant", fact))
@@ -114,11 +114,11 @@ def kept_after(rounds: int, max_tokens: int) -> list[str]:
 
 @pytest.mark.parametrize(("max_tokens", "least"), [(13_107, 19), (1000, 18), (700, 18)])
 def test_planted_facts_survive_ten_rounds(max_tokens: int, least: int) -> None:
-    """S2.27, S3.15: decisions, rules and exact facts of round one stand in round ten."""
+    """S2.27, S3.15: decisions, rules and exact facts of round one are kept in round ten."""
     assert len(kept_after(10, max_tokens)) >= least
 
 
-# --- for any input at all ---------------------------------------------------------------------
+# # --- any input ---------------------------------------------------------------------
 
 WORDS = (
     "we decided to must never use src/io.py ENOENT API-7 why? done. ok, fix **bold** \n - [x] "
@@ -139,8 +139,8 @@ stretches = st.builds(
 
 @settings(deadline=None, max_examples=60)
 @given(stretches)
-def test_any_stretch_is_summed_up_within_its_room(stretch: Stretch) -> None:
-    """S2.9: never longer than asked for, and twice the same."""
+def test_any_range_is_summarized_within_its_limit(stretch: Stretch) -> None:
+    """S2.9: never longer than requested, and repeatable."""
     text = summarize(stretch)
     assert text == summarize(stretch)
     assert text
@@ -149,7 +149,7 @@ def test_any_stretch_is_summed_up_within_its_room(stretch: Stretch) -> None:
 
 
 def test_a_megabyte_of_unclosed_tags_is_survived() -> None:
-    """In every field; the work stays bounded. A turn always says what it began with (S1.26)."""
+    """In every field, the work stays bounded. A turn prefix says how it began (S1.26)."""
     text = "<file a=b>- # [a](" * 60_000
     said = ("user", text), ("assistant", text)
     assert len(told("checkpoint", *said, previous=text, instructions=text, cwd=text)) <= 4000
