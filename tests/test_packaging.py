@@ -117,7 +117,7 @@ def test_requirements_are_locked_within_their_range() -> None:
     """Runtime and build requirements in one lock, those for tests and linters in the other."""
     runtime, both = locked(LOCKS[0]), locked(LOCKS[1]) | locked(LOCKS[0])
     asked = [Requirement(dependency) for dependency in PROJECT["project"]["dependencies"]]
-    asked += [Requirement(one) for one in PROJECT["build-system"]["requires"]]
+    asked += [Requirement(line) for line in PROJECT["build-system"]["requires"]]
     asked += requirements("requirements-build.in")
     for one in asked:
         assert one.specifier.contains(runtime[canonicalize_name(one.name)][0]), one

@@ -121,10 +121,10 @@ def test_a_session_is_shown(home: Home) -> None:
 def test_an_ambiguous_reference_is_an_error_with_candidates(home: Home, command: list[str]) -> None:
     error = home.json(*command, "deploy", code=3)["error"]
     assert (error["code"], error["retryable"]) == ("ambiguous_reference", False)
-    assert {one.id for one in home.twins} == set(ids(error["candidates"]))
+    assert {session.id for session in home.twins} == set(ids(error["candidates"]))
     told = home.ix(*command, "deploy")
     assert (told.returncode, told.stdout) == (3, "")
-    assert all(f"  {one.id}  Deploy\n" in told.stderr for one in home.twins)
+    assert all(f"  {session.id}  Deploy\n" in told.stderr for session in home.twins)
 
 
 def test_a_prefix_is_unique_or_ambiguous(home: Home) -> None:

@@ -260,11 +260,11 @@ def imports(home: Home, *argv: str) -> set[str]:
 def test_hooks_import_the_standard_library_only(home: Home, name: str, *, as_json: bool) -> None:
     """interfaces.md 4: no third-party module, and only the modules that are needed."""
     loaded = imports(home, *ASKED[name], *(["--json"] if as_json else []))
-    foreign = {one.partition(".")[0] for one in loaded} - set(sys.stdlib_module_names)
+    foreign = {module.partition(".")[0] for module in loaded} - set(sys.stdlib_module_names)
     assert foreign - {"org"} == {
         "indexerd"
     }  # the standard `copy` tries to import Jython's org.python
-    assert {one for one in loaded if one.startswith("indexerd")} <= OURS
+    assert {module for module in loaded if module.startswith("indexerd")} <= OURS
 
 
 @pytest.mark.parametrize("name", ASKED)

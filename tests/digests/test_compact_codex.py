@@ -18,7 +18,7 @@ from tests.sessions.speeches import calls, entry, gave, said, state_of, steps
 
 def kept(*messages: ContextMessage) -> list[tuple[str, str]]:
     found = users_of(summarizable_messages(messages, SessionState("/s"), "codex"))
-    return [(one.text, one.entry.id) for one in found]
+    return [(message.text, message.entry.id) for message in found]
 
 
 def test_a_compactions_history_stays_without_its_summary() -> None:
@@ -29,7 +29,7 @@ def test_a_compactions_history_stays_without_its_summary() -> None:
         Retained("user", "SUMMARY"),
     )
     stored = entry(Kind.COMPACTION, "k", compaction=Compaction(retained=history, whole=True))
-    brought = [ContextMessage(one.role, stored, (one.text,)) for one in history]
+    brought = [ContextMessage(message.role, stored, (message.text,)) for message in history]
     assert kept(*brought, said("user", "two", name="u2")) == [("one", "k"), ("two", "u2")]
     bare = entry(Kind.COMPACTION, "k", compaction=Compaction())
     before, summary = said("user", "one", name="u1"), ContextMessage("user", bare, ("SUMMARY",))
@@ -70,7 +70,7 @@ def test_a_count_wins_and_what_came_after_is_added() -> None:
     assert context_size(before_result, held[:3])[0] == 500 + 100  # 400 bytes of result
     older = state_of(5, context=ContextUse(300, 0))
     assert context_size(older, held)[0] == 300 + sum(
-        estimate_tokens(one) for s in held[1:] for one in s.speeches
+        estimate_tokens(speech) for s in held[1:] for speech in s.speeches
     )
 
 

@@ -80,6 +80,6 @@ def test_pruning_keeps_to_its_bounds(talk: list[ContextMessage]) -> None:
     assert saved == sum((len(text) + 2) // 4 for text in texts.values())
     assert saved > PRUNE_MINIMUM or (places, saved) == ([], 0)
     if places:
-        newer = [one.result.text for one in talk[places[0] :] if one.result is not None]
-        assert sum((len(one) + 2) // 4 for one in newer) > PRUNE_PROTECT
+        newer = [entry.result.text for entry in talk[places[0] :] if entry.result is not None]
+        assert sum((len(text) + 2) // 4 for text in newer) > PRUNE_PROTECT
     assert len(pruned(talk)) == len(talk)

@@ -139,12 +139,12 @@ def test_the_cut_keeps_about_the_requested_tokens(keep: int, cut: Cut) -> None:
 @given(TALKS, st.integers(1, 200))
 def test_any_context_is_split_without_a_gap(talk: list[tuple[str, int]], keep: int) -> None:
     """S1.26: history, beginning of the turn and kept entries are all messages, in order."""
-    context = steps(*(one for one in talk if one[0] != "compactionSummary"))
+    context = steps(*(message for message in talk if message[0] != "compactionSummary"))
     cut = find_cut(context, 0, len(context), keep)
     kept = context[cut.first_kept :]
     assert 0 <= cut.first_kept <= len(context)
-    if any(_is_place(one) for one in context):
-        first = next(one for one in kept if one.speeches)
+    if any(_is_place(entry) for entry in context):
+        first = next(entry for entry in kept if entry.speeches)
         assert _is_place(first)
     found = prepare(context, keep)
     if found is None:
@@ -155,7 +155,7 @@ def test_any_context_is_split_without_a_gap(talk: list[tuple[str, int]], keep: i
     assert found.first_kept_id == kept[0].entry.id
     if found.split:
         assert found.turn_prefix[0].role not in ("assistant", "toolResult")
-    rest = sum(estimate_tokens(one) for one in _conversation(kept))
+    rest = sum(estimate_tokens(speech) for speech in _conversation(kept))
     assert rest >= min(keep, 1) or not rest
 
 
@@ -164,4 +164,4 @@ def _is_place(one: ContextEntry) -> bool:
 
 
 def _conversation(context: Sequence[ContextEntry]) -> list[ContextMessage]:
-    return [one for step in context for one in step.speeches if one.role != "system"]
+    return [speech for step in context for speech in step.speeches if speech.role != "system"]

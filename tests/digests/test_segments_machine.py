@@ -47,7 +47,7 @@ class Session(RuleBasedStateMachine):
     def segments(self) -> list[Segment]:
         found = [parse(json.loads(line)) for line in self.stored]
         assert None not in found
-        return [one for one in found if one is not None]
+        return [segment for segment in found if segment is not None]
 
     def spoken(self, rows: Sequence[int]) -> list[str]:
         return [self.said[row] for row in rows]

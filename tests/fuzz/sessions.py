@@ -81,4 +81,4 @@ def encodable(value: Any) -> None:
                 encodable(getattr(value, name))
 
 
-TARGETS: dict[str, Callable[[bytes], None]] = {one: partial(target, one) for one in ADAPTERS}
+TARGETS: dict[str, Callable[[bytes], None]] = {agent: partial(target, agent) for agent in ADAPTERS}

@@ -66,12 +66,14 @@ def references(data: bytes) -> None:
     plain, found = without_code(text), find(text)
     assert len(plain) == len(text)
     assert len(found) <= FOUND_MAX
-    assert [one.start for one in found] == sorted({one.start for one in found})
-    for one in found:
-        assert text.startswith(one.raw, one.start)
-        assert plain.startswith("@@", one.start)
-        assert 0 <= one.up <= UP_MAX
-        assert "\n" not in (one.question or "")
+    assert [reference.start for reference in found] == sorted(
+        {reference.start for reference in found}
+    )
+    for reference in found:
+        assert text.startswith(reference.raw, reference.start)
+        assert plain.startswith("@@", reference.start)
+        assert 0 <= reference.up <= UP_MAX
+        assert "\n" not in (reference.question or "")
 
 
 def check(data: bytes) -> None:
@@ -153,9 +155,9 @@ def digest(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.digest.jsonl"
         path.write_bytes(data)
-        for one in metas.read_digest(path):
-            assert isinstance(one, dict)
-            json.dumps(one, ensure_ascii=False, allow_nan=False).encode()
+        for segment in metas.read_digest(path):
+            assert isinstance(segment, dict)
+            json.dumps(segment, ensure_ascii=False, allow_nan=False).encode()
 
 
 def config(name: str, data: bytes) -> None:

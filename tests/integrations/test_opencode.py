@@ -86,8 +86,8 @@ def test_a_resumed_session_gets_its_context_once(env: dict[str, str], socket: Pa
     context = ["Go on.", "Relevant context: a.py"]
     assert texts == [context, ["Go on."], ["Go on."], ["Go on."], context]
     asked = daemon.params("resume_context")
-    assert [one["session"] for one in asked] == ["old", "other"]
-    assert len({one["resumeId"] for one in asked}) == 2
+    assert [request["session"] for request in asked] == ["old", "other"]
+    assert len({request["resumeId"] for request in asked}) == 2
 
 
 def test_an_existing_context_block_is_not_repeated(env: dict[str, str], socket: Path) -> None:
@@ -104,7 +104,9 @@ def test_an_existing_context_block_is_not_repeated(env: dict[str, str], socket: 
         "changed": [older],
     }
     with acting(socket, **ANSWERS):
-        found = run(env, *[prompt("Go on.", session=one) for one in begun], begun=begun)
+        found = run(
+            env, *[prompt("Go on.", session=session_id) for session_id in begun], begun=begun
+        )
     put = {one: len(parts(found, nth)) - 1 for nth, one in enumerate(begun)}
     assert put == {"stands": 0, "compacted": 1, "again": 0, "typed": 1, "changed": 1}
 
@@ -112,7 +114,7 @@ def test_an_existing_context_block_is_not_repeated(env: dict[str, str], socket: 
 def test_added_parts_sort_after_the_users(env: dict[str, str], socket: Path) -> None:
     """S0.55: whatever ids the user's parts have, the added parts follow them."""
     made = ("prt_0123456789abZZZZZZZZZZZZZZ", "prt_ffffffffffffzzzzzzzzzzzzzz", "prt_mine", "prt_")
-    calls = [prompt(TYPED, id=one, session=one) for one in made]
+    calls = [prompt(TYPED, id=session_id, session=session_id) for session_id in made]
     calls[0][2]["parts"].insert(0, {"id": "prt_00", "type": "file", "url": "data:,"})
     with acting(socket, **ANSWERS):
         found = run(env, *calls)
@@ -238,7 +240,7 @@ def test_tools_get_the_current_session_and_turn(env: dict[str, str]) -> None:
         ["tool.execute.before", {"tool": "bash"}, {}],
     ]
     found = run(env, *calls)["outputs"]
-    given = [one["output"].get("args", {}).get("session") for one in found]
+    given = [answer["output"].get("args", {}).get("session") for answer in found]
     assert given == ["ses_a", "ses_a", "other", None, None, None]
     second = prompt("And now?")
     second[2]["message"]["id"] = "msg_2"
@@ -248,7 +250,7 @@ def test_tools_get_the_current_session_and_turn(env: dict[str, str]) -> None:
         *(prompt("Hello.", session="ses_b"), second, call("query_session", turnId="own")),
     ]
     found = run(env, *turns)["outputs"]
-    asked = [one["output"]["args"]["turnId"] for one in found if "args" in one["output"]]
+    asked = [answer["output"]["args"]["turnId"] for answer in found if "args" in answer["output"]]
     assert asked == ["own", "msg_1-tools", "msg_1-tools", "own", "msg_2-tools"]
 
 

@@ -351,7 +351,7 @@ def test_an_answer_is_text_with_citations(pi: Pi, socket: Path) -> None:
     assert found["usage"]["cost"]["total"] == 0.5
     assert (found["usage"]["input"], found["usage"]["output"]) == (5, 6)
     assert found["details"]["sessionId"] == "abc"
-    turns = [one["turnId"] for one in asked]
+    turns = [request["turnId"] for request in asked]
     assert turns == [turns[0]] * 2 + [turns[2]] * 2
     assert turns[0] != turns[2]
 

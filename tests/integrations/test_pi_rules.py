@@ -83,7 +83,7 @@ PIECES += ["\u2047", "\uff1a", "why", "?", "\uff1f", "\n", ".", "`", "(", "@"]
 def test_no_question_is_cut_short(pure: Any, pieces: list[str]) -> None:
     """S0.65: what the daemon treats as a question is also waited for as one."""
     prompt = "".join(pieces)
-    if any(one.question for one in find(prompt)):
+    if any(reference.question for reference in find(prompt)):
         assert pure("words", "asks", prompt)
 
 

@@ -87,7 +87,9 @@ def test_install_writes_enables_and_starts(tmp_path: Path) -> None:
     assert r'ExecStart="/opt/my programs/100%%/indexerd" run' in unit_of(where)
     assert not any("@" in line.split("#")[0].replace("@system", "") for line in unit_of(where))
     order = ["daemon-reload", "enable indexerd.service", "restart indexerd.service"]
-    assert [one.removeprefix("systemctl ") for one in run.said if one[10:] in order] == order
+    assert [
+        command.removeprefix("systemctl ") for command in run.said if command[10:] in order
+    ] == order
     assert [path.name for path in done.path.parent.iterdir()] == ["indexerd.service"]
     assert any("enable-linger" in note for note in done.notes)
 
@@ -104,7 +106,7 @@ def test_a_foreign_service_file_is_left_alone(tmp_path: Path, platform: str) -> 
     with pytest.raises(UsageError, match="not written by indexerd"):
         units.uninstall(where)
     assert where.service_file.read_text() == "[Service]\nExecStart=/usr/bin/mine\n"
-    assert not [one for one in run.said if "is-active" not in one]
+    assert not [command for command in run.said if "is-active" not in command]
 
 
 @pytest.mark.parametrize("answer", [NO_BUS, units.Ran(127, err="systemctl: not found")])

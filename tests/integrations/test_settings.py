@@ -35,7 +35,7 @@ def test_what_the_agent_writes_meanwhile_is_kept(tmp_path: Path) -> None:
         path.write_text('{"a": 1}')
         return json.dumps(held | {"ours": 1})
 
-    assert [one["did"] for one in changes.apply([Edit(str(path), raced)])] == ["updated"]
+    assert [change["did"] for change in changes.apply([Edit(str(path), raced)])] == ["updated"]
     assert json.loads(path.read_text()) == {"a": 1, "ours": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 

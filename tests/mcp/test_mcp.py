@@ -133,7 +133,7 @@ ODD = [
 
 
 def test_paths_keep_every_character_but_marks(daemon: Daemon) -> None:
-    shown = [harmless(escape_path(one)) for one in ODD]
+    shown = [harmless(escape_path(path)) for path in ODD]
     daemon.rows = [row(cwd=ODD[3], filesModified=ODD, filesRead=ODD)]
     daemon.answers["get_relevant_context"] = lambda params: {"context": {"a<b>": ODD, "k": [KEY]}}
     with daemon.running():
@@ -195,8 +195,11 @@ def test_the_project_is_the_servers_directory_unless_said(daemon: Daemon) -> Non
         call(desk(daemon), "list_sessions", all_projects=True)
         call(desk(daemon, cwd=None), "list_sessions")
     assert found.structured_content["scope"] == "all"
-    assert [one[1].get("cwd") for one in daemon.asked if one[0] == "search"] == ["/w", None]
-    listed = [one[1].get("cwd") for one in daemon.asked if one[0] == "list"]
+    assert [request[1].get("cwd") for request in daemon.asked if request[0] == "search"] == [
+        "/w",
+        None,
+    ]
+    listed = [request[1].get("cwd") for request in daemon.asked if request[0] == "list"]
     assert listed == ["/other", None, None]
     assert daemon.asked[0][1]["limit"] == 10
 
@@ -224,7 +227,7 @@ def test_the_current_session_is_used_only_if_it_is_certain(daemon: Daemon) -> No
     assert [candidate["sessionId"] for candidate in told["candidates"]] == [ID, "other"]
     assert error_of(unknown)["code"] == "usage"
     assert error_of(none)["code"] == "not_found"
-    assert len([one for one in daemon.asked if one[0] == "set_relevant_context"]) == 1
+    assert len([request for request in daemon.asked if request[0] == "set_relevant_context"]) == 1
 
 
 def test_a_name_never_means_the_session_that_asks(daemon: Daemon) -> None:
@@ -265,7 +268,7 @@ def test_errors_of_the_socket_are_tool_errors(daemon: Daemon) -> None:
     assert told["retryable"] is False
     assert told["upstream"] == "ambiguous"
     assert told["candidates"][0]["sessionId"] == ID
-    assert not [one for one in strings(told) if "<system>" in one or "\n" in one]
+    assert not [text for text in strings(told) if "<system>" in text or "\n" in text]
 
 
 def test_wrong_arguments_are_usage_errors(daemon: Daemon) -> None:

@@ -156,4 +156,4 @@ def traced(inject: str | None, do: str, directory: Path, **job: Any) -> tuple[in
         said += tracer.communicate()[1]
         if "attached" not in said:
             pytest.skip(f"strace cannot trace here: {said.strip()}")
-        return status, result, [one for one in log if not one.startswith(("---", "+++"))]
+        return status, result, [line for line in log if not line.startswith(("---", "+++"))]

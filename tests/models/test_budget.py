@@ -156,7 +156,7 @@ def test_a_torn_journal_is_never_a_dollar_less(desk: Desk) -> None:
         row = json.loads(line)
         if row["op"] == "reserve":
             settled = [json.loads(line) for line in data.splitlines() if row["id"].encode() in line]
-            spent.append((number, next((one["usd"] for one in settled[1:]), row["usd"]) or 0.0))
+            spent.append((number, next((row["usd"] for row in settled[1:]), row["usd"]) or 0.0))
     for length in range(0, len(data), 7):
         whole = data[:length].count(b"\n")
         for left in (b"", b"\0" * 512, b"\n"):

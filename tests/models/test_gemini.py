@@ -48,7 +48,7 @@ def test_failures_of_the_server_are_one_type_and_one_request(server: GeminiServe
     found = outcomes(server, faults)
     assert kinds(found) == dict.fromkeys(faults, "ProviderError")
     assert found["503_json"].retry_after == 12.0
-    assert not any(one.throttled for one in found.values())
+    assert not any(error.throttled for error in found.values())
 
 
 def test_permanent_errors_are_denials(server: GeminiServer) -> None:
@@ -56,7 +56,7 @@ def test_permanent_errors_are_denials(server: GeminiServer) -> None:
     large = ["400_too_large", "413"]
     refused = ["400_other", "400_list"]  # does not concern the next request
     others = names(server, "400", "401", "403", "404")
-    denied = [one for one in others if one not in large + refused]
+    denied = [fault for fault in others if fault not in large + refused]
     found = outcomes(server, denied + large + refused + ["limited_account"])
     wanted = dict.fromkeys([*denied, "limited_account"], "ProviderDeniedError")
     wanted |= dict.fromkeys(large, "ContextTooLargeError") | dict.fromkeys(refused, "RefusedError")
@@ -136,7 +136,7 @@ def test_no_log_or_traceback_holds_key_prompt_or_body(
     for fault, one in found.items():
         if isinstance(one, ModelError):
             logging.getLogger("test").error("%s", fault, exc_info=one)
-    errors = [one for one in found.values() if isinstance(one, ModelError)]
+    errors = [error for error in found.values() if isinstance(error, ModelError)]
     said = caplog.text + "".join(f"{error!r} {error.data()}" for error in errors)
     assert len(errors) > 30
     for secret in (KEY, USER, "system-canary", CANARY, server.elsewhere):

@@ -155,8 +155,8 @@ def test_every_error_is_in_the_protocol_document() -> None:
     assert set(exits) == set(errors.RPC_CODES)
     codes = errors.RPC_CODES | {"usage": int(wire.Fault.INVALID_PARAMS)}
     assert found == {kind: (codes[kind], exits[kind]) for kind in errors.RPC_CODES}
-    for one in wire.Fault:
-        assert f"`{one.value}`" in text, one.name
+    for fault in wire.Fault:
+        assert f"`{fault.value}`" in text, fault.name
 
 
 def test_every_method_is_in_the_protocol_document() -> None:

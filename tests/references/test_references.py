@@ -13,7 +13,7 @@ ID = "0199c3f2-7a10-7bbb-8000-0123456789ab"
 
 def refs(text: str) -> list[str]:
     """The references of a text, without `@@`."""
-    return [one.ref for one in find(text)]
+    return [reference.ref for reference in find(text)]
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_code_ends() -> None:
 )
 def test_ancestors(text: str, up: int) -> None:
     """S0.58: `~N` asks for ancestors, ten at most."""
-    assert [one.up for one in find(text)] == [up]
+    assert [reference.up for reference in find(text)] == [up]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_ancestors(text: str, up: int) -> None:
 )
 def test_questions(text: str, question: str | None) -> None:
     """S0.65: one sentence ending with a question mark, after a colon, on the same line."""
-    assert [one.question for one in find(text)] == [question]
+    assert [reference.question for reference in find(text)] == [question]
 
 
 PIECES = st.sampled_from(["@@", "@", "a", "b-c", "`", "```", "~~~", "\n", " ", ":", "?", '"', "~2"])
@@ -122,7 +122,9 @@ def test_any_text_is_read(text: str) -> None:
     found = find(text)
     assert len(plain) == len(text)
     assert all(a in (" ", b) for a, b in zip(plain, text, strict=True))
-    assert [one.start for one in found] == sorted(one.start for one in found)
-    for one in found:
-        assert text[one.start :].startswith(one.raw)
-        assert one.raw.startswith("@@")
+    assert [reference.start for reference in found] == sorted(
+        reference.start for reference in found
+    )
+    for reference in found:
+        assert text[reference.start :].startswith(reference.raw)
+        assert reference.raw.startswith("@@")

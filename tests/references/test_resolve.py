@@ -184,7 +184,7 @@ def test_hostile_references_give_typed_errors(ref: str) -> None:
 )
 def test_an_unambiguous_partial_name_resolves(ref: str, name: str) -> None:
     """S0.48, S0.49: part of a name, or a misspelled one, that fits only one session."""
-    names = index(session(8, name), *(one for one in FEW if one.name != name))
+    names = index(session(8, name), *(session for session in FEW if session.name != name))
     match = names.resolve(ref)
     assert match.session_id == session(8, "").session_id
     assert match.how == "name" or 0 < (match.score or 0) <= 1

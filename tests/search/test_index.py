@@ -52,7 +52,7 @@ def test_sessions_with_the_words_in_different_places_come_later(index: TextIndex
     say(index, "two", "zebra and giraffe")
     assert [one for one, _ in hits(index, "zebra giraffe")] == ["two", "one"]
     found, warnings = search(index, "zebra elephant")
-    assert {one["sessionId"] for one in found} == {"one", "two"}
+    assert {hit["sessionId"] for hit in found} == {"one", "two"}
     assert warnings
     assert search(index, '"zebra elephant"')[0] == []
 
@@ -75,7 +75,7 @@ def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
     index.add_messages("s", said[2:], b"6 read", 1, replace=False)
     index.put([(row("s", name="Giraffes"), "", ())])
     index.commit()
-    assert [one.entry for one in index.messages("s")] == [f"e{n}" for n in range(6)]
+    assert [message.entry for message in index.messages("s")] == [f"e{n}" for n in range(6)]
     assert hits(index, "giraffes") == [("s", "name")]
     index.close()
     index.store.close()
@@ -98,7 +98,7 @@ def test_a_purge_leaves_no_word(index: TextIndex, tmp_path: Path) -> None:
         path.read_bytes() for path in (tmp_path / "search").rglob("*") if path.is_file()
     )
     assert [b"%czebra" % one in files for one in b"ab"] == [False, False]
-    assert [len(hits(index, f'"{one}zebra"')) for one in "abcd"] == [0, 0, 1, 1]
+    assert [len(hits(index, f'"{letter}zebra"')) for letter in "abcd"] == [0, 0, 1, 1]
     assert index.mark("s3") == b"all read"
     index.commit()
     assert hits(index, "marimba") == [("s3", "name")]
@@ -112,7 +112,7 @@ def test_a_kill_during_a_rebuild_loses_nothing(index: TextIndex, tmp_path: Path)
     index.forget("purged", wholly=True)
     assert index.rebuild()
     index.open()
-    assert [len(hits(index, f'"{one}zebra"')) for one in "ab"] == [1, 0]
+    assert [len(hits(index, f'"{letter}zebra"')) for letter in "ab"] == [1, 0]
     while index.rebuild():
         pass
     files = b"".join(

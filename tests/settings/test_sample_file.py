@@ -59,7 +59,7 @@ def test_a_comment_states_the_range(key: str) -> None:
     """The comment of a number has its range and its unit, as in the settings."""
     field = KEYS[key]
     bounds = [meta for meta in field.metadata if isinstance(meta, (Ge, Gt, Le, Lt))]
-    written = {float(one) for one in re.findall(r"\d+(?:\.\d+)?", COMMENTS[key])}
+    written = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", COMMENTS[key])}
 
     assert len(bounds) == (2 if field.annotation in (int, float) else 0)
     for bound in bounds:

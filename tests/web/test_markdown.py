@@ -51,7 +51,9 @@ def test_a_quoted_text_stays_in_its_quotation(text: str) -> None:
     told = "\n".join([*quoted(text), "", "## Ours"])
     tokens = PARSER.parse(told)
     assert [
-        one.type for one in flat(tokens) if one.type.startswith("html") or one.type == "image"
+        token.type
+        for token in flat(tokens)
+        if token.type.startswith("html") or token.type == "image"
     ] == []
     outside = [token.type for token in tokens if token.level == 0]
     assert outside == ["blockquote_open", "blockquote_close", "heading_open", "heading_close"]
@@ -65,7 +67,7 @@ def test_texts_in_headings_and_items_are_no_markdown(text: str) -> None:
     (_, inline, _) = PARSER.parse(f"## 1. {plain(text)}x")
     assert {child.type for child in inline.children or []} == {"text"} or inline.content == "1. x"
     tokens = PARSER.parse(f"- {code(text)} x")
-    kinds = [one.type for one in flat(tokens) if one.type not in ("inline", "text")]
+    kinds = [token.type for token in flat(tokens) if token.type not in ("inline", "text")]
     held = ["code_inline"] if code(text) else []
     ends = ["paragraph_close", "list_item_close", "bullet_list_close"]
     assert kinds == ["bullet_list_open", "list_item_open", "paragraph_open", *held, *ends]
@@ -80,4 +82,4 @@ def test_a_document_has_only_its_own_headings(told: list[tuple[str, str]]) -> No
     tokens = PARSER.parse(text)
     headings = [token for token in tokens if token.type == "heading_open" and token.level == 0]
     assert len(headings) == 1 + sum(kind == "user" for kind, _ in told)
-    assert [one for one in flat(tokens) if one.type.startswith("html")] == []
+    assert [token for token in flat(tokens) if token.type.startswith("html")] == []
