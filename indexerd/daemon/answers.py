@@ -52,11 +52,11 @@ class Answers:
         self._texts = texts
         self._store = texts.store
         self._sifts, self._hidden = hidden is not None, hidden or (lambda _: False)
-        self.index = NameIndex(texts.store, lambda one: bool(hidden) and self._row(one) is None)
+        self.name_index = NameIndex(texts.store, lambda key: bool(hidden) and not self._row(key))
 
     @property
     def names(self) -> Names:
-        return self.index.now()
+        return self.name_index.now()
 
     def _row(self, session_id: str) -> Row | None:
         row = self._store.get(session_id)
@@ -72,9 +72,9 @@ class Answers:
         scope: params.Scope = "project" if cwd else "all"
         return self.by_id(self.names.resolve(ref, cwd=cwd, scope=scope, fuzzy=fuzzy)[0])
 
-    def row_of(self, asked: RefParams | SessionParams) -> Row:
-        ref = asked.ref if isinstance(asked, RefParams) else asked.session
-        return self.row(ref, cwd=asked.cwd)
+    def row_of(self, args: RefParams | SessionParams) -> Row:
+        ref = args.ref if isinstance(args, RefParams) else args.session
+        return self.row(ref, cwd=args.cwd)
 
     def by_id(self, session_id: str) -> Row:
         row = self._row(session_id)
@@ -82,35 +82,35 @@ class Answers:
             raise NotFoundError(f"no session {session_id}")
         return row
 
-    def resolve(self, asked: params.Resolve) -> Row:
-        scope = asked.scope or "project"
-        match = self.names.resolve(asked.ref, cwd=asked.cwd, scope=scope, exclude=asked.exclude)
+    def resolve(self, args: params.Resolve) -> Row:
+        scope = args.scope or "project"
+        match = self.names.resolve(args.ref, cwd=args.cwd, scope=scope, exclude=args.exclude)
         name = self.by_id(match.session_id)["name"]
-        found: Row = {"sessionId": match.session_id, "name": name, "how": match.how}
-        return found if match.score is None else found | {"score": round(match.score, 3)}
+        answer: Row = {"sessionId": match.session_id, "name": name, "how": match.how}
+        return answer if match.score is None else answer | {"score": round(match.score, 3)}
 
-    def complete(self, asked: params.Complete) -> Row:
-        return {"items": self.names.complete(asked, time.time())}
+    def complete(self, args: params.Complete) -> Row:
+        return {"items": self.names.complete(args, time.time())}
 
-    def list(self, asked: params.List) -> Row:
-        found, cursor = self._store.page(**msgspec.structs.asdict(asked))
-        rows = [row for row in found if not self._hidden(row)]
+    def list(self, args: params.List) -> Row:
+        page, cursor = self._store.page(**msgspec.structs.asdict(args))
+        rows = [row for row in page if not self._hidden(row)]
         return {"sessions": rows} | ({"nextCursor": cursor} if cursor else {})
 
-    def search(self, asked: params.Search) -> Row:
-        where: dict[str, Any] = {"agent": asked.agent, "cwd": asked.cwd, "since": asked.since}
-        hits, warnings = search(self._texts, asked.query, **where, limit=asked.limit)
-        found: Row = {"hits": hits}
-        if asked.rows or self._sifts:
-            rows = self._shown(one["sessionId"] for one in hits)
-            found = {"hits": [one for one in hits if one["sessionId"] in rows]}
-            found |= {"rows": rows} if asked.rows else {}
+    def search(self, args: params.Search) -> Row:
+        where: dict[str, Any] = {"agent": args.agent, "cwd": args.cwd, "since": args.since}
+        hits, warnings = search(self._texts, args.query, **where, limit=args.limit)
+        answer: Row = {"hits": hits}
+        if args.rows or self._sifts:
+            rows = self._shown(hit["sessionId"] for hit in hits)
+            answer = {"hits": [hit for hit in hits if hit["sessionId"] in rows]}
+            answer |= {"rows": rows} if args.rows else {}
         if behind := self._behind():
             warnings.append(f"the text of {behind} sessions is not searchable yet")
-        return found | ({"warnings": warnings} if warnings else {})
+        return answer | ({"warnings": warnings} if warnings else {})
 
-    def get(self, asked: RefParams) -> Row:
-        row = self.row(asked.ref, cwd=asked.cwd)
+    def get(self, args: RefParams) -> Row:
+        row = self.row(args.ref, cwd=args.cwd)
         paths = self.sidecar_paths(row) if self.home(row["sessionId"]) is not None else []
         return {"session": row} | read_all(row["sessionId"], paths)
 
@@ -118,8 +118,8 @@ class Answers:
         """Return a session's sidecar and context sets; callable in any thread."""
         return read_sidecar(self.sidecar_paths(row))
 
-    def context(self, row: Row, asked: params.GetContext) -> Row:
-        text, context = listed(self.sidecar(row).context, asked.set_name)
+    def context(self, row: Row, args: params.GetContext) -> Row:
+        text, context = listed(self.sidecar(row).context, args.set_name)
         return {"text": text, "context": context, "sessionId": row["sessionId"], "cwd": row["cwd"]}
 
     def footer(self, row: Row, _asked: RefParams) -> Row:
@@ -152,14 +152,16 @@ class Answers:
         """
         own = row["sessionId"]
         roots, missing = self._roots(own)
-        level = below = {one.session_id: one for one in roots}
+        level = below = {link.session_id: link for link in roots}
         while level:
             children = self._children(level)
-            level = {one.session_id: one for one in children if one.session_id not in below}
+            level = {child.session_id: child for child in children if child.session_id not in below}
             below = below | level
         places = depth_first(roots, below.values())
         shown = kept(places, own, MEMBERS_MAX)
-        rows = self._store.get_many({one.session_id for one in shown} | {p.parent for p in shown})
+        rows = self._store.get_many(
+            key for place in shown for key in (place.session_id, place.parent)
+        )
         members = []
         for session_id, depth, parent in shown:
             if session_id in rows:  # it may have been purged meanwhile
@@ -167,8 +169,8 @@ class Answers:
                 named = bool(missing) or depth > 0
                 how = relation(rows[session_id], rows.get(parent), named=named, carries_on=on)
                 members.append(member(rows[session_id], depth, how))
-        found: Row = {"sessionId": own, "members": members, "more": len(places) - len(members)}
-        return found | ({"missingParent": missing} if missing else {})
+        answer: Row = {"sessionId": own, "members": members, "more": len(places) - len(members)}
+        return answer | ({"missingParent": missing} if missing else {})
 
     def _roots(self, own: str) -> tuple[Sequence[Link], str]:
         """Return the sessions that a family begins with, and their parent if it is unknown."""
@@ -183,8 +185,11 @@ class Answers:
                 return by_age(ring)[:1], ""
             parent = self._link(link.parent)
             if parent is None:
-                siblings = {one.session_id: one for one in [link, *self._children([link.parent])]}
-                return [*siblings.values()], link.parent
+                siblings = self._children([link.parent])
+                return [
+                    link,
+                    *(s for s in siblings if s.session_id != link.session_id),
+                ], link.parent
             link = parent
         return [link], ""
 
@@ -193,8 +198,8 @@ class Answers:
 
     def _children(self, parents: Iterable[str]) -> Sequence[Link]:
         links = self._store.children(parents)
-        shown = self._shown(one.session_id for one in links)
-        return [one for one in links if one.session_id in shown]
+        shown = self._shown(link.session_id for link in links)
+        return [link for link in links if link.session_id in shown]
 
     def _shown(self, session_ids: Iterable[str]) -> dict[str, Row]:
         rows = self._store.get_many(session_ids)

@@ -97,11 +97,11 @@ class Daemon:
         self._forgotten = Forgotten(places.state_dir)
         self._writer = MetaWriter(self._forgotten.agents)
         self.library = library = self._library()
-        found = [one for one in library.find_stores() if os.path.exists(one.sessions)]  # noqa: PTH110 - never raises
-        self._claims = claim(one.meta for one in found)
+        existing = filter(lambda store: os.path.exists(store.sessions), library.find_stores())  # noqa: PTH110 - never raises
+        self._claims = claim(store.meta for store in existing)
         self.pipeline = self._pipeline()
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
-        self.pipeline.on_row = self.answers.index.changed
+        self.pipeline.on_row = self.answers.name_index.changed
         self.web = WebSupervisor(view, lambda: self._settings().web.listen, bus)
         self.status = Status(self.pipeline, self.budget, self.web)
         self.api = self._api()
@@ -174,7 +174,7 @@ class Daemon:
     def _models(self) -> list[Model]:
         """Return the models for questions: with a broken configuration, only local ones."""
         usable = self.pipeline.models.available()
-        return [one for one in usable if not (one.remote and self.pipeline.indexing_off)]
+        return [model for model in usable if not (model.remote and self.pipeline.indexing_off)]
 
     def _summarizers(self) -> list[Model]:
         """Return the models for digests and compactions."""
@@ -211,11 +211,8 @@ class Daemon:
 
     async def once(self) -> tuple[dict[str, Any], dict[str, str], int]:
         """Try each due session once; return the report, models by session, and the exit code."""
-        pipeline, digests, outcomes = (
-            self.pipeline,
-            self.auto_digests,
-            self.pipeline.indexer.outcomes,
-        )
+        pipeline, digests = self.pipeline, self.auto_digests
+        outcomes = pipeline.indexer.outcomes
         try:
             self._sweep()
             await pipeline.start()
@@ -230,11 +227,11 @@ class Daemon:
         finally:
             await self._end()
         late = [key for key, why in waiting.items() if why == "back_off"]
-        failed = {key: one for key, one in outcomes.items() if not isinstance(one, Done)}
+        failed = {key: end for key, end in outcomes.items() if not isinstance(end, Done)}
         failed |= {key: (pipeline.known[key].retry.why, True) for key in late}
         failed |= digests.failed
-        done = [one for one in outcomes.values() if isinstance(one, Done) and not one.adopted]
-        models = {one.session_id: one.model for one in done}
+        done = [end for end in outcomes.values() if isinstance(end, Done) and not end.adopted]
+        models = {run.session_id: run.model for run in done}
         report = {
             "sessions": len(pipeline.known),
             "indexed": [*models],
@@ -259,7 +256,7 @@ class Daemon:
                 continue
             now, settings = pipeline.now(), pipeline.settings
             decisions = {key: decide(pipeline.known[key], settings, now) for key in untried}
-            waiting = {key: one for key, one in decisions.items() if now < one[0] < math.inf}
+            waiting = {key: due for key, due in decisions.items() if now < due[0] < math.inf}
             until = [when for when, why in waiting.values() if why == "due"]
             if not until or pipeline.indexing_off or not pipeline.models.available():
                 return {key: why for key, (_, why) in waiting.items()}
@@ -300,7 +297,7 @@ class Daemon:
         """Run all parts until one of them ends."""
         pipeline, digests = self.pipeline, self.auto_digests
         parts = (pipeline.follow(), pipeline.index_texts(), digests.run(), self.web.run(), tend)
-        tasks = [asyncio.ensure_future(one) for one in (*parts, stopping.wait())]
+        tasks = [asyncio.ensure_future(part) for part in (*parts, stopping.wait())]
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if stopping.is_set():
             notifier.send("STOPPING=1")

@@ -30,7 +30,7 @@ _OUTAGES = frozenset(
     {"model_unavailable", "provider_unavailable", "budget_exhausted", "timeout", "write_failed"}
 )
 Listener = Callable[[dict[str, Any]], None]
-# An older program has one name for these three; subscribers to it get them all.
+# caco, the program that context sets come from, has one event for these three.
 ALIASES = {"caco.context": ("context.changed", "context.load", "context.resume")}
 
 
@@ -72,18 +72,18 @@ class EventBus:
         self.publish(f"context.{reason}", session_id, fields)
 
     def session(self, update: Update, *, was_known: bool) -> None:
-        info, session_id, was = update.info, update.session_id, update.was
+        info, session_id, old = update.info, update.session_id, update.old
         if info is None:
-            if was is not None:  # else its file was gone already
+            if old is not None:  # else its file old gone already
                 self.log("session.removed", {"session": session_id})
-                removed = {"sessionFile": was.file, "previousState": state_of(was)}
+                removed = {"sessionFile": old.file, "previousState": state_of(old)}
                 self.publish("session.removed", session_id, {"state": "deleted", **removed})
             return
         if changed := update.verdict is not Verdict.SAME:
             event = "session.appended" if was_known else "session.discovered"
             event = "session.reset" if update.verdict is Verdict.RESTART else event
             self.log(event, {"session": session_id, "path": info.path})
-            new = info.bad_lines - (was.bad_lines if was else 0)
+            new = info.bad_lines - (old.bad_lines if old else 0)
             if new > 0 and self._is_due(info.path, BAD_LINE_SECONDS):
                 bad = {"session": session_id, "path": info.path, "count": info.bad_lines}
                 self.log("session.bad_line", bad)
@@ -97,15 +97,15 @@ class EventBus:
                 send("session.created", state=state)
             return
         fields: dict[str, Any] = {"messages": info.messages} if changed else {}
-        if was and state_of(was) != state:
-            fields["previousState"] = state_of(was)
+        if old and state_of(old) != state:
+            fields["previousState"] = state_of(old)
         send("session.updated", **fields, state=state)
-        if was and changed and update.branched:
-            send("session.branched", leafId=info.leaf_id, previous=was.leaf_id)
-        if was and changed and info.compactions > was.compactions:
+        if old and changed and update.branched:
+            send("session.branched", leafId=info.leaf_id, previous=old.leaf_id)
+        if old and changed and info.compactions > old.compactions:
             send("session.compacted", leafId=info.leaf_id)
-        if was and was.agent_title != info.agent_title:
-            send("session.renamed", name=info.agent_title, previous=was.agent_title)
+        if old and old.agent_title != info.agent_title:
+            send("session.renamed", name=info.agent_title, previous=old.agent_title)
 
     def watching(self, health: Health) -> None:
         """Log how the watcher changed since the last call."""
@@ -157,10 +157,9 @@ class EventBus:
         self.publish("index.failed", session_id, what | {"retryAt": iso(retry_at)})
 
     def _is_due(self, key: str, seconds: float) -> bool:
-        """Whether `key` was not due in the last `seconds`."""
+        """Whether to log something about `key`; if so, not again for so many `seconds`."""
         now = time.time()
-        due = abs(now - self._logged.get(key, 0.0)) >= seconds
-        if due:
+        if due := abs(now - self._logged.get(key, 0.0)) >= seconds:
             self._logged[key] = now
         return due
 

@@ -46,7 +46,7 @@ class Update:
     session_id: str
     info: SessionInfo | None = None
     verdict: Verdict = Verdict.SAME  # of what was read in its file
-    was: SessionInfo | None = None
+    old: SessionInfo | None = None
     branched: bool = False  # the old leaf is not on the new path
     meta: MetaStat | None = None
     row: dict[str, Any] | None = None
@@ -61,19 +61,19 @@ class SessionFile:
     cursor: Cursor | None = None  # where reading stopped
     info: SessionInfo | None = None
     state: SessionState | None = None
-    rank: tuple[Any, ...] = ()  # among files of one session; the newest entry decides after it
-    verdict: Verdict = Verdict.CONTINUE  # of what was read since the info was made
+    rank: tuple[Any, ...] = ()  # see `_rank`; of files with equal ranks the newest wins
+    unnoted: Verdict = Verdict.CONTINUE  # of all readings since `info` was made, not only the last
     underway: bool = False  # the last reading did not reach the end
     excluded: bool = False
     problem: str = ""  # why it cannot be read, or is not a session
     aside: Look | None = None  # its stat when it triggered a bug
     _tail: Tail | None = None
 
-    def differs(self, found: Look) -> bool:
+    def differs(self, stat: Look) -> bool:
         """Whether to read the file, given its stat in a scan."""
-        if self.excluded or self.aside == found:
+        if self.excluded or self.aside == stat:
             return False
-        return bool(self.problem) or self.cursor is None or not self.cursor.matches(found)
+        return bool(self.problem) or self.cursor is None or not self.cursor.matches(stat)
 
     def rewind(self) -> None:
         """Make the next read begin at the start."""
@@ -88,22 +88,22 @@ class SessionFile:
 
         FileNotFoundError: the file is gone. SessionUnreadableError: it cannot be read.
         """
-        source, was = source_of(self.agent, self.path), self.cursor
+        source, old = source_of(self.agent, self.path), self.cursor
         whole = wake and source.load is not None  # a reading itself says whether it changed
         if asleep := self.state is None:
-            self.verdict = source.compare(self.path, was) if was and not whole else Verdict.CONTINUE
-            if was is not None and self.verdict is Verdict.SAME and not wake:
+            self.unnoted = source.compare(self.path, old) if old and not whole else Verdict.CONTINUE
+            if old is not None and self.unnoted is Verdict.SAME and not wake:
                 return Read(Verdict.SAME)
             self._tail = None
         tail = self._tail = self._tail or source.tail()
         read = tail.read(self.path)
         if read.verdict is Verdict.SAME:
             return read
-        if asleep and whole and tail.cursor == was:
-            self.verdict = Verdict.SAME
+        if asleep and whole and tail.cursor == old:
+            self.unnoted = Verdict.SAME
         restart = read.verdict is Verdict.RESTART
-        if not asleep and (restart or self.verdict is Verdict.SAME):
-            self.verdict = read.verdict
+        if not asleep and (restart or self.unnoted is Verdict.SAME):
+            self.unnoted = read.verdict
         pieces, state = iter(read.lines), self.state
         if restart or read.whole or state is None or _is_blank(state):
             first = next(pieces, None)
@@ -159,13 +159,13 @@ class DuplicateResolver:
     def claim(self, file: SessionFile) -> None:
         """Add a file to those of its session, or sort them again after the file changed."""
         if file.info is not None:
-            files = [one for one in self.files(file.info.session_id) if one is not file]
-            files = sorted([*files, file], key=lambda one: one.path)
+            files = [other for other in self.files(file.info.session_id) if other is not file]
+            files = sorted([*files, file], key=lambda other: other.path)
             files.sort(key=_worth, reverse=True)
             self._claims[file.info.session_id] = files
 
     def disown(self, file: SessionFile, session_id: str) -> None:
-        files = [one for one in self._claims.pop(session_id, ()) if one is not file]
+        files = [other for other in self._claims.pop(session_id, ()) if other is not file]
         if files:
             self._claims[session_id] = files
 
@@ -181,9 +181,9 @@ class Files:
         exclude: Callable[[], list[str]],
         defect: Callable[[str, Exception], None],
     ) -> None:
-        """`since(session_id)` returns the entry up to which the session is described.
+        """`since(session_id)` returns the last entry that the session's meta file describes.
 
-        `title(agent, session_id)` returns names that agents keep in other files, and
+        `title(agent, session_id)` returns a name that the agent keeps in another file, and
         `defect(path, bug)` reports a file that was set aside.
         """
         self._since = since
@@ -209,7 +209,7 @@ class Files:
 
     def problems(self) -> dict[str, str]:
         files = list(self._files.values())  # another thread may ask while this one reads
-        return {one.path: one.problem for one in files if one.problem}
+        return {file.path: file.problem for file in files if file.problem}
 
     def state(self, session_id: str) -> SessionState | None:
         """Return a session's tree; if it is not in memory, the file is read again."""
@@ -222,7 +222,7 @@ class Files:
         except (SessionUnreadableError, FileNotFoundError):
             return None
         self._keep_tree(owner)
-        if owner.verdict is not Verdict.SAME:
+        if owner.unnoted is not Verdict.SAME:
             self._update(owner)
         return owner.state
 
@@ -234,7 +234,7 @@ class Files:
         return SessionLines(owner.agent, state, self._forks.where)
 
     def store_of(self, path: str) -> Store | None:
-        return next((one for one in self.stores if one.takes(path)), None)
+        return next((store for store in self.stores if store.takes(path)), None)
 
     # -- what to look at
 
@@ -264,17 +264,17 @@ class Files:
             return None
         return file.cursor, file.info
 
-    def compare(self, found: Mapping[str, Look], unseen: Callable[[str], bool]) -> None:
-        """Queue the files that a scan found changed, newest first, and those that are gone."""
+    def compare(self, stats: Mapping[str, Look], unseen: Callable[[str], bool]) -> None:
+        """Queue the files that a scan shows to be changed, newest first, or gone."""
         differing = []
-        for path, look in found.items():
+        for path, look in stats.items():
             file = self._files.get(path)
             if file is None:
                 self.note_there(path)
             if file is None or file.differs(look):
                 differing.append(path)
-        differing.sort(key=lambda path: -found[path].mtime_ns)
-        gone = [path for path in self._files if path not in found and not unseen(path)]
+        differing.sort(key=lambda path: -stats[path].mtime_ns)
+        gone = [path for path in self._files if path not in stats and not unseen(path)]
         self.queue |= dict.fromkeys([*differing, *gone])
 
     def note_there(self, path: str) -> None:
@@ -304,7 +304,7 @@ class Files:
         """Whether the user excluded a file in which a fork's history may begin."""
         file = self._files.get(path)
         hidden = file is not None and file.excluded
-        if hidden and any(one in path for one in self.exclusions.forgotten):
+        if hidden and any(session_id in path for session_id in self.exclusions.forgotten):
             hidden = False  # the forks of a purged session stay
         return hidden or self.exclusions.match(path, cwd)
 
@@ -327,7 +327,7 @@ class Files:
     def hint(self, paths: Iterable[str]) -> None:
         """Queue paths, those read most recently last, so that busy files do not delay others."""
         self.queue |= dict.fromkeys(paths)
-        for path in [one for one in self._trees if one in self.queue]:
+        for path in [path for path in self._trees if path in self.queue]:
             self.queue[path] = self.queue.pop(path)
 
     def read_some(self, most: int, sessions: int) -> None:
@@ -367,9 +367,9 @@ class Files:
                 self.vanish(path)
             else:
                 self._missing.add(path)
-                archives = [one for one in self.stores if one.archive and one.agent == file.agent]
-                name = path.rpartition("/")[2]
-                self.queue |= {f"{one.sessions}/{name}": None for one in archives}
+                agent, name = file.agent, path.rpartition("/")[2]
+                archives = [s.sessions for s in self.stores if s.archive and s.agent == agent]
+                self.queue |= {f"{directory}/{name}": None for directory in archives}
         except IndexerdError as bad:
             file.problem = str(bad)
         except Exception as bug:  # noqa: BLE001 - one file must not end the daemon
@@ -397,7 +397,7 @@ class Files:
         read = file.read(self._forks, wake=wake)
         if read.verdict is not Verdict.SAME:
             self._keep_tree(file)
-            restart = file.verdict is Verdict.RESTART
+            restart = file.unnoted is Verdict.RESTART
             self._read_again(self._forks.found(file.agent, file.path, rewritten=restart))
         return read
 
@@ -414,7 +414,7 @@ class Files:
     def rest(self) -> None:
         """Drop the large trees, which have not been used for a while."""
         self.rest_at = math.inf
-        for path in [one for one, rows in self._trees.items() if rows > LARGE]:
+        for path in [path for path, rows in self._trees.items() if rows > LARGE]:
             self._drop_tree(path)
 
     def drop_tree(self, session_id: str) -> None:
@@ -437,8 +437,8 @@ class Files:
 
     def _note(self, update: Update) -> None:
         before = self.changed.get(update.session_id)
-        if before and before.was:  # two updates since the last flush
-            update = replace(update, was=before.was)
+        if before and before.old:  # two updates since the last flush
+            update = replace(update, old=before.old)
         self.changed[update.session_id] = update
 
     def recount(self, session_ids: Iterable[str]) -> None:
@@ -455,35 +455,35 @@ class Files:
 
     def _update(self, file: SessionFile) -> None:
         """Compute the file's new info, and note how its session, and a former one, changed."""
-        state, was, verdict = file.state, file.info, file.verdict
-        file.verdict = Verdict.SAME
+        state, old, verdict = file.state, file.info, file.unnoted
+        file.unnoted = Verdict.SAME
         if state is None:
             return
         if _is_blank(state):  # emptied for a rewrite: announced once it has contents again
-            file.verdict, verdict = verdict, Verdict.SAME
+            file.unnoted, verdict = verdict, Verdict.SAME
         header = state.header
         if header and self.exclusions.match(file.path, header.cwd, header.session_id):
             self._hide(file)
             return
-        info = file.info = self._make_info(file, state, was)
+        info = file.info = self._make_info(file, state, old)
         self.unstored[file.path] = None
-        if was is not None and (info is None or info.session_id != was.session_id):
-            self._disown(file, was)
-            was = None
-        if info is not None and info != was:
-            self._claim(file, info, verdict, was)
+        if old is not None and (info is None or info.session_id != old.session_id):
+            self._disown(file, old)
+            old = None
+        if info is not None and info != old:
+            self._claim(file, info, verdict, old)
 
     def _make_info(
-        self, file: SessionFile, state: SessionState, was: SessionInfo | None
+        self, file: SessionFile, state: SessionState, old: SessionInfo | None
     ) -> SessionInfo | None:
         """Compute a session's info; None if the file is no session (`problem` may say why)."""
         store, header, cursor = self.store_of(file.path), state.header, file.cursor
         file.problem = ""
         if header is None:
-            if was is None or not _is_blank(state):
+            if old is None or not _is_blank(state):
                 return None
-            since = self._since(was.session_id)
-            return msgspec.structs.replace(was, path=file.path, since=since, new_users=0)
+            since = self._since(old.session_id)
+            return msgspec.structs.replace(old, path=file.path, since=since, new_users=0)
         if not is_session_id(header.session_id):
             file.problem = "its session id is invalid"
             return None
@@ -502,23 +502,24 @@ class Files:
         return info
 
     def _claim(
-        self, file: SessionFile, info: SessionInfo, verdict: Verdict, was: SessionInfo | None
+        self, file: SessionFile, info: SessionInfo, verdict: Verdict, old: SessionInfo | None
     ) -> None:
         """Let a file claim its session, perhaps from another file (a revert in Codex)."""
         self.hidden.discard(info.session_id)
-        before = self.info(info.session_id)
+        replaced, state = self.info(info.session_id), file.state
         self.owners.claim(file)
-        owner, state, left = self.info(info.session_id), file.state, False
-        if was is not None and state is not None:
-            left = verdict is Verdict.CONTINUE and state.left(was.leaf_id)
-        elif before is not None and owner is info and before.leaf_id and state is not None:
-            was, left = before, state.row(before.leaf_id) is None or state.left(before.leaf_id)
-        self._note(Update(info.session_id, owner, verdict, was, left))
+        owner, before, branched = self.info(info.session_id), old, False
+        if old is not None and state is not None:
+            branched = verdict is Verdict.CONTINUE and state.left(old.leaf_id)
+        elif replaced is not None and owner is info and replaced.leaf_id and state is not None:
+            before, leaf = replaced, replaced.leaf_id
+            branched = state.row(leaf) is None or state.left(leaf)
+        self._note(Update(info.session_id, owner, verdict, before, branched))
 
     def _hide(self, file: SessionFile) -> None:
         """Forget everything about a file that the user excluded."""
         header = file.state.header if file.state else None
-        self.hidden |= {one.session_id for one in (header, file.info) if one}
+        self.hidden |= {named.session_id for named in (header, file.info) if named}
         file.excluded = True
         self._forget(file)
 
@@ -529,16 +530,16 @@ class Files:
             self._forget(file)
 
     def _forget(self, file: SessionFile) -> None:
-        was, file.info = file.info, None
+        old, file.info = file.info, None
         file.rewind()
         self._rows -= self._trees.pop(file.path, 0)
         self.unstored[file.path] = None
-        if was:
-            self._disown(file, was)
+        if old:
+            self._disown(file, old)
 
-    def _disown(self, file: SessionFile, was: SessionInfo) -> None:
+    def _disown(self, file: SessionFile, old: SessionInfo) -> None:
         """Detach a file from a session, and note the change if the file represented it."""
-        owned = self.owners.get(was.session_id) is file
-        self.owners.disown(file, was.session_id)
+        owned = self.owners.get(old.session_id) is file
+        self.owners.disown(file, old.session_id)
         if owned:
-            self._note(Update(was.session_id, self.info(was.session_id), was=was))
+            self._note(Update(old.session_id, self.info(old.session_id), old=old))

@@ -69,8 +69,8 @@ class Status:
         watch = pipeline.watch.health().problems
         if pipeline.library.changed != self._seen:  # this looks at every session
             self._seen, self._of_sessions = pipeline.library.changed, [*_sessions(pipeline)]
-        found = [*_own(pipeline), *_roots(pipeline), *watch, *budget, *self._of_sessions]
-        self._since = {one[:2]: self._since.get(one[:2], now) for one in found}
+        problems = [*_own(pipeline), *_roots(pipeline), *watch, *budget, *self._of_sessions]
+        self._since = {problem[:2]: self._since.get(problem[:2], now) for problem in problems}
         return [
             {
                 "code": code,
@@ -78,7 +78,7 @@ class Status:
                 "since": self._since[code, cause],
                 "cure": cure,
             }
-            for code, cause, cure in found
+            for code, cause, cure in problems
         ] + self._web.problems
 
 
@@ -114,7 +114,7 @@ def _sessions(pipeline: Pipeline) -> Found:
         yield "unreadable", f"{escape_path(path)}: {why}", cure
     for why in islice(pipeline.library.metas.problems().values(), SHOWN):
         yield "invalid_meta", why, "`indexerd index REF --force` rewrites it"
-    odd = (one for one in files.owners.infos() if one.looped or one.version > NEWEST_VERSION)
+    odd = (info for info in files.owners.infos() if info.looped or info.version > NEWEST_VERSION)
     for info in islice(odd, SHOWN):
         session = f"session {info.session_id}"
         if info.looped:

@@ -1,4 +1,4 @@
-"""The state of all sessions, kept up to date with their files. Only the reader thread uses it.
+"""The state of all sessions, kept up to date with their files. Only the reader thread changes it.
 
     scan, hinted -> files.queue -> step: read, store (cursor, row: one transaction) -> Update
 
@@ -128,7 +128,7 @@ class Library:
         Calls `enter(path)` before it lists a directory.
         """
         result = self.discovery.scan(self.files.stores, enter)
-        homes = dict.fromkeys(one.meta for one in self.files.stores)
+        homes = dict.fromkeys(store.meta for store in self.files.stores)
         self.files.recount(self.metas.sweep(homes, self._meta_home))
         self.files.recount(self.discovery.retitled())
         self.reconsider()
@@ -141,9 +141,9 @@ class Library:
         self._first_scan = False
         bad, scan = self.files.problems(), self.last_scan
         self.files.mark(
-            one
-            for one, path, _ in self.store.shown()
-            if not (self.files.info(one) or path in bad or (scan and scan.unseen(path)))
+            session_id
+            for session_id, path, _ in self.store.shown()
+            if not (self.files.info(session_id) or path in bad or (scan and scan.unseen(path)))
         )
         return self.flush()
 
@@ -156,9 +156,9 @@ class Library:
                 self.files.recount([touched] if touched else [])
             else:
                 sessions.append(path)
-        found, titled = self.discovery.hinted(sessions)
+        changed, titled = self.discovery.hinted(sessions)
         self.files.recount(titled)
-        self.files.hint(found)
+        self.files.hint(changed)
         return self.step()
 
     def reconsider(self) -> None:
@@ -178,13 +178,13 @@ class Library:
         """Open the index, and queue the sessions that it lacks, newest first."""
         self.index.open(self._secrets.mark)
         self.files.mark(self.index.behind)
-        self.texts.resume(sorted(self.files.owners.infos(), key=lambda one: -one.modified_ms))
+        self.texts.resume(sorted(self.files.owners.infos(), key=lambda info: -info.modified_ms))
 
     def _excluded(self) -> list[str]:
         """Return sessions whose file is gone and whose directory is now excluded."""
         excluded = self.files.exclusions.match
-        gone = (one for one in self.store.names() if excluded("", one.cwd, one.session_id))
-        return [one.session_id for one in gone if self.files.info(one.session_id) is None]
+        gone = (row for row in self.store.names() if excluded("", row.cwd, row.session_id))
+        return [row.session_id for row in gone if self.files.info(row.session_id) is None]
 
     def written(self, session_id: str, directory: str) -> list[Update]:
         """Read a session's meta file or sidecar after our own writer wrote it."""
@@ -204,14 +204,14 @@ class Library:
     def only(self, agent: str, file: str, session_id: str) -> None:
         """Read only one session and its meta file."""
         self.files.exclusions.renew()
-        stores = [one for one in self.find_stores() if one.agent == agent]
-        boxed = any(one.sessions == file for one in stores)
+        stores = [store for store in self.find_stores() if store.agent == agent]
+        boxed = any(store.sessions == file for store in stores)
         path = f"{file}/{session_id}" if boxed else file
-        for meta in dict.fromkeys(one.meta for one in stores if one.takes(path)):
+        for meta in dict.fromkeys(store.meta for store in stores if store.takes(path)):
             self.metas.reread(session_id, meta)
         if agent == "codex":  # its history may begin in another file
-            for one in self.discovery.scan(stores).files:
-                self.files.note_there(one)
+            for path in self.discovery.scan(stores).files:
+                self.files.note_there(path)
         self.files.queue[path] = None
         while self.files.busy:
             self.step()
@@ -230,17 +230,16 @@ class Library:
         # While files wait to be read for the first time, a session of which only the meta file is
         # known may still get its file.
         waits = self._first_scan and files.queue
-        ready = (
-            one for one in files.changed.values() if one.was or not waits or info(one.session_id)
-        )
-        updates = {one.session_id: one for one in islice(ready, ROWS_MAX)}
+        changed = files.changed.items()
+        ready = ((key, new) for key, new in changed if new.old or not waits or info(key))
+        updates = dict(islice(ready, ROWS_MAX))
         if not (updates or files.unstored or self.metas.unstored):
             return []
         relatives = set[str]()
         for session_id in updates:
             relatives |= self._rows.parents.put(session_id, info(session_id))
         waiting = relatives & (files.changed.keys() - updates.keys())
-        files.mark(relatives)
+        files.mark(relatives)  # if the transaction fails, a later flush writes their rows
         with self.store.batch():
             self.store.put_files({path: files.stored(path) for path in files.unstored})
             for session_id, packed in self.metas.unstored.items():
@@ -249,13 +248,13 @@ class Library:
             rows = self._put_rows(ids, self.store.get_many(ids))
         files.unstored.clear()
         self.metas.unstored.clear()
-        for one in (updates.keys() | relatives) - waiting:
-            del files.changed[one]
+        for session_id in (updates.keys() | relatives) - waiting:
+            del files.changed[session_id]
         self.changed += 1
-        self.texts.want(one.session_id for one in updates.values() if one.info)
+        self.texts.want(key for key, update in updates.items() if update.info)
         return [
-            replace(one, info=info(key), meta=self.metas.get(key), row=rows.get(key))
-            for key, one in updates.items()
+            replace(update, info=info(key), meta=self.metas.get(key), row=rows.get(key))
+            for key, update in updates.items()
         ]
 
     def _put_rows(

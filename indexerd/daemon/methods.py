@@ -78,24 +78,24 @@ class ReadMethods:
             "get": answers.get,
             "resolve": answers.resolve,
             "complete": answers.complete,
-            "search": lambda asked: asyncio.to_thread(answers.search, asked),
+            "search": lambda args: asyncio.to_thread(answers.search, args),
             "family": partial(self._of_row, answers.family),
             "footer": partial(self._of_row, answers.footer),
             "get_relevant_context": partial(self._of_row, answers.context),
             "query_session": self._questions.query,
             "expand": partial(expand, self._services, self._questions.answer),
             "branch": partial(self._of_file, make_branch),
-            **{one: partial(self._of_file, partial(show, one)) for one in VIEWS},
-            **{one: getattr(self.digests, one) for one in _DIGESTS},
+            **{name: partial(self._of_file, partial(show, name)) for name in VIEWS},
+            **{name: getattr(self.digests, name) for name in _DIGESTS},
         }
 
-    async def _of_row(self, answer: Callable[[Row, Any], Row], asked: Any) -> Row:
-        row = self.answers.row_of(asked)  # names belong to the event loop
-        return await asyncio.to_thread(answer, row, asked)
+    async def _of_row(self, answer: Callable[[Row, Any], Row], args: Any) -> Row:
+        row = self.answers.row_of(args)  # names belong to the event loop
+        return await asyncio.to_thread(answer, row, args)
 
-    async def _of_file(self, answer: Callable[..., Row], asked: Any) -> Row:
+    async def _of_file(self, answer: Callable[..., Row], args: Any) -> Row:
         return await self._pool.read(
-            self.answers.row_of(asked)["sessionId"], asked.leaf, partial(answer, asked)
+            self.answers.row_of(args)["sessionId"], args.leaf, partial(answer, args)
         )
 
 
@@ -116,7 +116,7 @@ class Api(ReadMethods):
         self.pipeline = pipeline
         self._sidecars = sidecars
         self._started = iso(time.time())
-        self._handlers = self.table() | {
+        self._handlers = self.table() | {  # `get` replaces that of ReadMethods
             "hello": self._hello,
             "status": lambda _: status(),
             "get": self._get,
@@ -134,18 +134,18 @@ class Api(ReadMethods):
         method = request.method
         if method not in methods.METHODS:
             return wire.unknown_method(request)
-        asked = methods.asked(method, request.params)
-        if isinstance(asked, params.Subscribe):
-            return self._subscribe(asked, peer)
+        args = methods.decode_params(method, request.params)
+        if isinstance(args, params.Subscribe):
+            return self._subscribe(args, peer)
         if method not in {"hello", "status"}:
             with suppress(TimeoutError):
                 async with asyncio.timeout(FIRST_SCAN_PATIENCE):
                     await self.pipeline.scanned.wait()
-        if methods.METHODS[method].exact and isinstance(asked, RefParams):
-            row = self.answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
-            asked = msgspec.structs.replace(asked, ref=row["sessionId"])
-        found = self._handlers[method](asked)
-        return await found if isinstance(found, Awaitable) else found
+        if methods.METHODS[method].exact and isinstance(args, RefParams):
+            row = self.answers.row(args.ref, cwd=args.cwd, fuzzy=False)
+            args = msgspec.structs.replace(args, ref=row["sessionId"])
+        answer = self._handlers[method](args)
+        return await answer if isinstance(answer, Awaitable) else answer
 
     def _hello(self, _asked: Params) -> Row:
         settings = self.pipeline.settings
@@ -163,31 +163,31 @@ class Api(ReadMethods):
             },
         }
 
-    def _get(self, asked: RefParams) -> Row:
-        found, settings = self.answers.get(asked), self.pipeline.settings
-        known = self.pipeline.known.get(found["session"]["sessionId"])
+    def _get(self, args: RefParams) -> Row:
+        answer, settings = self.answers.get(args), self.pipeline.settings
+        known = self.pipeline.known.get(answer["session"]["sessionId"])
         if known is not None and known.status is not None:
             clear = settings.notification_auto_clear_ms
-            found["indexing"] = known.status | {"key": settings.status_key, "clearAfterMs": clear}
-        return found
+            answer["indexing"] = known.status | {"key": settings.status_key, "clearAfterMs": clear}
+        return answer
 
-    async def _index(self, asked: params.Index) -> Row:
+    async def _index(self, args: params.Index) -> Row:
         pipeline = self.pipeline
-        if asked.all:
-            return await self._index_all(dry_run=asked.dry_run)
-        if asked.ref is None:
+        if args.all:
+            return await self._index_all(dry_run=args.dry_run)
+        if args.ref is None:
             raise UsageError("ref is required")
-        session_id = self.answers.row(asked.ref, cwd=asked.cwd, fuzzy=not asked.force)["sessionId"]
+        session_id = self.answers.row(args.ref, cwd=args.cwd, fuzzy=not args.force)["sessionId"]
         await pipeline.read(int)  # wait for updates that are already stored to reach the loop
         known = pipeline.known.get(session_id)
         if known is None:
             raise NotFoundError("the session's file is gone", hint="its meta file is still there")
-        if session_id in pipeline.running and not asked.force:
+        if session_id in pipeline.running and not args.force:
             return {"status": "already_running"}
-        if not asked.force and known.info.new_users < pipeline.settings.min_new_user_messages:
+        if not args.force and known.info.new_users < pipeline.settings.min_new_user_messages:
             return {"status": "below_threshold"}
         waiter = pipeline.force(session_id)
-        if not asked.wait:
+        if not args.wait:
             return {"status": "queued"}
         outcome = await asyncio.shield(waiter)
         if isinstance(outcome, IndexerdError):
@@ -209,23 +209,23 @@ class Api(ReadMethods):
                 queued.append(session_id)
         return {"queued": queued}
 
-    async def _as_sent(self, asked: RefParams) -> Row:
+    async def _as_sent(self, args: RefParams) -> Row:
         """Return the exact prompt that an index run would send now; nothing is sent."""
-        session_id, pipeline = self.answers.row_of(asked)["sessionId"], self.pipeline
+        session_id, pipeline = self.answers.row_of(args)["sessionId"], self.pipeline
         library, settings = pipeline.library, pipeline.settings
         snapshot = await take_snapshot(library, pipeline.read, session_id, settings)
         return snapshot.as_sent(pipeline.models.available())
 
-    async def _label(self, asked: params.Label) -> Row:
-        label = params.EntryLabel(entry_id=asked.entry_id, text=asked.text)
-        await self._sidecars.update(params.Update(ref=asked.ref, label=label))
-        shown = clean_line(asked.text, NAME_MAX) if asked.text else None
-        return {"sessionId": asked.ref, "entryId": asked.entry_id, "label": shown or None}
+    async def _label(self, args: params.Label) -> Row:
+        label = params.EntryLabel(entry_id=args.entry_id, text=args.text)
+        await self._sidecars.update(params.Update(ref=args.ref, label=label))
+        shown = clean_line(args.text, NAME_MAX) if args.text else None
+        return {"sessionId": args.ref, "entryId": args.entry_id, "label": shown or None}
 
-    def _subscribe(self, asked: params.Subscribe, peer: Peer) -> Row:
+    def _subscribe(self, args: params.Subscribe, peer: Peer) -> Row:
         """Send these events from now on; they replace an earlier subscription's."""
-        wanted = asked.events
-        names = {one for name in wanted or () for one in (name, *ALIASES.get(name, ()))}
+        wanted = args.events
+        names = {alias for name in wanted or () for alias in (name, *ALIASES.get(name, ()))}
 
         def pass_on(event: dict[str, Any]) -> None:
             if wanted is None or event["event"] in names:
@@ -272,20 +272,20 @@ class LocalBackend:
         """Return the method's result; DaemonDownError if only a daemon can answer."""
         if methods.METHODS[method].needs_daemon:
             raise DaemonDownError(f"{method} needs a running daemon")
-        return asyncio.run(self._answer(method, methods.asked(method, params)))
+        return asyncio.run(self._answer(method, methods.decode_params(method, params)))
 
-    async def _answer(self, method: str, asked: Params) -> Any:
+    async def _answer(self, method: str, args: Params) -> Any:
         with ExitStack() as stack:
             library: Library | None = None
-            if method in _READ_FILE and isinstance(asked, RefParams | SessionParams):
-                row = self.answers.row_of(asked)
+            if method in _READ_FILE and isinstance(args, RefParams | SessionParams):
+                row = self.answers.row_of(args)
                 alone = read_alone(row, self.settings, self._env, self._user_home)
                 library = stack.enter_context(alone)
             if library is not None and method == "as_sent":
                 snapshot = await take_snapshot(library, _here, row["sessionId"], self.settings)
                 return snapshot.as_sent(Models(self.settings, self._env).available())
-            found = ReadMethods(self.answers, self._services(library)).table()[method](asked)
-            return await found if isawaitable(found) else found
+            answer = ReadMethods(self.answers, self._services(library)).table()[method](args)
+            return await answer if isawaitable(answer) else answer
 
     def _services(self, library: Library | None) -> Services:
         bus = EventBus()  # without subscribers and log
@@ -307,8 +307,8 @@ class LocalBackend:
 
     def _meta_dir(self, session_id: str) -> str | None:
         file = self.answers.by_id(session_id)["sessionFile"]
-        found = stores(self.settings, self._env, self._user_home)
-        return next((one.meta for one in found if one.holds(file)), None)
+        found_stores = stores(self.settings, self._env, self._user_home)
+        return next((store.meta for store in found_stores if store.holds(file)), None)
 
 
 def _open(library: Library | None, session_id: str, leaf: str | None) -> OpenSession | None:

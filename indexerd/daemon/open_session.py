@@ -60,8 +60,8 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
     with suppress(IndexerdError):  # an invalid sidecar, which `get` reports
         user = read_user(home / user_name(session_id)) if home else None
         for key, text in user.labels.items() if user else ():
-            if (one := state.row(key)) is not None:
-                labels[state.id(one)] = text
+            if (row := state.row(key)) is not None:
+                labels[state.id(row)] = text
     return OpenSession(info, state.still(row), labels, library.files.lines(session_id), home)
 
 
@@ -69,8 +69,8 @@ def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[st
     """Answer `branches`, with our own summaries of them."""
     summaries: dict[str, str] = {}
     with suppress(IndexerdError):  # as for labels
-        found = read_segments(session.home, session.info.session_id, "branch")
-        summaries = {one.leaf_id: one.content for one in found}
+        segments = read_segments(session.home, session.info.session_id, "branch")
+        summaries = {segment.leaf_id: segment.content for segment in segments}
     return tree_answers.branches(session, read, summaries)
 
 
@@ -83,18 +83,16 @@ VIEWS: dict[str, Callable[[OpenSession, Read, Any], dict[str, Any]]] = {
 
 
 def show(
-    method: str, asked: LeafParams, session: OpenSession, _check: object = None
+    method: str, args: LeafParams, session: OpenSession, _check: object = None
 ) -> dict[str, Any]:
     """Answer one of `VIEWS` from an open session."""
     with session.reading() as read:
-        return VIEWS[method](session, read, asked)
+        return VIEWS[method](session, read, args)
 
 
-def make_branch(
-    asked: params.Branch, session: OpenSession, _check: object = None
-) -> dict[str, Any]:
+def make_branch(args: params.Branch, session: OpenSession, _check: object = None) -> dict[str, Any]:
     """Write a new session file of one path. UsageError for agents other than pi."""
-    file, info, state = asked.file, session.info, session.state
+    file, info, state = args.file, session.info, session.state
     if file is not None and (not file.startswith("/") or "\0" in file):
         raise UsageError("file must be an absolute path without NUL")
     if info.agent != "pi":
@@ -120,8 +118,8 @@ def make_branch(
 
         new_entry_id = partial(secrets.token_hex, 4)
         path = ((state.id(row), line(row)) for row in rows)
-        made = branch_lines(fields, path, map(line, labels), new_entry_id)
-        count = create_file(target, made)
+        new_lines = branch_lines(fields, path, map(line, labels), new_entry_id)
+        count = create_file(target, new_lines)
     return {"sessionId": new_id, "sessionFile": str(target), "entries": count - 1}
 
 

@@ -312,13 +312,13 @@ class Pipeline:
         """Return the models for an automatic run: only local ones if the session is old."""
         age = self._started - known.info.modified_ms / 1000
         old = age > self.settings.index.backfill_days * DAY
-        return [one for one in self.models.available() if not (old and one.remote)]
+        return [model for model in self.models.available() if not (old and model.remote)]
 
     def _start_runs(self) -> None:
         room = self.settings.index.concurrency
         while len(self.running) < room and self.jobs:
             waiting = (self.known[session_id] for session_id in self.jobs)
-            known = max(waiting, key=lambda one: (bool(one.forced), one.info.modified_ms))
+            known = max(waiting, key=lambda known: (bool(known.forced), known.info.modified_ms))
             session_id = known.info.session_id
             run = self._run(session_id, self.jobs.pop(session_id), known)
             self.running[session_id] = asyncio.create_task(run)
@@ -371,8 +371,8 @@ class Pipeline:
 
     def due(self) -> list[str]:
         least = self.settings.min_new_user_messages
-        infos = ((session_id, known.info) for session_id, known in self.known.items())
-        return [one for one, info in infos if info.answered and info.new_users >= least]
+        infos = ((key, known.info) for key, known in self.known.items())
+        return [key for key, info in infos if info.answered and info.new_users >= least]
 
     async def rewritten(self, session_id: str, directory: str) -> None:
         self._learn(await self.read(self.library.written, session_id, directory))

@@ -54,32 +54,32 @@ class Purge:
     forget: Callable[[str], Awaitable[None]]  # drops texts about it that were injected elsewhere
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def purge(self, asked: params.Purge) -> Row:
+    async def purge(self, args: params.Purge) -> Row:
         async with self.lock:
             row: Row = {}
-            session_id, agent = asked.ref, self.forgotten.agents.get(asked.ref)
+            session_id, agent = args.ref, self.forgotten.agents.get(args.ref)
             if agent is None:
-                row = self.answers.row(asked.ref, cwd=asked.cwd, fuzzy=False)
+                row = self.answers.row(args.ref, cwd=args.cwd, fuzzy=False)
                 session_id, agent = row["sessionId"], row["agent"]
             library = self.pipeline.library
-            found = await self.pipeline.read(_target, library, session_id, agent, row)
-            if asked.transcript:
-                _check_transcript(found)
-            if asked.dry_run:
-                paths = [*found.ours, *(found.transcripts if asked.transcript else ())]
+            target = await self.pipeline.read(_target, library, session_id, agent, row)
+            if args.transcript:
+                _check_transcript(target)
+            if args.dry_run:
+                paths = [*target.ours, *(target.transcripts if args.transcript else ())]
                 named = {key: row.get(key) for key in ("name", "sessionFile")}
                 return {"sessionId": session_id, **named, "files": [*map(str, paths)]}
-            return await self._remove(found, asked)
+            return await self._remove(target, args)
 
-    async def _remove(self, found: _Target, asked: params.Purge) -> Row:
-        session_id, pipeline, library = found.session_id, self.pipeline, self.pipeline.library
-        if found.row:
-            at, by = pipeline.now(), asked.by or "socket"
-            await asyncio.to_thread(self.forgotten.add, session_id, found.agent, at=at, by=by)
+    async def _remove(self, target: _Target, args: params.Purge) -> Row:
+        session_id, pipeline, library = target.session_id, self.pipeline, self.pipeline.library
+        if target.row:
+            at, by = pipeline.now(), args.by or "socket"
+            await asyncio.to_thread(self.forgotten.add, session_id, target.agent, at=at, by=by)
         await pipeline.reconsider()
         await pipeline.end_run(session_id)
         removed: list[Path] = []
-        for home in found.homes:
+        for home in target.homes:
             removed += await asyncio.to_thread(self.writer.remove, home, session_id)
         await pipeline.read(library.metas.reread, session_id, None)
         if await pipeline.read(library.store.get, session_id):  # its file was gone
@@ -96,39 +96,43 @@ class Purge:
             pipeline.unread.set()  # tries again
             raise
         kept: dict[Path, str] = {}
-        if asked.transcript:
-            gone, kept = await asyncio.to_thread(_remove_transcripts, found)
+        if args.transcript:
+            gone, kept = await asyncio.to_thread(_remove_transcripts, target)
             removed += gone
-        done = asked.transcript and not kept
-        fields = {"session": session_id, "count": len(removed), "by": asked.by or "socket"}
+        done = args.transcript and not kept
+        fields = {"session": session_id, "count": len(removed), "by": args.by or "socket"}
         pipeline.bus.log("session.purged", fields | {"transcript": done})
         answer: Row = {"sessionId": session_id, "removed": [*map(str, removed)]}
-        left = [{"path": str(path), "reason": reason} for path, reason in kept.items()]
-        return answer | {"transcriptRemoved": done} | ({"notRemoved": left} if left else {})
+        not_removed = [{"path": str(path), "reason": reason} for path, reason in kept.items()]
+        return (
+            answer
+            | {"transcriptRemoved": done}
+            | ({"notRemoved": not_removed} if not_removed else {})
+        )
 
 
 def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     """Find a session's files, in the thread that owns the library."""
     meta, owners = library.metas.get(session_id), library.files.owners
-    places = [*([meta.directory] if meta else []), *(one.meta for one in library.files.stores)]
+    places = [*([meta.directory] if meta else []), *(store.meta for store in library.files.stores)]
     homes = [*map(Path, dict.fromkeys(places))]
     names = [make(session_id) for make in (meta_name, user_name, digest_name)]
     ours = [path for home in homes for name in names if (path := home / name).is_file()]
     command = ADAPTERS[agent].delete if agent in ADAPTERS else ""
-    paths = [] if command else [one.path for one in owners.files(session_id)]
+    paths = [] if command else [file.path for file in owners.files(session_id)]
     bases = {base_name(path) for path in paths}
-    infos = (one for one in owners.infos() if one.session_id != session_id)
-    dependents = [one.session_id for one in infos if not bases.isdisjoint(one.bases)]
+    infos = (info for info in owners.infos() if info.session_id != session_id)
+    dependents = [info.session_id for info in infos if not bases.isdisjoint(info.bases)]
     return _Target(session_id, agent, command, row, homes, ours, [*map(Path, paths)], dependents)
 
 
-def _check_transcript(found: _Target) -> None:
+def _check_transcript(target: _Target) -> None:
     """Raise UsageError if the agent's own file must not be removed."""
-    agent, dependents = found.agent, found.dependents
-    if found.command:
+    agent, dependents = target.agent, target.dependents
+    if target.command:
         why = f"{agent} keeps its sessions in a database that only {agent} may change"
-        raise UsageError(why, hint=f"`{found.command} {found.session_id}` deletes it there")
-    if not found.row:
+        raise UsageError(why, hint=f"`{target.command} {target.session_id}` deletes it there")
+    if not target.row:
         hint = "remove its file by hand"
         raise UsageError("the session is already purged, so its file's path is unknown", hint=hint)
     if dependents:
@@ -139,10 +143,10 @@ def _check_transcript(found: _Target) -> None:
         )
 
 
-def _remove_transcripts(found: _Target) -> tuple[list[Path], dict[Path, str]]:
+def _remove_transcripts(target: _Target) -> tuple[list[Path], dict[Path, str]]:
     """Remove the agent's files; return the removed ones, and why the others were kept."""
     gone, kept = list[Path](), dict[Path, str]()
-    for path in found.transcripts:
+    for path in target.transcripts:
         try:
             if path.is_symlink():
                 kept[path] = "it is a link"
@@ -152,7 +156,7 @@ def _remove_transcripts(found: _Target) -> tuple[list[Path], dict[Path, str]]:
             sync_names(path.parent)
         except OSError as bad:
             kept[path] = os.strerror(bad.errno or 0)
-    if not found.transcripts:
-        path = Path(found.row["sessionFile"])
+    if not target.transcripts:
+        path = Path(target.row["sessionFile"])
         kept[path] = "it is a link" if path.is_symlink() else "it no longer exists"
     return gone, kept

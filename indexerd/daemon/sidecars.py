@@ -31,6 +31,7 @@ from indexerd.times import iso
 Row = dict[str, Any]
 
 NEW_SESSION_PATIENCE, POLL = 2.0, 0.05  # seconds
+RESUMED_MAX = 4096  # resumes that have had their block
 _WHOLE_ID = 16  # characters; a shorter reference may be an id prefix
 
 
@@ -44,76 +45,78 @@ class Sidecars:
     writer: MetaWriter
     record: Callable[[Mapping[str, Any]], Any]  # writes a row of telemetry; may block
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # a change reads before it writes
-    resumed: set[tuple[str, str | None]] = field(default_factory=set)  # session and resumeId
+    resumed: dict[tuple[str, str | None], None] = field(default_factory=dict)  # session, resumeId
 
-    async def set(self, asked: params.SetContext) -> Row:
-        row = await self._row_soon(asked)
-        wanted = params.ContextSet(set_name=asked.set_name, items=asked.items, mode=asked.mode)
+    async def set(self, args: params.SetContext) -> Row:
+        row = await self._row_soon(args)
+        wanted = params.ContextSet(set_name=args.set_name, items=args.items, mode=args.mode)
         edited = await self._change(row, params.Update(ref=row["sessionId"], set_context=wanted))
         return {
             "sessionId": row["sessionId"],
             "text": edited.text,
             "contextChanged": bool(edited.names),
-            "setName": asked.set_name.strip(" "),
+            "setName": args.set_name.strip(" "),
             "warnings": list(edited.warnings),
         }
 
-    async def update(self, asked: params.Update) -> Row:
+    async def update(self, args: params.Update) -> Row:
         """Set or clear the fields that are given."""
-        row = self.answers.by_id(asked.ref)
-        if asked.label and asked.label.text:  # NotFoundError if there is no such entry
-            await self.pool.read(row["sessionId"], asked.label.entry_id, lambda *_: None)
-        edited = await self._change(row, asked)
+        row = self.answers.by_id(args.ref)
+        if args.label and args.label.text:  # NotFoundError if there is no such entry
+            await self.pool.read(row["sessionId"], args.label.entry_id, lambda *_: None)
+        edited = await self._change(row, args)
         new = self.answers.by_id(row["sessionId"])
-        if asked.title is not UNSET:
+        if args.title is not UNSET:
             renamed = {key: new[key] for key in ("sessionFile", "name")} | {"previous": row["name"]}
             self.pipeline.bus.publish("session.renamed", row["sessionId"], renamed)
         return new | {"warnings": list(edited.warnings)} if edited.warnings else new
 
-    async def _change(self, row: Row, asked: params.Update) -> Edited:
+    async def _change(self, row: Row, args: params.Update) -> Edited:
         session_id, bus = row["sessionId"], self.pipeline.bus
         async with self.lock:
             old = await asyncio.to_thread(self.answers.sidecar, row)
-            edited = await asyncio.to_thread(partial(edit, old, asked, fork=is_fork(row)))
+            edited = await asyncio.to_thread(partial(edit, old, args, fork=is_fork(row)))
             if edited.user is None:
                 return edited
             path = self.answers.sidecar_paths(row)[0]
             await asyncio.to_thread(self.writer.write_user, path.parent, session_id, edited.user)
             await self.pipeline.rewritten(session_id, str(path.parent))
-        for one in edited.names:
-            row = {"customType": "relevant-context:set", "success": True, "setName": one}
+        for name in edited.names:
+            row = {"customType": "relevant-context:set", "success": True, "setName": name}
             row |= {"sessionId": session_id, "contextChanged": True}
             row["timestamp"] = iso(self.pipeline.now())
             await asyncio.to_thread(self.record, row)
-            if one not in KNOWN:
+            if name not in KNOWN:
                 bus.log("context.unknown_set", {"session": session_id})
         if edited.names:
-            name = edited.names[0] if len(edited.names) == 1 else None
-            bus.context("changed", session_id, edited.user.context, name)
+            only = edited.names[0] if len(edited.names) == 1 else None
+            bus.context("changed", session_id, edited.user.context, only)
         return edited
 
-    async def _row_soon(self, asked: params.SessionParams) -> Row:
+    async def _row_soon(self, args: params.SessionParams) -> Row:
         """Return a session's row; wait a little for a session that has just begun.
 
         Agents call the tool in their first turn, when the session's file may not exist yet.
         """
-        until, ref = monotonic() + NEW_SESSION_PATIENCE, asked.session
+        until, ref = monotonic() + NEW_SESSION_PATIENCE, args.session
         while True:
             try:
-                return self.answers.row(ref, cwd=asked.cwd, fuzzy=False)
+                return self.answers.row(ref, cwd=args.cwd, fuzzy=False)
             except (NotFoundError, AmbiguousError):  # another session's name may be similar
                 if len(ref) < _WHOLE_ID or not is_session_id(ref) or monotonic() > until:
                     raise
             await asyncio.sleep(POLL)
 
-    async def resume(self, asked: params.ResumeContext) -> Row:
+    async def resume(self, args: params.ResumeContext) -> Row:
         """Return the block for the first message after a resume, once."""
-        row = self.answers.row(asked.session, cwd=asked.cwd, fuzzy=False)
+        row = self.answers.row(args.session, cwd=args.cwd, fuzzy=False)
         session_id, cwd = row["sessionId"], row["cwd"]
         user, context = await asyncio.to_thread(self.answers.sidecar, row)
-        if (session_id, asked.resume_id) in self.resumed:
+        if (session_id, args.resume_id) in self.resumed:
             return {"sessionId": session_id, "text": None, "missingFiles": 0}
-        self.resumed.add((session_id, asked.resume_id))
+        self.resumed[session_id, args.resume_id] = None
+        if len(self.resumed) > RESUMED_MAX:
+            del self.resumed[next(iter(self.resumed))]
         shown = for_people(row)["cwd"]
         make = partial(resume_block, shown, user.env_hint, context, partial(_exists, cwd))
         text, missing = await asyncio.to_thread(make)

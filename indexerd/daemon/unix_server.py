@@ -169,11 +169,11 @@ class Peer:
         if isinstance(request, wire.Failure):
             return request.to_line()
         try:
-            found = self.server.handle(request, self)
-            if isinstance(found, Awaitable):
-                found = await found
-            failed = isinstance(found, wire.Failure)
-            line = found.to_line() if failed else wire.result(request.id, found)
+            result = self.server.handle(request, self)
+            if isinstance(result, Awaitable):
+                result = await result
+            failed = isinstance(result, wire.Failure)
+            line = result.to_line() if failed else wire.result(request.id, result)
         except asyncio.CancelledError:
             line = wire.failure(request.id, DaemonDownError("the daemon is stopping"))
         except IndexerdError as bad:

@@ -27,7 +27,7 @@ _ESTIMATED = _CUTS | _PROMPTS | {"toolResult"}
 
 
 def estimate_tokens(*messages: ContextMessage) -> int:
-    return sum(-(-_units(one) // 4) for one in messages if one.role in _ESTIMATED)
+    return sum(-(-_units(message) // 4) for message in messages if message.role in _ESTIMATED)
 
 
 def _units(message: ContextMessage) -> int:
@@ -36,8 +36,8 @@ def _units(message: ContextMessage) -> int:
         return units(ran.command) + units(ran.output)
     size = sum(map(units, (*message.texts, *message.thinking)))
     for call in message.calls:
-        given = arguments(call)
-        size += units(call.name) + (0 if given is None else units(js_json(given)))
+        values = arguments(call)
+        size += units(call.name) + (0 if values is None else units(js_json(values)))
     size += 0 if message.role == "assistant" else IMAGE_UNITS * message.images
     if message.role == "system" and (prompt := message.entry.prompt):
         sections, tools = prompt.get("sections"), prompt.get("toolsAdded")
@@ -49,21 +49,21 @@ def _units(message: ContextMessage) -> int:
 
 def context_tokens(entries: Sequence[ContextEntry]) -> tuple[int, int]:
     """Return a context's tokens, and how many of them the newest answer's model counted."""
-    edits = (one.place for one in entries if one.entry.type == "context_edit")
-    changed = max([*edits, *(one.place for one in entries if _is_compaction(one))], default=-1)
+    edits = (entry.place for entry in entries if entry.entry.type == "context_edit")
+    changed = max([*edits, *(e.place for e in entries if _is_compaction(e))], default=-1)
     for at in reversed(range(len(entries))):
         if used := _usage(entries[at]):
             if entries[at].place <= changed:
                 break
             # An answer's count never includes the tool results on its own line.
-            trailing = (one for entry in entries[at + 1 :] for one in entry.speeches)
+            trailing = (message for entry in entries[at + 1 :] for message in entry.speeches)
             return used + estimate_tokens(*entries[at].speeches[1:], *trailing), used
-    return sum(estimate_tokens(*one.speeches) for one in entries), 0
+    return sum(estimate_tokens(*entry.speeches) for entry in entries), 0
 
 
 def _usage(entry: ContextEntry) -> int:
     tokens = entry.entry.tokens
-    spoke = any(one.role == "assistant" for one in entry.speeches)
+    spoke = any(message.role == "assistant" for message in entry.speeches)
     if not spoke or tokens is None or entry.entry.stop_reason in ("aborted", "error"):
         return 0
     return tokens.total or tokens.input + tokens.output + tokens.cache_read + tokens.cache_write
@@ -89,7 +89,7 @@ def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = 
         tokens = estimate_tokens(*entries[at].speeches)
         total += tokens
         if tokens and total >= keep:
-            cut = next((one for one in places if one >= at), places[-1])
+            cut = next((place for place in places if place >= at), places[-1])
             break
     while cut > start and not entries[cut - 1].speeches and not _is_compaction(entries[cut - 1]):
         cut -= 1
@@ -99,7 +99,7 @@ def find_cut(entries: Sequence[ContextEntry], start: int, end: int, keep: int = 
 
 
 def _has(entry: ContextEntry, roles: frozenset[str]) -> bool:
-    return not _is_compaction(entry) and any(one.role in roles for one in entry.speeches)
+    return not _is_compaction(entry) and any(message.role in roles for message in entry.speeches)
 
 
 def _is_compaction(entry: ContextEntry) -> bool:
@@ -123,10 +123,10 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
 
     None if nothing is left to summarize, or nothing came since the last compaction.
     """
-    newest = max(entries, key=lambda one: one.place, default=None)
+    newest = max(entries, key=lambda entry: entry.place, default=None)
     if newest is None or _is_compaction(newest):
         return None
-    compactions = [at for at, one in enumerate(entries) if _is_compaction(one)]
+    compactions = [at for at, entry in enumerate(entries) if _is_compaction(entry)]
     last = max(compactions, key=lambda at: entries[at].place, default=-1)
     at = last if last >= 0 and entries[last].speeches else -1  # -1: the model does not see it
     cut = find_cut(entries, at + 1, len(entries), keep)
@@ -151,27 +151,27 @@ def prepare(entries: Sequence[ContextEntry], keep: int = KEEP_RECENT) -> Prepare
 
 
 def _conversation(entries: Iterable[ContextEntry]) -> tuple[ContextMessage, ...]:
-    said = (message for one in entries if not _is_compaction(one) for message in one.speeches)
-    return tuple(message for message in said if message.role not in _PROMPTS)
+    spoken = (entry.speeches for entry in entries if not _is_compaction(entry))
+    return tuple(m for messages in spoken for m in messages if m.role not in _PROMPTS)
 
 
 def beside_summary(entry: ContextEntry) -> tuple[ContextMessage, ...]:
     """Return the messages that a compaction keeps next to its summary."""
     summary = "".join(entry.entry.texts)
     return tuple(
-        one
-        for one in entry.speeches
-        if one.role not in (*_PROMPTS, "compactionSummary")
-        and not (summary and "".join(one.texts).endswith(summary))
+        message
+        for message in entry.speeches
+        if message.role not in (*_PROMPTS, "compactionSummary")
+        and not (summary and "".join(message.texts).endswith(summary))
     )
 
 
 def files_of(entries: Iterable[ContextEntry], summaries: Iterable[Entry]) -> FileLists:
     calls = list[ToolCall]()
-    for one in entries:
-        if not _is_compaction(one):
-            calls += (call for message in one.speeches for call in message.calls)
-            calls += (call for call in one.entry.tools if not call.name)  # records of past edits
+    for entry in entries:
+        if not _is_compaction(entry):
+            calls += (call for message in entry.speeches for call in message.calls)
+            calls += (call for call in entry.entry.tools if not call.name)  # records of past edits
     return file_lists([*summaries, Entry("", Kind.CALL, "", None, "", tools=tuple(calls))])
 
 

@@ -86,7 +86,7 @@ class Compaction:
 
 
 def plan_compaction(
-    session: OpenSession, check: Check, settings: Settings, asked: params.Compact
+    session: OpenSession, check: Check, settings: Settings, args: params.Compact
 ) -> Compaction:
     """Decide which parts of the context at the leaf a strategy summarizes and keeps.
 
@@ -94,20 +94,20 @@ def plan_compaction(
     strategy if pi's rules would not compact the session yet.
     """
     state, agent, clean = session.state, session.info.agent, redactor(settings)
-    name = asked.strategy or (agent if agent in ("codex", "opencode") else "pi")
-    by_pi, keep = name == "pi" and not asked.handoff, asked.keep_recent_tokens
+    name = args.strategy or (agent if agent in ("codex", "opencode") else "pi")
+    by_pi, keep = name == "pi" and not args.handoff, args.keep_recent_tokens
     with session.reading(check, SUMMED) as read:
         entries = context.context_entries(state, read)
     cut = prepare(entries, keep) if by_pi else None
-    if cut is None and by_pi and asked.strategy:
+    if cut is None and by_pi and args.strategy:
         why = f"there is nothing to compact before the newest {keep} tokens"
         raise SessionEmptyError(why, hint="without a strategy everything is summarized")
     cut = cut or _everything(entries, context_size(state, entries)[0])
-    said = partial(transcript.summarizable_messages, state=state, agent=agent)
-    history = list(said(pruned(cut.history) if name == "opencode" else cut.history))
-    prefix = list(said(cut.turn_prefix))
-    users = said(m for one in entries for m in one.speeches) if name == "codex" else ()
-    found = Compaction(
+    select = partial(transcript.summarizable_messages, state=state, agent=agent)
+    history = list(select(pruned(cut.history) if name == "opencode" else cut.history))
+    prefix = list(select(cut.turn_prefix))
+    users = select(m for entry in entries for m in entry.speeches) if name == "codex" else ()
+    plan = Compaction(
         name,
         cut,
         redact_parts(history, clean),
@@ -117,21 +117,21 @@ def plan_compaction(
         _without_secrets(cut.files, clean),
         users_of(replace(m, texts=(clean(m.text)[0],)) for m in users),
     )
-    if not (found.history.parts or found.prefix.parts or found.previous):
+    if not (plan.history.parts or plan.prefix.parts or plan.previous):
         raise SessionEmptyError("there is no text to summarize")
-    return found
+    return plan
 
 
 def _everything(entries: Sequence[ContextEntry], tokens: int) -> Prepared:
     """Keep nothing; merge in the newest compaction's summary if the model sees it."""
-    summaries = [one for one in entries if one.entry.kind is Kind.COMPACTION and one.speeches]
-    newest = max(summaries, key=lambda one: one.place, default=None)
+    summaries = (e for e in entries if e.entry.kind is Kind.COMPACTION and e.speeches)
+    newest = max(summaries, key=lambda entry: entry.place, default=None)
     newest = newest if newest and any(newest.entry.texts) else None
     messages = list[ContextMessage]()
-    for one in entries:
-        messages += compact_pi.beside_summary(one) if one is newest else one.speeches
+    for entry in entries:
+        messages += compact_pi.beside_summary(entry) if entry is newest else entry.speeches
     summary = "".join(newest.entry.texts) if newest else None
-    files = file_lists(one.entry for one in entries)
+    files = file_lists(entry.entry for entry in entries)
     return Prepared(None, tuple(messages), (), False, tokens, summary, files)  # noqa: FBT003
 
 
@@ -143,8 +143,7 @@ def _with_older(files: FileLists, row: Row) -> FileLists:
 
 
 def _without_secrets(files: FileLists, clean: Redactor) -> FileLists:
-    read, modified = (tuple(clean(path)[0] for path in one) for one in (files.read, files.modified))
-    return FileLists(read, modified)
+    return FileLists(*(tuple(clean(p)[0] for p in paths) for paths in (files.read, files.modified)))
 
 
 Branch = tuple[RedactedTranscript, FileLists, Path | None, dict[str, Any]]
@@ -165,8 +164,8 @@ def plan_branch(
     with session.reading(check, SUMMED) as read:
         entries = context.entries_of(state, read, rows)
     messages, files = fit_branch(entries, max(1, window - settings.digest.reserve_tokens))
-    said = transcript.summarizable_messages(messages, state, session.info.agent)
-    text = redact_parts(said, clean)
+    selected = transcript.summarizable_messages(messages, state, session.info.agent)
+    text = redact_parts(selected, clean)
     if not text.parts:
         return None
     own, files = set(rows), _without_secrets(files, clean)
@@ -193,20 +192,20 @@ def fit_branch(
     messages: list[ContextMessage] = []  # newest first
     seen: list[ContextEntry] = []
     total = 0
-    for one in reversed(entries):
-        said = [message for message in one.speeches if message.role != "toolResult"]
-        if not said and one.speeches:
+    for entry in reversed(entries):
+        spoken = [message for message in entry.speeches if message.role != "toolResult"]
+        if not spoken and entry.speeches:
             continue
-        seen.append(one)
-        tokens = compact_pi.estimate_tokens(*said)
+        seen.append(entry)
+        tokens = compact_pi.estimate_tokens(*spoken)
         fits = total + tokens <= budget
-        sums_up = one.entry.kind in (Kind.COMPACTION, Kind.BRANCH_SUMMARY)
+        sums_up = entry.entry.kind in (Kind.COMPACTION, Kind.BRANCH_SUMMARY)
         if fits or (sums_up and total < budget * 0.9):
-            messages += reversed(said)
+            messages += reversed(spoken)
             total += tokens
         if not fits:
             break
-    summaries = [one.entry for one in entries if one.entry.kind is Kind.BRANCH_SUMMARY]
+    summaries = [entry.entry for entry in entries if entry.entry.kind is Kind.BRANCH_SUMMARY]
     return messages[::-1], compact_pi.files_of(seen, summaries)
 
 
@@ -219,79 +218,80 @@ def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
     a turn. Here machine text right before a person's message does not begin one, as Codex and
     Claude put context before every prompt.
     """
-    names = {call.id: call.name for one in messages for call in one.calls if call.id}
-    found, total, saved = list[int](), 0, 0
+    names = {call.id: call.name for message in messages for call in message.calls if call.id}
+    places, total, saved = list[int](), 0, 0
     turns, follows = 0, ""
-    for place, one in reversed(list(enumerate(messages))):
-        by_machine = one.entry.kind is Kind.OTHER and follows == "user"
-        turns += one.role == "user" and not by_machine
-        follows = one.role
+    for place, message in reversed(list(enumerate(messages))):
+        by_machine = message.entry.kind is Kind.OTHER and follows == "user"
+        turns += message.role == "user" and not by_machine
+        follows = message.role
         if turns < PRUNE_TURNS:
             continue
-        result = one.result or ToolResult("", text=joined(one.texts))
-        if one.entry.kind is Kind.COMPACTION or result.cleared:
+        result = message.result or ToolResult("", text=joined(message.texts))
+        if message.entry.kind is Kind.COMPACTION or result.cleared:
             break  # everything older is already summarized or pruned
-        done = one.role == "toolResult" and result.call not in one.entry.failed
+        done = message.role == "toolResult" and result.call not in message.entry.failed
         if done and (result.name or names.get(result.call)) != PROTECTED_TOOL:
             tokens = (units(result.text) + 2) // 4  # as opencode rounds
             total += tokens
             if total > PRUNE_PROTECT:
-                found.append(place)
+                places.append(place)
                 saved += tokens
-    return (found, saved) if saved > PRUNE_MINIMUM else ([], 0)
+    return (places, saved) if saved > PRUNE_MINIMUM else ([], 0)
 
 
 def pruned(messages: Sequence[ContextMessage]) -> list[ContextMessage]:
     """Replace each pruned result by a note."""
-    found = list(messages)
+    replaced = list(messages)
     for at in prune(messages)[0]:
-        one = found[at]
-        result = one.result and msgspec.structs.replace(one.result, cleared=True)
-        found[at] = replace(one, texts=(CLEARED,), images=0, result=result)
-    return found
+        message = replaced[at]
+        result = message.result and msgspec.structs.replace(message.result, cleared=True)
+        replaced[at] = replace(message, texts=(CLEARED,), images=0, result=result)
+    return replaced
 
 
-def users_of(said: Iterable[ContextMessage]) -> list[ContextMessage]:
+def users_of(messages: Iterable[ContextMessage]) -> list[ContextMessage]:
     """Return the user's newest messages within USERS_TOKENS; one too long loses its middle."""
-    found, left = list[ContextMessage](), USERS_TOKENS
-    for one in reversed([one for one in said if transcript.speaker(one) == "user"]):
-        data, size = one.text.encode("utf-8", "replace"), 4 * left
-        if left <= 0:
+    kept, room = list[ContextMessage](), USERS_TOKENS
+    for message in reversed([m for m in messages if transcript.speaker(m) == "user"]):
+        data, size = message.text.encode("utf-8", "replace"), 4 * room
+        if room <= 0:
             break
         if len(data) > size:
             head = data[: size // 2].decode("utf-8", "ignore")
             tail = data[len(data) - size + size // 2 :].decode("utf-8", "ignore")
             gone = -(-(len(data) - size) // 4)
-            one = replace(one, texts=(f"{head}…{gone} tokens truncated…{tail}",))  # noqa: PLW2901 - the shortened one
-        found.append(one)
-        left -= -(-len(data) // 4)
-    return found[::-1]
+            text = f"{head}…{gone} tokens truncated…{tail}"
+            message = replace(message, texts=(text,))  # noqa: PLW2901 - the shortened message
+        kept.append(message)
+        room -= -(-len(data) // 4)
+    return kept[::-1]
 
 
 def replacement_history(users: Iterable[ContextMessage], summary: str) -> list[dict[str, Any]]:
     """Return the messages that replace the history, the summary last."""
-    kept = [{"role": one.role, "text": one.text, "entryId": one.entry.id} for one in users]
+    kept = [{"role": m.role, "text": m.text, "entryId": m.entry.id} for m in users]
     return [*kept, {"role": "user", "text": summary, "entryId": None}]
 
 
-async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
-    row = services.rows.row(asked.ref, cwd=asked.cwd)
-    work = partial(plan_compaction, settings=services.settings(), asked=asked)
-    plan: Compaction = await services.pool.read(row["sessionId"], asked.leaf, work)
+async def compact(services: Services, args: params.Compact) -> dict[str, Any]:
+    row = services.rows.row(args.ref, cwd=args.cwd)
+    work = partial(plan_compaction, settings=services.settings(), args=args)
+    plan: Compaction = await services.pool.read(row["sessionId"], args.leaf, work)
     older = _with_older(plan.files, row)
     # pi's compactions remember files
-    files = older if row["agent"] != "pi" and asked.leaf is None else plan.files
+    files = older if row["agent"] != "pi" and args.leaf is None else plan.files
     writer = Summarizer(services, row, "compaction", strategy=plan.strategy)
     text, where = plan.previous or NO_HISTORY, shown_path(row["cwd"])
     if plan.history.parts:
         base = Stretch("checkpoint", (), where, plan.previous, max_tokens=prompts.CHECKPOINT_TOKENS)
-        text = await writer.write(plan.history, base, prompts.Wish(asked.instructions or ""))
+        text = await writer.write(plan.history, base, prompts.Wish(args.instructions or ""))
     if plan.prefix.parts:
         base = Stretch("turn", (), where, max_tokens=prompts.TURN_TOKENS)
         text += TURN_HEADING + await writer.write(plan.prefix, base)
-    if writer.model and plan.strategy == "pi" and not asked.handoff:  # a hand-off lists the files
+    if writer.model and plan.strategy == "pi" and not args.handoff:  # a hand-off lists the files
         text += compact_pi.file_blocks(files)
-    found = {
+    answer = {
         "sessionId": row["sessionId"],
         "strategy": plan.strategy,
         "firstKeptEntryId": plan.cut.first_kept_id,
@@ -303,29 +303,28 @@ async def compact(services: Services, asked: params.Compact) -> dict[str, Any]:
         **_made(files, writer),
     }
     if plan.strategy == "codex":
-        found["replacementHistory"] = replacement_history(plan.users, text)
-    if asked.handoff:
+        answer["replacementHistory"] = replacement_history(plan.users, text)
+    if args.handoff:
         author, words = writer.model or row["agent"], transcript.words_in(plan.history.parts)
-        found["handoff"] = await asyncio.to_thread(document, row, text, author, older, words)
-    return found
+        answer["handoff"] = await asyncio.to_thread(document, row, text, author, older, words)
+    return answer
 
 
-async def branch_summary(services: Services, asked: params.BranchSummary) -> dict[str, Any]:
-    row = services.rows.row(asked.ref, cwd=asked.cwd)
-    session_id, focus = row["sessionId"], asked.instructions or ""
-    work = partial(plan_branch, settings=services.settings(), leaf=asked.leaf)
+async def branch_summary(services: Services, args: params.BranchSummary) -> dict[str, Any]:
+    row = services.rows.row(args.ref, cwd=args.cwd)
+    session_id, focus = row["sessionId"], args.instructions or ""
+    work = partial(plan_branch, settings=services.settings(), leaf=args.leaf)
     plan: Branch | None = await services.pool.read(session_id, None, work)
     writer = Summarizer(services, row, "branch", strategy="pi")
     text, files = NOTHING, FileLists((), ())
     if plan is not None:
-        said, files, home, facts = plan
+        branch_text, files, home, facts = plan
         base = Stretch("branch", (), shown_path(row["cwd"]), max_tokens=prompts.BRANCH_TOKENS)
-        wish = prompts.Wish("", focus) if asked.replace_instructions else prompts.Wish(focus)
-        summary = await writer.write(said, base, wish)
+        wish = prompts.Wish("", focus) if args.replace_instructions else prompts.Wish(focus)
+        summary = await writer.write(branch_text, base, wish)
         text = BRANCH_PREAMBLE + summary + compact_pi.file_blocks(files)
-        facts |= {"model": writer.model}
-        await store_segment(services, home, session_id, summary, **facts)
-    answer = {"sessionId": session_id, "leafId": asked.leaf, "summary": text}
+        await store_segment(services, home, session_id, summary, **facts, model=writer.model)
+    answer = {"sessionId": session_id, "leafId": args.leaf, "summary": text}
     return answer | _made(files, writer)
 
 
@@ -359,8 +358,8 @@ def document(
             parts.append(f"## {title}\n\n{quotation}")
     if messages:
         parts.append("## Last messages")
-    for role, said in messages[-MESSAGES_MAX:]:
-        parts.append(f"From {role}:\n\n{_quotation(said, MESSAGE_MAX)}")
+    for role, text in messages[-MESSAGES_MAX:]:
+        parts.append(f"From {role}:\n\n{_quotation(text, MESSAGE_MAX)}")
     parts.append("## Questions to the old session")
     ask = f'`indexerd ask {row["sessionId"]} "QUESTION"`'
     return "\n\n".join([*parts, f"What is not said here can be asked: {ask}"]) + "\n"
@@ -385,7 +384,7 @@ def _origin(row: dict[str, Any]) -> str:
 
 
 def _listed(items: Iterable[str]) -> str:
-    return "\n".join(f"- {inline(one, ITEM_MAX)}" for one in dict.fromkeys(items))
+    return "\n".join(f"- {inline(item, ITEM_MAX)}" for item in dict.fromkeys(items))
 
 
 def _quotation(text: str, most: int) -> str:
@@ -408,11 +407,11 @@ def instruction_files(cwd: str) -> list[str]:
     """
     if not cwd.startswith("/"):
         return []
-    start, found = Path(os.path.normpath(cwd)), list[str]()
+    start, files = Path(os.path.normpath(cwd)), list[str]()
     levels = [start, *start.parents]
-    end = next((at for at, one in enumerate(levels, 1) if os.path.exists(one / ".git")), 1)  # noqa: PTH110 - it never raises
+    end = next((at for at, level in enumerate(levels, 1) if os.path.exists(level / ".git")), 1)  # noqa: PTH110 - it never raises
     for directory in reversed(levels[:end]):
         for name in _EVERYWHERE + (_HERE if directory == start else ()):
             if os.path.exists(path := directory / name):  # noqa: PTH110 - as above
-                found.append(os.path.relpath(path, start) + ("/" if os.path.isdir(path) else ""))  # noqa: PTH112 - as above
-    return found
+                files.append(os.path.relpath(path, start) + ("/" if os.path.isdir(path) else ""))  # noqa: PTH112 - as above
+    return files

@@ -97,15 +97,15 @@ def plan_segment(
         if not due and not (large and outgrown(session, read, wanted)):
             plan.why = "there are not more messages without a summary than the threshold"
             return plan
-        entries = {one: read(one) for one in rows_between(state.path(), rows, first, last)}
+        entries = {at: read(at) for at in rows_between(state.path(), rows, first, last)}
     _fill(plan, entries, session, settings)
     plan.facts |= {"covering": (first, last), "leaf_id": name_at(state, rows[last])}
-    aim = int(wanted.target_compression * sum(len(one.text) + 2 for one in plan.text.parts) / 4)
+    aim = int(wanted.target_compression * sum(len(part.text) + 2 for part in plan.text.parts) / 4)
     plan.stretch = Stretch(
         "segment",
         (),
         cwd=row["cwd"],
-        previous=redactor(settings)("\n\n".join(one.content for one in chain[-3:]))[0],
+        previous=redactor(settings)("\n\n".join(segment.content for segment in chain[-3:]))[0],
         max_tokens=min(SEGMENT_TOKENS, max(150, aim)),
     )
     return plan
@@ -117,20 +117,20 @@ def _fill(plan: Plan, entries: dict[int, Entry], session: OpenSession, settings:
     messages = list(context_messages(state, entries.__getitem__, list(entries)))
     plan.tokens = transcript.tokens_of(messages, state, agent)
     kept = pruned(messages) if settings.digest.prune_tool_output else messages
-    said = transcript.summarizable_messages(kept, state, agent)
-    plan.text = transcript.redact_parts(said, clean, RESULT_MAX)
+    selected = transcript.summarizable_messages(kept, state, agent)
+    plan.text = transcript.redact_parts(selected, clean, RESULT_MAX)
     words = transcript.words_in(plan.text.parts)
     topics = (clean_text(text[:4000], 4000) for role, text in words if role == "user")
     activity = ActivityStats()
     for entry in entries.values():
         activity.add(entry, session.info.cwd)
     done = activity.facts()
-    uses = {tool: [clean(one)[0] for one in used] for tool, used in done.tool_uses.items()}
-    commands = [one for tool, used in uses.items() if tool.lower() in _SHELLS for one in used]
+    uses = {tool: [clean(use)[0] for use in used] for tool, used in done.tool_uses.items()}
+    commands = [use for tool, used in uses.items() if tool.lower() in _SHELLS for use in used]
     plan.report = {"topics": key_words(topics), "commands": commands}
     plan.facts = {
         "key_decisions": decisions(text for _, text in words),
-        "files_modified": tuple(escape_path(clean(one)[0]) for one in done.files_modified),
+        "files_modified": tuple(escape_path(clean(path)[0]) for path in done.files_modified),
         "tools_used": tuple(
             {"tool": tool, "count": count, "notable_uses": uses.get(tool, [])}
             for tool, count in done.tools_used.items()
@@ -147,23 +147,23 @@ class Digests:
         self.compact = partial(compact, services)
         self.branch_summary = partial(branch_summary, services)
 
-    async def stats(self, asked: params.RefParams) -> dict[str, Any]:
-        row, settings = self._row(asked), self.services.settings().digest
+    async def stats(self, args: params.RefParams) -> dict[str, Any]:
+        row, settings = self._row(args), self.services.settings().digest
         work = partial(stats, row=row, settings=settings)
         return await self.services.pool.read(row["sessionId"], None, work)
 
-    async def history(self, asked: params.History) -> dict[str, Any]:
-        services, session_id = self.services, self._row(asked)["sessionId"]
-        work = partial(history, wanted=services.settings().digest, full=asked.full)
-        found = await services.pool.read(session_id, asked.leaf, work)
+    async def history(self, args: params.History) -> dict[str, Any]:
+        services, session_id = self.services, self._row(args)["sessionId"]
+        work = partial(history, wanted=services.settings().digest, full=args.full)
+        answer = await services.pool.read(session_id, args.leaf, work)
         asyncio.get_running_loop().call_later(AFTER_REPLY, services.on_history, session_id)
-        return found
+        return answer
 
-    async def digest(self, asked: params.RefParams) -> dict[str, Any]:
-        return await self.make(self._row(asked)["sessionId"], manual=True)
+    async def digest(self, args: params.RefParams) -> dict[str, Any]:
+        return await self.make(self._row(args)["sessionId"], manual=True)
 
-    def _row(self, asked: params.RefParams) -> Row:
-        return self.services.rows.row(asked.ref, cwd=asked.cwd)
+    def _row(self, args: params.RefParams) -> Row:
+        return self.services.rows.row(args.ref, cwd=args.cwd)
 
     async def make(self, session_id: str, *, manual: bool) -> dict[str, Any]:
         """Make a session's next segment, an automatic one only if it is due.
@@ -176,22 +176,22 @@ class Digests:
             off = "digests are off: [digest] enabled"
         elif matches(services.excluded(), row["sessionFile"], row["cwd"]):
             off = "digests are off for this session: [digest] exclude"
-        found: dict[str, Any] = {"sessionId": session_id, "segment": None}
+        answer: dict[str, Any] = {"sessionId": session_id, "segment": None}
         if off and not manual:
-            return found | {"reason": off}
+            return answer | {"reason": off}
         async with self._locks[session_id]:
             work = partial(plan_segment, row=row, settings=settings, manual=manual)
             plan = await services.pool.read(session_id, None, work)
             if off or plan.stretch is None:
                 figures = plan.figures(settings.digest.target_compression)
-                return found | {"reason": off or plan.why} | figures
-            return found | await self._made(plan, plan.stretch, row, manual=manual)
+                return answer | {"reason": off or plan.why} | figures
+            return answer | await self._made(plan, plan.stretch, row, manual=manual)
 
     async def _made(self, plan: Plan, base: Stretch, row: Row, *, manual: bool) -> dict[str, Any]:
         services, session_id, covering = self.services, row["sessionId"], plan.facts["covering"]
         started = {"session": session_id, "count": covering[1] - covering[0] + 1}
         services.events.log("digest.started", started)
-        writer = Summarizer(services, row, "segment", covering=covering, asked=manual)
+        writer = Summarizer(services, row, "segment", covering=covering, manual=manual)
         text = await writer.write(plan.text, base)
         facts = plan.facts | {"model": writer.model}
         segment = await store_segment(services, plan.home, session_id, text, **facts)
@@ -235,7 +235,7 @@ class AutoDigests:
         while True:
             self._wake.clear()
             now = time.time()
-            for session_id in [one for one, at in self._due.items() if at <= now]:
+            for session_id in [key for key, at in self._due.items() if at <= now]:
                 del self._due[session_id]
                 await self._look(session_id)
             if once and not self._due:
@@ -258,7 +258,7 @@ class AutoDigests:
             self._due[session_id] = ready
             return
         try:
-            found = await self._digests.make(session_id, manual=False)
+            answer = await self._digests.make(session_id, manual=False)
         except IndexerdError as bad:
             self.failed[session_id] = bad.kind, bad.retryable
             fields = {"kind": bad.kind, "message": str(bad), "retryable": bad.retryable}
@@ -268,7 +268,7 @@ class AutoDigests:
         except Exception as bug:  # noqa: BLE001 - our own defect must not end the daemon
             self._events.defect("digest.failed", session_id, bug)
         else:
-            if found["segment"] is not None:
+            if answer["segment"] is not None:
                 self.made.append(session_id)
-                if found["after"] > wanted.trigger_threshold:  # more than one segment can cover
+                if answer["after"] > wanted.trigger_threshold:  # more than one segment can cover
                     self.grown(session_id)

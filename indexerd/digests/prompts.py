@@ -136,7 +136,7 @@ def summary_prompt(text: str, stretch: Stretch, nonce: str, wish: Wish) -> Promp
         f"<{tag}>\n[begin {nonce}]\n{inside}\n[end {nonce}]\n</{tag}>"
         for tag, inside in framed.items()
     ]
-    parts += [f"Additional context: {one}" for one in wish.context]
+    parts += [f"Additional context: {text}" for text in wish.context]
     parts.append(wish.instead or instructions(stretch))
     if focus := wish.focus.strip():
         parts.append(f"Focus on this: {focus}")
@@ -163,7 +163,7 @@ def consult(argv: Sequence[str], payload: Mapping[str, Any], seconds: float) -> 
         ran = subprocess.run(  # noqa: S603 - the command that the user configured
             argv, env=env, input=told, stdout=PIPE, stderr=DEVNULL, timeout=seconds, check=True
         )
-        found = msgspec.json.decode(ran.stdout, type=Advice)
+        advice = msgspec.json.decode(ran.stdout, type=Advice)
     except subprocess.TimeoutExpired:
         raise IndexerdError(f"it took longer than {seconds:g} s") from None
     except subprocess.CalledProcessError as bad:
@@ -172,5 +172,5 @@ def consult(argv: Sequence[str], payload: Mapping[str, Any], seconds: float) -> 
         raise IndexerdError("its output is invalid: see docs/CLI.md") from None
     except (OSError, ValueError) as bad:  # ValueError: a NUL in an argument
         raise IndexerdError(f"it cannot be started: {bad}") from None
-    context = [clean_text(one, HOOK_TEXT_MAX) for one in found.context or ()]
-    return Advice([one for one in context if one], clean_text(found.prompt or "", HOOK_TEXT_MAX))
+    context = (clean_text(text, HOOK_TEXT_MAX) for text in advice.context or ())
+    return Advice([*filter(None, context)], clean_text(advice.prompt or "", HOOK_TEXT_MAX))

@@ -64,12 +64,13 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True):
 def parse(stored: Mapping[str, Any]) -> Segment | None:
     """Read a line of the sidecar, which any program may have written; None if it is unusable."""
     try:
-        found = msgspec.convert({k: one for k, one in stored.items() if one is not None}, Segment)
+        segment = msgspec.convert({k: v for k, v in stored.items() if v is not None}, Segment)
     except (msgspec.ValidationError, RecursionError):
         return None
-    content = clean_text(found.content[: 2 * CONTENT_MAX], CONTENT_MAX)
-    usable = 0 <= found.covering[0] <= found.covering[1] and found.id and found.leaf_id and content
-    return replace(found, content=content) if usable else None
+    content = clean_text(segment.content[: 2 * CONTENT_MAX], CONTENT_MAX)
+    first, last = segment.covering
+    usable = 0 <= first <= last and segment.id and segment.leaf_id and content
+    return replace(segment, content=content) if usable else None
 
 
 def encode(segment: Segment) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def encode(segment: Segment) -> dict[str, Any]:
 def read_segments(home: Path | None, session_id: str, kind: str = "segment") -> list[Segment]:
     """Read the stored segments of all paths, or the summaries of branches."""
     lines = read_digest(home / digest_name(session_id)) if home else []
-    return [one for line in lines if (one := parse(line)) is not None and one.kind == kind]
+    return [new for line in lines if (new := parse(line)) is not None and new.kind == kind]
 
 
 async def store_segment(
@@ -90,14 +91,14 @@ async def store_segment(
 ) -> Segment:
     """Add a segment to a session's sidecar; all other lines stay as they are."""
     size, now = -(-len(text) // 4), iso(time.time())
-    made = Segment(
+    segment = Segment(
         id=f"seg_{secrets.token_hex(6)}", content=text, generated_at=now, token_count=size, **facts
     )
     services.rows.by_id(session_id)  # NotFoundError: the session was purged meanwhile
     if home is None:
         raise NotFoundError("this session has no directory for a sidecar")
-    await asyncio.to_thread(_store, services.writer, home, session_id, made)
-    return made
+    await asyncio.to_thread(_store, services.writer, home, session_id, segment)
+    return segment
 
 
 def _store(writer: MetaWriter, home: Path, session_id: str, segment: Segment) -> None:
@@ -106,7 +107,7 @@ def _store(writer: MetaWriter, home: Path, session_id: str, segment: Segment) ->
         lines = [line for line in digest_bytes(home / digest_name(session_id)).split(b"\n") if line]
         if segment.kind == "branch":
             same = {"kind": "branch", "leafId": segment.leaf_id}.items()
-            lines = [one for one in lines if not any(same <= d.items() for d in parse_digest(one))]
+            lines = [old for old in lines if not any(same <= d.items() for d in parse_digest(old))]
         writer.write_digest(home, session_id, [*lines, msgspec.json.encode(encode(segment))])
 
 
@@ -116,14 +117,15 @@ def chain(state: SessionState, rows: Sequence[int], segments: Iterable[Segment])
     `rows` are the path's message rows. Segments made on different paths may overlap: the chain that
     reaches furthest wins, and at equal reach the one stored later.
     """
-    likely = [one for one in segments if one.kind == "segment" and one.covering[1] < len(rows)]
-    names = names_on(state, rows[-1], {rows[one.covering[1]] for one in likely}) if likely else {}
+    likely = [s for s in segments if s.kind == "segment" and s.covering[1] < len(rows)]
+    names = names_on(state, rows[-1], {rows[s.covering[1]] for s in likely}) if likely else {}
     best: dict[int, list[Segment]] = {}  # by its first message
-    for one in sorted(likely, key=lambda one: -one.covering[0]):  # stable: later comes later
-        first, last = one.covering
-        found = [one, *best.get(last + 1, ())]
-        if names.get(rows[last]) == one.leaf_id and covered(found) >= covered(best.get(first, ())):
-            best[first] = found
+    for segment in sorted(likely, key=lambda s: -s.covering[0]):  # stable: later comes later
+        first, last = segment.covering
+        linked = [segment, *best.get(last + 1, ())]
+        same = names.get(rows[last]) == segment.leaf_id
+        if same and covered(linked) >= covered(best.get(first, ())):
+            best[first] = linked
     return best.get(0, [])
 
 
@@ -142,7 +144,7 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
     chain = chain_at(state, session.home, session.info.session_id)
     # The chain may reach too far: the path got shorter, or more messages are to stay verbatim.
     least = len(rows) - wanted.preserve_recent
-    folded = [one for one in chain if one.covering[1] < least] if full else chain
+    folded = [segment for segment in chain if segment.covering[1] < least] if full else chain
     start = max(covered(folded), len(rows) - MESSAGES_MAX)
     path = rows_between(state.path(), rows, start, len(rows) - 1)
     most = text_limit(state, rows[start:], FULL_MAX) if full else LINE_READ
@@ -161,22 +163,22 @@ def history(session: OpenSession, check: Check, *, wanted: Digest, full: bool) -
             role = "user" if first.kind is Kind.USER else "assistant"
             if n >= covered(chain):
                 line = text[:TEXT_MAX] if full else clean_line(text[:LINE_READ], LINE_MAX)
-                one = {"n": n, "role": role, "text": line, "entryId": first.id}
-                one["at"] = first.timestamp
+                message = {"n": n, "role": role, "text": line, "entryId": first.id}
+                message["at"] = first.timestamp
                 tools = [call.name for entry in entries for call in entry.tools if call.name]
-                recent.append(one | ({"tools": tools[:20]} if tools and not text else {}))
+                recent.append(message | ({"tools": tools[:20]} if tools and not text else {}))
             if full:  # a message without text shows its calls and results
                 text = text or serialize(context_messages(state, read, own))[:most]
                 context += [{"role": role, "text": text, "entryId": first.id}] if text else []
-    found = {
+    answer = {
         "sessionId": session.info.session_id,
         "leafId": state.leaf_id,
-        "segments": [encode(one) for one in chain],
+        "segments": [encode(segment) for segment in chain],
         "recent": recent,
         "fullMessageCount": len(rows),
         "foldedMessages": covered(chain),
     }
-    return found | ({"context": context} if full else {})
+    return answer | ({"context": context} if full else {})
 
 
 def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[str, Any]]:
@@ -193,12 +195,12 @@ def _system(state: SessionState, rows: list[int], read: Read) -> Iterator[dict[s
 
 def earlier(chain: Sequence[Segment]) -> str:
     parts = ["Previous conversation context:"]
-    for one in chain:
+    for segment in chain:
         parts.append("--- Earlier in conversation ---")
-        parts.append(f"[Previous conversation summarized - {one.messages} messages]")
-        parts.append(one.content)
-        if one.files_modified:
-            parts.append(f"Files modified: {', '.join(one.files_modified)}")
-        if one.key_decisions:
-            parts.append("\n- ".join(["Key decisions:", *one.key_decisions]))
+        parts.append(f"[Previous conversation summarized - {segment.messages} messages]")
+        parts.append(segment.content)
+        if segment.files_modified:
+            parts.append(f"Files modified: {', '.join(segment.files_modified)}")
+        if segment.key_decisions:
+            parts.append("\n- ".join(["Key decisions:", *segment.key_decisions]))
     return "\n\n".join(parts)

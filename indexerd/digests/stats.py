@@ -32,7 +32,7 @@ def stats(
         tokens, counted = context_size(session.state, context_entries(session.state, read))
         window, source = _window(session.state, read, counted, settings)
         totals = _totals(session, row, read)
-    found: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "sessionId": session.info.session_id,
         "contextTokens": tokens,
         "estimated": counted < tokens,
@@ -43,9 +43,9 @@ def stats(
         "warnings": warnings,
     }
     if window is None:
-        return found
-    found |= {"window": window, "windowSource": source}
-    found["shouldCompact"] = {  # whether the agent would do it on its own
+        return answer
+    answer |= {"window": window, "windowSource": source}
+    answer["shouldCompact"] = {  # whether the agent would do it on its own
         "pi": tokens > window - reserve,
         # Codex compacts at 9/10 of the whole window and records 95/100 of that: hence 18/19.
         "codex": tokens >= (window if source == "agent" else window * 95 // 100) * 18 // 19 > 0,
@@ -57,7 +57,7 @@ def stats(
         level = "fold" if percent >= FOLD_PERCENT else "warning"
         what = "fold or compact it now" if level == "fold" else "it will have to be compacted soon"
         warnings.append(f"{percent:.0f}% of {usable:,} usable tokens are taken: {what}")
-    return found | {"usable": usable, "percent": round(percent, 1), "level": level}
+    return answer | {"usable": usable, "percent": round(percent, 1), "level": level}
 
 
 def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
@@ -90,12 +90,12 @@ def context_size(state: SessionState, entries: Sequence[ContextEntry]) -> tuple[
     Codex records a request's count next to its answers, other agents in them.
     """
     used, at = state.context.used, state.context.at
-    begin = max((one.row for one in entries if one.entry.kind is Kind.COMPACTION), default=-1)
+    begin = max((entry.row for entry in entries if entry.entry.kind is Kind.COMPACTION), default=-1)
     if not used or at < begin or not state.on_path(at):
         return compact_pi.context_tokens(entries)
-    own = (e.row for e in entries if any(one.role == "assistant" for one in e.speeches))
+    own = (e.row for e in entries if any(m.role == "assistant" for m in e.speeches))
     since = max((row for row in own if begin < row <= at), default=at)
-    rest = (one for entry in entries if entry.row > since for one in entry.speeches)
+    rest = (message for entry in entries if entry.row > since for message in entry.speeches)
     return used + compact_pi.estimate_tokens(*rest), used
 
 
@@ -105,7 +105,7 @@ def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[st
     rows, chain = message_rows(state), chain_at(state, session.home, info.session_id)
     lines = rows_between(state.path(), rows, 0, covered(chain) - 1)
     tokens = tokens_of(context_messages(state, read, lines), state, info.agent)
-    found = {
+    totals = {
         "messages": info.messages,
         "userMessages": info.users,
         "entries": info.rows,
@@ -116,9 +116,9 @@ def _totals(session: OpenSession, row: Mapping[str, Any], read: Read) -> dict[st
         "segments": len(chain),
         "fullMessageCount": len(rows),
         "foldedMessages": covered(chain),
-        "savedTokens": tokens - sum(one.token_count for one in chain),
+        "savedTokens": tokens - sum(segment.token_count for segment in chain),
     }
     if "tokens" in row:
         keys = ("input", "output", "cacheRead", "cacheWrite")
-        found |= {f"{key}Tokens": row["tokens"].get(key, 0) for key in keys}
-    return found | {key: row[key] for key in ("costUsd", "durationMs") if key in row}
+        totals |= {f"{key}Tokens": row["tokens"].get(key, 0) for key in keys}
+    return totals | {key: row[key] for key in ("costUsd", "durationMs") if key in row}

@@ -43,21 +43,18 @@ class Summarizer:
         *,
         strategy: str = "",
         covering: tuple[int, int] | None = None,
-        asked: bool = True,  # a person asked for it; else it is automatic
+        manual: bool = True,  # a person wants it; else it is automatic
     ) -> None:
-        self.model: str | None = None  # the one that wrote the first summary
+        self.model: str | None = None  # the model that wrote the first summary
         self.ms, self.notes = 0, list[str]()
-        self._services, self._row, self._task, self._asked = services, row, task, asked
+        self._services, self._row, self._task, self._manual = services, row, task, manual
         self._settings, self._redactions = services.settings(), Counter[str]()
         self._clean = redactor(self._settings)
         # The user's hook gets this and the prompt.
         self._payload: Row = {"task": task, "strategy": strategy, "sessionId": row["sessionId"]}
         self._payload |= {"agent": row["agent"], "covering": covering}
-        audit: Row = {
-            "customType": "digest:segment",
-            "task": task,
-            "by": "user" if asked else "daemon",
-        }
+        by = "user" if manual else "daemon"
+        audit: Row = {"customType": "digest:segment", "task": task, "by": by}
         audit |= {"covering_messages": covering, "sessionId": row["sessionId"]}
         log = partial(self._log, "digest.attempt")
         self.calls = Calls(services.budget, audit, lambda fields, _error: log(fields))
@@ -66,32 +63,30 @@ class Summarizer:
     def usage(self) -> dict[str, Any]:
         return {**self.calls.usage, "model": self.model, "ms": self.ms}
 
-    async def write(
-        self, transcript: RedactedTranscript, base: Stretch, wish: Wish = NO_WISH
-    ) -> str:
-        """Summarize a transcript; an IndexerdError means that there is no summary.
+    async def write(self, text: RedactedTranscript, base: Stretch, wish: Wish = NO_WISH) -> str:
+        """Summarize; an IndexerdError means that there is no summary.
 
         `base` is the stretch without its messages.
         """
-        if not transcript.parts:
+        if not text.parts:
             raise errors.SessionEmptyError("there is no text to summarize")
-        started, self._redactions = perf_counter(), Counter(transcript.redactions)
+        started, self._redactions = perf_counter(), Counter(text.redactions)
         try:
             wish = Wish(self._safe(wish.focus), self._safe(wish.instead))
             wish = await self._consult_hook(base, wish)
-            work = partial(self._by_model, transcript.parts, base, wish)
-            text, model = await first_usable(self._services.summarizers(), work)
+            work = partial(self._by_model, text.parts, base, wish)
+            summary, model = await first_usable(self._services.summarizers(), work)
         except errors.ModelError as bad:
-            if self._asked and bad.kind not in ("budget_exhausted", "model_unavailable"):
+            if self._manual and bad.kind not in ("budget_exhausted", "model_unavailable"):
                 bad.hint = "try again later, or use another model: [digest] model"
             raise
         self.model = self.model or model.key
         self.ms += round((perf_counter() - started) * 1000)
-        return text
+        return summary
 
     def _safe(self, text: str) -> str:
-        clean, found = self._clean(text)
-        self._redactions.update(found)  # counts for everything that is sent
+        clean, counts = self._clean(text)
+        self._redactions.update(counts)  # counts for everything that is sent
         return clean
 
     def _log(self, event: str, fields: dict[str, Any]) -> None:
@@ -126,7 +121,7 @@ class Summarizer:
                 previous="\n\n".join([base.previous, *texts]).strip(),
                 instructions=wish.focus,
             )
-            text = "\n\n".join(one.text for one in parts)
+            text = "\n\n".join(part.text for part in parts)
             prompt = summary_prompt(text, stretch, secrets.token_hex(8), wish)
             try:
                 texts.append(await self._ask(model, prompt))
@@ -138,10 +133,8 @@ class Summarizer:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         if not segment and len(parts) < len(everything):
-            dropped = len(everything) - len(parts)
-            self.notes.append(
-                f"the oldest parts ({dropped}) were left out: too large for {model.key}"
-            )
+            left_out = f"the oldest parts ({len(everything) - len(parts)}) were left out"
+            self.notes.append(f"{left_out}: too large for {model.key}")
         return "\n\n".join(texts)
 
     async def _ask(self, model: Model, base: Prompt) -> str:
@@ -160,7 +153,6 @@ class Summarizer:
             problem = f"Your previous answer could not be used: {error}."
             return replace(base, user=f"{base.user}\n\n{problem}")
 
-        sent = {"bytes": size_of(base.user), "redactions": dict(self._redactions)}
-        self.calls.audit |= sent
+        self.calls.audit |= {"bytes": size_of(base.user), "redactions": dict(self._redactions)}
         timeout = self._settings.model.timeout_seconds
         return await self.calls.ask(model, base, timeout=timeout, read=read, again=again)

@@ -52,18 +52,18 @@ NO_PARTS = RedactedTranscript([], {})
 
 
 def words_in(parts: Iterable[Part]) -> list[tuple[str, str]]:
-    return [(one.role, own_words(one.text.partition("]: ")[2])) for one in parts if one.role]
+    return [(p.role, own_words(p.text.partition("]: ")[2])) for p in parts if p.role]
 
 
 def redact_parts(
-    said: Iterable[ContextMessage], clean: Redactor, tool_result_max: int = TOOL_RESULT_MAX
+    messages: Iterable[ContextMessage], clean: Redactor, tool_result_max: int = TOOL_RESULT_MAX
 ) -> RedactedTranscript:
     """Redact messages as one text, so that a secret that spans two of them is found.
 
     A mark before each part gives its speaker; if redaction removes the mark, two parts become one.
     """
     marked = list[str]()
-    for message, text in parts_of(said, tool_result_max=tool_result_max):
+    for message, text in parts_of(messages, tool_result_max=tool_result_max):
         role = speaker(message) if text.startswith(("[User]: ", "[Assistant]: ")) else ""
         marked.append(f"{_MARKS[role]}{text.translate(_UNMARKED)}\n\n")
     cleaned, counts = clean("".join(marked))
@@ -78,29 +78,29 @@ def summarizable_messages(
     messages: Iterable[ContextMessage], state: SessionState, agent: str
 ) -> Iterator[ContextMessage]:
     """Select the messages to summarize, each with the kind of its real speaker."""
-    for one in messages:
-        role, kind = one.role, one.entry.kind
-        found: ContextMessage | None = one
+    for message in messages:
+        role, kind = message.role, message.entry.kind
+        selected: ContextMessage | None = message
         if role == "user":
-            found = _own(one) if kind is Kind.USER else _under_user(one, state, agent)
+            selected = _own(message) if kind is Kind.USER else _under_user(message, state, agent)
         elif role == "assistant":
-            said = _as(one, Kind.ASSISTANT) if kind is Kind.COMPACTION else one
-            calls = map(_without_approvals, said.calls) if agent == "codex" else said.calls
-            found = replace(said, calls=tuple(calls))
+            spoken = _as(message, Kind.ASSISTANT) if kind is Kind.COMPACTION else message
+            calls = map(_without_approvals, spoken.calls) if agent == "codex" else spoken.calls
+            selected = replace(spoken, calls=tuple(calls))
         elif role == "custom":
-            stays = "".join(one.texts).lstrip().startswith(_CUSTOM.get(agent, ("",)))
-            found = one if stays else None
+            stays = "".join(message.texts).lstrip().startswith(_CUSTOM.get(agent, ("",)))
+            selected = message if stays else None
         elif role in ("system", "developer") or kind in (Kind.OTHER, Kind.SYSTEM):
-            found = None
-        if found is not None:
-            yield found
+            selected = None
+        if selected is not None:
+            yield selected
 
 
 def tokens_of(messages: Iterable[ContextMessage], state: SessionState, agent: str) -> int:
     """Estimate the tokens of messages, without the agent's summaries of earlier ones."""
-    said = summarizable_messages(messages, state, agent)
+    selected = summarizable_messages(messages, state, agent)
     summaries = ("compactionSummary", "branchSummary")
-    return sum(estimate_tokens(one) for one in said if one.role not in summaries)
+    return sum(estimate_tokens(message) for message in selected if message.role not in summaries)
 
 
 def speaker(message: ContextMessage) -> str:
@@ -111,12 +111,12 @@ def speaker(message: ContextMessage) -> str:
 
 def _under_user(message: ContextMessage, state: SessionState, agent: str) -> ContextMessage | None:
     """Return the part to keep of a message in the user's role that no person wrote."""
-    entry, held = message.entry, message.entry.compaction or Compaction()
+    entry, compaction = message.entry, message.entry.compaction or Compaction()
     if entry.kind is Kind.COMPACTION:  # messages kept in it; some agents note who wrote them
-        text, retained = "".join(message.texts), held.retained or ()
-        if (retained and agent == "pi") or any(one.human and one.text == text for one in retained):
+        text, retained = "".join(message.texts), compaction.retained or ()
+        if (retained and agent == "pi") or any(t.human and t.text == text for t in retained):
             return _as(message, Kind.USER)
-        return None if held.whole else message
+        return None if compaction.whole else message
     child = state.header is not None and state.header.subagent
     if child and entry.kind is _PARENTS.get(agent):
         return _as(message, Kind.USER)
@@ -139,8 +139,8 @@ def _own(message: ContextMessage) -> ContextMessage:
 
 
 def _without_approvals(call: ToolCall) -> ToolCall:
-    given = arguments(call)
-    if not isinstance(given, dict) or _APPROVALS.isdisjoint(given):
+    values = arguments(call)
+    if not isinstance(values, dict) or _APPROVALS.isdisjoint(values):
         return call
-    kept = {key: one for key, one in given.items() if key not in _APPROVALS}
+    kept = {key: value for key, value in values.items() if key not in _APPROVALS}
     return msgspec.structs.replace(call, arguments=kept)

@@ -31,20 +31,20 @@ def validate(reply: str, *, cut: bool, redact: Callable[[str], str]) -> Metadata
         return clean(redact(clean_text(text, len(text))), limit)
 
     try:
-        said = Metadata.model_validate(json_of(reply, cut=cut))
-        found = Metadata(
-            name=safe(said.name, clean_line, NAME_MAX),
-            description=safe(said.description, clean_text, DESCRIPTION_MAX),
-            summary=safe(said.summary, clean_text, SUMMARY_MAX),
-            tags=[safe(tag, clean_line, TAG_MAX) for tag in said.tags],
+        answer = Metadata.model_validate(json_of(reply, cut=cut))
+        metadata = Metadata(
+            name=safe(answer.name, clean_line, NAME_MAX),
+            description=safe(answer.description, clean_text, DESCRIPTION_MAX),
+            summary=safe(answer.summary, clean_text, SUMMARY_MAX),
+            tags=[safe(tag, clean_line, TAG_MAX) for tag in answer.tags],
         )
     except ValueError as bad:  # pydantic's ValidationError is one
         return Rejected(reason_of(bad))
-    for field, texts in found.model_dump().items():
-        given = [texts] if isinstance(texts, str) else texts
-        if all(text.strip(" .").casefold() in _PLACEHOLDERS for text in given):
+    for field, texts in metadata.model_dump().items():
+        parts = [texts] if isinstance(texts, str) else texts
+        if all(text.strip(" .").casefold() in _PLACEHOLDERS for text in parts):
             return Rejected(f"{field}: a placeholder is not an answer")
-    return found
+    return metadata
 
 
 def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
@@ -56,14 +56,14 @@ def json_of(reply: str, *, cut: bool) -> dict[str, Any]:
     first, last = reply.find("{"), reply.rfind("}")
     text = reply[first : last + 1] if 0 <= first < last else reply.strip()
     try:
-        held = without_surrogates(json.loads(text))
+        answer = without_surrogates(json.loads(text))
     except ValueError as bad:
         raise ValueError(f"Not a JSON object: {bad}") from None
     except RecursionError:
         raise ValueError("The JSON is nested too deeply") from None
-    if not isinstance(held, dict):
+    if not isinstance(answer, dict):
         raise ValueError("The answer must be a JSON object")
-    return held
+    return answer
 
 
 def reason_of(bad: ValueError) -> str:
@@ -71,5 +71,5 @@ def reason_of(bad: ValueError) -> str:
     if not isinstance(bad, ValidationError):
         return str(bad)
     return "; ".join(
-        f"{'.'.join(map(str, one['loc'])) or 'answer'}: {one['msg']}" for one in bad.errors()[:8]
+        f"{'.'.join(map(str, bug['loc'])) or 'answer'}: {bug['msg']}" for bug in bad.errors()[:8]
     )

@@ -134,8 +134,8 @@ class Indexer:
     async def load(self) -> None:
         """Load stored retry states, except those that a reload ends: a restart reloads, too."""
         decode = msgspec.msgpack.Decoder(RetryState).decode
-        held = await self.read(self.library.store.notes, TOPIC, decode)
-        self.retries = {key: one for key, one in held.items() if not one.ends_with_reload}
+        stored = await self.read(self.library.store.notes, TOPIC, decode)
+        self.retries = {key: retry for key, retry in stored.items() if not retry.ends_with_reload}
 
     async def run(
         self, session: SessionRuntime, why: str, settings: Settings, models: Sequence[Model]
@@ -201,8 +201,8 @@ class Indexer:
                 again=lambda reply, error: retry_prompt(prompt, clean(reply.text)[0], error),
             )
 
-        found, model = await first_usable(models, ask_model)
-        meta = _meta_file(snapshot, found, model.key, calls, self.budget.clock())
+        metadata, model = await first_usable(models, ask_model)
+        meta = _meta_file(snapshot, metadata, model.key, calls, self.budget.clock())
         written = await asyncio.to_thread(
             self.writer.write_meta, snapshot.directory, meta, expect=snapshot.stamp
         )
@@ -264,7 +264,7 @@ class Indexer:
 
 
 def _meta_file(
-    snapshot: Snapshot, found: Metadata, model: str, calls: Calls, now: float
+    snapshot: Snapshot, metadata: Metadata, model: str, calls: Calls, now: float
 ) -> MetaFile:
     """Build the meta file from a snapshot and the answer to it."""
     info, old = snapshot.info, snapshot.meta
@@ -275,7 +275,7 @@ def _meta_file(
         session_id=info.session_id,
         session_file=snapshot.session_file,
         parent_session_file=info.parent or None,
-        **found.model_dump(),
+        **metadata.model_dump(),
         cwd=info.cwd,
         created_at=old.created_at if old else updated,
         updated_at=updated,
@@ -325,15 +325,15 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
     described, redact = border(info.agent, state, old), redactor(settings)
     with library.files.lines(session_id) as lines:
         caps = Caps(settings.index.max_bytes, settings.index.max_lines)
-        said = assemble(_newest_first(info, state, lines, described), caps, redact)
-    if not said.text or state.leaf_id is None:
+        transcript = assemble(_newest_first(info, state, lines, described), caps, redact)
+    if not transcript.text or state.leaf_id is None:
         raise SessionEmptyError(EMPTY)
-    only_new = described is not None and said.only_new
-    counts, summary, earlier = Counter(said.redactions), "", ""
-    if old and _indexed_row(state, old) is not None and (only_new or said.cut):
+    only_new = described is not None and transcript.only_new
+    counts, summary, earlier = Counter(transcript.redactions), "", ""
+    if old and _indexed_row(state, old) is not None and (only_new or transcript.cut):
         summary, earlier = _carried(old, redact, counts, whole=only_new)
     row = library.store.get(session_id) or {}
-    facts = _facts(said, info, row, summary if said.cut else None, redact)
+    facts = _facts(transcript, info, row, summary if transcript.cut else None, redact)
     return Snapshot(
         info=info,
         session_file=row.get("sessionFile", info.path),
@@ -342,7 +342,7 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
         stamp=seen,
         meta=meta,
         prompt=index_prompt(
-            said.text,
+            transcript.text,
             nonce=secrets.token_hex(8),
             schema=Metadata.model_json_schema(),
             facts=facts,
@@ -350,9 +350,9 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
             only_new=only_new,
         ),
         facts=facts,
-        bytes=size_of(said.text) + size_of(earlier),
+        bytes=size_of(transcript.text) + size_of(earlier),
         redactions=dict(sorted(counts.items())),
-        truncated=said.truncated,
+        truncated=transcript.truncated,
         since_id=name_at(state, described) if only_new and described is not None else None,
     )
 
@@ -376,8 +376,8 @@ def _carried(
     """Return an earlier run's summary, and the text to send: the `whole` answer or the summary."""
 
     def safe(text: str) -> str:  # another program may have written it, unredacted
-        clean, found = redact(clean_text(text, len(text)))
-        counts.update(found)
+        clean, more = redact(clean_text(text, len(text)))
+        counts.update(more)
         return clean
 
     summary = safe(meta.summary)
@@ -399,8 +399,8 @@ def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None
     if row is None or meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():
         return None
     if agent in _GROWING:  # the described turn may have grown: it is sent again
-        turn = (one for one in state.up(row) if state.kind(one) is Kind.USER)
-        row = next((state.parent(one) for one in turn), ROOT)
+        prompts = (at for at in state.up(row) if state.kind(at) is Kind.USER)
+        row = next(map(state.parent, prompts), ROOT)
     elif row == state.leaf:
         return None
     return row if row >= 0 else None
@@ -429,17 +429,17 @@ def _newest_first(
 
 
 def _facts(
-    said: Transcript, info: SessionInfo, row: dict[str, Any], summary: str | None, redact: Redactor
+    text: Transcript, info: SessionInfo, row: dict[str, Any], summary: str | None, redact: Redactor
 ) -> Facts:
     done = facts_of(row) or RowFacts()
     uses = (use for each in done.tool_uses.values() for use in each)
     return Facts(
-        messages=tuple((one.role, one.text) for one in said.sections),
+        messages=tuple((section.role, section.text) for section in text.sections),
         files_read=tuple(done.files_read),
         files_modified=tuple(done.files_modified),
         tools_used=done.tools_used,
         cwd=shown_path(info.cwd),
         previous_summary=summary,
         title=redact(info.agent_title or "")[0],
-        commands=tuple(redact(one)[0] for one in uses),
+        commands=tuple(redact(use)[0] for use in uses),
     )

@@ -68,12 +68,12 @@ def assemble(newest_first: Iterable[Section], caps: Caps, redact: Redactor) -> T
     """Read sections, newest first, until the cap is passed; redact, cut and mark the text."""
     taken, text, counts = redact_newest(newest_first, str, caps, redact)
     sections, cut = _sections(text), caps.passed(text)
-    fresh = [str(one) for one in taken if not one.old]
+    fresh = [str(section) for section in taken if not section.old]
     only_new = len(fresh) == len(taken)
     if fresh and not only_new:
-        new, found = redact("\n\n".join(fresh))
+        new, new_counts = redact("\n\n".join(fresh))
         only_new = text.endswith(f"\n\n{new}")
-        text, counts = (new, found) if only_new else (text, counts)
+        text, counts = (new, new_counts) if only_new else (text, counts)
     kept, truncated = truncate_tail(text, caps)
     sent = f"{kept}\n\n{MARKER}" if truncated else kept
     return Transcript(sent, truncated, counts, sections, only_new, cut)
@@ -92,11 +92,11 @@ def redact_newest(
     wanted = limit = Caps(caps.max_bytes + BEYOND_BYTES, caps.max_lines + BEYOND_LINES)
     while True:
         more = False
-        for one in source:
-            said = render(one)
-            taken.append(one)
-            texts.append(said)
-            size, lines = size + size_of(said) + 2, lines + said.count("\n") + 2
+        for item in source:
+            rendered = render(item)
+            taken.append(item)
+            texts.append(rendered)
+            size, lines = size + size_of(rendered) + 2, lines + rendered.count("\n") + 2
             if more := size > limit.max_bytes or lines >= limit.max_lines:
                 break
         text, counts = redact("\n\n".join(reversed(texts)))
@@ -114,10 +114,10 @@ def truncate_tail(text: str, caps: Caps) -> tuple[str, bool]:
     if len(lines) <= caps.max_lines and size_of(text) <= caps.max_bytes:
         return text, False
     kept: list[str] = []
-    left = caps.max_bytes + 1  # no newline comes after the last
+    room = caps.max_bytes + 1  # no newline comes after the last
     for line in reversed(lines):
-        left -= size_of(line) + 1
-        if len(kept) >= caps.max_lines or left < 0:
+        room -= size_of(line) + 1
+        if len(kept) >= caps.max_lines or room < 0:
             break
         kept.append(line)
     if not kept:

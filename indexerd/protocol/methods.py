@@ -53,8 +53,8 @@ METHODS: dict[str, Method] = {
 }
 
 
-# Codes of the original `query_session` tool, which had no budgets and no limit of a model's input:
-# these errors get the nearest code.
+# Codes of `query_session` in pi's session-query extension; it had no budget and no limit of a
+# model's input, so these errors get the nearest code.
 _QUERY_CODES = {
     "usage": "INVALID_ARGS",
     "call_limit_exceeded": "CALL_LIMIT_EXCEEDED",
@@ -84,7 +84,7 @@ def coded(method: str) -> Iterator[None]:
         raise
 
 
-def asked(method: str, given: Mapping[str, Any]) -> Params:
+def decode_params(method: str, fields: Mapping[str, Any]) -> Params:
     """Check the params of a call; UsageError if they are wrong."""
     with coded(method):
-        return decode(METHODS[method].params, given)
+        return decode(METHODS[method].params, fields)

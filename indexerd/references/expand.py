@@ -35,32 +35,32 @@ Row = dict[str, Any]
 Ask = Callable[[str, str, str], Awaitable[Row]]  # session id, question, turn id -> the answer
 
 
-async def expand(services: Services, ask: Ask, asked: Expand) -> Row:
-    found = await asyncio.to_thread(find, asked.text)
-    session_id = asked.session_id or ""
-    cache = services.injected if found and session_id else None
-    prompt = _Prompt(services, asked, await cache.of(session_id) if cache else {})
-    for one in found:
-        if _key(one) not in prompt.outcomes:
-            await prompt.resolve(one)
-    answer = prompt.result(await prompt.answers(found, ask))
+async def expand(services: Services, ask: Ask, args: Expand) -> Row:
+    references = await asyncio.to_thread(find, args.text)
+    session_id = args.session_id or ""
+    cache = services.injected if references and session_id else None
+    prompt = _Prompt(services, args, await cache.of(session_id) if cache else {})
+    for reference in references:
+        if _key(reference) not in prompt.outcomes:
+            await prompt.resolve(reference)
+    answer = prompt.result(await prompt.answers(references, ask))
     if cache and prompt.fresh:
         await cache.keep(session_id, prompt.fresh)
-    if found:
+    if references:
         services.budget.record(prompt.audit_row(answer))
     return answer
 
 
-def _key(one: Reference) -> tuple[str, int]:
+def _key(reference: Reference) -> tuple[str, int]:
     """Return a reference's key, in which case does not count."""
-    return one.ref.lower(), one.up
+    return reference.ref.lower(), reference.up
 
 
 class _Prompt:
     """A prompt being expanded."""
 
-    def __init__(self, services: Services, asked: Expand, kept: dict[str, str]) -> None:
-        self._services, self._asked = services, asked
+    def __init__(self, services: Services, args: Expand, kept: dict[str, str]) -> None:
+        self._services, self._args = services, args
         self._limits = services.settings().references
         self._redact = redactor(services.settings())
         self._kept = kept  # texts from earlier prompts of the session
@@ -69,39 +69,40 @@ class _Prompt:
         self._rows: dict[tuple[str, int], Row] = {}  # of resolved references
         self._sections: dict[str, str] = {}  # by session id, in order
 
-    async def resolve(self, asked: Reference) -> None:
-        outcome: Row = {"raw": asked.raw, "status": "over_limit", "notes": [], "questions": []}
-        earlier = [one for one in self.outcomes.values() if one["status"] != "over_limit"]
-        sessions = {one.get("sessionId", one["raw"]) for one in earlier}
+    async def resolve(self, reference: Reference) -> None:
+        outcome: Row = {"raw": reference.raw, "status": "over_limit", "notes": [], "questions": []}
+        earlier = [other for other in self.outcomes.values() if other["status"] != "over_limit"]
+        sessions = {other.get("sessionId", other["raw"]) for other in earlier}
         is_full = len(sessions) >= self._limits.max_refs_per_prompt
-        self.outcomes[_key(asked)] = outcome
+        self.outcomes[_key(reference)] = outcome
         try:
-            row = self._find(asked)
+            row = self._find(reference)
             if is_full and row["sessionId"] not in sessions:
                 return
             outcome |= {"status": "resolved", "sessionId": row["sessionId"]}
             outcome["name"] = self._redact(row["name"])[0]
             await self._add_section(row)
-            await self._add_ancestors(row, asked.up, outcome["notes"])
-            self._rows[_key(asked)] = row
+            await self._add_ancestors(row, reference.up, outcome["notes"])
+            self._rows[_key(reference)] = row
         except IndexerdError as bad:
             if is_full and "sessionId" not in outcome:
                 return
             outcome["status"] = _STATUS.get(bad.kind, "invalid_meta")
             if isinstance(bad, AmbiguousError):
-                near = [one | {"name": self._redact(one["name"])[0]} for one in bad.candidates]
-                outcome["candidates"] = near
+                names = [self._redact(session["name"])[0] for session in bad.candidates]
+                near = zip(bad.candidates, names, strict=True)
+                outcome["candidates"] = [session | {"name": name} for session, name in near]
             elif bad.kind not in _STATUS and not isinstance(bad, InvalidMetaError):
                 outcome["notes"].append(str(bad))
 
-    def _find(self, asked: Reference) -> Row:
+    def _find(self, reference: Reference) -> Row:
         """Resolve a reference; within a session, the same name always gives the same session."""
-        word, given = _MEANT + asked.ref.lower(), self._asked
+        word, args = _MEANT + reference.ref.lower(), self._args
         if row := self._known(self._kept.get(word)):
             return row
-        scope = self._limits.scope if given.cwd else "all"
+        scope = self._limits.scope if args.cwd else "all"
         match = self._services.rows.names.resolve(
-            asked.ref, cwd=given.cwd, scope=scope, exclude=given.session_id
+            reference.ref, cwd=args.cwd, scope=scope, exclude=args.session_id
         )
         self.fresh[word] = match.session_id
         return self._services.rows.by_id(match.session_id)
@@ -138,20 +139,19 @@ class _Prompt:
             row = parent
             await self._add_section(row)
 
-    async def answers(self, found: Sequence[Reference], ask: Ask) -> list[tuple[Row, str, Row]]:
+    async def answers(self, refs: Sequence[Reference], ask: Ask) -> list[tuple[Row, str, Row]]:
         """Ask each question once; return row, question and answer of each that was answered."""
-        turn_id, asked = self._asked.turn_id or f"prompt-{uuid.uuid4()}", set[tuple[str, str]]()
+        turn_id, already = self._args.turn_id or f"prompt-{uuid.uuid4()}", set[tuple[str, str]]()
         answers: list[tuple[Row, str, Row]] = []
-        for one in found:
-            row = self._rows.get(_key(one))
-            if not one.question or not row or (row["sessionId"], one.question) in asked:
+        for ref in refs:
+            row, question = self._rows.get(_key(ref)), ref.question
+            if not question or not row or (row["sessionId"], question) in already:
                 continue
-            asked.add((row["sessionId"], one.question))
-            report = {"question": one.question, "status": "answered"}
-            self.outcomes[_key(one)]["questions"].append(report)
+            already.add((row["sessionId"], question))
+            report = {"question": question, "status": "answered"}
+            self.outcomes[_key(ref)]["questions"].append(report)
             try:
-                answer = await ask(row["sessionId"], one.question, turn_id)
-                answers.append((row, one.question, answer))
+                answers.append((row, question, await ask(row["sessionId"], question, turn_id)))
             except IndexerdError as bad:
                 report |= {"status": "failed", "code": bad.kind, "message": str(bad)}
         return answers
@@ -159,32 +159,32 @@ class _Prompt:
     def result(self, answers: Sequence[tuple[Row, str, Row]]) -> Row:
         """Build the result; answers get at most half of the bytes, summaries the rest."""
         most = self._limits.max_injected_bytes
-        if self._asked.max_bytes is not UNSET:
-            most = min(self._asked.max_bytes, most)
+        if self._args.max_bytes is not UNSET:
+            most = min(self._args.max_bytes, most)
         share = most // 2 // max(1, len(answers))
-        blocks = [inject.answer_block(*one, self._redact, share) for one in answers]
+        blocks = [inject.answer_block(*answer, self._redact, share) for answer in answers]
         outcomes = [*self.outcomes.values()]
         if self._sections:
-            notes = [f"{one['raw']}: {note}" for one in outcomes for note in one["notes"]]
-            room = most - sum(len(one.text.encode()) for one in blocks)
+            notes = [f"{end['raw']}: {note}" for end in outcomes for note in end["notes"]]
+            room = most - sum(len(block.text.encode()) for block in blocks)
             blocks.insert(0, inject.block(self._sections, room, notes))
         kind = {"customType": "session-reference", "display": False}
-        messages = [{**kind, "content": one.text, "details": one.details} for one in blocks]
+        messages = [{**kind, "content": block.text, "details": block.details} for block in blocks]
         resolved, failed = len(self._rows), len(outcomes) - len(self._rows)
         texts = [f"✅ resolved {resolved} reference(s)"] if resolved else []
         texts += [f"⚠️ failed to resolve {failed} reference(s)"] if failed else []
         return {
-            "references": [{key: one for key, one in o.items() if one != []} for o in outcomes],
+            "references": [{key: v for key, v in end.items() if v != []} for end in outcomes],
             "messages": messages,
             "message": messages[0] if messages else None,
-            "injectedBytes": sum(len(one.text.encode()) for one in blocks),
-            "truncated": any(one.truncated for one in blocks),
+            "injectedBytes": sum(len(block.text.encode()) for block in blocks),
+            "truncated": any(block.truncated for block in blocks),
             **({"statusText": texts} if texts else {}),
         }
 
     def audit_row(self, answer: Row) -> Row:
-        statuses = [one["status"] for one in self.outcomes.values()]
-        session_id = self._asked.session_id
+        statuses = [outcome["status"] for outcome in self.outcomes.values()]
+        session_id = self._args.session_id
         return {
             "customType": "session-reference:inject",
             "success": bool(self._rows),

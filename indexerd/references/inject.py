@@ -60,7 +60,7 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
         source += f", summarised by {meta.model}"
         description = line(meta.description)
         summary = redact(clean_text(meta.summary[:_READ_MAX], _READ_MAX))[0]
-    shown = [one for tag in tags if (one := inline(line(tag), TAG_MAX))]
+    shown = [text for tag in tags if (text := inline(line(tag), TAG_MAX))]
     lines = [
         f"{inline(line(row['name']), NAME_MAX) or '-'} ({row['sessionId']})",
         f"source: {inline(line(source), LINE_MAX)}",
@@ -74,8 +74,8 @@ def section(row: dict[str, Any], meta: MetaFile | None, redact: Redactor) -> str
 
 def block(sections: Mapping[str, str], max_bytes: int, notes: Sequence[str] = ()) -> Block:
     """Write the message for sections, by session id, and our notes, in at most `max_bytes`."""
-    parts = [f"## {number}. {one}" for number, one in enumerate(sections.values(), 1)]
-    parts += ["\n".join(f"note: {inline(one, LINE_MAX)}" for one in notes)] if notes else []
+    parts = [f"## {number}. {text}" for number, text in enumerate(sections.values(), 1)]
+    parts += ["\n".join(f"note: {inline(note, LINE_MAX)}" for note in notes)] if notes else []
     return _fitted(f"{HEAD}\n{GUIDE}", parts, max_bytes, {"sessionIds": list(sections)})
 
 
@@ -85,8 +85,8 @@ def answer_block(
     """Write the message for an answer that is already redacted."""
     name = inline(redact(clean_line(row["name"][:_READ_MAX], _READ_MAX))[0], NAME_MAX)
     lines = [answer["answerMarkdown"], "", f"Confidence: {answer['confidence']}"]
-    lines += [f"[{one['entryId']}] {one['role']}: {one['excerpt']}" for one in answer["citations"]]
-    lines += [f"Note: {one}" for one in answer["notes"]]
+    lines += [f"[{c['entryId']}] {c['role']}: {c['excerpt']}" for c in answer["citations"]]
+    lines += [f"Note: {note}" for note in answer["notes"]]
     body = quoted("\n".join(lines), max_bytes)
     part = f"## {name or '-'} ({row['sessionId']})\n{body}"
     details = {"sessionIds": [row["sessionId"]], "question": question}
@@ -100,7 +100,7 @@ def _fitted(head: str, parts: Sequence[str], max_bytes: int, details: dict[str, 
     room = max_bytes - _size(head) - 2 * len(parts) - 2 - _size(TRUNCATED)
     # The shortest parts first: none takes more than it needs, and the rest is shared evenly.
     kept = dict[int, str]()
-    for place in sorted(range(len(parts)), key=lambda one: _size(parts[one])):
+    for place in sorted(range(len(parts)), key=lambda at: _size(parts[at])):
         share = max(0, min(_size(parts[place]), room // (len(parts) - len(kept))))
         kept[place] = _cut(parts[place], share)
         room -= share
@@ -157,9 +157,9 @@ class InjectionCache:
         def forget() -> None:
             self._store.note(TOPIC, session_id, None)
             for other, texts in self._store.notes(TOPIC, _decoded).items():
-                left = {key: text for key, text in texts.items() if session_id not in (key, text)}
-                if len(left) < len(texts):
-                    self._store.note(TOPIC, other, msgspec.msgpack.encode(left))
+                kept = {key: text for key, text in texts.items() if session_id not in (key, text)}
+                if len(kept) < len(texts):
+                    self._store.note(TOPIC, other, msgspec.msgpack.encode(kept))
 
         with suppress(StateError):
             await self._run(forget)

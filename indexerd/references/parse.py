@@ -39,7 +39,7 @@ _REFERENCE = lazy_pattern(
 _NAMED = ("plain", "fine", "name")
 _MARKS = "?\uff1f\u061f\u2047-\u2049"  # question marks: full-width, Arabic, doubled
 _QUESTION = lazy_pattern(
-    rf"[:\uff1a][ \t]*(?P<asked>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
+    rf"[:\uff1a][ \t]*(?P<question>[^\n{_MARKS}]{{1,{QUESTION_MAX}}}[{_MARKS}][{_MARKS}!]*+)"
     r"(?=[\s\"'”»)\]*_]|$)"
 )
 # A full stop before a lower-case letter ends an abbreviation, not a sentence.
@@ -66,27 +66,28 @@ class Reference(NamedTuple):
 
 
 def find(text: str) -> list[Reference]:
-    plain, found = without_code(text) if "@@" in text else "", list[Reference]()
+    plain, references = without_code(text) if "@@" in text else "", list[Reference]()
     for match in islice(_REFERENCE.finditer(plain), FOUND_MAX):
         start, end = match.span(next(name for name in _NAMED if match[name] is not None))
         if ref := " ".join(text[start:end].split()):
             up = min(int(match["up"] or 0), UP_MAX)
             question = _question(text, plain, match.end())
-            found.append(Reference(text[slice(*match.span())], ref, up, question, match.start()))
-    return found
+            raw, at = text[slice(*match.span())], match.start()
+            references.append(Reference(raw, ref, up, question, at))
+    return references
 
 
 def _question(text: str, plain: str, end: int) -> str | None:
     """Return the question right after a reference, if it is one sentence; it may contain code."""
     match = _QUESTION.match(plain, end)
-    if match is None or _SENTENCE_END.search(match["asked"]):
+    if match is None or _SENTENCE_END.search(match["question"]):
         return None
-    asked = text[match.start("asked") : match.end("asked")].strip().lstrip(_BEFORE_QUESTION)
-    return asked if asked.strip(_MARKS + "! \t") else None
+    question = text[slice(*match.span("question"))].strip().lstrip(_BEFORE_QUESTION)
+    return question if question.strip(_MARKS + "! \t") else None
 
 
 def without_code(text: str) -> str:
     """Replace fenced code and code in backticks by spaces, without changing the length."""
     for code in (_FENCED, _SPAN):
-        text = code.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+        text = code.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
     return text

@@ -142,13 +142,13 @@ class Context:
 
     @property
     def text(self) -> str:
-        return "\n\n".join(one.head + one.text for one in self.sections)
+        return "\n\n".join(section.head + section.text for section in self.sections)
 
     def prompt(self, question: str, *, local: bool) -> Prompt:
         """Build the prompt; a forged end mark cannot contain the nonce."""
         if local:
-            said = tuple((one.shown, one.role, one.text) for one in self.sections)
-            return Prompt(system="", user=question, question=Question(question, said))
+            sections = tuple((part.shown, part.role, part.text) for part in self.sections)
+            return Prompt(system="", user=question, question=Question(question, sections))
         user = _FRAME.format(
             nonce=secrets.token_hex(8), context=self.text, task=_TASK, question=question
         )
@@ -181,22 +181,24 @@ def compose(
 
     Both iterables are newest first and are consumed only as far as needed.
     """
-    said = (one for one in newest_first if one.text.strip())
+    with_text = (section for section in newest_first if section.text.strip())
     caps = Caps(max_bytes)
-    taken, text, found = redact_newest(said, lambda one: one.head + one.text, caps, clean)
-    counts, sections = Counter(found), list(_split(text, taken))
+    taken, text, counted = redact_newest(
+        with_text, lambda section: section.head + section.text, caps, clean
+    )
+    counts, sections = Counter(counted), list(_split(text, taken))
     if sum(map(_cost, sections)) - 2 <= max_bytes:
         return Context(tuple(sections), counts)
     space, chosen = max_bytes // SUMMARIES_SHARE, list[Section]()  # newest first
-    for one in summaries:
-        safe, found = clean(one.text.strip())
-        whole = replace(one, text=_LIKE_HEADS.sub("> ", safe))
+    for summary in summaries:
+        safe, more = clean(summary.text.strip())
+        whole = replace(summary, text=_LIKE_HEADS.sub("> ", safe))
         if _cost(whole) > space:
             break
         if safe:
             space -= _cost(whole)
             chosen.append(whole)
-            counts.update(found)
+            counts.update(more)
     kept = _cut(sections, max_bytes - sum(map(_cost, chosen)))
     notes = [f"Context truncated to the most recent {max_bytes} bytes."]
     if chosen:
@@ -205,8 +207,8 @@ def compose(
     return Context((*reversed(chosen), *kept), counts, tuple(notes))
 
 
-def _cost(one: Section) -> int:
-    return size_of(one.head) + size_of(one.text) + 2
+def _cost(section: Section) -> int:
+    return size_of(section.head) + size_of(section.text) + 2
 
 
 def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
@@ -215,15 +217,15 @@ def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
     If redaction removed a heading, the rest of that section is added to the one before.
     """
     text = f"\n\n{text}"
-    places = {one.head: at for at, one in enumerate(taken)}
+    places = {section.head: at for at, section in enumerate(taken)}
     last, start = -1, 0
-    for found in _HEADS.finditer(text):
-        at = places.get(found[0][2:], -1)
+    for head in _HEADS.finditer(text):
+        at = places.get(head[0][2:], -1)
         if at <= last:
             continue
         if last >= 0:
-            yield replace(taken[last], text=text[start : found.start()])
-        last, start = at, found.end()
+            yield replace(taken[last], text=text[start : head.start()])
+        last, start = at, head.end()
     if last >= 0:
         yield replace(taken[last], text=text[start:])
 
@@ -231,16 +233,16 @@ def _split(text: str, taken: Sequence[Section]) -> Iterator[Section]:
 def _cut(sections: Sequence[Section], max_bytes: int) -> list[Section]:
     """Keep the newest sections that fit; of the next one, keep the heading and the end."""
     kept: list[Section] = []
-    left = max_bytes + 2  # no blank line comes before the first
-    for one in reversed(sections):
-        if _cost(one) > left:
-            room = left - _cost(replace(one, text=CUT))
-            data = one.text.encode("utf-8", "replace")[-room:] if room > 0 else b""
+    room = max_bytes + 2  # no blank line comes before the first
+    for section in reversed(sections):
+        if _cost(section) > room:
+            room -= _cost(replace(section, text=CUT))
+            data = section.text.encode("utf-8", "replace")[-room:] if room > 0 else b""
             if end := data.decode("utf-8", "ignore").strip():
-                kept.append(replace(one, text=CUT + end))
+                kept.append(replace(section, text=CUT + end))
             break
-        kept.append(one)
-        left -= _cost(one)
+        kept.append(section)
+        room -= _cost(section)
     return kept[::-1]
 
 
@@ -249,43 +251,43 @@ def validate_answer(
 ) -> Answer | Rejected:
     """Check a reply to a question about `sections`; `cut`: the output limit cut it."""
     try:
-        said = _Answer.model_validate(json_of(reply, cut=cut))
+        answer = _Answer.model_validate(json_of(reply, cut=cut))
     except ValueError as bad:
         return Rejected(reason_of(bad))
-    whole = clean(clean_text(said.answer_markdown, len(said.answer_markdown)))[0]
+    whole = clean(clean_text(answer.answer_markdown, len(answer.answer_markdown)))[0]
     if not whole.strip(" ."):
         return Rejected("answerMarkdown: empty")
-    citations, notes = _checked(said.citations[: 4 * CITATIONS_MAX], sections, clean)
+    citations, notes = _checked(answer.citations[: 4 * CITATIONS_MAX], sections, clean)
     if len(whole) > ANSWER_MAX:
         notes.append(f"The answer was cut to {ANSWER_MAX} characters.")
     return {
         "answerMarkdown": clean_text(whole, ANSWER_MAX),
-        "confidence": said.confidence,
+        "confidence": answer.confidence,
         "citations": citations,
         "notes": notes,
     }
 
 
 def _checked(
-    given: Sequence[_Citation], sections: Sequence[Section], clean: Redactor
+    citations: Sequence[_Citation], sections: Sequence[Section], clean: Redactor
 ) -> tuple[list[dict[str, str]], list[str]]:
-    places, found = {one.shown: one for one in sections}, list[dict[str, str]]()
+    places, checked = {section.shown: section for section in sections}, list[dict[str, str]]()
     counts = Counter[str]()
-    for one in given:
-        section = places.get(one.entry_id.strip(" \t\n[]`"))
+    for citation in citations:
+        section = places.get(citation.entry_id.strip(" \t\n[]`"))
         if section is None:
             counts["named an entry that the model did not read: dropped"] += 1
             continue
-        wanted = one.excerpt[:_READ_MAX]
+        wanted = citation.excerpt[:_READ_MAX]
         excerpt = clean_line(clean(clean_text(wanted, _READ_MAX))[0], EXCERPT_MAX)
         if not excerpt or "".join(excerpt.split()) not in "".join(section.text.split()):
             excerpt = clean_line(nearest(section.text.removeprefix(CUT), wanted), EXCERPT_MAX)
             counts[_CORRECTED if excerpt else _FALSE] += 1
         cited = {"entryId": section.entry_id, "role": section.role, "excerpt": excerpt}
-        if excerpt and cited not in found:
-            found.append(cited)
+        if excerpt and cited not in checked:
+            checked.append(cited)
     notes = [f"{n} citation{'s' if n > 1 else ''} {what}." for what, n in counts.items()]
-    return found[:CITATIONS_MAX], notes
+    return checked[:CITATIONS_MAX], notes
 
 
 @dataclass(slots=True)
@@ -308,10 +310,10 @@ class Questions:
         self._services = services
         self._turns: dict[str, int] = {}  # questions, by turn
 
-    async def query(self, asked: QuerySession) -> dict[str, Any]:
+    async def query(self, args: QuerySession) -> dict[str, Any]:
         with coded("query_session"):
-            session_id = self._services.rows.row(asked.session, cwd=asked.cwd)["sessionId"]
-            return await self.answer(session_id, asked.question, asked.turn_id, asked.leaf)
+            session_id = self._services.rows.row(args.session, cwd=args.cwd)["sessionId"]
+            return await self.answer(session_id, args.question, args.turn_id, args.leaf)
 
     async def answer(
         self, session_id: str, question: str, turn_id: str | None = None, leaf: str | None = None
@@ -321,14 +323,14 @@ class Questions:
         With a `turn_id`, at most `query.max_calls_per_turn` questions are answered for it.
         """
         started, settings = perf_counter(), self._services.settings()
-        clean, asked = redactor(settings), clean_text(question, len(question))
-        if not 0 < len(asked) <= QUESTION_MAX:
+        clean, text = redactor(settings), clean_text(question, len(question))
+        if not 0 < len(text) <= QUESTION_MAX:
             raise errors.UsageError(f"a question must have 1 to {QUESTION_MAX} characters")
         name = self._services.rows.by_id(session_id)["name"]
         kind = "query-session:query_session"
         audit = {"customType": kind, "sessionId": session_id, "bytes": 0}
         calls = Calls(self._services.budget, audit)
-        run = _Run(session_id, clean(asked)[0], leaf, settings, clean, calls)
+        run = _Run(session_id, clean(text)[0], leaf, settings, clean, calls)
         self._count(turn_id, settings.query.max_calls_per_turn)
         seconds = settings.query.timeout_seconds
         try:
@@ -373,11 +375,11 @@ class Questions:
         base = context.prompt(run.question, local=local)
 
         def read(reply: Reply) -> Answer | Rejected:
-            said = context.sections
-            return validate_answer(reply.text, cut=reply.cut, clean=run.clean, sections=said)
+            sections = context.sections
+            return validate_answer(reply.text, cut=reply.cut, clean=run.clean, sections=sections)
 
         try:
-            found = await run.calls.ask(
+            answer = await run.calls.ask(
                 model,
                 base,
                 timeout=run.settings.model.timeout_seconds,
@@ -388,4 +390,4 @@ class Questions:
             run.notes.append(f"No answer from {model.key}: {bad}")
             raise
         run.notes += context.notes
-        return found
+        return answer

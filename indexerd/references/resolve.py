@@ -67,7 +67,7 @@ def folded(text: str) -> str:
     if text.isascii():
         words = _WORD.findall(text)
     else:
-        letters = "".join(one if _is_letter(one) else " " for one in text)
+        letters = "".join(char if _is_letter(char) else " " for char in text)
         words = indexable(_NO_SIGNS.sub(" ", letters)).split()
     return " ".join(words or text.split())
 
@@ -109,7 +109,7 @@ class _Lookup(dict[str, set[str]]):
         return keys[bisect_left(keys, begin) : bisect_left(keys, end)]
 
     def any_of(self, keys: Iterable[str]) -> set[str]:
-        return set[str]().union(*(self.get(one, ()) for one in keys))
+        return set[str]().union(*(self.get(key, ()) for key in keys))
 
 
 class Names:
@@ -124,8 +124,8 @@ class Names:
             self.put(row)
 
     def put(self, row: Named) -> None:
-        held = self._rows.get(row.session_id)
-        if held is None or held.aliases != row.aliases:
+        old = self._rows.get(row.session_id)
+        if old is None or old.aliases != row.aliases:
             self.forget(row.session_id)
             self._ids.add(row.session_id.lower(), row.session_id)
             for key in _keys(row):
@@ -170,7 +170,7 @@ class Names:
             return Match(begun.pop(), "prefix")
         is_id = _WHOLE_ID.fullmatch(ref) is not None
         if not is_id and (named := self._nearest(self._names.get(folded(ref), ()), here, exclude)):
-            live = named if len(named) == 1 else [one for one in named if self._rows[one].live]
+            live = named if len(named) == 1 else [key for key in named if self._rows[key].live]
             if len(live) != 1:
                 raise self._ambiguous(dict.fromkeys(named))
             return Match(live[0], "name")
@@ -187,25 +187,25 @@ class Names:
         return self._ids.any_of(self._ids.begun(begin.lower()))
 
     def _nearest(self, ids: Iterable[str], here: str | None, exclude: str | None) -> list[str]:
-        scopes = {one: _distance(here, self._rows[one].cwd) for one in ids if one != exclude}
+        scopes = {key: _distance(here, self._rows[key].cwd) for key in ids if key != exclude}
         nearest = min(scopes.values(), default=_BELOW)
-        return [one for one, distance in scopes.items() if distance == nearest]
+        return [key for key, distance in scopes.items() if distance == nearest]
 
     def _ambiguous(
         self, scores: Mapping[str, Any], here: str | None = None, exclude: str | None = None
     ) -> AmbiguousError:
         """Build the error; the nearest candidates come first, the excluded session last."""
 
-        def order(one: str) -> tuple[Any, ...]:
-            row = self._rows[one]
-            return one == exclude, _distance(here, row.cwd), -(scores[one] or 0), -row.modified, one
+        def order(key: str) -> tuple[Any, ...]:
+            row = self._rows[key]
+            return key == exclude, _distance(here, row.cwd), -(scores[key] or 0), -row.modified, key
 
         candidates = []
-        for one in sorted(scores, key=order)[:_CANDIDATES_MAX]:
-            row, score = self._rows[one], scores[one]
-            found: dict[str, Any] = {"sessionId": one, "name": row.name, "cwd": row.cwd}
-            found["modifiedAt"] = iso_of_ms(row.modified)
-            candidates.append(found if score is None else found | {"score": score})
+        for session_id in sorted(scores, key=order)[:_CANDIDATES_MAX]:
+            row, score = self._rows[session_id], scores[session_id]
+            candidate: dict[str, Any] = {"sessionId": session_id, "name": row.name, "cwd": row.cwd}
+            candidate["modifiedAt"] = iso_of_ms(row.modified)
+            candidates.append(candidate if score is None else candidate | {"score": score})
         text = f"{len(scores)} sessions match this reference"
         if any(scores.values()):
             which = "this one" if len(scores) == 1 else f"one of these {len(scores)}"
@@ -217,7 +217,7 @@ class Names:
 
         key, words = folded(ref), self._words
         each = [
-            words.any_of(one for one in words.begun(word[0]) if _is_like(word, one, words))
+            words.any_of(other for other in words.begun(word[0]) if _is_like(word, other, words))
             | self._apart(word)
             for word in key.split()
         ]
@@ -225,52 +225,52 @@ class Names:
         near, meant = dict[str, float](), dict[str, float]()
         best = process.extract(key, likely, scorer=fuzz.ratio, limit=_COMPARED)
         for name, ratio, _ in reversed(best):
-            found = dict.fromkeys(self._names[name] - {exclude or ""}, round(ratio / 100, 3))
-            near |= found
+            scores = dict.fromkeys(self._names[name] - {exclude or ""}, round(ratio / 100, 3))
+            near |= scores
             if _means(key, name, words):
-                meant |= found
+                meant |= scores
         if not near:
             raise NotFoundError(f'no session matches "{clean_line(ref, _LABEL_MAX)}"')
         if not meant:
             raise self._ambiguous(near, here)
-        ids = sorted(self._nearest(meant, here, None), key=lambda one: -meant[one])
-        score, *others = (meant[one] for one in ids)
+        ids = sorted(self._nearest(meant, here, None), key=meant.__getitem__, reverse=True)
+        score, *others = map(meant.__getitem__, ids)
         if not others or (score >= _NEARLY and score - max(others) >= _CLEARLY):
             return ids[0], score
-        raise self._ambiguous({one: meant[one] for one in ids}, here)
+        raise self._ambiguous({session_id: meant[session_id] for session_id in ids}, here)
 
     def _apart(self, word: str) -> set[str]:
         """Find names that contain a typed word as two words: "backup" may be "back up"."""
         names = set[str]()
         for pair in ((word[:cut], word[cut:]) for cut in range(1, len(word))):
             both = self._words.get(pair[0], set()) & self._words.get(pair[1], set())
-            names |= {one for one in both if " ".join(pair) in one}
+            names |= {name for name in both if " ".join(pair) in name}
         return names
 
-    def complete(self, asked: Complete, now: float) -> list[dict[str, Any]]:
+    def complete(self, args: Complete, now: float) -> list[dict[str, Any]]:
         """List live sessions whose id, or a word of whose name, starts with a prefix.
 
         Only the nearest project's, newest first; `now` is in seconds since the epoch.
         """
         rows: Iterable[Named] = self._rows.values()
-        if prefix := (asked.prefix or "").strip():
+        if prefix := (args.prefix or "").strip():
             key = folded(prefix)  # its last word may be incomplete
             names = self._words.any_of(self._words.begun(key.rpartition(" ")[2] or "\0"))
-            begun = self._names.any_of(one for one in names if f" {key}" in f" {one}")
+            begun = self._names.any_of(name for name in names if f" {key}" in f" {name}")
             rows = map(self._rows.__getitem__, self._begun_ids(prefix) | begun)
-        live = [one.session_id for one in rows if one.live]
-        nearest = (self._rows[one] for one in self._nearest(live, asked.cwd, asked.exclude))
+        live = [row.session_id for row in rows if row.live]
+        nearest = (self._rows[key] for key in self._nearest(live, args.cwd, args.exclude))
         newest = sorted(nearest, key=attrgetter("modified"), reverse=True)
-        found = []
-        for row in newest[: asked.limit]:
+        items = []
+        for row in newest[: args.limit]:
             label, seconds = clean_line(row.name, _NAME_MAX), now - row.modified / 1000
             if len(label) > _LABEL_MAX:
                 label = label[: _LABEL_MAX - 1].rstrip() + "…"
             shown = {"sessionId": row.session_id, "label": label or row.session_id}
             ago, day = age(seconds).removesuffix(" ago"), iso_of_ms(row.modified)[:10]
             shown["age"] = ago if seconds < 7 * 86_400 else day
-            found.append(shown | {"named": row.named, "insert": f"@@{row.session_id} "})
-        return found
+            items.append(shown | {"named": row.named, "insert": f"@@{row.session_id} "})
+        return items
 
 
 def _keys(row: Named) -> set[str]:
@@ -279,9 +279,9 @@ def _keys(row: Named) -> set[str]:
 
 def _means(key: str, name: str, words: Mapping[str, Any]) -> bool:
     """Whether a reference means a similar name; `words` are those of all names."""
-    content = [one for one in key.split() if len(one) >= _CONTENT_MIN and not is_filler(one)]
-    signs = [one for one in key.split() if len(one) == 1 and not one.isascii()]  # 東京
-    if all(one.isdecimal() for one in content) and len(signs) < 2:  # noqa: PLR2004 - more than one
+    content = [word for word in key.split() if len(word) >= _CONTENT_MIN and not is_filler(word)]
+    signs = [word for word in key.split() if len(word) == 1 and not word.isascii()]  # 東京
+    if all(word.isdecimal() for word in content) and len(signs) < 2:  # noqa: PLR2004 - more than one
         return False
     # Numbers next to each other are one, as in a date or a version.
     own, before = _IN_NUMBER.sub(".", key).split(), ""
@@ -330,7 +330,7 @@ class NameIndex:
     def now(self) -> Names:
         if self._names is None:
             rows = self._store.names()
-            self._names = Names(one for one in rows if not self._hides(one.session_id))
+            self._names = Names(row for row in rows if not self._hides(row.session_id))
         return self._names
 
     def changed(self, session_id: str, row: dict[str, Any] | None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from indexerd.daemon import open_session
-from indexerd.protocol.methods import asked
+from indexerd.protocol.methods import decode_params
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sources.session_reader import OpenSession, row_of
 from tests.sessions.tree_sessions import state_of
@@ -34,5 +34,5 @@ def opened(
 
 
 def view(method: str, opened_session: OpenSession, params: dict[str, Any] | None = None) -> Any:
-    arguments = asked(method, {"ref": "s1", **(params or {})})
+    arguments = decode_params(method, {"ref": "s1", **(params or {})})
     return open_session.show(method, cast("Any", arguments), opened_session)
