@@ -40,7 +40,7 @@ from indexerd.sessions.info import SessionInfo, pack, unpack
 from indexerd.sources.tail import Cursor
 from indexerd.times import iso_ms
 
-VERSION = 5
+VERSION = 6
 _ASIDE = "damaged"  # directory for a store that was set aside
 _BUSY_MS = 5000
 _LOG_MAX = 64 * 2**20  # bytes: appends wait for each checkpoint
