@@ -191,7 +191,7 @@ def test_every_problem_of_status_has_a_way_out() -> None:
     """OPERATIONS.md has each code that `status` may report, and no other."""
     codes = set(re.findall(r'yield "([a-z_]+)", ', SOURCES["indexerd/daemon/health.py"]))
     codes |= set(re.findall(r'"code": "([a-z_]+)"', SOURCES["indexerd/daemon/web_supervisor.py"]))
-    codes |= set(re.findall(r'found\["([a-z_]+)"\] = ', SOURCES["indexerd/models/budget.py"]))
+    codes |= set(re.findall(r'causes\["([a-z_]+)"\] = ', SOURCES["indexerd/models/budget.py"]))
     codes |= set(re.findall(r'"(watch_[a-z_]+)"', SOURCES["indexerd/sources/watch.py"]))
     text = DOCS["OPERATIONS.md"].partition("## What `status` reports")[2].partition("\n## ")[0]
     assert codes == set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE))

@@ -29,11 +29,11 @@ def resume_command(
 
     `variables` tell the agent where its sessions are; pi is given the file itself.
     """
-    found, before = session_id, f"cd {shlex.quote(cwd)} && " if cwd else ""
+    target, before = session_id, f"cd {shlex.quote(cwd)} && " if cwd else ""
     if agent == "pi":
-        found, variables = session_file, ""
+        target, variables = session_file, ""
     elif agent == "claude":
-        found = claude_tree.parent_of(session_file) or session_id
+        target = claude_tree.parent_of(session_file) or session_id
     elif agent == "codex" and "/archived_sessions/" in session_file:  # codex resumes none there
         before += f"{variables}codex unarchive {shlex.quote(session_id)} && "
-    return f"{before}{variables}{ADAPTERS[agent].reopen} {shlex.quote(found)}"
+    return f"{before}{variables}{ADAPTERS[agent].reopen} {shlex.quote(target)}"

@@ -195,8 +195,8 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     def first_user(self) -> str:
         """The preview of the first prompt on the path that has text, or ""."""
         rows = self.up(self.leaf) if self.openings else ()
-        found = [words for row in rows if (words := self.openings.get(row))]
-        return found[-1] if found else ""
+        previews = [words for row in rows if (words := self.openings.get(row))]
+        return previews[-1] if previews else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,9 +80,9 @@ def scan_oversize(adapter: Adapter, tree: Tree, ends: Oversize) -> None:
     known = as_dict(_truncated_json(ends.head))
     for key in _BEHIND if known else ():
         pattern = rb'(?<!\\)"%s"\s*:\s*("(?:[^"\\]|\\.){0,2000}+"|true)' % key.encode()
-        found = re.findall(pattern, ends.tail, re.DOTALL)
-        if found and not known.get(key):
-            known[key] = _truncated_json(found[-1])
+        values = re.findall(pattern, ends.tail, re.DOTALL)
+        if values and not known.get(key):
+            known[key] = _truncated_json(values[-1])
     text = json.dumps(known).encode()
     adapter.scan(tree, text, ends.offset)
     for row in reversed(range(len(tree))):  # mostly the last; its id may repeat an earlier one
@@ -121,14 +121,18 @@ def string(value: Any) -> str:
 def as_blocks(value: Any) -> list[Fields]:
     """Return a message's content as blocks; a bare string becomes a block of text."""
     return [
-        {"type": "text", "text": one} if isinstance(one, str) else one
-        for one in (value if isinstance(value, list) else [value])
-        if isinstance(one, str | dict)
+        {"type": "text", "text": block} if isinstance(block, str) else block
+        for block in (value if isinstance(value, list) else [value])
+        if isinstance(block, str | dict)
     ]
 
 
-def texts_in(found: Iterable[Fields]) -> list[str]:
-    return [string(one.get("text")) for one in found if one.get("type") == "text"]
+def of_type(blocks: Iterable[Fields], name: str) -> list[Fields]:
+    return [block for block in blocks if block.get("type") == name]
+
+
+def texts_in(blocks: Iterable[Fields]) -> list[str]:
+    return [string(block.get("text")) for block in of_type(blocks, "text")]
 
 
 def number(value: Any, most: float = _TOKENS_MAX) -> int:
@@ -144,19 +148,19 @@ def tokens_of(
     counts: Iterable[Any], *, total: Any = 0, cost: Any = None, answer: str = ""
 ) -> Tokens:
     """Make a Tokens from the counts of input, output, cache read and cache write."""
-    given, output, read, written = map(number, counts)
+    sent, output, read, written = map(number, counts)
     usd = float(cost) if type(cost) in (int, float) and 0 <= cost < _USD_MAX else None
-    whole = number(total) or given + output + read + written
-    return Tokens(given, output, read, written, usd, answer, whole)
+    whole = number(total) or sent + output + read + written
+    return Tokens(sent, output, read, written, usd, answer, whole)
 
 
 def call_of(name: str, arguments: Any, own_id: str = "") -> ToolCall:
     """Make a ToolCall, with the file it reads or writes; knows the argument names of all agents."""
-    given = as_dict(arguments)
-    path = first_of(given, _PATHS)
+    fields = as_dict(arguments)
+    path = first_of(fields, _PATHS)
     return ToolCall(
         name=name,
-        detail=first_of(given, _ABOUT)[:_DETAIL_MAX],
+        detail=first_of(fields, _ABOUT)[:_DETAIL_MAX],
         id=own_id,
         reads=(path,) if path and name.lower() in _READS else (),
         writes=(path,) if path and name.lower() in _WRITES else (),
@@ -164,9 +168,9 @@ def call_of(name: str, arguments: Any, own_id: str = "") -> ToolCall:
     )
 
 
-def first_of(given: Fields, keys: Iterable[str]) -> str:
+def first_of(fields: Fields, keys: Iterable[str]) -> str:
     """Return the first of these fields that is a non-empty string, or ""."""
-    return next(filter(None, (string(given.get(key)) for key in keys)), "")
+    return next(filter(None, (string(fields.get(key)) for key in keys)), "")
 
 
 def patched_files(patch: str) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from indexerd.agents.json_lines import (
     call_of,
     first_of,
     number,
+    of_type,
     parse_object,
     patched_files,
     safe_line,
@@ -156,7 +157,7 @@ def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, ch
 def _copied(memory: Memory, parts: list[Fields], what: Said) -> Said:
     """Count a prompt that did not fit only once: it is stored again after the compaction."""
     if what.kind is Kind.OTHER:  # a request for a compaction
-        memory.overflow = any(one.get("overflow") is True for one in parts)
+        memory.overflow = any(part.get("overflow") is True for part in parts)
     if what.code == PROMPT:
         texts = [text for text in _words(parts) if not text.startswith(_ATTACHED)]
         digest = _digest("\n".join(texts))
@@ -209,7 +210,7 @@ def _answered(line: Fields, shell: bool) -> Said:
         return Said(Kind.BASH, settled=done or failed)
     if failed:
         return Said(ANSWERS[Turn.FAILED])
-    at_work = any(_status(one) in _UNDONE for one in _parts(line) if one.get("type") == "tool")
+    at_work = any(_status(part) in _UNDONE for part in _parts(line) if part.get("type") == "tool")
     ended = done and finish != "tool-calls" and not at_work
     return Said(ANSWERS[Turn.ENDED if ended else Turn.OPEN], settled=done)
 
@@ -218,16 +219,16 @@ def _words(parts: list[Fields]) -> list[str]:
     """Return the texts typed by a human or answered by a model, without those a program added."""
     return [
         text
-        for one in parts
-        if one.get("type") == "text" and True not in (one.get("synthetic"), one.get("ignored"))
-        if (text := string(one.get("text"))).strip()
+        for part in parts
+        if part.get("type") == "text" and True not in (part.get("synthetic"), part.get("ignored"))
+        if (text := string(part.get("text"))).strip()
     ]
 
 
 def _is_shell_note(parts: list[Fields]) -> bool:
     return bool(parts) and all(
-        one.get("synthetic") is True and string(one.get("text")).startswith(_SHELL_NOTE)
-        for one in parts
+        part.get("synthetic") is True and string(part.get("text")).startswith(_SHELL_NOTE)
+        for part in parts
     )
 
 
@@ -255,12 +256,12 @@ def read(data: bytes, entry_id: str) -> Entry:
         fields = {"stop_reason": stop, "error": string(as_dict(error).get("message") or name)}
         fields["provider"] = string(line.get("providerID")) or None
     if kind is Kind.USER:
-        sent = tuple(texts_in(one for one in parts if one.get("ignored") is not True))
+        sent = tuple(texts_in(part for part in parts if part.get("ignored") is not True))
         fields |= {"sent_as": "user", "sent": sent if list(sent) != _words(parts) else None}
     talks = role in ("user", "assistant")
-    failed = [string(one.get("callID")) for one in tools if _status(one) == _FAILED]
+    failed = [string(part.get("callID")) for part in tools if _status(part) == _FAILED]
     model = string(line.get("modelID")) if kind in (Kind.ASSISTANT, Kind.SETTING) else ""
-    thoughts = [string(one.get("text")) for one in parts if one.get("type") == "reasoning"]
+    thoughts = [string(part.get("text")) for part in parts if part.get("type") == "reasoning"]
     return Entry(
         id=entry_id or string(line.get("id")),
         kind=kind,
@@ -274,7 +275,7 @@ def read(data: bytes, entry_id: str) -> Entry:
         tokens=_tokens(line),
         thinking=tuple([text for text in thoughts if text.strip()]) if answers else (),
         images=sum([_images(part) for part in parts]),
-        results=tuple([_result(one) for one in tools if _status(one) in (*_DONE, _FAILED)]),
+        results=tuple([_result(part) for part in tools if _status(part) in (*_DONE, _FAILED)]),
         **fields,
     )
 
@@ -284,15 +285,15 @@ def _texts(line: Fields, kind: Kind, parts: list[Fields]) -> tuple[str, ...]:
         return tuple(_words(parts))
     if kind is Kind.BASH:  # shown as pi shows it
         ran = [(line.get("command"), line.get("output"))] if line.get("role") == "shell" else []
-        states = [as_dict(one.get("state")) for one in parts if one.get("type") == "tool"]
-        ran += [(as_dict(one.get("input")).get("command"), one.get("output")) for one in states]
+        calls = [as_dict(part.get("state")) for part in of_type(parts, "tool")]
+        ran += [(as_dict(call.get("input")).get("command"), call.get("output")) for call in calls]
         return tuple([f"$ {string(command)}\n{string(output)}" for command, output in ran])
     every = texts_in(parts)
     return ("\n\n".join(every),) if kind is Kind.COMPACTION else tuple(every)
 
 
 def _compaction(line: Fields, before: list[Fields]) -> Compaction:
-    kept = next((one for part in before if (one := string(part.get("tail_start_id")))), None)
+    kept = next(filter(None, (string(part.get("tail_start_id")) for part in before)), None)
     recent = string(line.get("recent"))
     return Compaction(kept=kept, retained=(Retained("user", recent),) if recent else None)
 
@@ -301,20 +302,20 @@ def _tokens(line: Fields) -> Tokens | None:
     counts = as_dict(line.get("tokens"))
     cache = as_dict(counts.get("cache"))
     stored = (counts.get("input"), counts.get("output"), cache.get("read"), cache.get("write"))
-    given, output, *cached = map(number, stored)
-    total, whole = number(counts.get("total")), given + output + sum(cached)
+    sent, output, *cached = map(number, stored)
+    total, whole = number(counts.get("total")), sent + output + sum(cached)
     if not whole:
         return None
     if total > whole:
         output += number(counts.get("reasoning"))  # counted apart from the rest of the answer
-    return tokens_of((given, output, *cached), total=total or whole, cost=line.get("cost"))
+    return tokens_of((sent, output, *cached), total=total or whole, cost=line.get("cost"))
 
 
 def _call(part: Fields) -> ToolCall:
     """Parse a tool call. A call that failed or never ran has no files."""
-    given = as_dict(part.get("state")).get("input")
-    call = call_of(string(part.get("tool")), given, string(part.get("callID")))
-    patch = first_of(as_dict(given), ("patchText", "patch"))
+    arguments = as_dict(part.get("state")).get("input")
+    call = call_of(string(part.get("tool")), arguments, string(part.get("callID")))
+    patch = first_of(as_dict(arguments), ("patchText", "patch"))
     if patch and call.name in ("apply_patch", "patch"):
         files = patched_files(patch)
         call = replace(call, writes=files, detail=call.detail or ", ".join(files))
@@ -325,7 +326,7 @@ def _call(part: Fields) -> ToolCall:
 
 def _result(part: Fields) -> ToolResult:
     state = as_dict(part.get("state"))
-    pieces = (as_dict(one).get("text") for one in as_list(state.get("content")))  # version 2
+    pieces = (as_dict(item).get("text") for item in as_list(state.get("content")))  # version 2
     joined = "\n".join([text for text in pieces if isinstance(text, str)])
     text = string(state.get("output")) or joined
     if _status(part) == _FAILED:
@@ -349,4 +350,4 @@ def _images(part: Fields) -> int:
         return 0
     state = as_dict(part.get("state"))
     files = as_list(state.get("attachments")) + as_list(state.get("content"))
-    return sum([string(as_dict(one).get("mime")).startswith("image/") for one in files])
+    return sum([string(as_dict(file).get("mime")).startswith("image/") for file in files])

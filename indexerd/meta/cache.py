@@ -53,7 +53,7 @@ class MetaCache:
 
     def problems(self) -> dict[str, str]:
         """Map sessions whose meta file is invalid or unreadable to the reason."""
-        return {key: one.problem for key, one in list(self._stats.items()) if one.problem}
+        return {key: entry.problem for key, entry in list(self._stats.items()) if entry.problem}
 
     def sweep(self, directories: Iterable[str], belongs: Callable[[str], str | None]) -> list[str]:
         """Compare every directory with the cache; return the sessions that differ.
@@ -63,11 +63,11 @@ class MetaCache:
         seen: dict[str, dict[str, Stamps]] = {}  # by session and directory
         for directory in directories:
             try:
-                found = scan(Path(directory))
+                files = scan(Path(directory))
             except AccessError:  # assume that its files are still there
                 known = self._stats.items()
-                found = {key: one.stamps for key, one in known if one.directory == directory}
-            for session_id, stamps in found.items():
+                files = {key: entry.stamps for key, entry in known if entry.directory == directory}
+            for session_id, stamps in files.items():
                 seen.setdefault(session_id, {})[directory] = stamps
         changed: dict[str, str | None] = dict.fromkeys(self._stats.keys() - seen.keys())
         for session_id, places in seen.items():

@@ -62,7 +62,7 @@ class _File(BaseModel):
     def to_json(self) -> bytes:
         """Encode as UTF-8 JSON, indented by two, with a last newline, without absent fields."""
         fields, extra = self.model_dump(by_alias=True).items(), self.model_extra or {}
-        kept = {key: one for key, one in fields if one is not None or key in extra}
+        kept = {key: value for key, value in fields if value is not None or key in extra}
         return json.dumps(_storable(kept), indent=2, ensure_ascii=False).encode() + b"\n"
 
 
@@ -123,16 +123,16 @@ class UserFile(_File):
 def parse_meta(data: bytes, path: str) -> MetaFile:
     """Parse a meta file; if it is invalid, raise InvalidMetaError with upstream's wording."""
     try:
-        found = _decode(data)
+        fields = _decode(data)
     except (ValueError, RecursionError):
         raise InvalidMetaError(f"Invalid JSON in meta file: {path}") from None
     try:
-        return MetaFile.model_validate(found, by_alias=True, by_name=False)
+        return MetaFile.model_validate(fields, by_alias=True, by_name=False)
     except ValidationError as bad:
         wrong = {error["loc"][0] for error in bad.errors() if error["loc"]}
     with suppress(ValidationError):
         if wrong and not wrong & CONTRACT:
-            rest = {key: one for key, one in found.items() if key not in wrong}
+            rest = {key: value for key, value in fields.items() if key not in wrong}
             return MetaFile.model_validate(rest, by_alias=True, by_name=False)
     raise InvalidMetaError(f"Invalid meta shape in {path}")
 
@@ -150,7 +150,7 @@ def parse_digest(data: bytes) -> list[dict[str, Any]]:
     for line in data.split(b"\n"):
         with suppress(ValueError, RecursionError):
             segments.append(_decode(line))
-    return [one for one in segments if isinstance(one, dict)]
+    return [segment for segment in segments if isinstance(segment, dict)]
 
 
 def _decode(data: bytes) -> Any:
@@ -162,9 +162,9 @@ def _storable(value: Any, depth: int = 0) -> Any:
     if depth > NESTING_MAX:
         raise ValueError("nested too deeply")
     if isinstance(value, list):
-        return [_storable(one, depth + 1) for one in value]
+        return [_storable(item, depth + 1) for item in value]
     if isinstance(value, dict):
-        return {replace_surrogates(key): _storable(one, depth + 1) for key, one in value.items()}
+        return {replace_surrogates(key): _storable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return replace_surrogates(value) if isinstance(value, str) else value
@@ -226,8 +226,8 @@ def stamp(path: Path) -> Stamp | None:
         raise _access_error(bad, path) from bad
 
 
-def _stamp(found: os.stat_result) -> Stamp:
-    return Stamp(found.st_mtime_ns, found.st_size, found.st_ino)
+def _stamp(status: os.stat_result) -> Stamp:
+    return Stamp(status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def scan(directory: Path) -> dict[str, Stamps]:
@@ -241,8 +241,8 @@ def scan(directory: Path) -> dict[str, Stamps]:
                     meta, user = sessions.get(session_id, (None, None))
                     is_meta = entry.name.endswith(META_SUFFIX)
                     with suppress(FileNotFoundError):
-                        found = _stamp(entry.stat(follow_symlinks=False))
-                        sessions[session_id] = (found, user) if is_meta else (meta, found)
+                        file_stamp = _stamp(entry.stat(follow_symlinks=False))
+                        sessions[session_id] = (file_stamp, user) if is_meta else (meta, file_stamp)
     except FileNotFoundError:
         return {}
     except OSError as bad:
@@ -252,8 +252,8 @@ def scan(directory: Path) -> dict[str, Stamps]:
 
 def session_of(name: str) -> str | None:
     for suffix in (META_SUFFIX, USER_SUFFIX):
-        if name.endswith(suffix) and is_session_id(found := name.removesuffix(suffix)):
-            return found
+        if name.endswith(suffix) and is_session_id(session_id := name.removesuffix(suffix)):
+            return session_id
     return None
 
 

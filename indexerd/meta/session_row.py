@@ -54,7 +54,7 @@ class Rows:
         places = [("", "")]
         places += [(old["sessionFile"], old["cwd"])] if old else []
         places += [(meta.session_file, meta.cwd)] if meta else []
-        if any(self._files.hides(session_id, *one) for one in places):
+        if any(self._files.hides(session_id, *place) for place in places):
             return None
         return gone_row(old, meta, title)
 
@@ -67,8 +67,8 @@ class Rows:
         before = old.get("parentSessionId") if old else None
         named = (before if before != info.parent_id else None) or parent.session_id
         if named and self._files.info(named) is None and not self._files.hides(named):
-            left = self._store.get(named)
-            return Parent(named, str(left["sessionFile"])) if left else parent
+            row = self._store.get(named)
+            return Parent(named, str(row["sessionFile"])) if row else parent
         return parent
 
 
@@ -198,7 +198,7 @@ def _shown(path: str) -> str:
 
 
 def _paths(paths: Sequence[str] | None, cwd: str) -> list[str]:
-    whole = (_absolute(one, cwd) for one in (paths or ())[: limits.PATHS_MAX])
+    whole = (_absolute(path, cwd) for path in (paths or ())[: limits.PATHS_MAX])
     return [*dict.fromkeys(map(shown_path, whole))]
 
 

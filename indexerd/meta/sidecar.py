@@ -72,8 +72,8 @@ def item_of(text: str, what: str = "an item") -> str:
 def _is_name(text: str) -> bool:
     """Return whether a line may begin with this name: it is safe and not a speaker's role."""
     words = re.findall(r"[^\W_]+", unicodedata.normalize("NFKC", text[:NAME_MAX]).casefold())
-    roles = [one for one in words if _ROLE.fullmatch(one)]
-    if roles and all(one in roles or _SAID.fullmatch(one) for one in words):
+    roles = [word for word in words if _ROLE.fullmatch(word)]
+    if roles and all(word in roles or _SAID.fullmatch(word) for word in words):
         return False
     # Some Unicode letters are invisible, hence `harmless`.
     return len(text) <= NAME_MAX and bool(_NAME.fullmatch(text)) and harmless(text) == text
@@ -86,7 +86,7 @@ def _is_plain(text: str) -> bool:
 
 
 def apply(
-    context: Sets, name: str, given: Sequence[str], mode: Any = None
+    context: Sets, name: str, texts: Sequence[str], mode: Any = None
 ) -> tuple[Context, str, list[str]]:
     """Replace a set or merge items into it; return all sets, a message, and warnings.
 
@@ -95,10 +95,10 @@ def apply(
     """
     if mode not in (None, "replace", "merge"):
         raise UsageError("mode is replace or merge")
-    if len(given) > SET_MAX:
-        why = f"{len(given)} items are too many for one call: at most {SET_MAX}"
+    if len(texts) > SET_MAX:
+        why = f"{len(texts)} items are too many for one call: at most {SET_MAX}"
         raise UsageError(why, hint="keep the most important ones, or use several sets")
-    name, items, done = name.strip(" "), [*map(item_of, given)], "Set"
+    name, items, done = name.strip(" "), [*map(item_of, texts)], "Set"
     if not _is_name(name):
         raise UsageError(
             f"setName must have at most {NAME_MAX} characters, begin with a letter or a digit, and"
@@ -108,7 +108,7 @@ def apply(
     warnings = list[str]()
     if name not in KNOWN:
         warnings.append(f"unknown set {name!r}; the known ones are {', '.join(KNOWN)}")
-    current = {key: list(one) for key, one in context.items() if one}
+    current = {key: list(items) for key, items in context.items() if items}
     old = current.get(name, [])
     if mode == "merge":
         if not items:
@@ -122,7 +122,7 @@ def apply(
     for place, item in enumerate(items, 1):
         if done == "Set" or item not in old:
             warnings += secret_warnings(item, f"item {place} of {name}")
-    new = {key: one for key, one in {**current, name: items}.items() if one}
+    new = {key: kept for key, kept in {**current, name: items}.items() if kept}
     count = sum(map(len, new.values()))
     if TOTAL_MAX < count > sum(map(len, current.values())):
         raise ContextTooLargeError(
@@ -135,11 +135,11 @@ def apply(
 
 def listed(context: Sets, name: str | None = None) -> tuple[str, Context]:
     """Return all sets or the named set, as text and as data."""
-    found = {key: list(items) for key, items in context.items()}
-    if asked := (name or "").strip(" "):  # models send "" for no name
-        found = {asked: found.get(asked, [])}
-    text = json.dumps(found, indent=2, ensure_ascii=False)
-    return text if found else "No context stored for this session", found
+    sets = {key: list(items) for key, items in context.items()}
+    if wanted := (name or "").strip(" "):  # models send "" for no name
+        sets = {wanted: sets.get(wanted, [])}
+    text = json.dumps(sets, indent=2, ensure_ascii=False)
+    return text if sets else "No context stored for this session", sets
 
 
 def resume_block(
@@ -180,14 +180,14 @@ def context_text(context: Sets, exists: Callable[[str], bool]) -> tuple[str, int
 
 def _shown(context: Sets) -> dict[str, list[str]]:
     """Return the non-empty sets, files and applet first, with at most TOTAL_MAX items."""
-    found: dict[str, list[str]] = {}
+    shown: dict[str, list[str]] = {}
     room = TOTAL_MAX
-    for name in sorted(context, key=lambda one: {"files": 0, "applet": 1}.get(one, 2)):
-        items = [one for one in context[name] if len(one) <= ITEM_MAX and clean_line(one, ITEM_MAX)]
-        if items := items[:room]:
-            found[name] = items
+    for name in sorted(context, key=lambda key: {"files": 0, "applet": 1}.get(key, 2)):
+        short = (item for item in context[name] if len(item) <= ITEM_MAX)
+        if items := [item for item in short if clean_line(item, ITEM_MAX)][:room]:
+            shown[name] = items
             room -= len(items)
-    return found
+    return shown
 
 
 def _on_a_line(text: str) -> str:
@@ -210,13 +210,13 @@ def footer(context: Sets, cwd: str) -> dict[str, Any]:
         last = re.split(r"[/\\]", item.rstrip("/\\"))[-1]  # with either separator
         named.append({"basename": shown_path(last or item), "path": absolute(cwd, item)})
     more = max(0, len(files) - SHOWN_FILES)
-    words = [one["basename"] for one in named]
+    words = [file["basename"] for file in named]
     words += [f"+{more} more"] if more else []
     slug, *params = shown.get("applet", [""])
     words += [f"[{slug}]"] if slug else []
     text = clean_line(" \N{MIDDLE DOT} ".join(words), FOOTER_MAX)
-    found: dict[str, Any] = {"files": named, "more": more, "text": text}
-    return found | ({"applet": {"slug": slug, "params": params}} if slug else {})
+    fields: dict[str, Any] = {"files": named, "more": more, "text": text}
+    return fields | ({"applet": {"slug": slug, "params": params}} if slug else {})
 
 
 def absolute(cwd: str, item: str) -> str:
@@ -255,20 +255,20 @@ def read_sidecar(paths: Sequence[Path]) -> Sidecar:
             f"repair {paths[0]}, or move it away: it has your own data, which cannot be recreated"
         )
         raise InvalidMetaError(str(bad), hint=hint) from None
-    found = user
+    newest = user
     for path in paths[1:]:
-        if found.context or found.context_cleared:
+        if newest.context or newest.context_cleared:
             break
         with suppress(InvalidMetaError, AccessError):
-            found = read_user(path) or found
-    return Sidecar(user, found.context)
+            newest = read_user(path) or newest
+    return Sidecar(user, newest.context)
 
 
 def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
     """Read a session's meta file, sidecar and digest; an invalid file becomes a warning."""
-    found: dict[str, Any] = {"meta": None, "context": {}, "labels": {}, "digest": {"segments": []}}
+    result: dict[str, Any] = {"meta": None, "context": {}, "labels": {}, "digest": {"segments": []}}
     if not paths:
-        return found
+        return result
     directory, warnings = paths[0].parent, list[str]()
 
     @contextmanager
@@ -280,36 +280,36 @@ def read_all(session_id: str, paths: Sequence[Path]) -> dict[str, Any]:
 
     with attempt():
         if meta := read_meta(directory / meta_name(session_id)):
-            found["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True)
+            result["meta"] = meta.model_dump(mode="json", by_alias=True, exclude_none=True)
     with attempt():
         sidecar = read_sidecar(paths)
-        found |= {"labels": sidecar.user.labels, "context": sidecar.context}
+        result |= {"labels": sidecar.user.labels, "context": sidecar.context}
     with attempt():
-        found["digest"] = {"segments": read_digest(directory / digest_name(session_id))}
-    return found | ({"warnings": warnings} if warnings else {})
+        result["digest"] = {"segments": read_digest(directory / digest_name(session_id))}
+    return result | ({"warnings": warnings} if warnings else {})
 
 
-def edit(old: Sidecar, asked: Update, *, fork: bool) -> Edited:
+def edit(old: Sidecar, update: Update, *, fork: bool) -> Edited:
     """Apply a client's changes to a sidecar; null clears a field."""
     fields, warnings = dict[str, Any](), list[str]()
-    if asked.title is not UNSET:
-        fields["title"] = clean_line(asked.title or "", limits.NAME_MAX) or None
-    if asked.env_hint is not UNSET:
-        hint = asked.env_hint or ""  # a command line: cutting it would make it another command
+    if update.title is not UNSET:
+        fields["title"] = clean_line(update.title or "", limits.NAME_MAX) or None
+    if update.env_hint is not UNSET:
+        hint = update.env_hint or ""  # a command line: cutting it would make it another command
         fields["env_hint"] = item_of(hint, "envHint") if hint.strip() else None
         warnings += secret_warnings(hint, "envHint")
-    if asked.label:
-        text = clean_line(asked.label.text or "", limits.NAME_MAX)
-        labels = old.user.labels | {asked.label.entry_id: text}
-        fields["labels"] = {key: one for key, one in labels.items() if one}
+    if update.label:
+        text = clean_line(update.label.text or "", limits.NAME_MAX)
+        labels = old.user.labels | {update.label.entry_id: text}
+        fields["labels"] = {key: label for key, label in labels.items() if label}
     context = {key: items for key, items in old.context.items() if items}
     names, text = list[str](), ""
     changes = list[ContextSet]()
-    if asked.context is not UNSET or asked.set_context is None:  # all sets at once
+    if update.context is not UNSET or update.set_context is None:  # all sets at once
         context, names = {}, [*context]
-        given = (asked.context or {}).items()
-        changes = [ContextSet(set_name=name, items=items) for name, items in given]
-    changes += [asked.set_context] if asked.set_context else []
+        sets = (update.context or {}).items()
+        changes = [ContextSet(set_name=name, items=items) for name, items in sets]
+    changes += [update.set_context] if update.set_context else []
     for change in changes:
         name, items, before = change.set_name.strip(" "), change.items or [], context
         context, text, more = apply(context, name, items, change.mode)

@@ -67,7 +67,7 @@ class MetaWriter:
     def remove(self, directory: Path, session_id: str) -> list[Path]:
         """Remove a session's files and temporary files; return those that were removed."""
         ours = {meta_name(session_id), user_name(session_id), digest_name(session_id)}
-        return self._clear(directory, lambda one: one.name in ours or _owner(one)[0] == session_id)
+        return self._clear(directory, lambda p: p.name in ours or _owner(p)[0] == session_id)
 
     def sweep(self, directory: Path) -> int:
         """Remove temporary files of dead writers at the start, and count them.
@@ -82,8 +82,8 @@ class MetaWriter:
             return []
         with _reported(directory, "cleared"), hold_directory(directory, LOCK_WAIT_SECONDS):
             gone = sorted(filter(chosen, directory.iterdir()))
-            for one in gone:
-                one.unlink()
+            for file in gone:
+                file.unlink()
             sync_names(directory)
             return gone
 
@@ -110,8 +110,8 @@ class MetaWriter:
 
 def _owner(temp: Path) -> tuple[str, int]:
     """Return the session id and pid of a temporary file; ("", 0) for any other file."""
-    found = _TEMP.fullmatch(temp.name)
-    return (found[1].removesuffix(META_SUFFIX), int(found[2])) if found else ("", 0)
+    match = _TEMP.fullmatch(temp.name)
+    return (match[1].removesuffix(META_SUFFIX), int(match[2])) if match else ("", 0)
 
 
 def _is_stale(temp: Path) -> bool:

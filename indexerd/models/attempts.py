@@ -66,7 +66,7 @@ async def first_usable(
         except (ProviderDeniedError, ModelUnavailableError) as bad:
             error = bad
         except (BudgetError, RefusedError, ContextTooLargeError) as bad:
-            error, rest = bad, [one for one in rest if not one.remote]
+            error, rest = bad, [other for other in rest if not other.remote]
     raise error
 
 
@@ -107,7 +107,7 @@ class Calls:
                 reply = await model.generate(prompt, timeout=timeout)
                 row["ms"] = round((perf_counter() - started) * 1000)
                 self._count(row, reply, await self.budget.settle(call, reply))
-                found = await asyncio.to_thread(read, reply)
+                result = await asyncio.to_thread(read, reply)
             except BaseException as bad:
                 row.setdefault("ms", round((perf_counter() - started) * 1000))
                 why = "cancelled" if isinstance(bad, asyncio.CancelledError) else str(bad)
@@ -118,12 +118,12 @@ class Calls:
                 self._record(row, why)  # before any await: a second cancellation may follow
                 await asyncio.shield(self.budget.failed(call, bad))
                 raise
-            error = found.error if isinstance(found, Rejected) else ""
+            error = result.error if isinstance(result, Rejected) else ""
             self._record(row, error)
             fields = {key: row[key] for key in ("model", "attempt", "ms")}
             self.on_answer(fields | {"cost_usd": row["usage"]["costUsd"]}, error)
-            if not isinstance(found, Rejected):
-                return found
+            if not isinstance(result, Rejected):
+                return result
             prompt = again(reply, error)
         raise OutputInvalidError(f"Malformed model output after {ATTEMPTS} attempts: {error}")
 

@@ -150,7 +150,7 @@ class Budget:
         usd = await asyncio.to_thread(self.estimate, model.key, prompt)
         async with self._booking:
             now, most = self.clock(), self.settings().budget.requests_per_minute
-            recent = [one.t for one in self._calls.values() if 0 <= now - one.t < MINUTE]
+            recent = [call.t for call in self._calls.values() if 0 <= now - call.t < MINUTE]
             await asyncio.sleep(MINUTE - (now - recent[-most]) if len(recent) >= most else 0.0)
             self._check(model.key, usd or 0.0)
             now = self.clock()
@@ -161,7 +161,7 @@ class Budget:
                 why = f"the journal of the budget cannot be written: {bad.strerror}"
                 cure = "free space where the state directory is; it is retried automatically"
                 raise BudgetError(why, hint=cure, retry_after=10.0) from None
-            self._calls = {key: one for key, one in self._calls.items() if one.t > now - 2 * DAY}
+            self._calls = {key: call for key, call in self._calls.items() if call.t > now - 2 * DAY}
             self._book(call)
         self.notify("budget.reserved", {"model": model.key, "cost_usd": usd})
         return call
@@ -181,12 +181,12 @@ class Budget:
 
     def _today(self) -> list[Row]:
         day = self.clock() // DAY
-        return [one for one in self._calls.values() if one.t // DAY == day]
+        return [call for call in self._calls.values() if call.t // DAY == day]
 
     def _spent(self, usd: float) -> str:
         """Say which cap of the day one more call of at most `usd` would pass; "" for none."""
         caps, today = self.settings().budget, self._today()
-        booked = sum(one.usd or 0.0 for one in today)
+        booked = sum(call.usd or 0.0 for call in today)
         if len(today) >= caps.daily_calls:
             return f"{len(today)} of {caps.daily_calls} calls are used today"
         if booked + usd > caps.daily_usd:
@@ -236,29 +236,29 @@ class Budget:
 
     def troubles(self) -> dict[str, tuple[str, str]]:
         """Return the reasons why remote models get no calls: code -> cause, cure."""
-        now, found = self.clock(), {}
+        now, causes = self.clock(), {}
         if self.denied:
             cure = "correct the key or the model's name, then reload (SIGHUP) or restart"
             refusing = "; ".join(f"{name}: {why}" for name, why in self.denied.items())
-            found["model_unavailable"] = refusing, cure
-        if pausing := [name for name, one in self.breakers.items() if one.until > now]:
+            causes["model_unavailable"] = refusing, cure
+        if pausing := [name for name, breaker in self.breakers.items() if breaker.until > now]:
             cause = f"paused after failures: {', '.join(pausing)}"
-            found["provider_unavailable"] = cause, "it is retried automatically"
+            causes["provider_unavailable"] = cause, "it is retried automatically"
         if spent := self._spent(0.0):
-            found["budget_exhausted"] = spent, BudgetError.hint
-        return found
+            causes["budget_exhausted"] = spent, BudgetError.hint
+        return causes
 
     def summary(self) -> dict[str, Any]:
         """Return the budget as `status` shows it."""
         caps, today = self.settings().budget, self._today()
-        states = {name: "open" if one.until else "closed" for name, one in self.breakers.items()}
+        states = {name: "open" if b.until else "closed" for name, b in self.breakers.items()}
         denied = {name: "denied" for name in self.denied if "/" not in name}
         return {
             "day": datetime.fromtimestamp(self.clock(), UTC).date().isoformat(),
-            "usd": round(sum(one.usd or 0.0 for one in today), 6),
+            "usd": round(sum(call.usd or 0.0 for call in today), 6),
             "dailyUsd": caps.daily_usd,
             "calls": len(today),
             "dailyCalls": caps.daily_calls,
-            "unpricedCalls": sum(one.usd is None for one in today),
+            "unpricedCalls": sum(call.usd is None for call in today),
             "breakers": states | denied,
         }

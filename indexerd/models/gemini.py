@@ -93,8 +93,8 @@ class Gemini(RemoteModel):
         if reason == "PUP_LIMITED_DISABLED":
             raise ProviderDeniedError("google: the account is limited or disabled")
         kinds = ("prompt", "candidates", "thoughts")
-        given, said, thought = (count(answer, "usageMetadata", f"{k}TokenCount") for k in kinds)
-        output = None if said is None and thought is None else (said or 0) + (thought or 0)
+        prompt, reply, thought = (count(answer, "usageMetadata", f"{k}TokenCount") for k in kinds)
+        output = None if reply is None and thought is None else (reply or 0) + (thought or 0)
         # Google may route a request to a successor, at its price.
         successor = answer.get("modelVersion")
-        return self.reply("".join(texts), reason, successor, Tokens(given, output))
+        return self.reply("".join(texts), reason, successor, Tokens(prompt, output))

@@ -139,16 +139,16 @@ def dig(value: Any, *path: str | int) -> Any:
 
 def count(value: Any, *path: str) -> int | None:
     """Read a plausible count of tokens, or None."""
-    found = dig(value, *path)
-    return found if type(found) is int and 0 <= found <= 10**9 else None
+    number = dig(value, *path)
+    return number if type(number) is int and 0 <= number <= 10**9 else None
 
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@+-]{0,127}")
 
 
-def name(found: Any, default: str) -> str:
+def name(value: Any, default: str) -> str:
     """Return a model's name or a reason code if it looks like one."""
-    return found if isinstance(found, str) and _NAME.fullmatch(found) else default
+    return value if isinstance(value, str) and _NAME.fullmatch(value) else default
 
 
 _TOO_LONG = re.compile(
@@ -190,7 +190,7 @@ def _retry_after(headers: Mapping[str, str], body: Any) -> float | None:
     """Read `Retry-After` or Google's RetryInfo, as 0 to 3600 seconds; None if neither exists."""
     details = dig(body, "error", "details")
     infos = details[:20] if isinstance(details, list) else []
-    for wish in [headers.get("retry-after"), *(dig(one, "retryDelay") for one in infos)]:
+    for wish in [headers.get("retry-after"), *(dig(info, "retryDelay") for info in infos)]:
         if isinstance(wish, str) and _SECONDS.fullmatch(wish):
             return min(float(wish.removesuffix("s")), RETRY_AFTER_MAX)
     return None

@@ -53,10 +53,10 @@ def upper_bound_usd(
     bound (None), only the cap on calls.
     """
     provider, _, model = key.partition("/")
-    found = cost_usd(provider, model, Tokens(input_tokens, output_tokens), own)
-    if found is None and provider in _AS_GOOGLE:
+    usd = cost_usd(provider, model, Tokens(input_tokens, output_tokens), own)
+    if usd is None and provider in _AS_GOOGLE:
         return _priced(CEILING, input_tokens, output_tokens)
-    return found
+    return usd
 
 
 def _priced(price: Price, input_tokens: int, output_tokens: int) -> float:
@@ -82,6 +82,6 @@ def window_of(provider: str | None, model: str) -> int | None:
     from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 - 0.3 s, only when needed
 
     with suppress(LookupError, ValueError):
-        _, found = get_snapshot().find_provider_model(model, None, provider or None, None)
-        return found.context_window or None
+        _, info = get_snapshot().find_provider_model(model, None, provider or None, None)
+        return info.context_window or None
     return None

@@ -31,13 +31,13 @@ class Models:
     @property
     def missing(self) -> dict[str, str]:
         """Return the reasons why models of `model_keys` cannot be used, by key."""
-        found = {key: self._find(key) for key in self._settings.model_keys}
-        return {key: why for key, why in found.items() if isinstance(why, str)}
+        models = {key: self._find(key) for key in self._settings.model_keys}
+        return {key: why for key, why in models.items() if isinstance(why, str)}
 
     def available(self) -> list[Model]:
         """List the usable models in the order of `model_keys`."""
-        found = map(self._find, dict.fromkeys(self._settings.model_keys))
-        return [model for model in found if not isinstance(model, str)]
+        models = map(self._find, dict.fromkeys(self._settings.model_keys))
+        return [model for model in models if not isinstance(model, str)]
 
     def get(self, key: str) -> Model:
         """Return the model of any key; ModelUnavailableError if it is unusable."""

@@ -51,7 +51,7 @@ class Scripted:
     async def generate(self, prompt: Prompt, *, timeout: float) -> Reply:
         """Record the call, then answer by the first matching rule."""
         rule = self._record(prompt)
-        made = made_up(prompt, self.key)
+        reply = made_up(prompt, self.key)
         try:
             async with asyncio.timeout(timeout):
                 await asyncio.sleep(rule.get("delay", 0.0))
@@ -60,10 +60,10 @@ class Scripted:
         if "error" in rule:
             raise _FAILURES[rule["error"]](rule.get("retry_after"))
         return Reply(
-            text=rule.get("text", made.text),
-            model=rule.get("model", made.model),
+            text=rule.get("text", reply.text),
+            model=rule.get("model", reply.model),
             cut=rule.get("finish") == "length",
-            tokens=Tokens(*rule["tokens"]) if "tokens" in rule else made.tokens,
+            tokens=Tokens(*rule["tokens"]) if "tokens" in rule else reply.tokens,
         )
 
     def _record(self, prompt: Prompt) -> dict[str, Any]:
@@ -71,8 +71,8 @@ class Scripted:
         used = [call.get("rule") for call in _lines(record)] if record.exists() else []
         rule = session = None
         for at, line in enumerate(lines):
-            if "session" in line and (found := re.search(line["session"], prompt.user)):
-                session = found[1]
+            if "session" in line and (match := re.search(line["session"], prompt.user)):
+                session = match[1]
             fits = line.keys() - {"remote", "session"} and re.search(
                 line.get("match", ""), prompt.user
             )
@@ -115,7 +115,7 @@ def made_up(prompt: Prompt, key: str) -> Reply:
 def _sample(schema: dict[str, Any], name: str, seed: str) -> Any:
     """Make a value for a part of a schema; only simple schemas are supported."""
     if schema.get("type") == "object":
-        return {key: _sample(one, key, seed) for key, one in schema["properties"].items()}
+        return {key: _sample(part, key, seed) for key, part in schema["properties"].items()}
     if schema.get("type") == "array":
         count = schema.get("minItems", 0)
         return [_sample(schema["items"], f"{name}-{n + 1}", seed) for n in range(count)]

@@ -26,12 +26,12 @@ class Exclusions:
     def match(self, path: str, cwd: str, session_id: str = "") -> bool:
         """Return whether this file, the session's directory, or the session is excluded."""
         ids = (session_id, path.rpartition("/")[2])
-        return any(one in self.forgotten for one in ids) or matches(self._globs(), path, cwd)
+        return any(key in self.forgotten for key in ids) or matches(self._globs(), path, cwd)
 
 
 def at_home(globs: list[str], home: object) -> list[str]:
     """Replace a leading `~/` of globs with the user's home directory."""
-    return [f"{home}{one[1:]}" if one.startswith("~/") else one for one in globs]
+    return [f"{home}{glob[1:]}" if glob.startswith("~/") else glob for glob in globs]
 
 
 def matches(globs: list[str], path: str, cwd: str) -> bool:

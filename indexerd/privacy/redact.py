@@ -35,7 +35,7 @@ Row = dict[str, Any]
 _ROUNDS = 4  # at most: a replacement may expose another secret
 _PRIVATE_KEY, _FOLDED, _ASSIGNED, _CUSTOM = -1, 100, 200, 1000  # ranks; others: table positions
 _NAMES = ("pass", "token", "secret", "credential", "pwd", "auth", "key")  # each name has one
-_FOLDED_BY_WORDS = [(one[1].split(), (rank, one)) for rank, one in enumerate(FOLDED_RULES, _FOLDED)]
+_FOLDED_BY_WORDS = [(rule[1].split(), (n, rule)) for n, rule in enumerate(FOLDED_RULES, _FOLDED)]
 _Span = tuple[int, int, tuple[int, str]]  # start, end, (rank, kind): the lowest rank wins
 
 # A private key may lack its first or last line, or contain a section label (`User: `) where two
@@ -77,8 +77,8 @@ def redact(text: str, extra: Sequence[str] = ()) -> Redacted:
     characters, because these could be inside a secret.
     """
     seen = bare(text)
-    found = _redacted(seen, extra)
-    return found if seen == text or found.counts else _redacted(text, extra)
+    result = _redacted(seen, extra)
+    return result if seen == text or result.counts else _redacted(text, extra)
 
 
 def redactor(settings: Settings) -> Redactor:
@@ -135,10 +135,10 @@ def _private_keys(text: str) -> Iterator[_Span]:
                 yield begin.start(), edge.end(), named
                 begin, floor = None, edge.end()
                 continue
-            found = _AFTER_BEGIN.match(text, start, min(limit, start + _KEY_SPAN))
-            if found:
-                yield begin.start(), found.end(), named
-            floor = found.end() if found else start
+            rest = _AFTER_BEGIN.match(text, start, min(limit, start + _KEY_SPAN))
+            if rest:
+                yield begin.start(), rest.end(), named
+            floor = rest.end() if rest else start
         begin = edge if edge and edge["begin"] else None
         if edge and not begin:
             runs = list(_RUN.finditer(text, max(floor, limit - _KEY_SPAN), limit))
@@ -152,22 +152,22 @@ def _custom(text: str, patterns: Sequence[str]) -> Iterator[_Span]:
         return
     seen = _encodable(re.sub(MARKER, lambda marker: "\n" * len(marker[0]), text))
     for pattern in map(compile_pattern, patterns):
-        for found in pattern.finditer(seen):
-            if found[0]:
-                yield *found.span(), (_CUSTOM, "custom")
+        for match in pattern.finditer(seen):
+            if match[0]:
+                yield *match.span(), (_CUSTOM, "custom")
 
 
 def _by_rules(text: str) -> Iterator[_Span]:
     lowered = text.replace("\u0130", "i").lower()  # the only letter that lower() makes longer
     ranked, keywords = _rules()
     called = dict.fromkeys(ranked[at] for at in keywords.Match(_encodable(text)) or ())
-    rules = [(text, one) for one in called]
-    for words, one in _FOLDED_BY_WORDS:
+    rules = [(text, rule) for rule in called]
+    for words, rule in _FOLDED_BY_WORDS:
         if any(map(lowered.__contains__, words)):
-            rules.append((lowered, one))
+            rules.append((lowered, rule))
     for searched, (rank, (kind, _, pattern, genuine)) in rules:
-        for found in re.finditer(pattern, searched, re.ASCII):
-            start, end = found.span(found.lastgroup or 0)
+        for match in re.finditer(pattern, searched, re.ASCII):
+            start, end = match.span(match.lastgroup or 0)
             if genuine(text[start:end]):
                 yield start, end, (rank, kind)
     if any(map(lowered.__contains__, _NAMES)):
@@ -275,16 +275,16 @@ class OwnSecrets:
             return written
         row, summary, aliases = written
         texts = {key: self._clean(row[key], most) for key, most in _TEXTS.items() if key in row}
-        names = tuple(self._clean(one, limits.NAME_MAX) for one in aliases)
+        names = tuple(self._clean(alias, limits.NAME_MAX) for alias in aliases)
         row = with_shown(row | texts, self._redacted)
         return StoredRow(row, self._clean(summary, limits.SUMMARY_MAX), names)
 
     def _clean(self, value: Any, most: int) -> Any:
         """Clean a value's texts, without a last word that may have been cut: half a secret."""
         if isinstance(value, dict):
-            return {self._clean(key, most): self._clean(one, most) for key, one in value.items()}
+            return {self._clean(key, most): self._clean(item, most) for key, item in value.items()}
         if isinstance(value, list):
-            return [self._clean(one, most) for one in value]
+            return [self._clean(item, most) for item in value]
         if not isinstance(value, str):
             return value
         if len(value) >= most - 1 and " " in value and not value.endswith(" …"):

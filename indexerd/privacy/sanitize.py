@@ -42,7 +42,7 @@ def without_surrogates(value: Any) -> Any:
     if isinstance(value, str):
         return replace_surrogates(value)
     if isinstance(value, Mapping):
-        return {replace_surrogates(key): without_surrogates(one) for key, one in value.items()}
+        return {replace_surrogates(key): without_surrogates(item) for key, item in value.items()}
     return [*map(without_surrogates, value)] if isinstance(value, list | tuple) else value
 
 
@@ -115,7 +115,7 @@ def _visible(text: str, kept: str) -> str:
 def _joiner(run: re.Match[str]) -> str:
     start, end = run.span()
     beside = run.string[start - 1 : start], run.string[end : end + 1]
-    fits = all(one > "\x7f" and unicodedata.category(one)[0] in "LMS" for one in beside)
+    fits = all(char > "\x7f" and unicodedata.category(char)[0] in "LMS" for char in beside)
     return run[0] if len(run[0]) == 1 and fits else ""
 
 

@@ -88,7 +88,7 @@ def named(row: Mapping[str, Any], aliases: Iterable[str] = ()) -> Named:
     return Named(
         session_id=str(row["sessionId"]),
         name=name,
-        aliases=tuple(dict.fromkeys(one for one in own if one)),
+        aliases=tuple(dict.fromkeys(name for name in own if name)),
         cwd=sys.intern(str(row.get("cwd") or "")),
         modified=iso_ms(str(row.get("modifiedAt") or "")),
         named=row.get("nameSource") in {"user", "meta", "agent"},
@@ -139,7 +139,7 @@ class StateStore:
 
     def _open(self) -> sqlite3.Connection:
         db: sqlite3.Connection | None = None
-        if not all(one.is_file() for one in self._path.parent.glob(f"{self._path.name}*")):
+        if not all(file.is_file() for file in self._path.parent.glob(f"{self._path.name}*")):
             raise DamagedError("the store is damaged: something else is in its place")
         try:
             # SQLite gives the log the same mode.
@@ -178,8 +178,8 @@ class StateStore:
             raise DamagedError("the store is damaged: something else changed it")
 
     def _stamp(self) -> tuple[int, ...]:
-        found = os.fstat(self._fd)
-        return found.st_size, found.st_mtime_ns, found.st_nlink
+        status = os.fstat(self._fd)
+        return status.st_size, status.st_mtime_ns, status.st_nlink
 
     def _checksum(self) -> bytes:
         total = at = 0
@@ -299,10 +299,10 @@ class StateStore:
                 self._checkpoint()
                 self._log_max = self._log.stat().st_size + _LOG_MAX
 
-    def _run(self, sql: str, *given: Any) -> int:
+    def _run(self, sql: str, *values: Any) -> int:
         """Execute one statement in a transaction; return how many rows it changed."""
         with self.batch():
-            return self._read(lambda db: db.execute(sql, given).rowcount)
+            return self._read(lambda db: db.execute(sql, values).rowcount)
 
     def _all(self, columns: str, where: str, values: Sequence[Any] = ()) -> list[Sequence[Any]]:
         """Select columns of many sessions in one step of SQLite.
@@ -312,10 +312,10 @@ class StateStore:
         """
         whole = f"SELECT * FROM session WHERE {where}"  # noqa: S608 - our own words
         sql = f"SELECT json_group_array(json_array({columns})) FROM ({whole})"  # noqa: S608 - as above
-        found: list[Sequence[Any]] = self._read(
+        rows: list[Sequence[Any]] = self._read(
             lambda db: json.loads(db.execute(sql, values).fetchone()[0])
         )
-        return found
+        return rows
 
     # -- rows
 
@@ -326,26 +326,26 @@ class StateStore:
         """Return the rows of sessions by id; unknown ids are left out."""
         wanted = list(session_ids)
         sql = "SELECT id, row FROM record WHERE id IN (SELECT value FROM json_each(?))"
-        given = (json.dumps(wanted),)
-        found = self._read(lambda db: {one: json.loads(row) for one, row in db.execute(sql, given)})
-        return {one: found[one] for one in wanted if one in found}
+        values = (json.dumps(wanted),)
+        rows = self._read(lambda db: {key: json.loads(row) for key, row in db.execute(sql, values)})
+        return {session_id: rows[session_id] for session_id in wanted if session_id in rows}
 
     def by_file(self, path: str) -> list[dict[str, Any]]:
         """Return the rows of all sessions in a file; a database has several."""
-        found = self._all("id", "file = ? ORDER BY id", [replace_surrogates(path)])
-        return [*self.get_many(one for (one,) in found).values()]
+        ids = self._all("id", "file = ? ORDER BY id", [replace_surrogates(path)])
+        return [*self.get_many(row[0] for row in ids).values()]
 
     def ids(self) -> list[str]:
         """List the sessions that have a row, hidden ones included."""
-        return [one for (one,) in self._all("id", "true")]
+        return [row[0] for row in self._all("id", "true")]
 
     def names(self) -> list[Named]:
         columns = "id, name, aliases, cwd, modified, named, NOT (archived OR gone OR subagent)"
-        found = self._all(columns, "true")
+        rows = self._all(columns, "true")
         with self._guarded():
             return [
-                Named(one, name, tuple(json.loads(also or "[]")) or (name,), cwd, at, *flags)
-                for one, name, also, cwd, at, *flags in found
+                Named(session_id, name, tuple(json.loads(also or "[]")) or (name,), *rest)
+                for session_id, name, also, *rest in rows
             ]
 
     def shown(self) -> list[Sequence[str]]:
@@ -358,11 +358,11 @@ class StateStore:
         where, values = _conditions(agent, cwd, since)
         if not where:
             return None
-        return frozenset(one for (one,) in self._all("id", " AND ".join(where), values))
+        return frozenset(row[0] for row in self._all("id", " AND ".join(where), values))
 
     def by_age(self, session_ids: frozenset[str] | None) -> list[str]:
-        found = [one for (one,) in self._all("id", "true ORDER BY modified DESC")]
-        return [one for one in found if session_ids is None or one in session_ids]
+        newest_first = (row[0] for row in self._all("id", "true ORDER BY modified DESC"))
+        return [key for key in newest_first if session_ids is None or key in session_ids]
 
     def some(self, columns: str, session_ids: Iterable[str]) -> list[Sequence[Any]]:
         where = "id IN (SELECT value FROM json_each(?))"
@@ -399,13 +399,13 @@ class StateStore:
             " ORDER BY modified DESC, id LIMIT ?)"
             " CROSS JOIN record USING (id)"  # keeps the order
         )
-        found = self._read(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
+        rows = self._read(lambda db: db.execute(sql, (*values, limit + 1)).fetchall())
         following = None
-        if len(found) > limit:
-            place = json.dumps(found[limit - 1][1:]).encode()
+        if len(rows) > limit:
+            place = json.dumps(rows[limit - 1][1:]).encode()
             following = base64.urlsafe_b64encode(_seal(place, filters) + place).decode()
         with self._guarded():
-            return [json.loads(text) for text, *_ in found[:limit]], following
+            return [json.loads(text) for text, *_ in rows[:limit]], following
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
         """Add or change rows; return the sessions whose texts changed.
@@ -414,7 +414,7 @@ class StateStore:
         """
         items = list(rows)  # first, so that their errors do not count as the store's
         with self.batch():
-            return self._read(lambda db: [one[1].session_id for one in items if _put(db, *one)])
+            return self._read(lambda db: [item[1].session_id for item in items if _put(db, *item)])
 
     def forget(self, session_id: str) -> bool:
         """Delete a session's row; return whether there was one."""
@@ -436,9 +436,9 @@ class StateStore:
             "SELECT id, coalesce(parent, ''), coalesce(created, 0), subagent FROM session"  # noqa: S608 - our own names
             f" WHERE {key} = ?"
         )
-        asked = [(replace_surrogates(one),) for one in wanted]
-        rows = self._read(lambda db: [row for one in asked for row in db.execute(sql, one)])
-        return [Link(one, above, born, bool(sub)) for one, above, born, sub in rows]
+        keys = [(replace_surrogates(session_id),) for session_id in wanted]
+        rows = self._read(lambda db: [row for values in keys for row in db.execute(sql, values)])
+        return [Link(session_id, above, born, bool(sub)) for session_id, above, born, sub in rows]
 
     def text_hashes(self) -> dict[str, int]:
         return dict(self._all("id, text_hash", "true"))  # type: ignore[arg-type] # pairs
@@ -446,11 +446,11 @@ class StateStore:
     # -- session files: their cursors and infos
 
     def files(self) -> list[tuple[str, Cursor, SessionInfo | None]]:
-        rows = self._read(lambda db: db.execute("SELECT path, cursor, info FROM file").fetchall())
-        named = ((key.decode("utf-8", "surrogateescape"), at, info) for key, at, info in rows)
+        raw = self._read(lambda db: db.execute("SELECT path, cursor, info FROM file").fetchall())
+        rows = ((key.decode("utf-8", "surrogateescape"), at, info) for key, at, info in raw)
         with self._guarded():
             return [
-                (one, _cursor(at), unpack(info, one) if info else None) for one, at, info in named
+                (path, _cursor(at), unpack(info, path) if info else None) for path, at, info in rows
             ]
 
     def put_files(self, files: Mapping[str, tuple[Cursor, SessionInfo | None] | None]) -> None:
@@ -478,13 +478,13 @@ class StateStore:
     def notes(self, topic: str, read: Callable[[bytes], Any] = bytes) -> dict[str, Any]:
         """Return all values under a topic, each decoded by `read`."""
         sql = "SELECT key, value FROM note WHERE topic = ?"
-        return self._read(lambda db: {key: read(one) for key, one in db.execute(sql, (topic,))})
+        return self._read(lambda db: {key: read(value) for key, value in db.execute(sql, (topic,))})
 
     def noted(self, topic: str, key: str, read: Callable[[bytes], Any] = bytes) -> Any:
         """Return one value of a topic, decoded by `read`; None if there is none."""
         sql = "SELECT value FROM note WHERE topic = ? AND key = ?"
-        found = self._read(lambda db: [read(one) for (one,) in db.execute(sql, (topic, key))])
-        return found[0] if found else None
+        values = self._read(lambda db: [read(value) for (value,) in db.execute(sql, (topic, key))])
+        return values[0] if values else None
 
 
 # -- damage
@@ -521,8 +521,8 @@ def _set_aside(path: Path) -> None:
     aside = path.with_name(_ASIDE)
     remove(aside)
     aside.mkdir(mode=0o700)
-    for one in path.parent.glob(f"{path.name}*"):
-        one.replace(aside / one.name)
+    for file in path.parent.glob(f"{path.name}*"):
+        file.replace(aside / file.name)
 
 
 # -- values
@@ -569,8 +569,8 @@ def _conditions(
 def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: int) -> bool:
     """Write the changes of one row; return whether its texts changed."""
     *aliases, name, cwd, file, parent = (
-        replace_surrogates(str(one or ""))
-        for one in (
+        replace_surrogates(str(value or ""))
+        for value in (
             *(*names.aliases, names.name, names.cwd, row.get("sessionFile")),
             row.get("parentSessionId") or row.get("parentSessionFile"),
         )
@@ -599,7 +599,7 @@ def _put(db: sqlite3.Connection, row: Mapping[str, Any], names: Named, texts: in
         db.execute("INSERT INTO record VALUES (?, ?)", (names.session_id, whole))
         return True
     known = dict(zip(values, old[1:], strict=True))
-    changed = {key: one for key, one in values.items() if known[key] != one}
+    changed = {key: value for key, value in values.items() if known[key] != value}
     if changed:  # only these, so that other indexes are not written
         columns = ", ".join(f"{key} = ?" for key in changed)
         sql = f"UPDATE session SET {columns} WHERE id = ?"  # noqa: S608 - ours

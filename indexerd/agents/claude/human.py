@@ -96,16 +96,16 @@ def said(line: Fields, *, child: bool = False) -> Said:
 
 
 def _user(line: Fields, child: bool) -> Said:
-    found = content_of(line)
-    results = [block for block in found if block.get("type") == "tool_result"]
+    content = content_of(line)
+    results = [block for block in content if block.get("type") == "tool_result"]
     if results or "toolUseResult" in line:
-        failed = line.get("toolDenialKind") or any(one.get("is_error") is True for one in results)
-        return Said(FAILED_RESULT if failed else RESULT)
-    text = "\n".join(words(found))
+        failed = any(result.get("is_error") is True for result in results)
+        return Said(FAILED_RESULT if failed or line.get("toolDenialKind") else RESULT)
+    text = "\n".join(words(content))
     machine = _by_machine(line, text)
     if machine is not None:
         return Said(machine)
-    if not text and not _pictured(found):
+    if not text and not _pictured(content):
         return Said(Kind.CUSTOM)
     return Said(PROMPTED) if child else Said(PROMPT, request(text) or text)
 
@@ -139,8 +139,8 @@ def plan_of(line: Fields) -> tuple[str, str]:
     plan_text = (plan or text).removeprefix(_PLAN)
     if front := _FRONT_MATTER.match(plan_text):
         plan_text = plan_text[front.end() :]
-    found = _HEADING.search(_CODE.split(plan_text, 1)[0])
-    heading = found[1].rstrip() if found else ""
+    match = _HEADING.search(_CODE.split(plan_text, 1)[0])
+    heading = match[1].rstrip() if match else ""
     bare = heading.rstrip("#")  # closing marks do not belong to a heading
     path = rest.partition("read the full transcript at: ")[2].partition("\n")[0] if plan else ""
     session = _SESSION.match(path[:8192])
@@ -157,8 +157,8 @@ def _by_program(origin: Any) -> bool:
     return string(as_dict(origin).get("kind")) not in ("", "human")
 
 
-def _pictured(found: list[Fields]) -> bool:
-    return any(block.get("type") in ("image", "document") for block in found)
+def _pictured(content: list[Fields]) -> bool:
+    return any(block.get("type") in ("image", "document") for block in content)
 
 
 def _attachment(line: Fields, attachment: Fields, child: bool) -> Said:
@@ -166,29 +166,29 @@ def _attachment(line: Fields, attachment: Fields, child: bool) -> Said:
     if attachment.get("type") != "queued_command":
         named = attachment.get("type") == "file" and string(attachment.get("filename"))
         return Said(Kind.CALL if named else Kind.OTHER)
-    mode, found = attachment.get("commandMode"), as_blocks(attachment.get("prompt"))
+    mode, content = attachment.get("commandMode"), as_blocks(attachment.get("prompt"))
     if mode == "bash":
         return Said(Kind.BASH, queued=True)
-    text = "\n".join(words(found))
-    asked = request(text)
+    text = "\n".join(words(content))
+    task = request(text)
     machine = child or mode == "task-notification" or _by_program(attachment.get("origin"))
     machine = machine or True in (attachment.get("isMeta"), line.get("isMeta"))
-    if machine or (not asked and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))):
+    if machine or (not task and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))):
         return Said(PROMPTED, queued=True)
-    typed = text or _pictured(found)
-    return Said(PROMPT, asked or text, queued=True) if typed else Said(Kind.OTHER)
+    typed = text or _pictured(content)
+    return Said(PROMPT, task or text, queued=True) if typed else Said(Kind.OTHER)
 
 
-def prompt_words(found: list[Fields]) -> list[str]:
+def prompt_words(content: list[Fields]) -> list[str]:
     """Return a prompt's texts: the request of a slash command, or the texts of its blocks."""
-    texts = words(found)
-    asked = request("\n".join(texts))
-    return [asked] if asked else texts
+    texts = words(content)
+    task = request("\n".join(texts))
+    return [task] if task else texts
 
 
-def words(found: list[Fields]) -> list[str]:
+def words(content: list[Fields]) -> list[str]:
     """Return the non-empty texts of blocks, without the tags that were put around them."""
-    texts = (string(one.get("text")) for one in found if one.get("type") == "text")
+    texts = (string(block.get("text")) for block in content if block.get("type") == "text")
     return [text for text in map(_unwrapped, texts) if text]
 
 
@@ -199,8 +199,8 @@ def preview(text: str) -> str:
 
 def _unwrapped(text: str) -> str:
     start = 0
-    while found := _LEADING.match(text, start):
-        start = found.end()
+    while tag := _LEADING.match(text, start):
+        start = tag.end()
     text = text[start:].strip()
     for _ in range(_REMINDERS_MAX):
         before, mark, _rest = text.rpartition("<system-reminder>")
@@ -214,12 +214,12 @@ def request(text: str) -> str:
     """Return the request of a slash command; "" for any other text."""
     if not text.startswith(_COMMAND):
         return ""
-    name, asked = _in_tag(text, "name"), _in_tag(text, "args")
-    if not asked or not name.startswith("/"):
+    name, args = _in_tag(text, "name"), _in_tag(text, "args")
+    if not args or not name.startswith("/"):
         return ""
     if text.startswith("<command-message>"):
-        return f"{name} {asked}"
-    return "" if name[1:] in _OWN or asked.lower() in _SWITCHES else asked
+        return f"{name} {args}"
+    return "" if name[1:] in _OWN or args.lower() in _SWITCHES else args
 
 
 def _in_tag(text: str, tag: str) -> str:

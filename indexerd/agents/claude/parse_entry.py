@@ -20,6 +20,7 @@ from indexerd.agents.json_lines import (
     as_list,
     call_of,
     number,
+    of_type,
     parse_object,
     string,
     texts_in,
@@ -40,13 +41,13 @@ def read(data: bytes, entry_id: str) -> Entry:
     kind, message = string(line.get("type")), as_dict(line.get("message"))
     what, content = said(line, child=line.get("isSidechain") is True), content_of(line)
     answers, asks = kind == "assistant", kind == "user"
-    results = [one for one in content if asks and one.get("type") == "tool_result"]
+    results = of_type(content, "tool_result") if asks else []
     denied = bool(line.get("toolDenialKind"))
-    bad = [one for one in results if denied or one.get("is_error") is True]
+    bad = [result for result in results if denied or result.get("is_error") is True]
     talks = isinstance(line.get("message"), dict) and (answers or asks)
     role = string(message.get("role")) or kind if talks else None
     sent = _of_hook(as_dict(line.get("attachment"))) if kind == "attachment" else ""
-    thinking = [string(one.get("thinking")) for one in content] if answers else []
+    thinking = [string(block.get("thinking")) for block in content] if answers else []
     return Entry(
         id=entry_id or string(line.get("uuid")),
         kind=what.kind,
@@ -55,12 +56,12 @@ def read(data: bytes, entry_id: str) -> Entry:
         timestamp=string(line.get("timestamp")),
         texts=tuple(_texts(line, what, content)),
         tools=_tools(line, content),
-        failed=tuple(filter(None, (string(one.get("tool_use_id")) for one in bad))),
+        failed=tuple(filter(None, (string(result.get("tool_use_id")) for result in bad))),
         model=string(message.get("model")) or None,
         tokens=_tokens(line, message) if answers else None,
         thinking=tuple(filter(None, thinking)),
         images=_images(line, what, content) if not answers else 0,
-        results=tuple([_result(one) for one in results]),
+        results=tuple([_result(result) for result in results]),
         sent=(f"<system-reminder>\n{sent}\n</system-reminder>",) if sent else None,
         sent_as="user" if sent or what.code == PROMPTED else None,
         ahead=bool(sent),
@@ -74,8 +75,8 @@ def _texts(line: Fields, what: Said, content: list[Fields]) -> list[str]:
         prompt = as_dict(line.get("attachment")).get("prompt")
         return of(as_blocks(prompt)) if what.queued else []
     if "message" not in line:
-        found = as_blocks(line.get("content")) if line.get("type") == "system" else []
-        return [text for text in texts_in(found) if text]
+        blocks = as_blocks(line.get("content")) if line.get("type") == "system" else []
+        return [text for text in texts_in(blocks) if text]
     if what.kind is Kind.USER:
         return prompt_words(content)
     texts = texts_in(content)
@@ -84,7 +85,7 @@ def _texts(line: Fields, what: Said, content: list[Fields]) -> list[str]:
     elif what.kind is Kind.COMPACTION:
         texts = ["\n".join(texts)]
     elif what.kind is Kind.BASH:
-        texts = [found for text in texts for found in _SHELL.findall(text)] or texts
+        texts = [command for text in texts for command in _SHELL.findall(text)] or texts
     return [] if what.code == INTERRUPTED else texts
 
 
@@ -93,22 +94,22 @@ def _result(block: Fields) -> ToolResult:
 
 
 def _result_texts(block: Fields) -> list[str]:
-    found = as_blocks(block.get("content")) if block.get("type") == "tool_result" else []
-    return [string(one.get("text")) for one in found]
+    blocks = as_blocks(block.get("content")) if block.get("type") == "tool_result" else []
+    return [string(block.get("text")) for block in blocks]
 
 
 def _images(line: Fields, what: Said, content: list[Fields]) -> int:
     if what.queued:
         content = as_blocks(as_dict(line.get("attachment")).get("prompt"))
-    inner = [as_blocks(one.get("content")) for one in content if one.get("type") == "tool_result"]
-    return sum([one.get("type") == "image" for several in (content, *inner) for one in several])
+    inner = [as_blocks(result.get("content")) for result in of_type(content, "tool_result")]
+    return sum([len(of_type(blocks, "image")) for blocks in (content, *inner)])
 
 
 def _tools(line: Fields, content: list[Fields]) -> tuple[ToolCall, ...]:
     if line.get("type") == "assistant":
-        calls = [one for one in content if string(one.get("type")).endswith("tool_use")]
-        given = [(one.get("name"), one.get("input"), one.get("id")) for one in calls]
-        return tuple([call_of(string(name), value, string(own)) for name, value, own in given])
+        calls = [block for block in content if string(block.get("type")).endswith("tool_use")]
+        fields = [(call.get("name"), call.get("input"), call.get("id")) for call in calls]
+        return tuple([call_of(string(name), value, string(own)) for name, value, own in fields])
     attachment = as_dict(line.get("attachment"))
     named = string(attachment.get("filename")) if attachment.get("type") == "file" else ""
     return (ToolCall(name="", reads=(named,)),) if named else ()
@@ -138,7 +139,7 @@ def _of_hook(attachment: Fields) -> str:
     match attachment.get("type"):
         case "hook_additional_context":
             several = content if isinstance(content, list) else [content]
-            if text := "\n".join(one for one in several if isinstance(one, str)):
+            if text := "\n".join(part for part in several if isinstance(part, str)):
                 return f"{name} hook additional context: {text}"
         case "hook_success":
             prints = ("SessionStart", "UserPromptSubmit", "UserPromptExpansion")

@@ -220,11 +220,11 @@ def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
 def _renamed(tree: Tree, memory: Memory, line: Fields, what: Said) -> None:
     """Read the argument of /rename, which old versions store nowhere else."""
     if what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.get("subtype") in (None, "local_command"):
-        found = content_of(line) or as_blocks(line.get("content"))
-        text = "\n".join(words(found))[:_TITLE_MAX]
-        given = _ARGUMENTS.search(text) if _RENAME.search(text) else None
-        if given and given[1].strip():
-            _entitle(tree, memory, "rename", given[1])
+        content = content_of(line) or as_blocks(line.get("content"))
+        text = "\n".join(words(content))[:_TITLE_MAX]
+        title = _ARGUMENTS.search(text) if _RENAME.search(text) else None
+        if title and title[1].strip():
+            _entitle(tree, memory, "rename", title[1])
 
 
 def _planned(tree: Tree, memory: Memory, line: Fields) -> None:
@@ -305,22 +305,22 @@ def _above(tree: Tree, memory: Memory, line: Fields, what: Said) -> int:
             return memory.tail
         return leaf if follows or "parentUuid" not in line else ROOT
     memory.chained = True
-    found = tree.index.get(memory.again.get(named, named))
-    if found is None:
-        found = memory.lost.setdefault(named, leaf)
+    above = tree.index.get(memory.again.get(named, named))
+    if above is None:
+        above = memory.lost.setdefault(named, leaf)
     if what.kind not in _TALK or what.code == Kind.COMPACTION or leaf < 0:
-        return found
-    place = _anchor(tree, memory, found)
+        return above
+    place = _anchor(tree, memory, above)
     if place == ROOT:
-        return leaf if follows else found
-    if place == leaf and found != leaf:
-        return found
+        return leaf if follows else above
+    if place == leaf and above != leaf:
+        return above
     if place != leaf:
         if not follows and place < memory.opener:
             memory.rewound = True
-            return found  # the human went back
+            return above  # the human went back
         if not _reaches(tree, leaf, place):
-            return found
+            return above
     return leaf
 
 
@@ -384,11 +384,11 @@ def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: Said, above
     stamp = string(attachment.get("timestamp") or line.get("timestamp"))
     late = what.queued or line.get("promptSource") == "queued"  # its turn may have ended meanwhile
     new = Prompt(digest, stamp, what.queued, late, len(tree), memory.turns)
-    for at, one in enumerate(memory.prompts):
-        near = one.waited and new.turn - one.turn <= late
-        twice = one.queued != new.queued and near
-        same = twice or (one.timestamp and one.timestamp == new.timestamp)
-        if one.digest == digest and same and _reaches(tree, above, one.row):
+    for at, earlier in enumerate(memory.prompts):
+        near = earlier.waited and new.turn - earlier.turn <= late
+        twice = earlier.queued != new.queued and near
+        same = twice or (earlier.timestamp and earlier.timestamp == new.timestamp)
+        if earlier.digest == digest and same and _reaches(tree, above, earlier.row):
             del memory.prompts[at]
             return True
     memory.prompts = [*memory.prompts, new][-_PROMPTS_KEPT:]

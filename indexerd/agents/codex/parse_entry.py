@@ -23,6 +23,7 @@ from indexerd.agents.json_lines import (
     as_dict,
     as_list,
     first_of,
+    of_type,
     parse_object,
     patched_files,
     string,
@@ -138,19 +139,19 @@ def _said(words: str, sent: tuple[str, ...]) -> Fields:
 def _output(item: Fields) -> Fields:
     call, output = name_of(item.get("call_id")), item.get("output")
     outer = as_dict(output)
-    found = as_blocks(outer.get("output", outer.get("content")) if outer else output)
-    texts = tuple(texts_of(found))
+    blocks = as_blocks(outer.get("output", outer.get("content")) if outer else output)
+    texts = tuple(texts_of(blocks))
     return {
         "kind": Kind.TOOL,
         "failed": (call,) if call and failed(output) else (),
         "texts": texts,
-        "images": images_in(found),
+        "images": images_in(blocks),
         "results": (ToolResult(call, name_of(item.get("name")), "".join(texts)),),
     }
 
 
 def failed(output: Any) -> bool:
-    outer = as_dict(output) or _given(output)
+    outer = as_dict(output) or _parsed(output)
     about = as_dict(outer.get("metadata"))  # {"output": …, "metadata": {"exit_code": 1}}
     if isinstance(output, dict) or about:
         code = about.get("exit_code", outer.get("exit_code"))
@@ -172,14 +173,14 @@ def _compacted(payload: Fields) -> Fields:
 
 def _retained(history: list[Any], summary: str) -> tuple[Retained, ...]:
     """List the retained messages; `human` marks those that later compactions keep."""
-    found: list[Retained] = []
+    messages: list[Retained] = []
     for fields in map(_item, map(as_dict, history)):
         kind = fields.get("kind", Kind.OTHER)
         role = fields.get("role") or _RETAINED_ROLES.get(kind)
         if role and "texts" in fields:
             text = "".join(fields.get("sent") or fields["texts"])
-            found.append(Retained(role, text, human=kind is Kind.USER and text != summary))
-    return tuple(found)
+            messages.append(Retained(role, text, human=kind is Kind.USER and text != summary))
+    return tuple(messages)
 
 
 def _event(event: Fields) -> Fields:
@@ -226,15 +227,15 @@ def _call(item: Fields, *, recorded: bool) -> ToolCall:
     # Arguments are stored as a string, mostly JSON, or as an object.
     fields = (item.get(key) for key in ("arguments", "input", "action"))
     stored = next((value for value in fields if isinstance(value, str | dict)), None)
-    given = as_dict(stored) or _given(stored)
-    script = _script(given)
-    place = first_of(given, ("workdir", "working_directory"))
+    arguments = as_dict(stored) or _parsed(stored)
+    script = _script(arguments)
+    place = first_of(arguments, ("workdir", "working_directory"))
     patch = script if "*** Begin Patch" in script and "apply_patch" in script[:400] else ""
     if name == "apply_patch":
-        patch = first_of(given, ("input", "patch", "patchText")) or script
-    picture = string(given.get("path")) if name == "view_image" else ""
+        patch = first_of(arguments, ("input", "patch", "patchText")) or script
+    picture = string(arguments.get("path")) if name == "view_image" else ""
     writes = tuple(_joined(place, path) for path in patched_files(patch))
-    detail = ", ".join(writes) if patch and not script else script or first_of(given, _ABOUT)
+    detail = ", ".join(writes) if patch and not script else script or first_of(arguments, _ABOUT)
     return ToolCall(
         name=name,
         detail=detail[:_DETAIL_MAX],
@@ -250,7 +251,7 @@ def changed(item: Fields) -> tuple[str, ...] | None:
     if item.get("success") is not True and string(item.get("status")).lower() != "completed":
         return None
     changes = as_dict(item.get("changes")).items()
-    paths = [one for path, change in changes for one in (path, as_dict(change).get("move_path"))]
+    paths = [file for path, change in changes for file in (path, as_dict(change).get("move_path"))]
     return tuple(dict.fromkeys(filter(None, map(string, paths))))
 
 
@@ -258,12 +259,12 @@ def shown(item: Fields) -> tuple[str, ...]:
     """List the files that a successful command only read."""
     code = item.get("exit_code")
     noted = as_list(item.get("parsed_cmd")) if type(code) is int and code == 0 else []
-    reads = [string(one.get("path")) for one in map(as_dict, noted) if one.get("type") == "read"]
+    reads = [string(action.get("path")) for action in of_type(map(as_dict, noted), "read")]
     place = unquote(string(item.get("cwd")).removeprefix("file://"))
     return tuple(dict.fromkeys(_joined(place, path) for path in reads if path))
 
 
-def _given(value: Any) -> Fields:
+def _parsed(value: Any) -> Fields:
     """Parse a string as a JSON object; any other string becomes `input`."""
     if not isinstance(value, str):
         return {}
@@ -275,9 +276,9 @@ def _given(value: Any) -> Fields:
         return {"input": value}
 
 
-def _script(given: Fields) -> str:
+def _script(arguments: Fields) -> str:
     """Return the command line of a shell call; for `bash -lc SCRIPT` the script."""
-    command = given.get("command") or given.get("cmd")
+    command = arguments.get("command") or arguments.get("cmd")
     if not isinstance(command, list):
         return string(command)
     words = [string(word) for word in command]
@@ -290,13 +291,13 @@ def _joined(place: str, path: str) -> str:
 
 def texts_of(content: list[Fields]) -> list[str]:
     """Return the texts of a content: input_text, output_text, Text, and any future …text type."""
-    texts = (one for one in content if string(one.get("type")).lower().endswith("text"))
-    return [string(one.get("text")) for one in texts]
+    texts = (block for block in content if string(block.get("type")).lower().endswith("text"))
+    return [string(block.get("text")) for block in texts]
 
 
 def images_in(content: list[Fields]) -> int:
     """Count the pictures of a content: input_image, local_image, localImage."""
-    return sum([string(one.get("type")).endswith(("image", "Image")) for one in content])
+    return sum([string(block.get("type")).endswith(("image", "Image")) for block in content])
 
 
 def said_in(content: list[Fields]) -> tuple[str, list[str]]:
@@ -318,9 +319,9 @@ def said_in(content: list[Fields]) -> tuple[str, list[str]]:
 
 def cwd_in(notices: list[str]) -> str:
     for notice in notices:
-        found = _CWD.search(notice[:20_000])
-        if found and notice.startswith("<environment_context>"):
-            return str(found[1] or found[2]).strip()
+        match = _CWD.search(notice[:20_000])
+        if match and notice.startswith("<environment_context>"):
+            return str(match[1] or match[2]).strip()
     return ""
 
 
@@ -339,8 +340,8 @@ def is_tagged(text: str) -> bool:
 
 def task_in(texts: list[str]) -> tuple[str, str]:
     """Return the task that one agent gives another, and its name; an encrypted task is ""."""
-    found = _TASK.match("".join(texts))
-    return (found[2].strip(), string(found[1]).rpartition("/")[2]) if found else ("", "")
+    match = _TASK.match("".join(texts))
+    return (match[2].strip(), string(match[1]).rpartition("/")[2]) if match else ("", "")
 
 
 def likeness(text: str) -> int:
@@ -365,8 +366,8 @@ def _unwrapped(text: str) -> str:
         end = f"</{tag[1].lower()}>" if tag else _AGENTS_END
         if text[-len(end) :].lower() == end:
             return ""
-        found = re.search(re.escape(end), text, re.IGNORECASE)
-        if found is None:
+        closing = re.search(re.escape(end), text, re.IGNORECASE)
+        if closing is None:
             break
-        text = text[found.end() :].strip()
+        text = text[closing.end() :].strip()
     return text

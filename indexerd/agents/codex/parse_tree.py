@@ -142,8 +142,8 @@ def _header_of(meta: Fields, line: Fields, file: str) -> Header | None:
 
 
 def _made_ms(name: str) -> int:
-    found = _TIMED.match(name)
-    return int(found[1] + found[2], 16) if found else 0
+    match = _TIMED.match(name)
+    return int(match[1] + match[2], 16) if match else 0
 
 
 class _Scanner:
@@ -203,8 +203,8 @@ class _Scanner:
         tree, header, own = self.tree, self.tree.header, string(meta.get("id"))
         branch = string(as_dict(meta.get("git")).get("branch"))[:PATH_MAX]
         if header is None:
-            if made := _header_of(meta, self.line, tree.file):
-                self._identify(made, branch)
+            if header := _header_of(meta, self.line, tree.file):
+                self._identify(header, branch)
             if string(meta.get("forked_from_id")) and not as_dict(meta.get("history_base")):
                 self.memory.copies = _BY_TIME
         elif own == header.session_id:
@@ -301,7 +301,7 @@ class _Scanner:
         row = self._add(Kind.OTHER, item.get("id"))
         if not text or (notices and memory.first is not None):
             self._in_directory(parse_entry.cwd_in(notices))
-            memory.aborted |= any(one.startswith("<turn_aborted>") for one in notices)
+            memory.aborted |= any(notice.startswith("<turn_aborted>") for notice in notices)
             return
         # After an interruption codex itself repeats the first prompt.
         again = memory.aborted and memory.first == like
@@ -404,9 +404,10 @@ class _Scanner:
 
     def _begin(self, name: str) -> None:
         memory, header = self.memory, self.tree.header
-        born, made = _made_ms(memory.thread), _made_ms(name)
-        if header is not None and header.parent_id and born and made and made != born:
-            memory.copies = _BY_TURN if made < born else 0
+        thread_ms, file_ms = _made_ms(memory.thread), _made_ms(name)
+        forked = header is not None and header.parent_id
+        if forked and thread_ms and file_ms and file_ms != thread_ms:
+            memory.copies = _BY_TURN if file_ms < thread_ms else 0
         memory.turn, memory.open, memory.failed = name, True, False
         memory.began = memory.since = len(self.tree)
         memory.said, memory.confirmed, memory.doubted = -1, False, None
@@ -449,11 +450,11 @@ class _Scanner:
     def _roll_back(self, count: int) -> None:
         """Undo the newest turns: move the leaf above them, at most to the root."""
         tree, memory = self.tree, self.memory
-        asked = [row for row in tree.up(tree.leaf) if tree.kind(row) in _ASKS] if count > 0 else []
-        if not asked:
+        prompts = [row for row in tree.up(tree.leaf) if count > 0 and tree.kind(row) in _ASKS]
+        if not prompts:
             return
         ends = set(tree.marks.values())
-        above = tree.parent(asked[min(count, len(asked)) - 1])
+        above = tree.parent(prompts[min(count, len(prompts)) - 1])
         while above >= 0 and tree.kind(above) in _LEADS and above not in ends:
             above = tree.parent(above)
         tree.leaf = above
@@ -467,11 +468,11 @@ class _Scanner:
         # A sum that falls, or equals the last call's, started at 0: `exec resume`.
         starts = falls or (last and sums == newest and sums != memory.total)
         old = (0, 0, 0) if starts else memory.total
-        given, cached, made = (memory.spent[at] + sums[at] - old[at] for at in range(3))
-        memory.total, memory.spent = sums, (given, cached, made)
-        self.tree.tokens = max(0, given - cached), made, cached, 0
+        sent, cached, output = (memory.spent[at] + sums[at] - old[at] for at in range(3))
+        memory.total, memory.spent = sums, (sent, cached, output)
+        self.tree.tokens = max(0, sent - cached), output, cached, 0
 
 
 def _sums(counts: Fields) -> Sums:
-    given, cached, made = (number(counts.get(name)) for name in _COUNTS)
-    return given, cached, made
+    sent, cached, output = (number(counts.get(name)) for name in _COUNTS)
+    return sent, cached, output

@@ -29,6 +29,7 @@ from indexerd.agents.json_lines import (
     decoder,
     kept,
     number,
+    of_type,
     parse_object,
     safe_line,
     scan_lines,
@@ -174,7 +175,7 @@ def _entry(line: Fields, entry_id: str = "") -> Entry:
         provider=string(says.get("provider")) or None,
         custom_type=string(says.get("customType")) or None,
         display=_flag(says.get("display")),
-        images=_images(content),
+        images=len(of_type(content, "image")),
         **fields,
     )
 
@@ -243,11 +244,7 @@ def _texts(message: Fields) -> tuple[str, ...]:
 
 
 def _thinking(content: list[Fields]) -> tuple[str, ...]:
-    return tuple([string(one.get("thinking")) for one in content if one.get("type") == "thinking"])
-
-
-def _images(content: list[Fields]) -> int:
-    return sum([one.get("type") == "image" for one in content])
+    return tuple([string(block.get("thinking")) for block in of_type(content, "thinking")])
 
 
 def _flag(value: Any) -> bool | None:
@@ -255,8 +252,8 @@ def _flag(value: Any) -> bool | None:
 
 
 def _calls(content: list[Fields]) -> tuple[ToolCall, ...]:
-    calls = [one for one in content if one.get("type") == "toolCall"]
-    return tuple([call_of(string(one.get("name")), one.get("arguments")) for one in calls])
+    calls = of_type(content, "toolCall")
+    return tuple([call_of(string(call.get("name")), call.get("arguments")) for call in calls])
 
 
 def _tokens(usage: Any) -> Tokens | None:
@@ -282,13 +279,13 @@ def _edit(line: Fields, target: str) -> Edit | None:
         return Edit(target, removed=True)
     if not isinstance(replacement, dict):
         return None
-    found = as_blocks(replacement.get("content"))
+    content = as_blocks(replacement.get("content"))
     return Edit(
         target,
-        texts=tuple(texts_in(found)),
-        thinking=_thinking(found),
-        calls=_calls(found),
-        images=_images(found),
+        texts=tuple(texts_in(content)),
+        thinking=_thinking(content),
+        calls=_calls(content),
+        images=len(of_type(content, "image")),
     )
 
 
@@ -298,8 +295,8 @@ def _compaction(line: Fields, entry_id: str) -> Compaction:
         first = made_id(number(index) - 1) if number(index) else None  # the header is 0
     tail, system = line.get("retainedTail"), line.get("systemMessage")
     before = line.get("tokensBefore")
-    messages = [one for one in as_list(tail) if isinstance(one, dict)]
-    retained = tuple([Retained(string(one.get("role")), "".join(_texts(one))) for one in messages])
+    kept = [item for item in as_list(tail) if isinstance(item, dict)]
+    retained = tuple(Retained(string(item.get("role")), "".join(_texts(item))) for item in kept)
     return Compaction(
         kept=first if isinstance(first, str) else None,
         retained=retained if isinstance(tail, list) else None,
@@ -353,16 +350,16 @@ def branch_lines(
 
 def _resolved(labels: Iterable[bytes]) -> dict[str, Fields]:
     """Find each target's label and its time; the last change counts, an empty label clears."""
-    found: dict[str, Fields] = {}
+    newest: dict[str, Fields] = {}
     for line in labels:
         entry = parse_object(line)
         target, label = entry.get("targetId"), entry.get("label")
         if isinstance(target, str) and isinstance(label, str) and label:
             # As in pi, a changed label keeps its place among the labels.
-            found[target] = {key: entry[key] for key in ("label", "timestamp") if key in entry}
+            newest[target] = {key: entry[key] for key in ("label", "timestamp") if key in entry}
         elif isinstance(target, str):
-            found.pop(target, None)
-    return found
+            newest.pop(target, None)
+    return newest
 
 
 def _encoded(fields: Fields) -> bytes:

@@ -67,20 +67,20 @@ class _Passage(NamedTuple):
 def answer(question: Question) -> dict[str, Any]:
     """Answer a question; return the answer's fields."""
     best: list[_Passage] = []
-    for one in _ranked(question):
-        if best and (len(best) == PASSAGES_MAX or one.score < _FAR_BELOW * best[0].score):
+    for passage in _ranked(question):
+        if best and (len(best) == PASSAGES_MAX or passage.score < _FAR_BELOW * best[0].score):
             break
-        if sum(one.entry == other.entry for other in best) <= 1:
-            best.append(one)
-    covered = max((one.share for one in best), default=0.0)
+        if sum(passage.entry == other.entry for other in best) <= 1:
+            best.append(passage)
+    covered = max((passage.share for passage in best), default=0.0)
     if covered < 0.2:  # noqa: PLR2004 - of the question
         return {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
     quotes, citations = [FOUND], list[dict[str, str]]()
-    for one in best:
-        entry_id, role, _ = question.said[one.entry]
-        lines = f"[{entry_id}] {role.capitalize()}: {one.text}".split("\n")
+    for passage in best:
+        entry_id, role, _ = question.said[passage.entry]
+        lines = f"[{entry_id}] {role.capitalize()}: {passage.text}".split("\n")
         quotes.append("\n".join(f"> {line}".rstrip() for line in lines))
-        excerpt = " ".join(_excerpt(one.text, question.text).split())
+        excerpt = " ".join(_excerpt(passage.text, question.text).split())
         citations.append({"entryId": entry_id, "role": role, "excerpt": excerpt})
     sure = covered >= 0.8 and len(set(terms(question.text))) > 1  # noqa: PLR2004 - as above
     confidence = "high" if sure else "medium" if covered >= 0.5 else "low"  # noqa: PLR2004 - as above
@@ -96,14 +96,14 @@ def nearest(text: str, wanted: str) -> str:
 
 def _ranked(question: Question) -> list[_Passage]:
     """Return the passages with a term of the question or replying to one, best first."""
-    found = list(_matches(question))
-    often = Counter(term for _, _, counts in found for term in counts)
+    passages = list(_matches(question))
+    often = Counter(term for _, _, counts in passages for term in counts)
     weights = {
-        term: log(1 + (len(found) + 8) / (often[term] + 0.5)) for term in terms(question.text)
+        term: log(1 + (len(passages) + 8) / (often[term] + 0.5)) for term in terms(question.text)
     }
     whole = sum(weights.values()) or 1.0
     ranked = []
-    for entry, text, counts in found:
+    for entry, text, counts in passages:
         share = sum(weights[term] * min(1.0, n) for term, n in counts.items()) / whole
         score = sum(weights[term] * min(2.0, n) for term, n in counts.items())
         score *= (0.5 + share / 2) * (1 + 0.2 * entry / len(question.said)) / (1 + len(text) / 1500)
@@ -116,15 +116,15 @@ def _ranked(question: Question) -> list[_Passage]:
 def _matches(question: Question) -> Iterator[tuple[int, str, dict[str, float]]]:
     """Yield entry, text and term counts of the passages with a term of the question."""
     wanted = set(terms(question.text))
-    asked: dict[str, float] = {}  # terms of the message before, to which an entry replies
+    prompted: dict[str, float] = {}  # terms of the message before, to which an entry replies
     for entry, (_, role, text) in enumerate(question.said):
         for number, passage in enumerate(passages(text)):
             replies = role == "assistant" and number < 3  # noqa: PLR2004 - its beginning
-            counts = asked.copy() if replies else {}
+            counts = prompted.copy() if replies else {}
             counts |= Counter(term for term in terms(passage) if term in wanted)
             if counts:
                 yield entry, passage, counts
-        asked = dict.fromkeys(wanted.intersection(terms(text)), _REPLY) if role == "user" else {}
+        prompted = dict.fromkeys(wanted.intersection(terms(text)), _REPLY) if role == "user" else {}
 
 
 def passages(text: str) -> Iterator[str]:
@@ -135,15 +135,15 @@ def passages(text: str) -> Iterator[str]:
         leads = part.startswith("#") or part.endswith(":")
         lead = part if paragraph and leads and len(part) < PASSAGE_MAX // 4 else ""
         while part and not lead:
-            ends = [one.end() for one in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]
+            ends = [gap.end() for gap in _BREAKS.finditer(part[:PASSAGE_MAX], PASSAGE_MAX // 2)]
             end = PASSAGE_MAX if len(part) <= PASSAGE_MAX or not ends else ends[-1]
             yield part[:end].rstrip()
             part = part[end:].lstrip()
 
 
-def _excerpt(text: str, asked: str) -> str:
+def _excerpt(text: str, question: str) -> str:
     """Return at most EXCERPT_MAX characters of a passage, from just before its first term."""
-    wanted = set(terms(asked))
+    wanted = set(terms(question))
     hits = (word.start() for word in WORD.finditer(text) if wanted & set(terms(word[0])))
     start = max(0, min(next(hits, 0) - EXCERPT_MAX // 5, len(text) - EXCERPT_MAX))
     start += text[start:].find(" ", 0, 40) + 1 if start else 0

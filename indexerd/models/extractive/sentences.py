@@ -68,8 +68,8 @@ def stop_words() -> frozenset[str]:
     """Return the stop words of seven languages."""
     from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, only when needed
 
-    found = frozenset(stopwords(["en", "de", "fr", "es", "it", "zh", "ja"]))
-    return found.difference(_SOFTWARE.split())
+    words = frozenset(stopwords(["en", "de", "fr", "es", "it", "zh", "ja"]))
+    return words.difference(_SOFTWARE.split())
 
 
 @cache
@@ -120,7 +120,7 @@ def key_words(texts: Iterable[str]) -> list[str]:
 
 def tickets(text: str) -> list[str]:
     """Return the ticket ids in a text, as tags."""
-    return list(dict.fromkeys(f"ticket:{one}" for one in _TICKET.findall(text)))
+    return list(dict.fromkeys(f"ticket:{key}" for key in _TICKET.findall(text)))
 
 
 def sentences(text: str) -> list[str]:
@@ -130,10 +130,10 @@ def sentences(text: str) -> list[str]:
     text = _FENCED.sub("\n", clean_text(text, len(text)))
     for name in _WRAPPERS.split() if "</" in text else ():
         *closed, last = text.split(f"</{name}>")
-        text = "\n".join([*(one.partition(f"<{name}")[0] for one in closed), last])
+        text = "\n".join([*(block.partition(f"<{name}")[0] for block in closed), last])
     pieces = (piece for block in _blocks(_TAG.sub("", text)) for piece in _END.split(block))
-    tidied = (tidy(one[:_SENTENCE_MAX]) for one in pieces)
-    return [one for one in tidied if any(map(str.isalpha, one))]
+    tidied = (tidy(piece[:_SENTENCE_MAX]) for piece in pieces)
+    return [sentence for sentence in tidied if any(map(str.isalpha, sentence))]
 
 
 def _blocks(text: str) -> Iterator[str]:
@@ -182,10 +182,10 @@ def headline(text: str) -> str:
     text = plain(text).lstrip(_OUTER)
     text = _PADDING.sub("", text, count=1) or text
     if len(text) > TITLE_MAX:
-        said = text[: TITLE_MAX + 1].split(" ")[:-1] or [text[:TITLE_MAX]]
-        while said[2:] and said[-1].lower().strip(",;:") in stop_words():
-            said.pop()
-        text = " ".join(said)
+        words = text[: TITLE_MAX + 1].split(" ")[:-1] or [text[:TITLE_MAX]]
+        while words[2:] and words[-1].lower().strip(",;:") in stop_words():
+            words.pop()
+        text = " ".join(words)
     text = text.strip(_OUTER)
     first = text.partition(" ")[0]
     return text[:1].upper() + text[1:] if first.islower() and first.isalpha() else text
@@ -193,11 +193,11 @@ def headline(text: str) -> str:
 
 def decisions(texts: Iterable[str]) -> tuple[str, ...]:
     """Return the first five sentences that state a decision, without repeats, each on one line."""
-    found: dict[str, str] = {}
+    lines: dict[str, str] = {}
     for text in texts:
         for sentence in sentences(text) if _DECIDED.search(text) else ():
             if hit := _DECIDED.search(sentence):
                 start = max(0, min(hit.start() - 100, len(sentence) - 300))
                 line = clean_line(sentence[start:], 300)
-                found.setdefault(line.lower().rstrip(".!"), line)
-    return tuple(found.values())[:5]
+                lines.setdefault(line.lower().rstrip(".!"), line)
+    return tuple(lines.values())[:5]

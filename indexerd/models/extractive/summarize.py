@@ -66,7 +66,10 @@ _LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {  # heading -> kinds of items
 }
 _LAYOUTS["branch"] = dict([*_LAYOUTS["checkpoint"].items()][:-1])
 _ANNOUNCED = {
-    head.strip("#* "): kinds[0] for one in _LAYOUTS.values() for head, kinds in one.items() if kinds
+    head.strip("#* "): kinds[0]
+    for layout in _LAYOUTS.values()
+    for head, kinds in layout.items()
+    if kinds
 }
 _SPARSE = ("session", "segment")  # without empty headings
 
@@ -105,37 +108,38 @@ Items = dict[str, list[str]]
 
 def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
     """Sort the sentences of messages into the parts of a summary."""
-    found: Items = {kind: [] for kind in KINDS}
-    wanted, said, last = topics(focus[:2000]), list[str](), list[str]()
+    parts: Items = {kind: [] for kind in KINDS}
+    wanted, lines, last = topics(focus[:2000]), list[str](), list[str]()
     for number, (role, text) in enumerate(messages):
-        said, user = sentences(text), role == "user"
+        lines, user = sentences(text), role == "user"
         skipped = [BLOCKED, NEXT] if user or len(messages) - number > _RECENT else []
         skipped += [DONE] * user
         if user:
-            found[GOAL] += islice((one for one in said[:40] if len(topics(one)) > 1), 1)
+            parts[GOAL] += islice((text for text in lines[:40] if len(topics(text)) > 1), 1)
         first, results = list[str](), list[str]()
-        for one in said:
-            if not topics(one) or one.endswith(_NO_STATEMENT) or _PLAN.match(one):
+        for sentence in lines:
+            if not topics(sentence) or sentence.endswith(_NO_STATEMENT) or _PLAN.match(sentence):
                 continue
-            fits = (kind for kind, cue in _KIND.items() if kind not in skipped and cue.search(one))
-            if kind := next(fits, EXACT if wanted and wanted & topics(one) else ""):
-                (results if kind == DONE else found[kind]).append(one)
+            cued = (kind for kind, cue in _KIND.items() if cue.search(sentence))
+            fits = (kind for kind in cued if kind not in skipped)
+            if kind := next(fits, EXACT if wanted and wanted & topics(sentence) else ""):
+                (results if kind == DONE else parts[kind]).append(sentence)
             else:
-                first = first or [one]
-        if not user and said:
-            found[DONE] += last
-            last, found[ENDED] = results, results or first
-    if said and (messages[-1][0] == "user" or _PLAN.match(said[-1]) or said[-1].endswith("?")):
-        found[DOING] = said[-1:]
-    return {kind: _distinct(items) for kind, items in found.items()}
+                first = first or [sentence]
+        if not user and lines:
+            parts[DONE] += last
+            last, parts[ENDED] = results, results or first
+    if lines and (messages[-1][0] == "user" or _PLAN.match(lines[-1]) or lines[-1].endswith("?")):
+        parts[DOING] = lines[-1:]
+    return {kind: _distinct(items) for kind, items in parts.items()}
 
 
 def _distinct(items: Iterable[str], known: Iterable[str] = ()) -> list[str]:
     """Return the items that are not in `known`, shortened and without repeats."""
-    found = {_words(one): "" for one in known}
-    for one in items:
-        found.setdefault(_words(one), clip(one.rstrip(":：") or one, ITEM_MAX))  # noqa: RUF001 - wide
-    return [one for one in found.values() if one]
+    distinct = {_words(item): "" for item in known}
+    for item in items:
+        distinct.setdefault(_words(item), clip(item.rstrip(":：") or item, ITEM_MAX))  # noqa: RUF001 - wide
+    return [item for item in distinct.values() if item]
 
 
 def _words(text: str) -> str:
@@ -153,8 +157,8 @@ def _earlier(summary: str, new: Items) -> Items:
 
     Text before any heading is the goal; text below an unknown heading is a fact.
     """
-    found: Items = {kind: [] for kind in KINDS}
-    ended = [topics(one) for one in new[DONE] + new[ENDED]]
+    parts: Items = {kind: [] for kind in KINDS}
+    ended = [topics(item) for item in new[DONE] + new[ENDED]]
     kind = GOAL
     for line in clean_text(_FILES.sub("\n", summary[:60_000]), 60_000).split("\n")[:2000]:
         if head := _HEAD.fullmatch(line):
@@ -164,8 +168,8 @@ def _earlier(summary: str, new: Items) -> Items:
         about = topics(body) if kind in _OPEN else frozenset()
         over = any(2 * len(about & done) > len(about) for done in ended)
         if not over and not _NONE.fullmatch(body):
-            found[kind].append(body)
-    return {kind: _distinct(items) for kind, items in found.items()}
+            parts[kind].append(body)
+    return {kind: _distinct(items) for kind, items in parts.items()}
 
 
 def _written(layout: str, old: Items, new: Items, room: int) -> str:
@@ -177,24 +181,24 @@ def _written(layout: str, old: Items, new: Items, room: int) -> str:
     items: Items = {}
     queue = list[tuple[int, str, str]]()  # turn, heading, item
     for head, kinds in _LAYOUTS[layout].items():
-        before = [one for kind in kinds for one in old.get(kind, ())]
-        now = [one for kind in kinds for one in new[kind]]
+        before = [item for kind in kinds for item in old.get(kind, ())]
+        now = [item for kind in kinds for item in new[kind]]
         items[head] = _distinct(before + now)
         if GOAL in kinds:
-            queue += [(n, head, one) for n, one in enumerate(items[head])]
+            queue += [(n, head, item) for n, item in enumerate(items[head])]
         elif any(kind in _FACTS for kind in kinds):
-            queue += [(n // 4, head, one) for n, one in enumerate(before)]
-            queue += [(n // 2, head, one) for n, one in enumerate(now)]
+            queue += [(n // 4, head, item) for n, item in enumerate(before)]
+            queue += [(n // 2, head, item) for n, item in enumerate(now)]
         else:
-            queue += [(n // 2, head, one) for n, one in enumerate(items[head][::-1])]
+            queue += [(n // 2, head, item) for n, item in enumerate(items[head][::-1])]
     kept: dict[str, str] = {}  # the words of an item -> its heading
-    for _, head, one in sorted(queue, key=lambda place: place[0]):
-        if _words(one) not in kept and len(one) + 3 <= room:
-            kept[_words(one)] = head
-            room -= len(one) + 3
+    for _, head, item in sorted(queue, key=lambda place: place[0]):
+        if _words(item) not in kept and len(item) + 3 <= room:
+            kept[_words(item)] = head
+            room -= len(item) + 3
     parts = list[str]()
     for head, kinds in _LAYOUTS[layout].items():
-        lines = [f"- {one}" for one in items[head] if kept.get(_words(one)) == head]
+        lines = [f"- {item}" for item in items[head] if kept.get(_words(item)) == head]
         if lines or layout not in _SPARSE:
             parts.append("\n".join([head, *(lines or ["(none)"] * bool(kinds))]))
     return ("\n" if layout == "segment" else "\n\n").join(parts) or "(none)"
@@ -209,11 +213,11 @@ def summarize(stretch: Stretch) -> str:
     new = _sort(stretch.messages, stretch.instructions)
     old = _earlier(stretch.previous, new)
     if kind not in ("checkpoint", "branch"):
-        known = [one for items in old.values() for one in items]
+        known = [item for items in old.values() for item in items]
         new, old = {name: _distinct(items, known) for name, items in new.items()}, {}
     if kind == "turn" and not new[GOAL]:  # even "ok" is a request
-        asked = next((text for role, text in stretch.messages if role == "user"), "")
-        new[GOAL] = [one for one in [clean_line(asked[:960], 480)] if one]
+        request = next((text for role, text in stretch.messages if role == "user"), "")
+        new[GOAL] = [goal for goal in [clean_line(request[:960], 480)] if goal]
     most = 4 * stretch.max_tokens  # characters
     text = _written(kind, old, new, min(most, SUMMED_MAX))
     return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
@@ -236,7 +240,7 @@ def describe(facts: Facts) -> Metadata:
     old = _earlier(facts.previous_summary or "", new)
     base = facts.cwd.rstrip("/") + "/"
     paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
-    files = [one for path in paths[:8] if (one := plain(clean_line(path, 160)))]
+    files = [clean for path in paths[:8] if (clean := plain(clean_line(path, 160)))]
     label = "Changed" if facts.files_modified else "Read"
     goals, ends = old[GOAL] + new[GOAL], new[DONE] + new[ENDED]
     name = next(_titles(facts, goals[:1]), "Conversation without a topic")
@@ -244,14 +248,14 @@ def describe(facts: Facts) -> Metadata:
     summary = _written("session", old, new, DESCRIBED_MAX)
     if files:
         summary += f"\n\n## Files\n- {label}: " + ", ".join(f"`{clip(f, 100)}`" for f in files)
-    asked = {"Asked": goals[:1], "Outcome": ends[-1:], "Open": [] if ends else new[DOING][:1]}
-    said = [f"{head}: {_sentence(one)}" for head, texts in asked.items() for one in texts]
+    brief = {"Asked": goals[:1], "Outcome": ends[-1:], "Open": [] if ends else new[DOING][:1]}
+    lines = [f"{head}: {_sentence(text)}" for head, texts in brief.items() for text in texts]
     users = sum(role == "user" for role, _ in facts.messages)
-    done = f"; {label.lower()} {', '.join(clip(_base(one), 60) for one in files[:3])}"
-    said.append(f"{users} request{'s' * (users != 1)}{done * bool(files)}.")
+    done = f"; {label.lower()} {', '.join(clip(_base(file), 60) for file in files[:3])}"
+    lines.append(f"{users} request{'s' * (users != 1)}{done * bool(files)}.")
     return Metadata(
         name=name,
-        description=" ".join(said),
+        description=" ".join(lines),
         summary=summary[:SUMMARY_MAX],
         tags=_tags(facts, files),
     )
@@ -263,17 +267,18 @@ def _titles(facts: Facts, goals: Sequence[str]) -> Iterator[str]:
     Given titles come first: the agent's, then the newest of `_TITLES`. Then come the request,
     another sentence of the session, a changed file, and the directory.
     """
-    texts, given = [text[:60_000] for _, text in facts.messages], [facts.title]
+    texts, named = [text[:60_000] for _, text in facts.messages], [facts.title]
     for title in _TITLES:
         pattern = re.compile(title, re.IGNORECASE | re.MULTILINE)
         hits = (hit for text in [*facts.commands, *texts] for hit in pattern.finditer(text))
-        given += [hit[hit.lastindex or 0] for hit in hits][-1:]
-    found = [_TYPE.sub("", one) for one in given] + [*goals]
-    asked = (one for text in texts[:20] for one in sentences(text) if len(topics(one)) > 1)
-    found += islice(asked, 1)
-    found += [f"Changes to {_base(clean_line(one, 400))}" for one in facts.files_modified[:1]]
-    found += [f"Conversation in {one}" for one in [_base(clean_line(facts.cwd[-400:], 400))] if one]
-    for text in found:
+        named += [hit[hit.lastindex or 0] for hit in hits][-1:]
+    titles = [_TYPE.sub("", title) for title in named] + [*goals]
+    spoken = (sentence for text in texts[:20] for sentence in sentences(text))
+    titles += islice((sentence for sentence in spoken if len(topics(sentence)) > 1), 1)
+    titles += [f"Changes to {_base(clean_line(path, 400))}" for path in facts.files_modified[:1]]
+    if directory := _base(clean_line(facts.cwd[-400:], 400)):
+        titles.append(f"Conversation in {directory}")
+    for text in titles:
         name = headline(clean_line(text, 400))
         if (" " in name or not name.isascii()) and any(map(str.isalpha, name)):
             yield name
@@ -290,12 +295,12 @@ def _sentence(text: str) -> str:
 
 def _tags(facts: Facts, files: Sequence[str]) -> list[str]:
     typed = [text[:8000] for role, text in facts.messages if role == "user"][:200]
-    found = [
+    words = [
         *tickets("\n".join(typed))[:3],
         *key_words(" ".join(sentences(text)) for text in typed),
-        *(_base(one).lower() for one in files[:2]),
+        *(_base(file).lower() for file in files[:2]),
         _base(clean_line(facts.cwd[-400:], 400)).lower(),
     ]
-    tags = list(dict.fromkeys(tag for one in found if (tag := plain(one)[:40].strip())))[:10]
-    more = [one for one in ("conversation", "agent session", "untagged") if one not in tags]
+    tags = list(dict.fromkeys(tag for word in words if (tag := plain(word)[:40].strip())))[:10]
+    more = [word for word in ("conversation", "agent session", "untagged") if word not in tags]
     return tags + more[: max(0, TAGS_MIN - len(tags))]
