@@ -112,13 +112,13 @@ class TextIndex:
         """
         kind = f"{VERSION}." if self._readonly else f"{VERSION}.{patterns}."
         name = self.store.noted("index", "name", bytes.decode) or ""
-        found = False
+        exists = False
         with suppress(OSError):
             if not self._readonly:
                 self._directory.chmod(0o700)  # no other mode keeps the daemon from starting
-            found = name.startswith(kind) and (self._directory / name / "meta.json").is_file()
+            exists = name.startswith(kind) and (self._directory / name / "meta.json").is_file()
         if self._readonly:
-            self._index = self._make(name) if found else None
+            self._index = self._make(name) if exists else None
             return
         have: dict[int, int] = {}
         with self._lock:
@@ -127,7 +127,7 @@ class TextIndex:
             self.close()
             self.patterns = patterns
             with suppress(DamagedError, WriteError), self._guard():
-                if found:
+                if exists:
                     _verify(self._directory / name)
                     self._index = self._make(name)
                     have = self.signs("about")
@@ -140,7 +140,7 @@ class TextIndex:
                 self.store.note("index", "name", name.encode())
             self._sweep(name)
             hashes = self.store.text_hashes()
-            self.behind = {one for one, sign in hashes.items() if have.get(number(one)) != sign}
+            self.behind = {key for key, sign in hashes.items() if have.get(number(key)) != sign}
 
     def _new_name(self) -> str:
         return f"{VERSION}.{self.patterns}.{os.urandom(4).hex()}"
@@ -157,9 +157,9 @@ class TextIndex:
         return index
 
     def _sweep(self, name: str) -> None:
-        for one in self._directory.iterdir():
-            if one.name != name:
-                shutil.rmtree(one, ignore_errors=True)
+        for path in self._directory.iterdir():
+            if path.name != name:
+                shutil.rmtree(path, ignore_errors=True)
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
@@ -210,8 +210,8 @@ class TextIndex:
                 self._ready().delete_documents_by_query(_of(session_id, "message"))
             for row, *words, text in items:
                 if text.strip():
-                    held = (row, *map(replace_surrogates, words), storable(text[:TEXT_MAX]))
-                    self._ready().add_document(_document(session_id, "message", _encode(held)))
+                    content = (row, *map(replace_surrogates, words), storable(text[:TEXT_MAX]))
+                    self._ready().add_document(_document(session_id, "message", _encode(content)))
             self._ready().add_document(_document(session_id, "mark", mark, sign))
 
     def forget(self, session_id: str, *, wholly: bool = False) -> None:
@@ -235,10 +235,10 @@ class TextIndex:
     def signs(self, kind: str) -> dict[int, int]:
         """Return the sign of every session's document of a kind, by the session's `number`."""
         with self.searcher() as searcher:
-            query = Query.const_score_query(term("kind", kind), 0.0)
+            query = Query.const_score_query(having("kind", kind), 0.0)
             hits = searcher.search(query, max(1, searcher.num_docs), count=False).hits
             places = [at for _, at in hits]
-            owners, signs = (searcher.fast_field_values(one, places) for one in ("owner", "sign"))
+            owners, signs = (searcher.fast_field_values(f, places) for f in ("owner", "sign"))
             return dict(zip(owners, signs, strict=True))  # type: ignore[arg-type]  # integers
 
     @property
@@ -258,8 +258,8 @@ class TextIndex:
                 ):  # `put` may add to them meanwhile: it does not wait for the lock
                     session_id, taken[session_id] = self._abouts.popitem()
                     self._ready().delete_documents_by_query(_of(session_id, "about"))
-                    held = _encode(taken[session_id])
-                    self._ready().add_document(_document(session_id, "about", held))
+                    content = _encode(taken[session_id])
+                    self._ready().add_document(_document(session_id, "about", content))
                 self._ready().commit()
             except BaseException:
                 self._abouts = taken | self._abouts
@@ -305,12 +305,12 @@ class TextIndex:
             new = self._make(name)
             writer = new.writer(_HEAP, 1)
             for session_id, kind in product(self.store.ids(), _KINDS):
-                for one in self._stored(_of(session_id, kind)):
+                for document in self._stored(_of(session_id, kind)):
                     if monotonic() > rest_at:
                         yield
                         rest_at = monotonic() + _COPY_SECONDS
-                    sign = one.get_first("sign") or 0
-                    writer.add_document(_document(session_id, kind, _held(one), sign))
+                    sign = document.get_first("sign") or 0
+                    writer.add_document(_document(session_id, kind, _held(document), sign))
             writer.commit()
             new.reload()
             with self.store.batch():
@@ -363,9 +363,9 @@ class TextIndex:
         A copy has the same entry id in pi, Claude Code and Codex; in opencode, row and text.
         """
         own = _of(session_id, "message")
-        copies = self._stored(both(own, term("copy", copy_of(session_id, message))), 1)
-        there = map(message_in, self._stored(both(own, term("row", row)), 1))
-        same = ((one.role, one.text) == (message.role, message.text) for one in there)
+        copies = self._stored(both(own, having("copy", copy_of(session_id, message))), 1)
+        there = map(message_in, self._stored(both(own, having("row", row)), 1))
+        same = ((other.role, other.text) == (message.role, message.text) for other in there)
         with self._guard():
             return any(True for _ in copies) or any(same)
 
@@ -377,8 +377,8 @@ def _verify(directory: Path) -> None:
     """
     segments = json.loads((directory / "meta.json").read_bytes())["segments"]
     deletes = {
-        one["segment_id"].replace("-", ""): (one["deletes"] or {}).get("opstamp")
-        for one in segments
+        segment["segment_id"].replace("-", ""): (segment["deletes"] or {}).get("opstamp")
+        for segment in segments
     }
     for path in directory.iterdir():
         segment, _, rest = path.name.partition(".")
@@ -414,16 +414,16 @@ def _schema() -> tantivy.Schema:
 SCHEMA = _schema()
 
 
-def _document(session_id: str, kind: str, held: bytes, sign: Any = 0) -> Document:
+def _document(session_id: str, kind: str, content: bytes, sign: Any = 0) -> Document:
     """Make a document from its stored bytes, which determine what is indexed."""
     own, texts = replace_surrogates(session_id), dict[str, str]()
-    fields: dict[str, Any] = {"session": own, "kind": kind, "owner": number(own), "held": held}
+    fields: dict[str, Any] = {"session": own, "kind": kind, "owner": number(own), "held": content}
     if kind == "message":
-        message = _message(held)
+        message = _message(content)
         texts["message"] = message.text
         fields |= {"row": message.row, "copy": copy_of(session_id, message)}
     elif kind == "about":
-        about = _about(held)
+        about = _about(content)
         texts = {"id": own} | msgspec.structs.asdict(about)
         texts["name"] = without_references(about.name)
         sign = _sign(about)
@@ -457,35 +457,35 @@ def copy_of(session_id: str, message: Message) -> int:
 def _texts_of(row: Mapping[str, Any], names: Named, summary: str) -> About:
     cwd = shown_path(names.cwd)
     above = cwd.rstrip("/") + "/"
-    paths = [one for key in ("filesModified", "filesRead") for one in row.get(key) or ()]
+    paths = [path for key in ("filesModified", "filesRead") for path in row.get(key) or ()]
     texts = (
         "\n".join(names.aliases),
         ", ".join(row.get("tags") or ()),
         row.get("description") or "",
         summary,
-        "\n".join(dict.fromkeys(one.removeprefix(above) for one in paths)),
+        "\n".join(dict.fromkeys(path.removeprefix(above) for path in paths)),
         cwd,
     )
-    return About(*(storable(one[:TEXT_MAX]) for one in texts))
+    return About(*(storable(text[:TEXT_MAX]) for text in texts))
 
 
 def _sign(texts: About) -> int:
     return number(*msgspec.structs.astuple(texts))
 
 
-def term(field: str, value: str | int) -> Query:
+def having(field: str, value: str | int) -> Query:
     return Query.term_query(SCHEMA, field, value)
 
 
 def both(*queries: Query) -> Query:
-    return Query.boolean_query([(tantivy.Occur.Must, one) for one in queries])
+    return Query.boolean_query([(tantivy.Occur.Must, query) for query in queries])
 
 
 def either(queries: Iterable[Query]) -> Query:
-    found = [(tantivy.Occur.Should, one) for one in queries]
-    return found[0][1] if len(found) == 1 else Query.boolean_query(found)
+    clauses = [(tantivy.Occur.Should, query) for query in queries]
+    return clauses[0][1] if len(clauses) == 1 else Query.boolean_query(clauses)
 
 
 def _of(session_id: str, kind: str | None = None) -> Query:
-    own = term("session", replace_surrogates(session_id))
-    return both(own, term("kind", kind)) if kind else own
+    own = having("session", replace_surrogates(session_id))
+    return both(own, having("kind", kind)) if kind else own

@@ -84,9 +84,9 @@ def fold(text: str) -> str:
     """
     if text.isascii():
         return text.lower()
-    for one in set(text):
-        if one > "\x7f" and (new := _folded(one)) != one:
-            text = text.replace(one, new)
+    for char in set(text):
+        if char > "\x7f" and (new := _folded(char)) != char:
+            text = text.replace(char, new)
     return text.lower()  # the remaining capitals are ASCII
 
 
@@ -139,26 +139,26 @@ class Finder:
     def __init__(self, terms: Sequence[Term]) -> None:
         self._terms = terms
         self._taken: dict[str, list[int]] = {}  # word -> the terms that it matches
-        begins = {one for term in terms for one in (*term.words, *term.begins)}
+        begins = {begin for term in terms for begin in (*term.words, *term.begins)}
         self._regex = re.compile(rf"(?:{'|'.join(map(re.escape, begins))})[^\W_]*")
 
     def _found(self, folded: str) -> Iterator[tuple[int, int, int]]:
         """Yield the start and end of matching words, and the number of their term."""
         spaced = folded.isascii() or not _ANY_UNSPACED.search(folded)
-        for found in (self._regex if spaced else _ANY_WORD).finditer(folded):
-            if spaced and found.start() and folded[found.start() - 1].isalnum():
+        for match in (self._regex if spaced else _ANY_WORD).finditer(folded):
+            if spaced and match.start() and folded[match.start() - 1].isalnum():
                 continue  # a look-behind in the pattern would take four times as long
-            if (taken := self._taken.get(found[0])) is None:
-                taken = [n for n, term in enumerate(self._terms) if term.takes(found[0])]
-                self._taken[found[0]] = taken
+            if (taken := self._taken.get(match[0])) is None:
+                taken = [n for n, term in enumerate(self._terms) if term.takes(match[0])]
+                self._taken[match[0]] = taken
             for n in taken:
-                yield *found.span(), n
+                yield *match.span(), n
 
     def terms_in(self, text: str) -> set[int]:
         """Return which terms are in `text`; of a phrase, all words must be."""
         folded, terms = fold(text), self._terms
-        found = {(n, folded[lo:hi]) for lo, hi, n in self._found(folded)}
-        return {n for n, _ in found if all((n, word) in found for word in terms[n].words[1:])}
+        words = {(n, folded[lo:hi]) for lo, hi, n in self._found(folded)}
+        return {n for n, _ in words if all((n, word) in words for word in terms[n].words[1:])}
 
     def snippet(self, text: str) -> str:
         """Return at most SNIPPET_MAX characters around the best place, with matches in « »."""
@@ -195,7 +195,7 @@ def excerpt(text: str, spans: Sequence[tuple[int, int, int]]) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ParsedQuery:
     """A parsed query: terms, or a pattern, or neither."""
 
     terms: tuple[str, ...] = ()
@@ -209,12 +209,12 @@ class Asked:
         """Make the terms; `widen`: also match their other forms, and the last as a prefix."""
         inflect = widen and not self.quoted
         return [
-            Term(one, open_end=widen and self.open_end and one is self.terms[-1], inflect=inflect)
-            for one in self.terms
+            Term(term, open_end=widen and self.open_end and term is self.terms[-1], inflect=inflect)
+            for term in self.terms
         ]
 
 
-def parse(query: str) -> Asked:
+def parse(query: str) -> ParsedQuery:
     text = replace_surrogates(query[:QUERY_MAX]).replace("\0", " ")
     text = unicodedata.normalize("NFC", text).strip()
     cut = (
@@ -224,23 +224,23 @@ def parse(query: str) -> Asked:
     )
     if text.startswith("re:"):
         try:
-            return Asked(find=_pattern(text[3:].strip()))
+            return ParsedQuery(find=_pattern(text[3:].strip()))
         except ValueError as refused:
-            return Asked(problem=f"re: {refused}")
+            return ParsedQuery(problem=f"re: {refused}")
     if not text:
-        return Asked(problem="there is nothing to search for")
+        return ParsedQuery(problem="there is nothing to search for")
     if text.count('"') % 2:  # an unbalanced quote is an ordinary character
         text = text.replace('"', " ")
     parts = [(quoted or bare, bool(bare)) for quoted, bare in _PARTS.findall(text)]
     typed = [(part, bare) for part, bare in parts if _WORD.search(part)]
     if not typed:
-        return Asked(find=_pattern(re.escape(text[: PATTERN_MAX // 2])), problem=cut)
+        return ParsedQuery(find=_pattern(re.escape(text[: PATTERN_MAX // 2])), problem=cut)
     kept = [(part, bare) for part, bare in typed if not (bare and is_filler(part))] or typed
     if len(kept) > TERMS_MAX:
         kept, cut = kept[:TERMS_MAX], f"only the first {TERMS_MAX} words are searched for"
     last, bare = kept[-1]
     goes_on = bare and last[-1:].isalnum() and kept[-1] == typed[-1]
-    return Asked(
+    return ParsedQuery(
         terms=tuple(part.replace('"', " ") for part, _ in kept),
         open_end=goes_on and len(_WORD.findall(indexable(last))[-1]) >= _PREFIX_MIN,
         quoted=not all(bare for _, bare in kept),
@@ -259,7 +259,7 @@ def _pattern(text: str) -> Callable[[str], tuple[int, int] | None]:
         raise ValueError(f"not a regular expression: {bad}") from None
 
     def find(text: str) -> tuple[int, int] | None:
-        spans = (one.span() for one in regex.finditer(text))
+        spans = (match.span() for match in regex.finditer(text))
         return next(((lo, hi) for lo, hi in spans if hi > lo), None)
 
     return find

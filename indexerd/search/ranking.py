@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import product
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -34,10 +35,18 @@ from indexerd.search.index import (
     both,
     copy_of,
     either,
+    having,
     message_in,
-    term,
 )
-from indexerd.search.query import Asked, Finder, Term, excerpt, fold, parse, without_references
+from indexerd.search.query import (
+    Finder,
+    ParsedQuery,
+    Term,
+    excerpt,
+    fold,
+    parse,
+    without_references,
+)
 
 WEIGHTS = {
     "name": 12.0,
@@ -103,17 +112,17 @@ def search(
     `at`; and warnings, for example about an unusable query. Archived, gone and sub-agents' sessions
     are included. `since` limits the session's last change.
     """
-    asked, hits, warning = parse(query), list[dict[str, Any]](), None
+    parsed, hits, warning = parse(query), list[dict[str, Any]](), None
     if index.is_there:
         scope = index.store.matching(agent, cwd, since)
         with index.searcher() as searcher:
-            found = _Search(index, searcher, scope, limit)
-            if asked.find is not None:
-                found.by_pattern(asked.find)
-            elif asked.terms:
-                found.by_words(asked)
-            hits, warning = [*found.hits()], found.warning
-    return hits, [one for one in (asked.problem, warning) if one]
+            ranking = _Search(index, searcher, scope, limit)
+            if parsed.find is not None:
+                ranking.by_pattern(parsed.find)
+            elif parsed.terms:
+                ranking.by_words(parsed)
+            hits, warning = [*ranking.hits()], ranking.warning
+    return hits, [text for text in (parsed.problem, warning) if text]
 
 
 class _Search:
@@ -128,26 +137,26 @@ class _Search:
         self._found: dict[tuple[str, bool], _Place] = {}  # by session, is message
         self._sessions: dict[str, _Session] = {}
 
-    def by_words(self, asked: Asked) -> None:
+    def by_words(self, parsed: ParsedQuery) -> None:
         """Find places that have all words, or else the nearest matches."""
-        self._all_words(asked)
-        if self._found or asked.quoted:
+        self._all_words(parsed)
+        if self._found or parsed.quoted:
             return
-        words = tuple(map(self._nearest, asked.terms))
-        if words != asked.terms:
-            asked = dataclasses.replace(asked, terms=words)
-            self._all_words(asked)
+        words = tuple(map(self._nearest, parsed.terms))
+        if words != parsed.terms:
+            parsed = dataclasses.replace(parsed, terms=words)
+            self._all_words(parsed)
             self.warning = f"nothing has these words; searched for: {' '.join(words)}"
-        if not self._found and (asked.typed >= _QUESTION or len(asked.terms) > 1):
-            self._any_words(asked.as_terms(widen=True), all_of_them=False)
+        if not self._found and (parsed.typed >= _QUESTION or len(parsed.terms) > 1):
+            self._any_words(parsed.as_terms(widen=True), all_of_them=False)
             self.warning = "nothing has all of these words; this has most of them"
         if not self._found:
             self.warning = None
 
-    def _all_words(self, asked: Asked) -> None:
-        self._places(asked.as_terms(), 1.0)
-        wide = asked.as_terms(widen=True)
-        if not self._enough() and any(one.begins for one in wide):
+    def _all_words(self, parsed: ParsedQuery) -> None:
+        self._places(parsed.as_terms(), 1.0)
+        wide = parsed.as_terms(widen=True)
+        if not self._enough() and any(term.begins for term in wide):
             self._places(wide, _BEGUN)
         if not self._enough() and len(wide) > 1:
             self._any_words(wide, all_of_them=True)
@@ -159,24 +168,24 @@ class _Search:
     def _places(self, terms: Sequence[Term], worth: float) -> None:
         """Find places that have all words; in ids, files and directories only if needed."""
         finder, total = Finder(terms), sum(map(self._rarity, terms))
-        query = both(*(self._in(("message",), one) for one in terms))
-        found = [
+        query = both(*(self._in(("message",), term) for term in terms))
+        places = [
             (worth * (1 + min(1.0, score / (_K1 + 1) / total)) / 2, _places_in(document)[0])
             for score, document in self._best(self._limit + _MORE, query)
         ]
         for place in self._abouts(_TEXTS, terms, finder):
             length = _K1 * (1 - _B + _B * len(place.text) / _AVERAGE)
-            found.append((worth * (1 + 1 / (1 + length)) / 2, place))
-        self._keep(found, finder.snippet)
+            places.append((worth * (1 + 1 / (1 + length)) / 2, place))
+        self._keep(places, finder.snippet)
         if not self._enough():
-            places = self._abouts(_PLACES, terms, finder)
-            self._keep([(worth * _PLAIN, place) for place in places], finder.snippet)
+            more = self._abouts(_PLACES, terms, finder)
+            self._keep([(worth * _PLAIN, place) for place in more], finder.snippet)
 
     def _abouts(
         self, names: tuple[str, ...], terms: Sequence[Term], finder: Finder
     ) -> Iterator[_Place]:
         """Find in each session the field of greatest weight, among `names`, that has all words."""
-        query = both(*(self._in(names, one) for one in terms))
+        query = both(*(self._in(names, term) for term in terms))
         for _, document in self._best(self._limit + _MORE, query):
             for place in _places_in(document):
                 if place.field in names and len(place.terms(finder)) == len(terms):
@@ -188,21 +197,21 @@ class _Search:
         finder, rarity = Finder(terms), [*map(self._rarity, terms)]
         best: dict[str, tuple[float, float, _Place]] = {}
         terms_of: dict[str, set[int]] = {}
-        query = either(self._in(tuple(WEIGHTS), one) for one in terms)
+        query = either(self._in(tuple(WEIGHTS), term) for term in terms)
         for _, document in self._best(_GATHERED, query, one_a_session=False):
             for place in _places_in(document):
                 session_id, there = place.session_id, place.terms(finder)
                 terms_of.setdefault(session_id, set()).update(there)
                 here = sum(rarity[n] for n in there) / sum(rarity)
                 new = (here, WEIGHTS[place.field], place)
-                best[session_id] = max(best.get(session_id, new), new, key=lambda one: one[:2])
-        known, found = {session_id for session_id, _ in self._found}, list[tuple[float, _Place]]()
+                best[session_id] = max(best.get(session_id, new), new, key=itemgetter(0, 1))
+        known, spread = {session_id for session_id, _ in self._found}, list[tuple[float, _Place]]()
         for session_id, (here, weight, place) in best.items():
             if session_id in known or (all_of_them and len(terms_of[session_id]) < len(terms)):
                 continue
             share = sum(rarity[n] for n in terms_of[session_id]) / sum(rarity)
-            found.append((here * (_SPREAD if all_of_them else share / weight), place))
-        self._keep(found, finder.snippet)
+            spread.append((here * (_SPREAD if all_of_them else share / weight), place))
+        self._keep(spread, finder.snippet)
 
     def _nearest(self, text: str) -> str:
         """Return the word that was probably meant: the term, or a word one or two typos away."""
@@ -219,25 +228,25 @@ class _Search:
             known.update(dict(begun))
         most = min(2, len(word) // _SLIP_MIN)
         near = process.extract(word, [*known], scorer=OSA.distance, score_cutoff=most, limit=None)
-        return min(near, key=lambda one: (one[1], -known[one[0]]))[0] if near else text
+        return min(near, key=lambda match: (match[1], -known[match[0]]))[0] if near else text
 
-    def _rarity(self, one: Term) -> float:
+    def _rarity(self, term: Term) -> float:
         """Weigh a term by its rarity, as BM25 does."""
-        many = min(self._searcher.doc_freq("message", word) for word in one.words)
+        many = min(self._searcher.doc_freq("message", word) for word in term.words)
         return math.log(1 + (max(self._searcher.num_docs - many, 0) + 0.5) / (many + 0.5))
 
-    def _in(self, names: Iterable[str], one: Term) -> Query:
+    def _in(self, names: Iterable[str], term: Term) -> Query:
         """Make a query for a term in any of these fields."""
-        if len(one.words) > 1:
-            return either(Query.phrase_query(SCHEMA, name, [*one.words]) for name in names)
-        return either(term(name, word) for name in names for word in self._forms(name, one))
+        if len(term.words) > 1:
+            return either(Query.phrase_query(SCHEMA, name, [*term.words]) for name in names)
+        return either(having(name, word) for name in names for word in self._forms(name, term))
 
-    def _forms(self, name: str, one: Term) -> list[str]:
+    def _forms(self, name: str, term: Term) -> list[str]:
         """List the words of a field that match a term of one word."""
-        words = dict.fromkeys(one.words)
-        for begin in one.begins:
+        words = dict.fromkeys(term.words)
+        for begin in term.begins:
             begun = self._searcher.terms_with_prefix(name, begin, limit=_FORMS_MAX)
-            words |= dict.fromkeys(word for word, _ in begun if one.takes(word))
+            words |= dict.fromkeys(word for word, _ in begun if term.takes(word))
         return [*words]
 
     def _best(
@@ -264,12 +273,12 @@ class _Search:
 
     def _meet(self, session_ids: Iterable[str]) -> None:
         """Load sessions from the store; those without a row are left out."""
-        new = [one for one in dict.fromkeys(session_ids) if one not in self._sessions]
+        new = [key for key in dict.fromkeys(session_ids) if key not in self._sessions]
         columns = "id, name, named, created, modified, (SELECT max(modified) FROM session)"
-        found = self._index.store.some(columns, new) if new else ()
-        for one, name, named, created, modified, newest in found:
+        rows = self._index.store.some(columns, new) if new else ()
+        for session_id, name, named, created, modified, newest in rows:
             worth = 0.85 + 0.15 * 0.5 ** ((newest - modified) / _HALF_LIFE_MS)
-            self._sessions[one] = _Session(name, bool(named), created, worth)
+            self._sessions[session_id] = _Session(name, bool(named), created, worth)
 
     def by_pattern(self, find: Callable[[str], tuple[int, int] | None]) -> None:
         """Find texts that match a pattern, newest sessions first, for at most a second."""
@@ -279,8 +288,8 @@ class _Search:
             if messages >= self._limit:
                 return
             own = Query.term_set_query(SCHEMA, "session", ids[at : at + _SESSIONS_AT_ONCE])
-            hits = self._searcher.search(both(own, term("kind", kind)), most, count=False).hits
-            for place in (one for _, at in hits for one in _places_in(self._searcher.doc(at))):
+            hits = self._searcher.search(both(own, having("kind", kind)), most, count=False).hits
+            for place in (place for _, at in hits for place in _places_in(self._searcher.doc(at))):
                 if time.monotonic() > deadline:
                     self.warning = (
                         "re: only some texts were searched, for a second; narrow the search"
@@ -308,15 +317,15 @@ class _Search:
         copy = copy_of(session_id, message)
         if self._searcher.doc_freq("copy", copy) == 1:
             return session_id
-        found = self._searcher.search(term("copy", copy), _COPIES_MAX, count=False).hits
-        owners = {str(self._searcher.doc(at).get_first("session")) for _, at in found}
+        hits = self._searcher.search(having("copy", copy), _COPIES_MAX, count=False).hits
+        owners = {str(self._searcher.doc(at).get_first("session")) for _, at in hits}
         owners.add(session_id)  # there may be more than _COPIES_MAX
         self._meet(owners)
         known = owners & self._sessions.keys() & (owners if self._scope is None else self._scope)
-        return min(known, key=lambda one: (self._sessions[one].created, one))
+        return min(known, key=lambda session_id: (self._sessions[session_id].created, session_id))
 
     def hits(self) -> Iterator[dict[str, Any]]:
-        best = sorted(self._found.values(), key=lambda one: (-one.score, one.session_id, one.field))
+        best = sorted(self._found.values(), key=lambda p: (-p.score, p.session_id, p.field))
         shown = set[tuple[str, bool]]()
         for place in best:
             if len(shown) == self._limit:
@@ -328,7 +337,7 @@ class _Search:
                 more = {"entryId": entry, "role": role, "at": at}
             elif place.field == "name" and not session.named:  # a first message, perhaps a copy
                 first = self._index.messages(own, 1)
-                if any(self._oldest(own, one) != own for one in first):
+                if any(self._oldest(own, message) != own for message in first):
                     continue
             if (own, bool(more)) in shown:
                 continue

@@ -87,7 +87,7 @@ class Texts:
         """Queue the sessions whose text is not completely in the index."""
         signs = self._index.signs("mark")
         self.want(
-            one.session_id for one in infos if signs.get(number(one.session_id)) != _sign(one)
+            info.session_id for info in infos if signs.get(number(info.session_id)) != _sign(info)
         )
 
     @property
@@ -138,14 +138,15 @@ class Texts:
             path = array("i", sorted(path))
         progress = self._progress(info, state, path)
         replace, (rows, end, is_last) = not progress.words, _next_rows(state, path, progress, limit)
-        said, facts = list[Message](), None
+        messages, facts = list[Message](), None
         try:
             with self._files.lines(session_id) as lines:
                 for row, says, entry in _sum_up(info, state, lines, progress, rows):
                     if says and entry.kind in _SAYS and entry.text:
                         text = own_words(entry.text[: 4 * TEXT_MAX])
                         text = self._secrets.message(text, TEXT_MAX)
-                        said.append(Message(row, entry.id, entry.role or "", entry.timestamp, text))
+                        words = entry.id, entry.role or "", entry.timestamp, text
+                        messages.append(Message(row, *words))
                 if is_last:  # rows that may still change are read at each step and not stored
                     now = _decode(_encode(progress))
                     rest, done = range(end, len(state)), {*path[bisect_left(path, end) :]}
@@ -160,7 +161,7 @@ class Texts:
         progress.rows, progress.seal = end, _seal(state, path, end)
         progress.last = state.id(progress.words - 1) if progress.words else ""
         sign = _sign(info) if is_last else 0
-        self._index.add_messages(session_id, said, _encode(progress), sign, replace=replace)
+        self._index.add_messages(session_id, messages, _encode(progress), sign, replace=replace)
         if facts is not None:
             self._publish(session_id, facts)
         if is_last and replace:  # most likely no agent is working in it
@@ -191,8 +192,8 @@ def _next_rows(
     Messages that a sub-agent copied are its parent's, and not searchable in it. A fork's copies
     are, because their origin may be gone.
     """
-    is_borrowed = state.header is not None and state.header.subagent
-    first = max(progress.words, state.copied if is_borrowed else 0)
+    is_subagent = state.header is not None and state.header.subagent
+    first = max(progress.words, state.copied if is_subagent else 0)
     at, end = bisect_left(path, progress.rows), max(progress.rows, len(state) - state.unsettled)
     rows, size = list[_Row](), 0
     for row in range(min(first, progress.rows), end):

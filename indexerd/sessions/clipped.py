@@ -31,9 +31,9 @@ class Clipped(str):
     lost: int
 
     def __new__(cls, text: str, lost: int) -> Self:
-        found = super().__new__(cls, text)
-        found.lost = lost
-        return found
+        new = super().__new__(cls, text)
+        new.lost = lost
+        return new
 
 
 def units(text: str) -> int:
@@ -63,7 +63,7 @@ def clip(text: str, head: int, tail: int = 0) -> str:
 
 def joined(texts: Sequence[str], between: str = "") -> str:
     """Join texts; the result's `lost` is the sum of theirs."""
-    text, lost = between.join(texts), sum(one.lost for one in texts if isinstance(one, Clipped))
+    text, lost = between.join(texts), sum(part.lost for part in texts if isinstance(part, Clipped))
     return Clipped(text, lost) if lost else text
 
 
@@ -71,26 +71,26 @@ def about(value: object, most: int) -> int:
     """Estimate a value's length as JSON; stop once it exceeds `most`."""
     size, todo = 0, [value]
     while todo and size <= most:
-        one = todo.pop()
-        if isinstance(one, str):
-            size += len(one)
-        elif isinstance(one, dict):
-            todo += [*one.keys(), *one.values()]
-        elif isinstance(one, list):
-            todo += one
+        item = todo.pop()
+        if isinstance(item, str):
+            size += len(item)
+        elif isinstance(item, dict):
+            todo += [*item.keys(), *item.values()]
+        elif isinstance(item, list):
+            todo += item
         size += 4
     return size
 
 
 def arguments(call: ToolCall) -> Any:
     """Return the arguments of a call; an object stored as text is parsed."""
-    given = call.arguments
-    if isinstance(given, str) and given.lstrip()[:1] == "{":
+    stored = call.arguments
+    if isinstance(stored, str) and stored.lstrip()[:1] == "{":
         try:
-            return json.loads(given)
+            return json.loads(stored)
         except (ValueError, RecursionError):
             pass
-    return given
+    return stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ def clipped(entry: Entry, keep: Keep) -> Entry:
     if entry.kind is Kind.TOOL:  # must still end with the results' texts: see `beside_results`
         rest = beside_results(entry, texts)
         if rest is not None:
-            texts = (*([rest] if rest else []), *(one.text for one in entry.results))
+            texts = (*([rest] if rest else []), *(result.text for result in entry.results))
         texts = tuple([clip(text, keep.result) for text in texts])
     elif entry.kind not in _SUMMARIES:
         texts = words(texts)
@@ -129,25 +129,25 @@ def clipped(entry: Entry, keep: Keep) -> Entry:
         texts=texts,
         sent=sent,
         thinking=words(entry.thinking),
-        tools=tuple([_call(one, keep.given) for one in entry.tools]),
-        results=tuple([replace(one, text=clip(one.text, keep.result)) for one in entry.results]),
+        tools=tuple([_call(call, keep.given) for call in entry.tools]),
+        results=tuple([replace(r, text=clip(r.text, keep.result)) for r in entry.results]),
         ran=replace(ran, output=clip(ran.output, keep.head, keep.tail)) if ran else ran,
     )
 
 
 def beside_results(entry: Entry, texts: Sequence[str]) -> str | None:
     """Return the text before an entry's results; None if its texts do not end with theirs."""
-    whole, results = "".join(texts), "".join(one.text for one in entry.results)
+    whole, results = "".join(texts), "".join(result.text for result in entry.results)
     return whole.removesuffix(results) if entry.results and whole.endswith(results) else None
 
 
 def _call(call: ToolCall, ends: int) -> ToolCall:
     if about(call.arguments, 2 * ends) <= 2 * ends:
         return call
-    given = arguments(call)
-    if isinstance(given, dict) and len(given) <= ends // 8:
-        return replace(call, arguments={key: _value(one, ends) for key, one in given.items()})
-    return replace(call, arguments=_value(given, ends))
+    parsed = arguments(call)
+    if isinstance(parsed, dict) and len(parsed) <= ends // 8:
+        return replace(call, arguments={key: _value(value, ends) for key, value in parsed.items()})
+    return replace(call, arguments=_value(parsed, ends))
 
 
 def _value(value: Any, ends: int) -> Any:

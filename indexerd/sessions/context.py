@@ -98,9 +98,10 @@ def context_of(state: SessionState, read: Read, *, level: str | None = None) -> 
     ContextTooLargeError if it exceeds ENTRIES_MAX or TEXT_MAX.
     """
     # Only messages are kept: no bound counts the parts that the model does not see.
-    found = [one for part in _bounded(_parts(state, read, _messages)) for one in part.speeches]
+    parts = _bounded(_parts(state, read, _messages))
+    messages = [message for part in parts for message in part.speeches]
     model, thinking = _settings(state, read)
-    return Context(found, model, thinking or level)
+    return Context(messages, model, thinking or level)
 
 
 def context_entries(state: SessionState, read: Read) -> list[ContextEntry]:
@@ -128,8 +129,8 @@ def _one_by_one(
     new = _edits(read(row) for row in rows if edits and state.kind(row) is Kind.OTHER)
     for place, row in enumerate(rows):
         entry = read(row)
-        said = _speeches(entry, new.get(entry.id), newest=False)
-        yield ContextEntry(row, entry, tuple(said), place)
+        speeches = _speeches(entry, new.get(entry.id), newest=False)
+        yield ContextEntry(row, entry, tuple(speeches), place)
 
 
 def _limit(size: int, most: int, what: str) -> None:
@@ -141,9 +142,9 @@ def _limit(size: int, most: int, what: str) -> None:
 def _bounded(entries: Iterable[ContextEntry]) -> Iterator[ContextEntry]:
     size = 0
     for entry in entries:
-        for one in entry.speeches:
-            size += sum(map(len, (*one.texts, *one.thinking)))
-            size += sum(about(call.arguments, TEXT_MAX) for call in one.calls)
+        for message in entry.speeches:
+            size += sum(map(len, (*message.texts, *message.thinking)))
+            size += sum(about(call.arguments, TEXT_MAX) for call in message.calls)
         _limit(size, TEXT_MAX, "characters")
         yield entry
 
@@ -157,30 +158,30 @@ def _parts(state: SessionState, read: Read, says: _Says) -> Iterator[ContextEntr
     _limit(len(stays), ENTRIES_MAX, "entries")
     rows = [path[place] for place in stays]
     edits = _edits(read(row) for row in rows if state.kind(row) is Kind.OTHER)
-    said: list[ContextEntry] = []  # since the newest answer
+    pending: list[ContextEntry] = []  # since the newest answer
     for place, row in [*zip(stays, rows, strict=True), *enumerate(_below(state, path), len(path))]:
         entry = read(row)
         if place >= len(path) and not entry.ahead:
             continue
         if entry.kind is Kind.ASSISTANT:
-            yield from _ordered(said)
-            said = []
+            yield from _ordered(pending)
+            pending = []
         speeches = says(entry, edits.get(entry.id), newest=place == at)
-        said.append(ContextEntry(row, entry, tuple(speeches), place))
-    yield from _ordered(said)
+        pending.append(ContextEntry(row, entry, tuple(speeches), place))
+    yield from _ordered(pending)
 
 
 def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequence[int]:
     """List places on the path: the compaction, earlier entries that it keeps, then later ones."""
     compaction, later = read(path[at]).compaction or Compaction(), range(at + 1, len(path))
     if compaction.retained is None and compaction.role == "user":  # old Codex: human messages stay
-        asked, room = [], ASKED_MAX
-        for place in (one for one in reversed(range(at)) if state.kind(path[one]) is Kind.USER):
+        prompts, room = [], ASKED_MAX
+        for place in (n for n in reversed(range(at)) if state.kind(path[n]) is Kind.USER):
             room -= len("".join(read(path[place]).as_sent).encode("utf-8", "replace"))
             if room < 0:
                 break
-            asked.append(place)
-        return [*reversed(asked), at, *later]
+            prompts.append(place)
+        return [*reversed(prompts), at, *later]
     first = at
     if compaction.retained is None and compaction.kept is not None:
         ids = [state.id(row) for row in path[:at]]
@@ -191,22 +192,22 @@ def _kept(state: SessionState, path: Sequence[int], at: int, read: Read) -> Sequ
 
 def _edits(entries: Iterable[Entry]) -> dict[str, Edit]:
     """Map entries' ids to their newest edits."""
-    return {one.edit.target: one.edit for one in entries if one.edit is not None}
+    return {entry.edit.target: entry.edit for entry in entries if entry.edit is not None}
 
 
 def _below(state: SessionState, path: Sequence[int]) -> list[int]:
     """List rows below the leaf whose text may be sent before the leaf or a later message."""
-    found, below = list[int](), {*path[-1:]}
+    rows, below = list[int](), {*path[-1:]}
     for row in range(path[-1] + 1 if path else len(state), len(state)):
         if state.parent(row) in below:
             if state.kind(row) in _SPOKEN:
                 break
             below.add(row)
-            found += [row] if state.kind(row) is Kind.OTHER else []
-    return found
+            rows += [row] if state.kind(row) is Kind.OTHER else []
+    return rows
 
 
-def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
+def _ordered(pending: list[ContextEntry]) -> list[ContextEntry]:
     """If any entries are `ahead`, sort: the answer, results, those entries, the rest."""
 
     def order(part: ContextEntry) -> int:
@@ -214,7 +215,7 @@ def _ordered(said: list[ContextEntry]) -> list[ContextEntry]:
         first = 0 if part.entry.kind is Kind.ASSISTANT else 2 if part.entry.ahead else 3
         return 1 if result else first
 
-    return sorted(said, key=order) if any(part.entry.ahead for part in said) else said
+    return sorted(pending, key=order) if any(part.entry.ahead for part in pending) else pending
 
 
 def role_of(entry: Entry) -> str | None:
@@ -247,8 +248,8 @@ def _messages(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[Cont
         else:
             calls = tuple(call for call in entry.tools if call.name)
             yield ContextMessage(role, entry, entry.as_sent, entry.thinking, calls, entry.images)
-    for one in compaction.retained or ():
-        yield ContextMessage(one.role, entry, (one.text,))
+    for kept in compaction.retained or ():
+        yield ContextMessage(kept.role, entry, (kept.text,))
 
 
 def _speeches(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[ContextMessage]:
@@ -261,18 +262,18 @@ def _speeches(entry: Entry, edit: Edit | None, *, newest: bool) -> Iterator[Cont
             yield ContextMessage("assistant", entry, thinking=thinking, calls=calls)
         return
     edited = edit is not None and entry.kind in _EDITABLE
-    for one in _messages(entry, edit, newest=newest):
+    for message in _messages(entry, edit, newest=newest):
         if entry.kind is Kind.COMPACTION:
-            yield ContextMessage(one.role, one.entry, (one.text,))
+            yield ContextMessage(message.role, message.entry, (message.text,))
         elif edited:
-            yield one
-        elif one.role == "assistant":
-            yield replace(one, images=0) if entry.results else one
-            yield from _results(entry, one.images)
-        elif one.role == "toolResult":
-            yield from _result_line(one)
+            yield message
+        elif message.role == "assistant":
+            yield replace(message, images=0) if entry.results else message
+            yield from _results(entry, message.images)
+        elif message.role == "toolResult":
+            yield from _result_line(message)
         else:
-            yield ContextMessage(one.role, entry, one.texts, images=one.images)
+            yield ContextMessage(message.role, entry, message.texts, images=message.images)
 
 
 def _result_line(line: ContextMessage) -> Iterator[ContextMessage]:
@@ -286,9 +287,9 @@ def _result_line(line: ContextMessage) -> Iterator[ContextMessage]:
 
 
 def _results(entry: Entry, images: int) -> Iterator[ContextMessage]:
-    for one in entry.results:
-        text = CLEARED if one.cleared else one.text
-        yield ContextMessage("toolResult", entry, (text,), images=images, result=one)
+    for result in entry.results:
+        text = CLEARED if result.cleared else result.text
+        yield ContextMessage("toolResult", entry, (text,), images=images, result=result)
         images = 0  # it is not known which result has them: count them once
 
 
@@ -332,8 +333,8 @@ def _written(message: ContextMessage, most: int) -> Iterator[str]:
     elif message.role == "toolResult":
         if text := joined(message.texts):
             yield f"[Tool result]: {_cut(text, most)}"
-    elif said := _as_user(message):
-        yield f"[User]: {said}"
+    elif text := _as_user(message):
+        yield f"[User]: {text}"
 
 
 def _as_user(message: ContextMessage) -> str:
@@ -366,10 +367,10 @@ def _cut(text: str, most: int) -> str:
 
 def _call(call: ToolCall) -> str:
     """Write a call as `name(key=JSON, …)`; arguments that are not an object are named `input`."""
-    given = arguments(call)
-    if given is None:
+    parsed = arguments(call)
+    if parsed is None:
         return f"{call.name}()"
-    pairs = given.items() if isinstance(given, dict) else [("input", given)]
+    pairs = parsed.items() if isinstance(parsed, dict) else [("input", parsed)]
     inside = (f"{replace_surrogates(key)}={js_json(value)}" for key, value in pairs)
     return f"{call.name}({', '.join(inside)})"
 
@@ -378,8 +379,8 @@ def js_json(value: Any) -> str:
     """Write a value as JSON.stringify does; null for one nested too deeply."""
     if isinstance(value, Clipped):
         return value
-    if isinstance(value, dict) and any(isinstance(one, Clipped) for one in value.values()):
-        pairs = [joined([js_json(key), ":", js_json(one)]) for key, one in value.items()]
+    if isinstance(value, dict) and any(isinstance(item, Clipped) for item in value.values()):
+        pairs = [joined([js_json(key), ":", js_json(item)]) for key, item in value.items()]
         return joined(["{", joined(pairs, ","), "}"])
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -89,7 +89,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
             self.last_ms = max(self.last_ms, at)
         model = clean_line(entry.model or "", NAME_MAX)
         if model not in _MODELLESS and kind in (Kind.ASSISTANT, Kind.SETTING):
-            self.models = [*(one for one in self.models if one != model), model][-MODELS_MAX:]
+            self.models = [*(name for name in self.models if name != model), model][-MODELS_MAX:]
         if copied:
             return
         for call in entry.tools:
@@ -122,7 +122,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
             self.tools[name] = self.tools.get(name, 0) + 1
             # The newest three different uses, without secrets.
             if use := clean_line(redact(call.detail[: 10 * USE_MAX]).text, USE_MAX):
-                uses = [one for one in self.uses.get(name, []) if one != use]
+                uses = [earlier for earlier in self.uses.get(name, []) if earlier != use]
                 self.uses[name] = [*uses, use][-USES_KEPT:]
         reads = [absolute(path[:PATH_MAX], cwd) for path in call.reads]
         writes = [absolute(path[:PATH_MAX], cwd) for path in call.writes]
@@ -165,8 +165,8 @@ def file_lists(entries: Iterable[Entry]) -> FileLists:
         stored = entry.stored if sums_up and isinstance(entry.stored, dict) else {}
         for paths, key in ((read, "readFiles"), (modified, "modifiedFiles")):
             listed = stored.get(key)
-            found = listed if isinstance(listed, list) else ()
-            paths.update(one for one in found if isinstance(one, str))
+            if isinstance(listed, list):
+                paths.update(path for path in listed if isinstance(path, str))
     return FileLists(tuple(sorted(read - modified)), tuple(sorted(modified)))
 
 

@@ -41,34 +41,34 @@ class Place(NamedTuple):
 
 
 def by_age(links: Iterable[Link]) -> list[Link]:
-    return sorted(links, key=lambda one: (one.created, one.session_id))
+    return sorted(links, key=lambda link: (link.created, link.session_id))
 
 
 def depth_first(roots: Iterable[Link], below: Iterable[Link]) -> list[Place]:
     """Place every descendant of these roots once."""
     children: dict[str, list[Link]] = {}
-    for one in by_age(below):
-        children.setdefault(one.parent, []).append(one)
-    waiting = [Place(one.session_id, 0, "") for one in reversed(by_age(roots))]
-    found: dict[str, Place] = {}
+    for link in by_age(below):
+        children.setdefault(link.parent, []).append(link)
+    waiting = [Place(root.session_id, 0, "") for root in reversed(by_age(roots))]
+    places: dict[str, Place] = {}
     while waiting:
         place = waiting.pop()
-        if place.session_id not in found:
-            found[place.session_id] = place
+        if place.session_id not in places:
+            places[place.session_id] = place
             more = reversed(children.get(place.session_id, ()))
-            waiting += [Place(one.session_id, place.depth + 1, place.session_id) for one in more]
-    return list(found.values())
+            waiting += [Place(link.session_id, place.depth + 1, place.session_id) for link in more]
+    return list(places.values())
 
 
 def kept(places: Sequence[Place], own: str, limit: int) -> list[Place]:
     """Keep at most `limit` places: a session and its ancestors first, then from the top."""
-    above = {one.session_id: one.parent for one in places}
+    above = {place.session_id: place.parent for place in places}
     way = []
     while own in above:
         way.append(own)
         own = above[own]
     chosen = set([*dict.fromkeys([*way, *above])][:limit])
-    return [one for one in places if one.session_id in chosen]
+    return [place for place in places if place.session_id in chosen]
 
 
 def relation(row: Row, above: Row | None, *, named: bool, carries_on: bool | None) -> Relation:
@@ -114,8 +114,8 @@ class ParentIndex:
         if old is not None and info is not None and _relations(old) == _relations(info):
             self._infos[session_id] = info
             return others
-        for one in filter(None, (old, info)):
-            keys: list[_Key] = [_leaf(one.path), session_id, *_copies(one)]
+        for known in filter(None, (old, info)):
+            keys: list[_Key] = [_leaf(known.path), session_id, *_copies(known)]
             for key in keys:
                 others.update(self._groups.get(key, ()))
         if old is not None:
@@ -146,14 +146,15 @@ class ParentIndex:
             return Parent(owner, info.parent)
         # After a user renamed a fork or its origin, the only older copy is the origin, unless that
         # copy is a fork itself and so may be a sibling.
-        named = [one for one in older if info.fork_of and one.agent_title == info.fork_of]
-        found = named or [one for one in older if len(older) == 1 and not one.fork_of]
-        return Parent(found[0].session_id, found[0].file) if len(found) == 1 else Parent()
+        named = [other for other in older if info.fork_of and other.agent_title == info.fork_of]
+        origins = named or [other for other in older if len(older) == 1 and not other.fork_of]
+        return Parent(origins[0].session_id, origins[0].file) if len(origins) == 1 else Parent()
 
     def _older(self, info: SessionInfo) -> list[SessionInfo]:
         """List older sessions with the same history, oldest first."""
-        copies = [self._infos[one] for key in _copies(info) for one in self._groups.get(key, ())]
-        return sorted((one for one in copies if _age(one) < _age(info)), key=_age)
+        ids = (session_id for key in _copies(info) for session_id in self._groups.get(key, ()))
+        copies = map(self._infos.__getitem__, ids)
+        return sorted((other for other in copies if _age(other) < _age(info)), key=_age)
 
 
 def _relations(info: SessionInfo) -> tuple[object, ...]:

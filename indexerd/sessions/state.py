@@ -83,10 +83,10 @@ class SessionState(Tree):
 
     def leads_to(self, above: int, row: int) -> bool:
         """Return whether `above` is `row` or one of its ancestors."""
-        for one in self.up(row):
-            if one == above:
+        for ancestor in self.up(row):
+            if ancestor == above:
                 return True
-            if one < above and self.orderly:
+            if ancestor < above and self.orderly:
                 return False
         return False
 
@@ -111,7 +111,7 @@ class SessionState(Tree):
         """Return one row for each id; of rows with the same id, the last."""
         if not self.repeats:
             return range(len(self.ids))
-        return sorted({self.index.get(one, row) for row, one in enumerate(self.ids)})
+        return sorted({self.index.get(entry_id, row) for row, entry_id in enumerate(self.ids)})
 
     def cycles(self) -> list[str]:
         """Return the ids of entries on a cycle of parents; none in an orderly file."""
@@ -126,7 +126,7 @@ class SessionState(Tree):
                 row = self.parent(row)
             if row in trail:
                 rows = list(trail)
-                looped += [self.ids[one] for one in rows[rows.index(row) :]]
+                looped += [self.ids[member] for member in rows[rows.index(row) :]]
         return looped
 
     @property
@@ -173,7 +173,7 @@ class SessionState(Tree):
 
 def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
     """List the rows of a path's user and assistant messages, in order of position."""
-    found, running = list[int](), False
+    message_rows, running = list[int](), False
     for row in state.path(leaf):
         packed = state.codes[row]
         kind = packed & KIND_MASK
@@ -183,9 +183,9 @@ def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:
         failed = state.turn_of(row) is Turn.FAILED
         whole = state.split_answers and kind == Kind.ASSISTANT and not failed
         if not (whole and running):
-            found.append(row)
+            message_rows.append(row)
         running = whole
-    return found
+    return message_rows
 
 
 def rows_between(path: Sequence[int], rows: Sequence[int], first: int, last: int) -> list[int]:
@@ -214,20 +214,20 @@ def names_on(state: SessionState, leaf: int, wanted: set[int]) -> dict[int, str]
     """
     marked = {row: name for name, row in state.marks.items()}
     ordered = sorted(marked)
-    found: dict[int, str] = {}
-    above, asked = -1, False  # the last marked row, and whether a prompt followed it
+    names: dict[int, str] = {}
+    above, prompted = -1, False  # the last marked row, and whether a prompt followed it
     for row in state.path(leaf) if marked else wanted:
         if row in marked:
-            above, asked = row, False
+            above, prompted = row, False
         elif state.codes[row] & KIND_MASK in _ASKS:
-            asked = True
+            prompted = True
         if row in wanted:
             at = bisect_left(ordered, row)
             below = ordered[at] if at < len(ordered) else -1
-            outside = above >= 0 and marked[above] == state.ids[above] and not asked
+            outside = above >= 0 and marked[above] == state.ids[above] and not prompted
             if below > row and (outside or marked[below] == state.ids[below]):
                 below = -1  # that turn begins after this row
             mark = below if below >= 0 else above
             name = marked[mark] if mark >= 0 else state.ids[row]
-            found[row] = clean_line(name[: 8 * ROW_NAME_MAX], ROW_NAME_MAX)
-    return found
+            names[row] = clean_line(name[: 8 * ROW_NAME_MAX], ROW_NAME_MAX)
+    return names

@@ -88,16 +88,16 @@ def _unread(state: SessionState, rows: Iterable[int]) -> dict[str, Any]:
     count = sum(not state.lengths[row] for row in rows)
     if not count:
         return {}
-    found = "1 entry is" if count == 1 else f"{count} entries are"
-    return {"warnings": [f"{found} too long to be read"]}
+    entries = "1 entry is" if count == 1 else f"{count} entries are"
+    return {"warnings": [f"{entries} too long to be read"]}
 
 
-def tree(session: Session, read: Read, asked: params.Tree) -> dict[str, Any]:
+def tree(session: Session, read: Read, query: params.Tree) -> dict[str, Any]:
     state = session.state
-    found = nodes(state, read, session.labels, asked.filter or "all", asked.search)
-    listed = list(islice(found, NODES_MAX))
+    matching = nodes(state, read, session.labels, query.filter or "all", query.search)
+    listed = list(islice(matching, NODES_MAX))
     answer = _head(session) | {"nodes": listed} | _unread(state, range(len(state)))
-    if next(found, None) is not None:
+    if next(matching, None) is not None:
         answer["truncated"] = True
     if looped := state.cycles():
         answer["cycles"] = looped
@@ -135,7 +135,7 @@ def outline(state: SessionState, date: Callable[[int], int]) -> Iterator[tuple[i
     seen = bytearray(len(state))
     open_rows: set[int] = set()  # ancestors of the current row, if there may be cycles
     length, enough = 0, 2 * len(state)  # beyond `enough`, repeats are shown alone
-    cycles = [row for one in state.cycles() if (row := state.row(one)) is not None]
+    cycles = [row for entry_id in state.cycles() if (row := state.row(entry_id)) is not None]
     stack = [(row, ROOT, 0) for row in reversed(below(ROOT))]
     while stack or cycles:
         if not stack:
@@ -159,7 +159,7 @@ def outline(state: SessionState, date: Callable[[int], int]) -> Iterator[tuple[i
         children = below(row)
         if len(children) > 1:
             _sort_by_date(children, date)
-        stack.extend((one, row, depth + 1) for one in reversed(children))
+        stack.extend((child, row, depth + 1) for child in reversed(children))
 
 
 def _children(state: SessionState) -> Callable[[int], list[int]]:
@@ -172,11 +172,11 @@ def _children(state: SessionState) -> Callable[[int], list[int]]:
         first[above], after[line] = line, first[above]
 
     def below(row: int) -> list[int]:
-        found, line = list[int](), first[row]
+        rows, line = list[int](), first[row]
         while line != ROOT:
-            found.append(index.get(ids[line], line))  # an id's last line counts
+            rows.append(index.get(ids[line], line))  # an id's last line counts
             line = after[line]
-        return found
+        return rows
 
     return below
 
@@ -184,8 +184,8 @@ def _children(state: SessionState) -> Callable[[int], list[int]]:
 def _sort_by_date(rows: list[int], date: Callable[[int], int]) -> None:
     dates = {row: date(row) for row in rows}
 
-    def compare(one: int, other: int) -> int:
-        return dates[one] - dates[other] if dates[one] and dates[other] else 0
+    def compare(row: int, other: int) -> int:
+        return dates[row] - dates[other] if dates[row] and dates[other] else 0
 
     rows.sort(key=cmp_to_key(compare))
 
@@ -261,7 +261,7 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
     for tip in tips(state, summaries):
         moment = iso_ms(read(tip.row if tip.last == ROOT else tip.last).timestamp)
         gist, source = _gist(state, tip, summaries, stored, read)
-        one = {
+        branch = {
             "leafId": state.id(tip.row),
             "branchPointId": None if tip.parting == ROOT else state.id(tip.parting),
             "entries": tip.entries,
@@ -275,7 +275,7 @@ def branches(session: Session, read: Read, stored: Mapping[str, str]) -> dict[st
             "gistSource": gist and source,
             "reason": None if tip.summary == ROOT else labels.get(state.id(tip.summary)),
         }
-        listed.append(one | {key: value for key, value in optional.items() if value})
+        listed.append(branch | {key: value for key, value in optional.items() if value})
     return _head(session) | {"tips": listed}
 
 
@@ -296,31 +296,31 @@ def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
     If only bookkeeping follows the leaf, the leaf is the tip.
     """
     rows, summarized = state.tips(), dict(_summarized(state, summaries))
-    found = _tips_at(state, [*rows, state.leaf], summarized)
-    tips = [found[row] for row in rows]
+    tip_at = _tips_at(state, [*rows, state.leaf], summarized)
+    tips = [tip_at[row] for row in rows]
     if state.leaf in (NOWHERE, *rows):
         return tips
-    leaf = found[state.leaf]
+    leaf = tip_at[state.leaf]
     others = [tip for tip in tips if tip.last != leaf.last or not state.leads_to(leaf.row, tip.row)]
     return [*others, leaf]
 
 
 def _tips_at(state: SessionState, wanted: list[int], sums: Mapping[int, int]) -> dict[int, Tip]:
     """Make the Tips of these rows; an orderly tree takes one pass over all rows."""
-    children, found, kept = state.children(), dict[int, Tip](), {*wanted}
-    left = children[:]  # children not yet visited; at 0 a row is no longer needed
+    children, tip_at, kept = state.children(), dict[int, Tip](), {*wanted}
+    unvisited = children[:]  # children not yet visited; at 0 a row is no longer needed
     ways = [range(len(state))] if state.orderly else map(state.path, wanted)
     for way in ways:
         before = Tip(ROOT)
         for row in way:
             parent = state.parent(row)
-            above = found.get(parent, Tip(ROOT)) if state.orderly else before
-            left[parent] -= state.orderly
-            if not left[parent] and parent not in kept:
-                found.pop(parent, None)
+            above = tip_at.get(parent, Tip(ROOT)) if state.orderly else before
+            unvisited[parent] -= state.orderly
+            if not unvisited[parent] and parent not in kept:
+                tip_at.pop(parent, None)
             parts = above.row != ROOT and children[above.row] > 1
             kind = state.kind(row)
-            before = found[row] = Tip(
+            before = tip_at[row] = Tip(
                 row=row,
                 entries=above.entries + 1,
                 users=above.users + (kind is Kind.USER),
@@ -328,30 +328,30 @@ def _tips_at(state: SessionState, wanted: list[int], sums: Mapping[int, int]) ->
                 last=row if kind in (Kind.USER, Kind.ASSISTANT) else above.last,
                 summary=sums.get(row, above.summary),
             )
-    return found
+    return tip_at
 
 
 def _names(state: SessionState, tip: Tip) -> set[str]:
     """Collect the ids by which a stored summary may name this branch."""
-    found = set[str]()
+    names = set[str]()
     for row in state.up(tip.row):
-        found.add(state.id(row))
+        names.add(state.id(row))
         if row == tip.last or state.parent(row) == tip.parting:
             break
     durable = name_at(state, tip.row)
     named = state.row(durable)
     if named is None or named not in set(state.up(tip.parting)):  # not shared with other branches
-        found.add(durable)
-    return found
+        names.add(durable)
+    return names
 
 
 def _summarized(state: SessionState, summaries: Mapping[int, Entry]) -> Iterator[tuple[int, int]]:
     """Pair the abandoned rows with the rows of their summaries; for one row the last counts."""
     for row, entry in summaries.items():
-        left = state.row(entry.from_id) if entry.from_id is not None else None
-        for one in (left, row - 1 if row else None) if any(entry.texts) else ():
-            if one is not None and not state.leads_to(one, row):
-                yield one, row
+        from_row = state.row(entry.from_id) if entry.from_id is not None else None
+        for leaf in (from_row, row - 1 if row else None) if any(entry.texts) else ():
+            if leaf is not None and not state.leads_to(leaf, row):
+                yield leaf, row
                 break
 
 
@@ -379,31 +379,31 @@ def _gist(
     return "", ""
 
 
-def path(session: Session, read: Read, asked: params.Path) -> dict[str, Any]:
+def path(session: Session, read: Read, query: params.Path) -> dict[str, Any]:
     """Answer `path`: the entries from the root to the leaf, with their texts.
 
     With `customType`, only an extension's records, with their data.
     """
-    state, custom = session.state, asked.custom_type
+    state, custom = session.state, query.custom_type
     every = state.path()
     rows = every[-NODES_MAX:]
     limit = text_limit(state, rows, TEXTS_MAX)
     listed = [
-        _step(session, row, one, limit, data=custom is not None)
-        for row, one in zip(rows, map(read, rows), strict=True)
-        if custom is None or (one.type == "custom" and one.custom_type == custom)
+        _step(session, row, entry, limit, data=custom is not None)
+        for row, entry in zip(rows, map(read, rows), strict=True)
+        if custom is None or (entry.type == "custom" and entry.custom_type == custom)
     ]
     cut: dict[str, Any] = {} if limit == TEXT_MAX else {"textMax": limit}
     cut |= {"truncated": True} if len(rows) < len(every) else {}
     return _head(session) | {"entries": listed} | cut | _unread(state, rows)
 
 
-def context(session: Session, read: Read, asked: params.Context) -> dict[str, Any]:
+def context(session: Session, read: Read, query: params.Context) -> dict[str, Any]:
     """Answer `context`: the messages for the model, and the path's compactions, newest first.
 
     `transforms` are rules for this one answer. `serialize` adds all messages as one text.
     """
-    rules, state = asked.transforms or [], session.state
+    rules, state = query.transforms or [], session.state
     shown: set[int] = set()
 
     def noted(row: int) -> Entry:
@@ -411,54 +411,54 @@ def context(session: Session, read: Read, asked: params.Context) -> dict[str, An
         return read(row)
 
     level = "off" if session.info.agent == "pi" else None  # pi's default
-    found = context_of(state, noted, level=level)
+    current = context_of(state, noted, level=level)
     rows = [row for row in reversed(state.path()) if state.kind(row) is Kind.COMPACTION]
     past = [_compaction(read(row)) for row in rows]
     answer = {
         "messages": [
-            {"role": one.role, "text": one.text, "entryId": one.entry.id}
-            for one in transformed(found.messages, rules)
+            {"role": message.role, "text": message.text, "entryId": message.entry.id}
+            for message in transformed(current.messages, rules)
         ],
-        "model": found.model,
-        "thinkingLevel": found.thinking_level,
+        "model": current.model,
+        "thinkingLevel": current.thinking_level,
         "compactions": past,
         "previousSummary": past[0]["summary"] if past else None,
     }
     if rules:
         answer["transformed"] = True
-    if asked.serialize:  # it has only the beginnings of results; rules see them whole
+    if query.serialize:  # it has only the beginnings of results; rules see them whole
         brief = noted if rules else lambda row: clipped(noted(row), SUMMED)
-        speeches = [one for step in context_entries(state, brief) for one in step.speeches]
+        speeches = [message for step in context_entries(state, brief) for message in step.speeches]
         answer["serialized"] = serialize(transformed(speeches, rules))
     return _head(session) | answer | _unread(state, shown)
 
 
 def transformed(messages: Iterable[ContextMessage], rules: Iterable[Rule]) -> list[ContextMessage]:
     """Apply all rules; UsageError if a rule names an entry that no message comes from."""
-    found = list(messages)
+    result = list(messages)
     for rule in rules:
         match rule:
             case Prune():
-                found = _pruned(found, rule)
+                result = _pruned(result, rule)
             case Summary():
-                found = _summed_up(found, rule)
+                result = _summed_up(result, rule)
             case Truncate():
-                found = [_shortened(one, rule) for one in found]
-    return found
+                result = [_shortened(message, rule) for message in result]
+    return result
 
 
 def _pruned(messages: list[ContextMessage], rule: Prune) -> list[ContextMessage]:
-    tokens, found = 0, []
-    for one in reversed(messages):
-        result = one.role == "toolResult"
-        tokens += -(-len(one.text) // 4) if result else 0
-        clears = result and tokens > rule.protect_tokens and len(one.text) > len(CLEARED)
-        found.append(replace(one, texts=(CLEARED,)) if clears else one)
-    return found[::-1]
+    tokens, pruned = 0, []
+    for message in reversed(messages):
+        result = message.role == "toolResult"
+        tokens += -(-len(message.text) // 4) if result else 0
+        clears = result and tokens > rule.protect_tokens and len(message.text) > len(CLEARED)
+        pruned.append(replace(message, texts=(CLEARED,)) if clears else message)
+    return pruned[::-1]
 
 
 def _summed_up(messages: list[ContextMessage], rule: Summary) -> list[ContextMessage]:
-    ids = [one.entry.id for one in messages]
+    ids = [message.entry.id for message in messages]
     for named in (rule.first, rule.last):
         if named is not None and named not in ids:
             raise UsageError(
@@ -475,14 +475,14 @@ def _summed_up(messages: list[ContextMessage], rule: Summary) -> list[ContextMes
     return [*messages[:start], summary, *messages[end:]]
 
 
-def _shortened(one: ContextMessage, rule: Truncate) -> ContextMessage:
-    text = one.text
-    if len(text) <= rule.chars or (rule.roles and one.role not in rule.roles):
-        return one
+def _shortened(message: ContextMessage, rule: Truncate) -> ContextMessage:
+    text = message.text
+    if len(text) <= rule.chars or (rule.roles and message.role not in rule.roles):
+        return message
     room = rule.chars - len(_NOTE.format(len(text)))
     note = _NOTE.format(len(text) - room)
     cut = text[:room] + note if rule.keep == "head" else note + text[len(text) - room :]
-    return replace(one, texts=(cut,))
+    return replace(message, texts=(cut,))
 
 
 def _head(session: Session) -> dict[str, Any]:
@@ -495,7 +495,7 @@ def _head(session: Session) -> dict[str, Any]:
 
 def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -> dict[str, Any]:
     above = session.state.parent(row)
-    one = {
+    step = {
         "ordinal": session.state.ordinals[row],
         "type": entry.type[:WORD_MAX],
         "role": entry.role and entry.role[:WORD_MAX],
@@ -508,12 +508,12 @@ def _step(session: Session, row: int, entry: Entry, limit: int, *, data: bool) -
         "data": entry.data if data else None,
     }
     places = {"id": entry.id, "parentId": None if above == ROOT else session.state.id(above)}
-    return places | {key: value for key, value in one.items() if value is not None}
+    return places | {key: value for key, value in step.items() if value is not None}
 
 
 def _compaction(entry: Entry) -> dict[str, Any]:
     compaction = entry.compaction or Compaction()
-    one = {
+    fields = {
         "entryId": entry.id,
         "timestamp": entry.timestamp[:WORD_MAX],
         "summary": "".join(entry.texts),
@@ -522,4 +522,4 @@ def _compaction(entry: Entry) -> dict[str, Any]:
         "fromHook": entry.from_hook,
         "details": entry.stored,
     }
-    return {key: value for key, value in one.items() if value is not None}
+    return {key: value for key, value in fields.items() if value is not None}

@@ -66,8 +66,8 @@ class ForkResolver:
     def where(self, path: str) -> str:
         """Return where a file is now: it may have been archived or compressed."""
         name = base_name(path)
-        files = [file for one in _threads(name)[:1] for file in list(self._files.get(one, ()))]
-        named = (one for one in files if base_name(one) == name)
+        thread = next(iter(_threads(name)), "")
+        named = (file for file in [*self._files.get(thread, ())] if base_name(file) == name)
         return min(named, key=len, default=path)  # prefers a plain file to its compressed copy
 
     def begin(self, agent: str, path: str, first: bytes) -> SessionState:
@@ -83,29 +83,29 @@ class ForkResolver:
     def _take_base(self, state: SessionState, base: Base | None, younger: list[_File]) -> None:
         if base is None or len(younger) > GENERATIONS:
             return
-        found = self._find(base, younger)
+        file = self._find(base, younger)
         lacks, fork = self._forks.setdefault(base.session_id, {}), younger[0].path
-        lacks[fork] = base if found is None else None
-        if found is None:
+        lacks[fork] = base if file is None else None
+        if file is None:
             state.wants = base.session_id
-        elif self._excluded(found.path, found.cwd):
+        elif self._excluded(file.path, file.cwd):
             state.barred = True
         else:
-            self._take_base(state, ADAPTERS[AGENT].base(found.head), [*younger, found])
+            self._take_base(state, ADAPTERS[AGENT].base(file.head), [*younger, file])
             try:
-                with source_of(AGENT, found.path).lines(found.path) as lines:
+                with source_of(AGENT, file.path).lines(file.path) as lines:
                     take_in(AGENT, state, _pieces(lines, base.end))
             except SessionUnreadableError:
                 state.wants, lacks[fork] = base.session_id, base
-            state.borrowed(found.path)
+            state.borrowed(file.path)
 
     def _find(self, base: Base, younger: list[_File]) -> _File | None:
         """Find the newest file that fits; of equally old ones, the one with the greatest name."""
-        born, met = younger[-1].born_ms, {base_name(one.path) for one in younger}
-        paths = [one for one in self._files.get(base.session_id, {}) if base_name(one) not in met]
-        fitting = filter(None, (_fitting(base, path) for path in paths))
-        old_enough = (one for one in fitting if not born or one.born_ms <= born)
-        return max(old_enough, key=lambda one: (one.born_ms, base_name(one.path)), default=None)
+        born, met = younger[-1].born_ms, {base_name(file.path) for file in younger}
+        known = [*self._files.get(base.session_id, ())]
+        fitting = (_fitting(base, path) for path in known if base_name(path) not in met)
+        old_enough = (file for file in fitting if file and (not born or file.born_ms <= born))
+        return max(old_enough, key=lambda file: (file.born_ms, base_name(file.path)), default=None)
 
 
 def take_in(agent: str, state: SessionState, pieces: Iterable[Block | Oversize]) -> None:

@@ -113,19 +113,19 @@ class Records(ABC):
         An answer's parts matter only while its turn may be open: those of older answers, which are
         most of the data, are not read.
         """
-        rows = [(one.place, _fields(one, full=False)) for one in self.messages()]
+        rows = [(message.place, _fields(message, full=False)) for message in self.messages()]
         if self.session["schema"] == 1:  # ids wrap around: time first
             rows.sort(key=lambda row: (row[1]["at"], row[1]["id"]))
-        asked = [n for n, (_, line) in enumerate(rows) if line.get("role") == "user"]
-        newest = max(asked, default=0)
-        found = [Block(_line(self.session), 0)]
+        prompts = [n for n, (_, line) in enumerate(rows) if line.get("role") == "user"]
+        newest = max(prompts, default=0)
+        blocks = [Block(_line(self.session), 0)]
         for n, (place, line) in enumerate(rows):
             if n >= newest or line.get("role") == "user":
                 line["parts"] += self._visible(line["id"], full=False)
             else:
                 line["parts"] = []
-            found.append(Block(_line(line), place))
-        return found
+            blocks.append(Block(_line(line), place))
+        return blocks
 
     def full_line(self, offset: int, _length: int) -> bytes:
         """Return a message with all its text.
@@ -158,8 +158,8 @@ class Records(ABC):
 
 def _digest(text: str) -> int:
     """Hash a text to 63 bits."""
-    found = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(found, "big") >> 1
+    digest = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1
 
 
 def _decoded(data: bytes) -> Record | None:
@@ -198,7 +198,7 @@ def _fields(message: Message, *, full: bool) -> Record:
         "modelID": model.get("modelID") or model.get("id"),
         "providerID": model.get("providerID"),
     }
-    record = {key: one for key, one in named.items() if one and not record.get(key)} | record
+    record = {key: value for key, value in named.items() if value and not record.get(key)} | record
     line = {key: record[key] for key in _OF_MESSAGE if record.get(key) is not None}
     line |= {"type": "message", "id": message.id, "at": message.at}
     if record.get("summary") is True:
@@ -211,7 +211,7 @@ def _fields(message: Message, *, full: bool) -> Record:
         error = as_dict(record["error"])
         why = string(as_dict(error.get("data")).get("message"))[:ERROR]
         line["error"] = {"name": error.get("name") or "error", "message": why or None}
-    line["parts"] = [_part(one, full=full) for one in _inline(record)]
+    line["parts"] = [_part(part, full=full) for part in _inline(record)]
     return line
 
 
@@ -224,7 +224,7 @@ def _inline(record: Record) -> Iterator[Record]:
     if role == "compaction" and isinstance(record.get("summary"), str):
         yield {"type": "text", "text": record["summary"]}
     for key, kind in (("files", "file"), ("agents", "agent")):
-        yield from (as_dict(one) | {"type": kind} for one in as_list(record.get(key)))
+        yield from (as_dict(item) | {"type": kind} for item in as_list(record.get(key)))
     yield from map(as_dict, as_list(record.get("content")))
 
 
@@ -233,13 +233,13 @@ def _part(part: Record, *, full: bool) -> Record:
     kind = part.get("type")
     if kind == "tool":
         return _tool(part, full=full)
-    found: Record = {"type": kind}
+    brief: Record = {"type": kind}
     if kind == "text" or (kind == "reasoning" and full):
-        found["text"] = string(part.get("text"))[: None if full else BRIEF_TEXT]
+        brief["text"] = string(part.get("text"))[: None if full else BRIEF_TEXT]
     if kind == "file":
-        found = _file(part)
+        brief = _file(part)
     keys = _OF_PART.get(kind, ()) if isinstance(kind, str) else ()
-    return found | {key: part[key] for key in keys if part.get(key) is not None}
+    return brief | {key: part[key] for key in keys if part.get(key) is not None}
 
 
 def _tool(part: Record, *, full: bool) -> Record:
@@ -264,18 +264,18 @@ def _tool(part: Record, *, full: bool) -> Record:
     if isinstance(state.get("content"), list):
         kept["content"] = list(_contents(state["content"]))
     if isinstance(state.get("attachments"), list):
-        kept["attachments"] = [_file(as_dict(one)) for one in state["attachments"]]
+        kept["attachments"] = [_file(as_dict(file)) for file in state["attachments"]]
     return call
 
 
 def _contents(content: list[Any]) -> Iterator[Record]:
     """Yield a tool result of version 2: its texts, together at most OUTPUT, and its files."""
-    left = OUTPUT
-    for one in map(as_dict, content):
-        if not isinstance(one.get("text"), str):
-            yield _file(one)
-        elif text := one["text"][:left]:
-            left -= len(text)
+    room = OUTPUT
+    for item in map(as_dict, content):
+        if not isinstance(item.get("text"), str):
+            yield _file(item)
+        elif text := item["text"][:room]:
+            room -= len(text)
             yield {"type": "text", "text": text}
 
 
@@ -305,9 +305,9 @@ class Database:
         files = files_of(self._path)
         if self._files is None or self._files.main[:2] != files.main[:2]:  # another file
             return [*self.sessions()]
-        found = self._ask(_Tables.recent, files)
-        changed = [path for path, now in found.items() if self._found.get(path) != now]
-        self._found |= found
+        stamps = self._ask(_Tables.recent, files)
+        changed = [path for path, now in stamps.items() if self._found.get(path) != now]
+        self._found |= stamps
         return changed
 
     def _ask(self, ask: Callable[[_Tables], _Listed], files: Files) -> dict[str, Look]:
@@ -329,20 +329,21 @@ class _Tables:
 
     def listed(self, ids: Iterable[str] | None = None) -> _Listed:
         """Return these sessions, or all; of a session in both versions, the newer copy."""
-        found: _Listed = {}
-        given = list(ids or ())
-        among = " NOT NULL" if ids is None else f" IN ({','.join('?' * len(given))})"
+        sessions: _Listed = {}
+        wanted = list(ids or ())
+        among = " NOT NULL" if ids is None else f" IN ({','.join('?' * len(wanted))})"
         for version in self._versions:
             table, *others = _TABLES[version]
-            sums = [self._sums(one, f"session_id{among}", given) for one in others]
-            for row in self._db.execute(f"{self._select(table)} WHERE s.id{among}", given):
+            sums = [self._sums(other, f"session_id{among}", wanted) for other in others]
+            for row in self._db.execute(f"{self._select(table)} WHERE s.id{among}", wanted):
                 record = dict(zip(_FIELDS, row, strict=True))
                 key = string(record["id"])
                 if is_session_id(key):
                     hidden = _decoded(string(record["revert"]).encode())
                     session = _session_of(key, record | {"time": record, "revert": hidden}, version)
-                    found[key] = session, self._stamp(session, [one.get(key) for one in sums])
-        return found
+                    stamp = self._stamp(session, [counts.get(key) for counts in sums])
+                    sessions[key] = session, stamp
+        return sessions
 
     def recent(self) -> _Listed:
         ids = set[str]()
@@ -353,15 +354,15 @@ class _Tables:
 
     def one(self, session_id: str) -> tuple[Record, Look]:
         """Return one session; FileNotFoundError if it is gone."""
-        found = self.listed([session_id]).get(session_id)
-        if found is None:
+        listed = self.listed([session_id]).get(session_id)
+        if listed is None:
             raise FileNotFoundError(session_id)
-        return found
+        return listed
 
     def _select(self, table: str) -> str:
         """Make a SELECT of the sessions' fields, with NULL for columns that this release lacks."""
         columns = self._columns(table)
-        fields = [f"s.{one}" if one in columns else "NULL" for one in _FIELDS.values()]
+        fields = [f"s.{column}" if column in columns else "NULL" for column in _FIELDS.values()]
         join = ""
         if "project_id" in columns and {"id", "worktree"} <= self._columns("project"):
             join = " LEFT JOIN project p ON p.id = s.project_id"
@@ -372,8 +373,8 @@ class _Tables:
         """Return the columns of a table; none if it does not exist."""
         if table not in self._there:
             return set()
-        found = self._db.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - our names
-        return {name for name, *_ in found.description}
+        cursor = self._db.execute(f"SELECT * FROM {table} LIMIT 0")  # noqa: S608 - our names
+        return {name for name, *_ in cursor.description}
 
     def _sums(self, table: str, where: str, ids: list[str]) -> dict[str, tuple[Any, ...]]:
         """Return for each session the newest time_updated of its rows, their count, and the sum."""
@@ -386,7 +387,7 @@ class _Tables:
 
     def _stamp(self, session: Record, sums: list[tuple[Any, ...] | None]) -> Look:
         """Make a session's signature, in 63-bit fields like those of a file's stat."""
-        written = max(session["time"]["updated"], *(time_ms(one[0]) for one in sums if one), 0)
+        written = max(session["time"]["updated"], *(time_ms(row[0]) for row in sums if row), 0)
         ino, size = _digest(f"{self._main.ino}/{session['id']}"), _digest(repr((session, sums)))
         return Look(self._main.dev, ino, size, min(written, _MS_MAX) * 1_000_000)
 
@@ -464,9 +465,9 @@ def _files(directory: str) -> list[tuple[str, str, int]]:
     """List id, path and inode of a directory's records; none if it cannot be listed."""
     with suppress(OSError), os.scandir(directory) as entries:
         return sorted(
-            (own, one.path, one.inode())
-            for one in entries
-            if one.name.endswith(".json") and is_session_id(own := one.name.removesuffix(".json"))
+            (own, file.path, file.inode())
+            for file in entries
+            if (own := file.name.removesuffix(".json")) != file.name and is_session_id(own)
         )
     return []
 
@@ -523,12 +524,12 @@ def look_at_tree(path: str) -> Look | None:
     messages, places = _files(directory), [directory]
     for message_id, file, _ in {*messages[:1], *messages[-NEWEST:]}:  # ids wrap around
         of_parts = f"{parts}/{message_id}"
-        places += [file, of_parts, *(one for _, one, _ in _files(of_parts))]
+        places += [file, of_parts, *(place for _, place, _ in _files(of_parts))]
     seen = [(own.mtime_ns, own.size, own.ino)]
-    for one in sorted(places):
+    for place in sorted(places):
         with suppress(OSError):
-            found = os.stat(one)  # noqa: PTH116 - paths here are text
-            seen.append((found.st_mtime_ns, found.st_size, found.st_ino))
+            status = os.stat(place)  # noqa: PTH116 - paths here are text
+            seen.append((status.st_mtime_ns, status.st_size, status.st_ino))
     return Look(own.dev, own.ino, _digest(repr(seen)), max(seen)[0])
 
 

@@ -50,7 +50,7 @@ class ScanResult:
 
     def unseen(self, path: str) -> bool:
         """Return whether the scan could not reach a path, so that its absence means nothing."""
-        return self.partial or any(within(path, one) for one in (*self.unreadable, *self.missing))
+        return self.partial or any(within(path, root) for root in (*self.unreadable, *self.missing))
 
 
 class SessionDiscovery:
@@ -65,17 +65,17 @@ class SessionDiscovery:
 
     def renew(self, stores: list[Store]) -> None:
         """Replace the stores, keeping what is known of those that stay."""
-        paths = [one.sessions for one in stores if one.kind is Kind.DATABASE]
-        self._databases = {one: self._databases.get(one) or Database(one) for one in paths}
-        roots = {one.beside for one in stores if one.agent == "codex"}
+        paths = [root.sessions for root in stores if root.kind is Kind.DATABASE]
+        self._databases = {path: self._databases.get(path) or Database(path) for path in paths}
+        roots = {root.beside for root in stores if root.agent == "codex"}
         self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
 
     def title(self, agent: str, session_id: str) -> str | None:
         """Return the name that Codex keeps outside a session; "" if it was cleared."""
         if agent != "codex":
             return None
-        found = [names.name(session_id) for names in self._names.values()]
-        return max((name for name in found if name is not None), key=bool, default=None)
+        titles = [names.name(session_id) for names in self._names.values()]
+        return max((name for name in titles if name is not None), key=bool, default=None)
 
     def retitled(self) -> set[str]:
         """Return the sessions whose outside name changed since the last call."""
@@ -85,12 +85,13 @@ class SessionDiscovery:
         self, stores: list[Store], enter: Callable[[str], object] = lambda _path: None
     ) -> ScanResult:
         """Find every session; call `enter(path)` before a directory is listed."""
-        result = scan([one.sessions for one in stores if one.kind is Kind.FILES], SUFFIXES, enter)
-        for path in [one for one in result.files if one.endswith(DIGEST_SUFFIX)]:
+        files = [root.sessions for root in stores if root.kind is Kind.FILES]
+        result = scan(files, SUFFIXES, enter)
+        for path in [path for path in result.files if path.endswith(DIGEST_SUFFIX)]:
             del result.files[path]  # a meta directory may be below a root
-        tree = scan([one.sessions for one in stores if one.kind is Kind.TREE], (".json",), enter)
+        tree = scan([root.sessions for root in stores if root.kind is Kind.TREE], (".json",), enter)
         looks = ((path, look_at_tree(path)) for path in tree.files)
-        result.files |= {path: found for path, found in looks if found}
+        result.files |= {path: seen for path, seen in looks if seen}
         result.missing += tree.missing
         result.unreadable |= tree.unreadable
         for path, database in self._databases.items():
@@ -106,7 +107,7 @@ class SessionDiscovery:
 
     def hinted(self, paths: Iterable[str]) -> tuple[list[str], set[str]]:
         """Turn a watcher's hints into paths of sessions and ids of sessions with a new name."""
-        found, titled = list[str](), set[str]()
+        sessions, titled = list[str](), set[str]()
         for path in paths:
             where, _, name = path.rpartition("/")
             base = path.removesuffix("-wal")
@@ -115,19 +116,19 @@ class SessionDiscovery:
             elif base in self._databases:
                 self._late.add(base)
             elif not path.endswith(DIGEST_SUFFIX):
-                found.append(path)
+                sessions.append(path)
         now = time.monotonic()
         if now < self._looked_at + PAUSE:
             self.again_at = self._looked_at + PAUSE if self._late else math.inf
-            return found, titled
+            return sessions, titled
         for path in self._late & self._databases.keys():
             self._looked_at = now
             try:
-                found += self._databases[path].touched()
+                sessions += self._databases[path].touched()
             except (SessionUnreadableError, FileNotFoundError):
                 continue  # the next scan reports it
         self._late, self.again_at = set(), math.inf
-        return found, titled
+        return sessions, titled
 
 
 def enters(name: str) -> bool:
@@ -171,11 +172,11 @@ def _list(path: str, suffixes: tuple[str, ...], result: ScanResult) -> list[str]
                 continue
             if name.endswith(suffixes):
                 try:
-                    found = entry.stat(follow_symlinks=False)
+                    status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                if stat.S_ISREG(found.st_mode):
-                    seen = found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+                if stat.S_ISREG(status.st_mode):
+                    seen = status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
                     result.files[entry.path] = tuple.__new__(Look, seen)  # twice as fast as Look()
             elif entry.is_dir(follow_symlinks=False) and enters(name):
                 inner.append(entry.path)
@@ -209,21 +210,21 @@ class Names:
             files = os.listdir(self._root)  # noqa: PTH208 - paths here are text
         except OSError:
             return set()  # moved or not mounted: no name was cleared
-        numbers = [int(one[1]) for one in map(_DATABASE.fullmatch, files) if one]
+        numbers = [int(match[1]) for match in map(_DATABASE.fullmatch, files) if match]
         index = f"{self._root}/{INDEX}"
         database = f"{self._root}/state_{max(numbers, default=0)}.sqlite"
-        looks = [look(one) for one in (index, database, f"{database}-wal")]
+        looks = [look(path) for path in (index, database, f"{database}-wal")]
         if looks == self._looks:
             return set()
         try:
-            found = dict(_lines_of(index)) if looks[0] else {}
+            titles = dict(_lines_of(index)) if looks[0] else {}
             rows = reading(database, lambda db: dict(_rows_of(db))) if looks[1] else {}
         except (SessionUnreadableError, OSError):
             return set()
-        found |= {key: max(one, found.get(key, one)) for key, one in rows.items()}
+        titles |= {key: max(called, titles.get(key, called)) for key, called in rows.items()}
         old, self._looks = self._names, looks
-        self._names = dict.fromkeys(old, "") | {key: name for key, (_, name) in found.items()}
-        return {one for one, name in self._names.items() if old.get(one, "") != name}
+        self._names = dict.fromkeys(old, "") | {key: name for key, (_, name) in titles.items()}
+        return {thread for thread, name in self._names.items() if old.get(thread, "") != name}
 
 
 def _lines_of(path: str) -> Iterator[_Said]:
@@ -252,7 +253,7 @@ def _rows_of(database: sqlite3.Connection) -> Iterator[_Said]:
 def _title(row: dict[str, Any]) -> str:
     """Return a title that the user gave; "" if Codex took it from the first message."""
     called = safe_line(string(row.get("title")))
-    first = [string(row.get(one)) for one in ("first_user_message", "preview")]
-    messages = [safe_line(one) for one in first if one]
-    derived = not messages or any(one.startswith(called.rstrip("….")) for one in messages)
+    first = [string(row.get(column)) for column in ("first_user_message", "preview")]
+    messages = [safe_line(message) for message in first if message]
+    derived = not messages or any(message.startswith(called.rstrip("….")) for message in messages)
     return "" if derived else called

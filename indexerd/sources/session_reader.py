@@ -115,19 +115,19 @@ def _read(
     kind = state.kind(row)
     if line:
         try:
-            found = ADAPTERS[session.info.agent].read(line, state.id(row))
+            entry = ADAPTERS[session.info.agent].read(line, state.id(row))
         except ValueError:
             message = "the session file changed while it was read"
             raise SessionUnreadableError(message) from None
     else:  # too long to be read, not JSON, or gone
         shown = "message" if state.codes[row] & MESSAGE else ""
-        found = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
-    if found.kind not in (kind, Kind.OTHER):
-        asked = found.kind is Kind.USER and kind is Kind.CUSTOM  # by a program in the user's role
-        sent_as = "user" if asked else found.sent_as
-        unseen = found.unseen or kind is Kind.OTHER
-        found = replace(found, kind=kind, sent_as=sent_as, unseen=unseen)
-    return found if keep is None else clipped(found, keep)
+        entry = Entry(id=state.id(row), kind=kind, type=shown, role=None, timestamp="")
+    if entry.kind not in (kind, Kind.OTHER):
+        by_program = entry.kind is Kind.USER and kind is Kind.CUSTOM  # in the user's role
+        sent_as = "user" if by_program else entry.sent_as
+        unseen = entry.unseen or kind is Kind.OTHER
+        entry = replace(entry, kind=kind, sent_as=sent_as, unseen=unseen)
+    return entry if keep is None else clipped(entry, keep)
 
 
 def row_of(state: SessionState, entry_id: str) -> int:

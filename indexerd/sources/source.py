@@ -78,7 +78,7 @@ class _Whole(Tail):
         if self.cursor and self.cursor.matches(now):
             return Read(Verdict.SAME)
         self.cursor = Cursor(*now)
-        size = sum(len(one.data) for one in lines) if isinstance(lines, list) else now.size
+        size = sum(len(line.data) for line in lines) if isinstance(lines, list) else now.size
         return Read(Verdict.CONTINUE, lines, bytes=size, whole=True)
 
 

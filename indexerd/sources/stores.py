@@ -58,18 +58,18 @@ def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store
     """List every store, by the settings or the agents' own rules; none is inside another."""
     kept: list[Store] = []
     user = _User(settings, env, home)
-    found = [*_pi(user), *_claude(user), *_codex(user), *_opencode(user)]
-    for store in sorted(found, key=lambda one: len(one.sessions)):
+    every = [*_pi(user), *_claude(user), *_codex(user), *_opencode(user)]
+    for store in sorted(every, key=lambda root: len(root.sessions)):
         if not any(other.holds(store.sessions) for other in kept):
             kept.append(store)
     return kept
 
 
-def watched(found: Iterable[Store]) -> tuple[list[str], list[str]]:
+def watched(every: Iterable[Store]) -> tuple[list[str], list[str]]:
     """List directories to watch recursively, and directories to watch without subdirectories."""
-    stores = list(found)
-    trees = [one.sessions for one in stores if one.kind is not Kind.DATABASE]
-    return trees, [path for one in stores for path in (one.meta, one.beside) if path]
+    stores = list(every)
+    trees = [root.sessions for root in stores if root.kind is not Kind.DATABASE]
+    return trees, [path for root in stores for path in (root.meta, root.beside) if path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class _User:
 
     def roots(self, agent: str, usual: Iterable[str]) -> list[str]:
         """Return the agent's roots from the settings, or else the usual ones."""
-        return [self.real(one) for one in getattr(self.settings.agents, agent).roots or usual]
+        return [self.real(path) for path in getattr(self.settings.agents, agent).roots or usual]
 
     def variables(self, agent: str, name: str, root: str, usual: Iterable[str]) -> str:
         """Return the shell assignment with which an agent finds a root that the settings name."""
@@ -107,8 +107,8 @@ class _User:
 
 def pi_dir(env: Mapping[str, str], home: str) -> str:
     """Find the directory of pi's settings and sessions by pi's own rule."""
-    given = env.get("PI_CODING_AGENT_DIR", "") or f"{home}/.pi/agent"
-    return home + given[1:] if given == "~" or given.startswith("~/") else given
+    named = env.get("PI_CODING_AGENT_DIR", "") or f"{home}/.pi/agent"
+    return home + named[1:] if named == "~" or named.startswith("~/") else named
 
 
 def _pi(user: _User) -> Iterator[Store]:
@@ -149,8 +149,8 @@ def _opencode(user: _User) -> Iterator[Store]:
         if os.path.isfile(root):  # noqa: PTH113 - never raises
             databases = [root]
         elif not named:
-            found = sorted(glob(f"{escape(root)}/opencode*.db"))  # noqa: PTH207 - never raises
-            databases = found or [f"{root}/opencode.db"]
+            files = sorted(glob(f"{escape(root)}/opencode*.db"))  # noqa: PTH207 - never raises
+            databases = files or [f"{root}/opencode.db"]
         for path in databases if named != ":memory:" else ():
             needs = user.variables("opencode", "OPENCODE_DB", path, [f"{data}/opencode.db"])
             place = path.rpartition("/")[0]

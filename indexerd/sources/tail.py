@@ -61,23 +61,23 @@ class LineBuffer:
 
     def feed(self, data: bytes) -> list[Block | Oversize]:
         """Add the next bytes of the file; return the lines that they complete."""
-        found: list[Block | Oversize] = []
+        blocks: list[Block | Oversize] = []
         start = 0
         while self._pending + len(data) - start > LINE_MAX:  # the next line may be too long
             end = data.find(b"\n", start) + 1
             self._take(data[start : end or len(data)], whole=end > 0)
             if not end:
-                return found
-            found.append(self._finish())
+                return blocks
+            blocks.append(self._finish())
             start = end
         end = data.rfind(b"\n") + 1
         if end > start:
             self._take(data[start:end], whole=True)
-            found.append(self._finish())
+            blocks.append(self._finish())
             start = end
         if start < len(data):
             self._take(data[start:], whole=False)
-        return found
+        return blocks
 
     def _take(self, data: bytes, *, whole: bool) -> None:
         self._pending += len(data)
@@ -169,14 +169,14 @@ def _pread(fd: int, length: int, offset: int) -> bytes:
 def look(path: str) -> Look | None:
     """Stat a regular file, without following a link; None if there is none."""
     try:
-        found = os.lstat(path)
+        status = os.lstat(path)
     except OSError:
         return None
-    return look_of(found) if stat.S_ISREG(found.st_mode) else None
+    return look_of(status) if stat.S_ISREG(status.st_mode) else None
 
 
-def look_of(found: os.stat_result) -> Look:
-    return Look(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+def look_of(status: os.stat_result) -> Look:
+    return Look(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 class Tail:

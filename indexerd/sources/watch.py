@@ -96,7 +96,7 @@ class Watch:
     def arm(self, trees: Sequence[str], flat: Sequence[str]) -> None:
         """Watch the directories in `flat`, and wait for all directories that are missing."""
         every = dict.fromkeys((*trees, *flat))
-        self._missing = tuple(one for one in every if not os.path.isdir(one))  # noqa: PTH112 - text
+        self._missing = tuple(path for path in every if not os.path.isdir(path))  # noqa: PTH112 - text
         self._trees, self._vital, self._awaited = tuple(trees), {*every}, set()
         for path in self._missing:
             while not os.path.isdir(above := os.path.dirname(path)):  # noqa: PTH112, PTH120 - text
@@ -179,7 +179,7 @@ class Watch:
         elif not mask & In.IN_ISDIR:
             self._hint(path)
             self._rescan |= bool(mask & _NEW) and name.endswith(".db")  # opencode's new database
-        elif enters(name) and any(within(directory, one) for one in self._trees):
+        elif enters(name) and any(within(directory, tree) for tree in self._trees):
             self._rescan |= bool(mask & In.IN_MOVED_FROM)
             if mask & _NEW:
                 for inner in scan([path], SUFFIXES, self.add).files:
