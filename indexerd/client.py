@@ -60,12 +60,12 @@ def absolute(path: str, env: Mapping[str, str], home: str | None = None) -> str:
 def home_of(env: Mapping[str, str]) -> str:
     """Return the home directory, from the environment or the user database."""
     named = env.get("HOME", "")
-    found = named if named.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - start-up time
-    if not found.startswith("/"):
+    home = named if named.startswith("/") else os.path.expanduser("~")  # noqa: PTH111 - start-up time
+    if not home.startswith("/"):
         from indexerd.errors import UsageError  # noqa: PLC0415 - start-up time
 
         raise UsageError("cannot find the home directory", hint="set HOME")
-    return found
+    return home
 
 
 def call_once(
@@ -167,10 +167,10 @@ class Client:
         return value
 
     def _wait_until(self, deadline: float | None) -> None:
-        left = None if deadline is None else deadline - time.monotonic()
-        if left is not None and left <= 0:
+        seconds = None if deadline is None else deadline - time.monotonic()
+        if seconds is not None and seconds <= 0:
             raise TimeoutError(errno.ETIMEDOUT, "timed out")
-        self._socket.settimeout(left)
+        self._socket.settimeout(seconds)
 
     def _failed(self, bad: OSError) -> IndexerdError:
         from indexerd import errors  # noqa: PLC0415 - start-up time
@@ -194,7 +194,7 @@ def _error(answer: Mapping[str, Any]) -> IndexerdError:
     data = answer.get("data") or {}
     kind = BY_KIND.get(str(data.get("kind")), IndexerdError)
     error = kind.__new__(kind, str(answer.get("message", "")))
-    vars(error).update({key: one for key, one in data.items() if key != "kind"})
+    vars(error).update({key: value for key, value in data.items() if key != "kind"})
     return error
 
 

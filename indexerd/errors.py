@@ -56,7 +56,7 @@ class IndexerdError(Exception):
     def __init__(self, message: str, **more: Any) -> None:
         """`more` sets attributes, for example a hint for this case."""
         super().__init__(message)
-        vars(self).update({key: one for key, one in more.items() if one is not None})
+        vars(self).update({key: value for key, value in more.items() if value is not None})
 
     def data(self) -> dict[str, Any]:
         """Return the `data` object of a JSON-RPC error."""
@@ -83,7 +83,7 @@ class AmbiguousError(IndexerdError, kind="ambiguous_reference"):
     candidates: list[dict[str, Any]]
 
     def __init__(self, message: str, candidates: Sequence[Mapping[str, Any]]) -> None:
-        super().__init__(message, candidates=[dict(one) for one in candidates])
+        super().__init__(message, candidates=[dict(candidate) for candidate in candidates])
 
 
 class SessionEmptyError(IndexerdError, kind="session_empty"):
@@ -102,7 +102,7 @@ class ConfigError(StateError, kind="config_invalid"):
     """The configuration is invalid; `problems` lists each error with file, key and hint."""
 
     def __init__(self, problems: Sequence[Mapping[str, str]]) -> None:
-        self.problems = [dict(one) for one in problems]
+        self.problems = [dict(problem) for problem in problems]
         lines = "; ".join(f"{p['file']}: {p['key']}: {p['message']}" for p in self.problems)
         super().__init__(f"invalid configuration: {lines}")
 

@@ -94,7 +94,7 @@ class Logger:
             append_rotating(self._path, line.encode(), limit=LIMIT_BYTES)
         if self._console:
             ts, level, event, *rest = entry.values()
-            more = (f"{key}={one}" for key, one in zip([*entry][3:], rest, strict=True))
+            more = (f"{key}={value}" for key, value in zip([*entry][3:], rest, strict=True))
             line = " ".join([ts, f"{level:7}", f"{event:22}", *more])
         with suppress(OSError, ValueError):  # a stuck reader is not waited for
             if self._fd is not None and select.select([], [self._fd], [], 0)[1]:

@@ -269,7 +269,7 @@ def load(data: bytes | None, path: str, env: Mapping[str, str]) -> Loaded:
     try:
         return Loaded(Settings.model_validate(tree), sources)
     except ValidationError as bad:
-        return Loaded(Settings(), {}, tuple(_explain(one, path, sources) for one in bad.errors()))
+        return Loaded(Settings(), {}, tuple(_explain(e, path, sources) for e in bad.errors()))
 
 
 def _parse(data: bytes, path: str) -> dict[str, Any]:
@@ -323,8 +323,8 @@ def _explain(error: Any, path: str, sources: Mapping[str, str]) -> dict[str, str
         message = f"[{place}] {message}: {error['input'][:PATTERN_SHOWN]}"
         hint = "patterns have RE2's syntax: no look-around, no back-references"
     # The problem's source is that of the key, of a table that contains it, or of a part of it.
-    set_by = [one for one in sources if f"{key}.".startswith(f"{one}.")]
-    set_by = set_by or [one for one in sources if one.startswith(f"{key}.")]
+    set_by = [source for source in sources if f"{key}.".startswith(f"{source}.")]
+    set_by = set_by or [source for source in sources if source.startswith(f"{key}.")]
     return _problem(sources[max(set_by, key=len)] if set_by else path, key, message, hint)
 
 

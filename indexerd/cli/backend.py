@@ -62,11 +62,11 @@ class App:
 
     def call(self, method: str, params: Mapping[str, Any], seconds: float = SECONDS) -> Any:
         """Return the daemon's answer, or this process's, with a note on stderr."""
-        given = {key: value for key, value in params.items() if value is not None}
+        params = {key: value for key, value in params.items() if value is not None}
         try:
             if method == "expand":
-                seconds = question_seconds(given["text"], seconds)
-            return call_once(socket_path(os.environ), method, given, seconds)
+                seconds = question_seconds(params["text"], seconds)
+            return call_once(socket_path(os.environ), method, params, seconds)
         except DaemonDownError:
             from indexerd.protocol.methods import METHODS
 
@@ -74,7 +74,7 @@ class App:
                 raise
             if self._local is None:
                 aside("indexerd: the daemon is not running; answering from stored data")
-            return self.local(method, given)
+            return self.local(method, params)
 
 
 def question_seconds(text: str, seconds: float) -> float:
@@ -162,9 +162,9 @@ def complain(bad: IndexerdError, *, as_json: bool) -> int:
         put([json_text({"error": {"code": bad.kind, "message": message} | data})])
         return bad.exit_code
     aside(f"indexerd: {safe(message, 8000)}")
-    for one in getattr(bad, "candidates", ()):
-        aside(f"  {safe(one.get('sessionId'))}  {safe(one.get('name'))}")
-    for one in getattr(bad, "problems", ()):
-        aside(f"hint: {safe(one['key'])}: {safe(one['hint'])}")
+    for session in getattr(bad, "candidates", ()):
+        aside(f"  {safe(session.get('sessionId'))}  {safe(session.get('name'))}")
+    for problem in getattr(bad, "problems", ()):
+        aside(f"hint: {safe(problem['key'])}: {safe(problem['hint'])}")
     aside(f"hint: {safe(bad.hint)}")
     return bad.exit_code

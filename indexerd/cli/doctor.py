@@ -32,13 +32,13 @@ Check = tuple[str, str, str, str]  # name; ok, note or bad; finding; cure
 def doctor() -> int:
     """Check the set-up and say what to fix."""
     keys = ("name", "state", "found", "cure")
-    checks = [dict(zip(keys, map(shown_path, one), strict=True)) for one in _checks(current())]
+    checks = [dict(zip(keys, map(shown_path, words), strict=True)) for words in _checks(current())]
     if not as_json({"checks": checks}):
-        for one in checks:
-            put([f"{one['state']:4}  {one['name']}: {safe(one['found'], 2000)}"])
-            if one["state"] != "ok":
-                put([f"      {safe(one['cure'])}"])
-    return 1 if any(one["state"] == "bad" for one in checks) else 0
+        for check in checks:
+            put([f"{check['state']:4}  {check['name']}: {safe(check['found'], 2000)}"])
+            if check["state"] != "ok":
+                put([f"      {safe(check['cure'])}"])
+    return 1 if any(check["state"] == "bad" for check in checks) else 0
 
 
 def _checks(app: App) -> Iterator[Check]:
@@ -46,14 +46,14 @@ def _checks(app: App) -> Iterator[Check]:
     from indexerd.sources.stores import stores
 
     places, loaded = app.places, app.loaded
-    found = str(places.config_file)
-    found += "".join(f"; {bad['key']}: {bad['message']}" for bad in loaded.problems)
-    yield "configuration", "bad" if loaded.problems else "ok", found, "indexerd config check"
+    finding = str(places.config_file)
+    finding += "".join(f"; {bad['key']}: {bad['message']}" for bad in loaded.problems)
+    yield "configuration", "bad" if loaded.problems else "ok", finding, "indexerd config check"
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
         yield name, *_looked(path, writable=True)
     for store in stores(loaded.settings, os.environ, Path.home()):
-        state, found, cure = _looked(Path(store.sessions))
-        yield store.agent, *(_scanned(store) if state == "ok" else (state, found, cure))
+        state, finding, cure = _looked(Path(store.sessions))
+        yield store.agent, *(_scanned(store) if state == "ok" else (state, finding, cure))
     models = Models(loaded.settings, os.environ)
     for model in models.available():
         sends = "sends redacted transcripts to its provider" if model.remote else "runs locally"
@@ -64,8 +64,8 @@ def _checks(app: App) -> Iterator[Check]:
         yield "models", "bad", "no model is usable", "add local/extractive to model_keys"
     try:
         status = app.call("status", {}, 5.0)
-        found = f"{status['state']}, {count(status['sessions'], 'session')}"
-        yield "daemon", "ok" if status["state"] == "ok" else "note", found, "indexerd status"
+        finding = f"{status['state']}, {count(status['sessions'], 'session')}"
+        yield "daemon", "ok" if status["state"] == "ok" else "note", finding, "indexerd status"
     except IndexerdError as bad:
         yield "daemon", "note", str(bad), bad.hint
 
@@ -88,9 +88,9 @@ def _scanned(store: Store) -> tuple[str, str, str]:
 
     discovery = SessionDiscovery()
     discovery.renew([store])
-    found = discovery.scan([store])
-    blind = [f"{path}: {why}" for path, (why, _) in found.unreadable.items()]
-    sessions = f"{count(len(found.files), 'session')} in {store.sessions}"
+    scan = discovery.scan([store])
+    blind = [f"{path}: {why}" for path, (why, _) in scan.unreadable.items()]
+    sessions = f"{count(len(scan.files), 'session')} in {store.sessions}"
     return "bad" if blind else "ok", sessions, f"cannot be read: {'; '.join(blind[:3])}"
 
 
@@ -119,12 +119,12 @@ def logs(*, follow: bool, level: str, lines: int) -> None:
 
 def _appended(path: Path, offsets: dict[int, int]) -> Iterator[dict[str, Any]]:
     """Yield new whole lines of the log and its predecessor; `offsets` are kept by inode."""
-    for one in (path.with_name(f"{path.name}.1"), path):
-        with suppress(FileNotFoundError), one.open("rb") as file:
-            found = os.fstat(file.fileno())
-            offset = offsets.get(found.st_ino, 0)
-            file.seek(offset if offset <= found.st_size else 0)  # inode numbers are reused
+    for log in (path.with_name(f"{path.name}.1"), path):
+        with suppress(FileNotFoundError), log.open("rb") as file:
+            stat = os.fstat(file.fileno())
+            offset = offsets.get(stat.st_ino, 0)
+            file.seek(offset if offset <= stat.st_size else 0)  # inode numbers are reused
             while (raw := file.readline()).endswith(b"\n"):
-                offsets[found.st_ino] = file.tell()
+                offsets[stat.st_ino] = file.tell()
                 with suppress(ValueError):
                     yield dict(json.loads(raw))

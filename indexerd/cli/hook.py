@@ -65,8 +65,8 @@ def attempt(argv: list[str]) -> int | None:
     try:
         if name == "expand":
             return expand(app, params.pop("text", "-"), params, inline=inline)
-        found = app.call(name.replace("-", "_"), params, backend.QUICK)
-        put([json_text(found)] if app.json else lines(found))
+        answer = app.call(name.replace("-", "_"), params, backend.QUICK)
+        put([json_text(answer)] if app.json else lines(answer))
     except IndexerdError as bad:
         return complain(bad, as_json=app.json)
     return 0
@@ -81,49 +81,50 @@ def expand(app: App, word: str, params: dict[str, Any], *, inline: bool) -> int:
     if app.json:
         put([json_text(app.call("expand", params, backend.QUICK))])
         return 0
-    found: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     try:
-        found = app.call("expand", params, backend.QUICK) if b"@@" in prompt else {}
+        answer = app.call("expand", params, backend.QUICK) if b"@@" in prompt else {}
     except IndexerdError as bad:
         complain(bad, as_json=False)
-    block = _block(found).encode("utf-8", "replace")
+    block = _block(answer).encode("utf-8", "replace")
     if inline:
         block = block + b"\n\n---\n\n" + prompt if block else prompt
     sys.stdout.buffer.write(block + b"\n" if block and not (inline and word == "-") else block)
-    for line in failures(found):
+    for line in failures(answer):
         aside(f"indexerd: {line}")
     return 0
 
 
-def _block(found: dict[str, Any]) -> str:
-    return "\n\n".join(one["content"] for one in found.get("messages") or ())
+def _block(answer: dict[str, Any]) -> str:
+    return "\n\n".join(message["content"] for message in answer.get("messages") or ())
 
 
-def failures(found: dict[str, Any]) -> list[str]:
+def failures(answer: dict[str, Any]) -> list[str]:
     """List, for people, the references that did not resolve, and why."""
     problems: list[str] = []
-    for one in found.get("references", ()):
-        raw = safe(one["raw"], 100)
-        if one["status"] != "resolved":
+    for reference in answer.get("references", ()):
+        raw = safe(reference["raw"], 100)
+        if reference["status"] != "resolved":
             near = [
-                f"{safe(each['name'], 60)} (@@{safe(each['sessionId'])})"
-                for each in one.get("candidates", ())[:4]
+                f"{safe(session['name'], 60)} (@@{safe(session['sessionId'])})"
+                for session in reference.get("candidates", ())[:4]
             ]
-            why = _WHY.get(one["status"], ": no such session")
+            why = _WHY.get(reference["status"], ": no such session")
             problems.append(f"{raw}{why}{'; '.join(near)}")
-        problems += [f"{raw}: {safe(note)}" for note in one.get("notes", ())]
-        asked = [each for each in one.get("questions", ()) if each["status"] != "answered"]
-        problems += [f"{raw}: {safe(each['message'])}" for each in asked]
+        problems += [f"{raw}: {safe(note)}" for note in reference.get("notes", ())]
+        asked = reference.get("questions", ())
+        failed = (question for question in asked if question["status"] != "answered")
+        problems += [f"{raw}: {safe(question['message'])}" for question in failed]
     return problems
 
 
-def lines(found: dict[str, Any]) -> list[str]:
+def lines(answer: dict[str, Any]) -> list[str]:
     """Write the lines for the answer of `resolve`, `complete` or `resume_context`."""
-    if "text" in found:
-        return [found["text"].removesuffix("\n")] if found["text"] else []
-    if "items" not in found:
-        return [f"{safe(found['sessionId'])}\t{safe(found['name'])}"]
-    rows = ((one["insert"].strip(), one["label"], one["age"]) for one in found["items"])
+    if "text" in answer:
+        return [answer["text"].removesuffix("\n")] if answer["text"] else []
+    if "items" not in answer:
+        return [f"{safe(answer['sessionId'])}\t{safe(answer['name'])}"]
+    rows = ((item["insert"].strip(), item["label"], item["age"]) for item in answer["items"])
     return ["\t".join(map(safe, row)) for row in rows]
 
 
@@ -152,14 +153,14 @@ def _reply(agent: str, data: bytes) -> str:
         params = {"session": event["session_id"], "resumeId": f"{os.getpid()}-{time.time_ns()}"}
         resumed = call_once(socket_path(os.environ), "resume_context", params, _SECONDS)
         context = resumed.get("text") or ""
-    found: dict[str, Any] = {}
+    output: dict[str, Any] = {}
     if context:
-        found["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": _text(context)}
+        output["hookSpecificOutput"] = {"hookEventName": name, "additionalContext": _text(context)}
         if agent == "claude":
-            found["suppressOutput"] = True
+            output["suppressOutput"] = True
     if problems:
-        found["systemMessage"] = _text("\n".join(problems))
-    return dumps(found) + "\n" if found else ""
+        output["systemMessage"] = _text("\n".join(problems))
+    return dumps(output) + "\n" if output else ""
 
 
 def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
@@ -170,10 +171,10 @@ def _referred(event: dict[str, Any]) -> tuple[str, list[str]]:
         if isinstance(event.get(theirs), str) and event[theirs]:
             params[ours] = event[theirs]
     seconds = backend.question_seconds(text, _SECONDS)
-    found = call_once(socket_path(os.environ), "expand", params, seconds)
-    return _block(found), failures(found)[:_LINES_MAX]
+    answer = call_once(socket_path(os.environ), "expand", params, seconds)
+    return _block(answer), failures(answer)[:_LINES_MAX]
 
 
-def _text(found: str) -> str:
+def _text(text: str) -> str:
     """Replace lone surrogates, which some JSON parsers refuse."""
-    return found.encode("utf-8", "replace").decode("utf-8")
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -63,41 +63,41 @@ def current() -> App:
     return app
 
 
-def as_json(found: Any) -> bool:
+def as_json(answer: Any) -> bool:
     """With `--json`, print an answer as JSON; return whether the option was given."""
     if current().json:
-        put([json_text(found)])
+        put([json_text(answer)])
     return current().json
 
 
 def command(*declared: Declare) -> Callable[[Work], click.Command]:
     """Make a command that has the function's name."""
 
-    def made(work: Work) -> click.Command:
+    def make(work: Work) -> click.Command:
         name = work.__name__.rstrip("_").replace("_", "-")
-        for one in reversed(declared):
-            work = one(work)
+        for declare in reversed(declared):
+            work = declare(work)
         return click.command(name)(work)
 
-    return made
+    return make
 
 
 def method(name: str, *declared: Declare) -> Callable[[Work], click.Command]:
     """Make a command that calls a method; the function makes lines of the answer."""
 
-    def made(lines: Work) -> click.Command:
+    def make(lines: Work) -> click.Command:
         @wraps(lines)
-        def run(**given: Any) -> Any:
+        def run(**options: Any) -> Any:
             params = {"cwd": project()}
-            for key, value in given.items():
+            for key, value in options.items():
                 if value is not False:
                     params[key[0] + key.title().replace("_", "")[1:]] = value  # in camelCase
-            found = current().call(name, params)
-            return None if as_json(found) else lines(found)
+            answer = current().call(name, params)
+            return None if as_json(answer) else lines(answer)
 
         return command(*declared)(run)
 
-    return made
+    return make
 
 
 class Lazy(click.Group):
@@ -112,15 +112,14 @@ class Lazy(click.Group):
                 return None
             name = "index"
         module = importlib.import_module(f"indexerd.cli.{COMMANDS[name]}")
-        found: click.Command = getattr(module, f"{name.replace('-', '_')}{'_' * (name == 'list')}")
-        return found
+        made: click.Command = getattr(module, f"{name.replace('-', '_')}{'_' * (name == 'list')}")
+        return made
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for heading, words in CAPABILITIES.items():
-            found = [self.get_command(ctx, name) for name in words.split()[1:]]
+            commands = filter(None, (self.get_command(ctx, name) for name in words.split()[1:]))
             with formatter.section(heading):
-                rows = [(f"{one.name:15}", one.get_short_help_str(80)) for one in found if one]
-                formatter.write_dl(rows)
+                formatter.write_dl([(f"{c.name:15}", c.get_short_help_str(80)) for c in commands])
 
 
 @click.command(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
@@ -135,10 +134,10 @@ def cli(ctx: click.Context, config: str | None, as_json: bool, color: str) -> No
 
 
 @cli.result_callback()
-def _end(found: int | str | Iterable[str] | None, **_: Any) -> int:
-    if isinstance(found, int):
-        return found
-    put([found] if found and isinstance(found, str) else found or ())
+def _end(result: int | str | Iterable[str] | None, **_: Any) -> int:
+    if isinstance(result, int):
+        return result
+    put([result] if result and isinstance(result, str) else result or ())
     return 0
 
 

@@ -54,11 +54,11 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str
     yield from ("  ".join(map(fitted, row, widths)).rstrip() for row in cells)
 
 
-def records(columns: str, found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def records(columns: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """Make a table of objects; `columns` names their fields."""
 
-    def cell(one: Mapping[str, Any], key: str) -> str:
-        value = one.get(key)
+    def cell(row: Mapping[str, Any], key: str) -> str:
+        value = row.get(key)
         if isinstance(value, bool) or value is None:
             return "*" if value else ""
         return age(value) if key in _TIMES else str(value)
@@ -66,29 +66,29 @@ def records(columns: str, found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     keys = columns.split()
     return table(
         [_HEADERS.get(key, key) for key in keys],
-        ([cell(one, key) for key in keys] for one in found),
+        ([cell(row, key) for key in keys] for row in rows),
     )
 
 
-def fields(found: Mapping[str, Any], names: str = "") -> Iterator[str]:
+def fields(values: Mapping[str, Any], names: str = "") -> Iterator[str]:
     """Write the named fields of an answer, or all of them, one per line, without empty ones."""
-    shown = _said({name: found.get(name) for name in names.split() or found})
+    shown = _as_texts({name: values.get(name) for name in names.split() or values})
     width = max(map(len, shown), default=0)
     return (f"{name.ljust(width)}  {exact(text)}" for name, text in shown.items())
 
 
-def _said(found: Mapping[str, Any]) -> dict[str, str]:
+def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
     """Map the names of non-empty fields, as words, to their values as text."""
     return {
         re.sub("[A-Z]", lambda big: f" {big[0].lower()}", name): _text(value)
-        for name, value in found.items()
+        for name, value in values.items()
         if value not in (None, "", [], {}, False)
     }
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {text}" for name, text in _said(value).items())
+        return ", ".join(f"{name} {text}" for name, text in _as_texts(value).items())
     if isinstance(value, list):
         more = f" and {len(value) - _SHOWN} more" if len(value) > _SHOWN else ""
         return ", ".join(map(_text, value[:_SHOWN])) + more

@@ -64,7 +64,7 @@ def run(*, once: bool) -> int:
         if not once:
             asyncio.run(daemon.serve())
             return 0
-        found, models, code = asyncio.run(daemon.once())
+        report, models, code = asyncio.run(daemon.once())
     except WriteError as bad:  # a full disk: unlike 75, exit code 1 makes systemd restart us
         raise bad if once else IndexerdError(str(bad), hint=bad.hint) from None
     except DamagedError:  # a new process inherits no memory, threads or connections
@@ -75,14 +75,14 @@ def run(*, once: bool) -> int:
         os.execve(sys.executable, again, os.environ | {_RESTARTED: str(now)})  # noqa: S606 - ourselves
     if problems := app.loaded.problems:
         raise ConfigError(problems)
-    failed = found["failed"]
-    if not as_json(found):
+    failed = report["failed"]
+    if not as_json(report):
         rows = [(key, "indexed", model) for key, model in models.items()]
-        rows += [(one, "digested", "") for one in found["digested"]]
-        rows += [(one["sessionId"], "failed", one["kind"]) for one in failed]
+        rows += [(key, "digested", "") for key in report["digested"]]
+        rows += [(failure["sessionId"], "failed", failure["kind"]) for failure in failed]
         put(render.table(("session", "", "model or reason"), rows))
-        counts = f"{len(models)} indexed, {found['skipped']} not due"
-        sessions = render.count(found["sessions"], "session")
+        counts = f"{len(models)} indexed, {report['skipped']} not due"
+        sessions = render.count(report["sessions"], "session")
         aside(f"{sessions}, {counts}, {len(failed)} failed")
     return code
 
@@ -128,8 +128,8 @@ def web(ref: str | None, listen: str | None, *, no_open: bool, beside_daemon: bo
 
     app, path = current(), "/"
     if ref is not None:
-        found = app.call("resolve", {"ref": ref, "cwd": project()})
-        path = f"/s/{quote(found['sessionId'], safe='')}"
+        match = app.call("resolve", {"ref": ref, "cwd": project()})
+        path = f"/s/{quote(match['sessionId'], safe='')}"
     ready = partial(_ready, app, path, opening=not no_open)
     if beside_daemon:
         ready = partial(lambda running: put([running.url]))

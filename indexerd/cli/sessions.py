@@ -59,12 +59,12 @@ def list_(*, everywhere: bool, limit: int, **params: Any) -> Iterator[str]:
     params["cwd"] = params["cwd"] or (None if everywhere else project())
     rows: list[Any] = []
     while True:
-        found = cli.current().call("list", params | {"limit": min(limit - len(rows), _PAGE)})
-        rows += found["sessions"]
-        params["cursor"] = found.get("nextCursor")
+        page = cli.current().call("list", params | {"limit": min(limit - len(rows), _PAGE)})
+        rows += page["sessions"]
+        params["cursor"] = page.get("nextCursor")
         if len(rows) >= limit or not params["cursor"]:
             break
-    if cli.as_json({**found, "sessions": rows}):
+    if cli.as_json({**page, "sessions": rows}):
         return
     columns = "sessionId modifiedAt agent userMessageCount name cwd"
     yield from render.records(columns, map(_marked, rows))
@@ -86,13 +86,13 @@ def _marked(row: dict[str, Any]) -> dict[str, Any]:
 @cli.command(cli.REF, cli.flag("--as-sent", "Show the exact redacted prompt that would be sent."))
 def show(ref: str, *, as_sent: bool) -> Iterator[str]:
     """Show one session: metadata and facts."""
-    found = cli.current().call("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
-    if cli.as_json(found):
+    answer = cli.current().call("as_sent" if as_sent else "get", {"ref": ref, "cwd": project()})
+    if cli.as_json(answer):
         return
     if as_sent:
-        yield render.exact(f"{found['system']}\n\n{found['user']}")
+        yield render.exact(f"{answer['system']}\n\n{answer['user']}")
         return
-    row, meta = _marked(found["session"]), found["meta"]
+    row, meta = _marked(answer["session"]), answer["meta"]
     yield render.heading(row["name"])
     yield from (*render.paragraph(row["description"]), "")
     yield from render.fields(row, _FACTS if row["gone"] else f"{_FACTS} resume")
@@ -101,53 +101,53 @@ def show(ref: str, *, as_sent: bool) -> Iterator[str]:
 
 
 @cli.method("resolve", cli.REF)
-def resolve(found: Any) -> list[str]:
+def resolve(answer: Any) -> list[str]:
     """Show which session an id, a prefix or a name means."""
-    return hook.lines(found)
+    return hook.lines(answer)
 
 
 @cli.method("complete", cli.argument("prefix", default=""))
-def complete(found: Any) -> list[str]:
+def complete(answer: Any) -> list[str]:
     """List completions for `@@`, newest first."""
-    return hook.lines(found)
+    return hook.lines(answer)
 
 
 LIMIT = click.option("--limit", type=click.IntRange(1, _PAGE), default=20, show_default=True)
 
 
 @cli.method("search", cli.argument("query"), cli.AGENT, cli.BELOW, SINCE, LIMIT)
-def search(found: Any) -> Iterator[str]:
+def search(answer: Any) -> Iterator[str]:
     """Search names, tags and texts; "a phrase" or re:pattern."""
-    for hit in found["hits"]:
+    for hit in answer["hits"]:
         yield render.heading(hit["name"], f"  {hit['sessionId']}")
         yield from render.paragraph(f"{hit['field']}: {hit['snippet']}", "  ")
-    for warning in found.get("warnings", ()):
+    for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
-    if not found["hits"]:
+    if not answer["hits"]:
         aside("nothing found")
 
 
 @cli.method("family", cli.REF)
-def family(found: Any) -> Iterator[str]:
+def family(answer: Any) -> Iterator[str]:
     """Show a session's ancestors, forks and sub-agents."""
-    for one in found["members"]:
-        gone = " (gone)" if one["gone"] else " (archived)" if one["archived"] else ""
-        indent = "  " * min(one["depth"], render.DEEPEST)
-        one["name"] = indent + _ORIGINS[one["relation"]] + safe(one["name"]) + gone
-        one["current"] = one["sessionId"] == found["sessionId"]
+    for member in answer["members"]:
+        gone = " (gone)" if member["gone"] else " (archived)" if member["archived"] else ""
+        indent = "  " * min(member["depth"], render.DEEPEST)
+        member["name"] = indent + _ORIGINS[member["relation"]] + safe(member["name"]) + gone
+        member["current"] = member["sessionId"] == answer["sessionId"]
     columns = "sessionId agent modifiedAt userMessageCount current name"
-    yield from render.records(columns, found["members"])
-    if "missingParent" in found:
+    yield from render.records(columns, answer["members"])
+    if "missingParent" in answer:
         aside("the parent of the first session is unknown")
-    if found["more"]:
-        aside(f"{found['more']} more; only the nearest are shown")
+    if answer["more"]:
+        aside(f"{answer['more']} more; only the nearest are shown")
 
 
 @cli.method("status")
-def status(found: Any) -> Iterator[str]:
+def status(answer: Any) -> Iterator[str]:
     """Show the daemon's state, queue, budget and problems."""
-    yield from render.fields(found, _STATUS)
-    for problem in found["problems"]:
+    yield from render.fields(answer, _STATUS)
+    for problem in answer["problems"]:
         yield from ("", f"{safe(problem['code'])} since {safe(problem['since'])}")
         yield from render.paragraph(f"{problem['cause']}\ncure: {problem['cure']}", "  ")
 
@@ -166,17 +166,17 @@ def index(ref: str | None, *, force: bool, wait: bool, everything: bool, dry_run
     # Called by the name in the configuration, this command forces a run.
     force = force or click.get_current_context().info_name != "index"
     params = {"ref": ref, "cwd": project(), "force": force, "wait": wait}
-    found = cli.current().call("index", params | {"all": everything, "dryRun": dry_run})
-    if cli.as_json(found):
+    answer = cli.current().call("index", params | {"all": everything, "dryRun": dry_run})
+    if cli.as_json(answer):
         return ""
     if not everything:
-        return str(found["status"]).replace("_", " ")
-    if "queued" in found:
-        return f"{render.count(len(found['queued']), 'session')} queued"
-    cost = found["costUsd"]
+        return str(answer["status"]).replace("_", " ")
+    if "queued" in answer:
+        return f"{render.count(len(answer['queued']), 'session')} queued"
+    cost = answer["costUsd"]
     price = "at an unknown price" if cost is None else f"for at most ${cost:.4f}"
-    needs = f"about {found['inputTokens']} tokens to {safe(found['model'] or 'no model')}"
-    return f"{render.count(found['sessions'], 'session')}, {needs}, {price}; nothing was sent"
+    needs = f"about {answer['inputTokens']} tokens to {safe(answer['model'] or 'no model')}"
+    return f"{render.count(answer['sessions'], 'session')}, {needs}, {price}; nothing was sent"
 
 
 @cli.method("update", cli.REF, cli.argument("title"))
@@ -203,13 +203,13 @@ def purge(ref: str, *, yes: bool, transcript: bool) -> int:
         aside("nothing was removed")
         return 1
     params["ref"] = planned["sessionId"]  # the reference may mean another session by now
-    found = call("purge", params)
-    if not cli.as_json(found):
-        put(map(render.exact, found["removed"]))
-        aside(f"forgotten: {safe(found['sessionId'])}")
-    for one in found.get("notRemoved", ()):
-        aside(f"not removed: {render.exact(one['path'])}: {safe(one['reason'])}")
-    return 1 if found.get("notRemoved") else 0
+    answer = call("purge", params)
+    if not cli.as_json(answer):
+        put(map(render.exact, answer["removed"]))
+        aside(f"forgotten: {safe(answer['sessionId'])}")
+    for file in answer.get("notRemoved", ()):
+        aside(f"not removed: {render.exact(file['path'])}: {safe(file['reason'])}")
+    return 1 if answer.get("notRemoved") else 0
 
 
 def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
@@ -221,7 +221,7 @@ def _confirmed(planned: dict[str, Any], *, transcript: bool) -> bool:
         aside(f"  {render.exact(path)}")
     last = "Also delete the agent's own file? This cannot be undone."
     questions = ["Forget this session?", *([last] if transcript else ())]
-    return all(click.confirm(one, err=True) for one in questions)
+    return all(click.confirm(question, err=True) for question in questions)
 
 
 EXEC = cli.flag("--exec", "run", "Run the command in the session's directory.")
@@ -257,8 +257,8 @@ def _opened(row: dict[str, Any], *, run: bool) -> Iterator[str]:
         # Python ignores SIGPIPE; an agent that inherited this would not exit on a closed pipe.
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.execv("/bin/sh", ["sh", "-c", command])  # noqa: S606 - the command is one for a shell
-    found = {key: row[key] for key in ("sessionId", "name", "agent")} | {"command": command}
-    if not cli.as_json(found):
+    answer = {key: row[key] for key in ("sessionId", "name", "agent")} | {"command": command}
+    if not cli.as_json(answer):
         yield render.heading(row["name"], f"  {row['sessionId']}")
         yield render.exact(command)
 
@@ -291,45 +291,46 @@ def expand(text: str, *, inline: bool, **params: Any) -> int:
 
 
 @cli.method("query_session", cli.SESSION, QUESTION, cli.LEAF)
-def ask(found: Any) -> Iterator[str]:
+def ask(answer: Any) -> Iterator[str]:
     """Ask one past session a question."""
-    yield f"### Session: {safe(found['name'])} (`{safe(found['sessionId'])}`)"
-    yield from ("", f"Confidence: **{safe(found['confidence'])}**", "")
-    yield from (*render.paragraph(found["answerMarkdown"], "  "), "")
-    for one in found["citations"]:
-        yield f"[{safe(one['entryId'])}] {safe(one['role'])}: {safe(one['excerpt'], 300)}"
-    yield from (f"note: {safe(note)}" for note in found["notes"])
+    yield f"### Session: {safe(answer['name'])} (`{safe(answer['sessionId'])}`)"
+    yield from ("", f"Confidence: **{safe(answer['confidence'])}**", "")
+    yield from (*render.paragraph(answer["answerMarkdown"], "  "), "")
+    for citation in answer["citations"]:
+        entry_id, role = safe(citation["entryId"]), safe(citation["role"])
+        yield f"[{entry_id}] {role}: {safe(citation['excerpt'], 300)}"
+    yield from (f"note: {safe(note)}" for note in answer["notes"])
 
 
 @cli.method("set_relevant_context", cli.SESSION, NAME, ITEMS, MERGE)
-def context_set(found: Any) -> str:
+def context_set(answer: Any) -> str:
     """Note what a session works with.
 
     NAME is files, applet, endpoints, ports, or a name of your own. A set has at most 10 items, all
     sets together 50; without items the set is cleared. Relative paths of files start at the
     session's directory.
     """
-    for warning in found["warnings"]:
+    for warning in answer["warnings"]:
         aside(f"indexerd: {safe(warning, 4000)}")
-    return safe(found["text"])
+    return safe(answer["text"])
 
 
 @cli.method("get_relevant_context", cli.SESSION, SET)
-def context_get(found: Any) -> Iterator[str]:
+def context_get(answer: Any) -> Iterator[str]:
     """Show what was noted for a session: all sets, or one."""
-    rows = [(name, item) for name, items in found["context"].items() for item in items]
+    rows = [(name, item) for name, items in answer["context"].items() for item in items]
     yield from render.table(("set", "item"), rows)
     if not rows:
         aside("nothing was noted")
 
 
 @cli.method("resume_context", cli.SESSION, RESUME)
-def resume_context(found: Any) -> list[str]:
+def resume_context(answer: Any) -> list[str]:
     """Print the block for the first message after a resume, once."""
-    return hook.lines(found)
+    return hook.lines(answer)
 
 
 @cli.method("footer", cli.REF)
-def footer(found: Any) -> str:
+def footer(answer: Any) -> str:
     """Print a session's first files and its applet in one line."""
-    return safe(found["text"])
+    return safe(answer["text"])

@@ -38,7 +38,7 @@ def show() -> Iterator[str]:
         for key, value in leaves(loaded.settings.model_dump(mode="json"))
     }
     if not as_json(shown):
-        rows = [(key, json.dumps(one["value"]), one["source"]) for key, one in shown.items()]
+        rows = [(key, json.dumps(item["value"]), item["source"]) for key, item in shown.items()]
         yield from render.table(("key", "value", "source"), rows)
 
 
@@ -47,8 +47,8 @@ def check() -> str:
     """Check the configuration; exit code 78 if it is invalid."""
     if problems := current().loaded.problems:
         raise ConfigError(problems)
-    found = {"ok": True, "path": str(current().places.config_file)}
-    return "" if as_json(found) else "the configuration is valid"
+    answer = {"ok": True, "path": str(current().places.config_file)}
+    return "" if as_json(answer) else "the configuration is valid"
 
 
 config = click.Group("config", [path, show, check], help="Show and check the configuration.")
@@ -77,11 +77,11 @@ def status() -> int:
     return _service("status")
 
 
-def _service(action: str, *given: Any) -> int:
+def _service(action: str, *args: Any) -> int:
     from indexerd.integrations import service as services
 
     host = services.Host(os.environ, Path.home(), os.getuid())
-    done = getattr(services, action)(host, *given)
+    done = getattr(services, action)(host, *args)
     if not as_json(asdict(done) | {"path": str(done.path)}):
         state = "installed" if done.installed else "not installed"
         put([f"{state}: {done.path}", "running" if done.running else "not running"])
@@ -118,7 +118,7 @@ def integrate(agent: str, **wished: bool) -> Iterator[str]:
     done = installing.integrate(agent, host)
     if as_json(done):
         return
-    yield from (f"{one['did']}\t{safe(one['path'], 4096)}" for one in done["changes"])
+    yield from (f"{change['did']}\t{safe(change['path'], 4096)}" for change in done["changes"])
     for note in done["notes"]:
         aside(safe(note, 8192))
 
@@ -126,5 +126,5 @@ def integrate(agent: str, **wished: bool) -> Iterator[str]:
 @command(argument("shell", type=click.Choice(("bash", "zsh", "fish", "powershell"))))
 def completion(shell: str) -> str:
     """Print a shell's completion script."""
-    made = get_completion_class(shell)
-    return made(cli, {}, "indexerd", "_INDEXERD_COMPLETE").source() if made else ""
+    completer = get_completion_class(shell)
+    return completer(cli, {}, "indexerd", "_INDEXERD_COMPLETE").source() if completer else ""

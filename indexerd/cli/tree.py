@@ -43,12 +43,12 @@ HANDOFF = cli.flag("--handoff", "Print a document to start a new session with.")
 
 
 @cli.method("tree", cli.REF, SHOWN, SEARCH, cli.LEAF)
-def tree(found: Any) -> Iterator[str]:
+def tree(answer: Any) -> Iterator[str]:
     """Show a session's tree: every branch, with labels.
 
     `>` marks the leaf and `*` the path to it. Entries are indented where the session branches.
     """
-    nodes, parents, path = found["nodes"], list[int](), list[int]()
+    nodes, parents, path = answer["nodes"], list[int](), list[int]()
     for at, node in enumerate(nodes):  # depth first
         del path[node["depth"] :]
         parents.append(path[-1] if path else -1)
@@ -56,64 +56,64 @@ def tree(found: Any) -> Iterator[str]:
     children, levels = Counter(parents), {-1: 0}
     for at, (node, parent) in enumerate(zip(nodes, parents, strict=True)):
         levels[at] = levels[parent] + (parent >= 0 and children[parent] > 1)
-        mark = ">" if node["id"] == found["leafId"] else "*" if node["active"] else " "
+        mark = ">" if node["id"] == answer["leafId"] else "*" if node["active"] else " "
         node["mark"] = "  " * min(levels[at], render.DEEPEST) + f"{mark} "
     yield from _entries(nodes)
-    for warning in found.get("warnings", ()):
+    for warning in answer.get("warnings", ()):
         aside(f"indexerd: {safe(warning)}")
 
 
 @cli.method("path", cli.REF, cli.LEAF)
-def path(found: Any) -> Iterator[str]:
+def path(answer: Any) -> Iterator[str]:
     """List the entries from the root to the leaf."""
-    return _entries(found["entries"])
+    return _entries(answer["entries"])
 
 
 def _entries(entries: list[dict[str, Any]]) -> Iterator[str]:
-    shown = [one for one in entries if one.get("display", True)]  # extensions may hide entries
-    for one in shown:
-        label = f"[{safe(one['label'])}] " if one.get("label") else ""
-        who = f"{safe(one['role'])}:" if one.get("role") else f"[{safe(one['type'])}]"
-        one["text"] = f"{one.get('mark', '')}{label}{who} {safe(one['text'], 200)}".rstrip()
+    shown = [entry for entry in entries if entry.get("display", True)]  # extensions may hide some
+    for entry in shown:
+        label = f"[{safe(entry['label'])}] " if entry.get("label") else ""
+        who = f"{safe(entry['role'])}:" if entry.get("role") else f"[{safe(entry['type'])}]"
+        entry["text"] = f"{entry.get('mark', '')}{label}{who} {safe(entry['text'], 200)}".rstrip()
     return render.records("id timestamp text", shown)
 
 
 @cli.method("branches", cli.REF)
-def branches(found: Any) -> Iterator[str]:
+def branches(answer: Any) -> Iterator[str]:
     """List a session's branches by their last entries."""
-    for tip in found["tips"]:
+    for tip in answer["tips"]:
         why = (tip.get("label") or tip.get("reason"), tip.get("gist"))
         tip["gist"] = " ".join(filter(None, why))
     columns = "leafId active entries userMessages lastActivity branchPointId gist"
-    return render.records(columns, found["tips"])
+    return render.records(columns, answer["tips"])
 
 
 @cli.method("context", cli.REF, cli.LEAF)
-def context(found: Any) -> Iterator[str]:
+def context(answer: Any) -> Iterator[str]:
     """Show what the agent would send to its model."""
-    model = found["model"] or {}
+    model = answer["model"] or {}
     name = "/".join(filter(None, (model.get("provider"), model.get("modelId"))))
-    facts = {"model": name, "messages": len(found["messages"])}
-    yield from render.fields(found | facts, "model thinkingLevel messages")
-    for message in found["messages"]:
+    facts = {"model": name, "messages": len(answer["messages"])}
+    yield from render.fields(answer | facts, "model thinkingLevel messages")
+    for message in answer["messages"]:
         yield from ("", render.heading(message["role"], f"  {safe(message['entryId'])}"))
         yield from [render.exact(message["text"])] if message["text"] else ()
 
 
 @cli.method("label", cli.REF, ENTRY, cli.argument("text", required=False))
-def label(found: Any) -> str:
+def label(answer: Any) -> str:
     """Label an entry of a session. Without a text, remove your label."""
-    return f"{safe(found['entryId'])}\t{safe(found['label'] or '')}".rstrip()
+    return f"{safe(answer['entryId'])}\t{safe(answer['label'] or '')}".rstrip()
 
 
 @cli.method("branch", cli.REF, cli.argument("leaf"), cli.OUTPUT)
-def branch(found: Any) -> str:
+def branch(answer: Any) -> str:
     """Write the path to an entry as a new pi session.
 
     Writes to FILE, or else next to the old session file. Labels in the session's own file are
     copied; those made with `indexerd label` are not.
     """
-    return f"{found['sessionId']}\t{render.exact(found['sessionFile'])}"
+    return f"{answer['sessionId']}\t{render.exact(answer['sessionFile'])}"
 
 
 @cli.command(cli.REF, cli.OUTPUT, FORMAT, cli.LEAF, REDACT)
@@ -151,61 +151,61 @@ def export(ref: str, file: str | None, form: str | None, leaf: str | None, *, re
 
 
 @cli.method("history", cli.REF, FULL, cli.LEAF)
-def history(found: Any) -> Iterator[str]:
+def history(answer: Any) -> Iterator[str]:
     """Show a session's digests, and the messages after them."""
-    full = "context" in found
-    for segment in found["segments"]:
+    full = "context" in answer
+    for segment in answer["segments"]:
         first, last = segment["covering_messages"]
         by = f"{segment['generated_at']} by {segment['model']}"
         yield render.heading(f"{first}-{last}", f"  {safe(by)}")
         yield from [*render.paragraph(segment["content"], "  ")][: None if full else 12]
         yield from render.fields(segment, "files_modified")
         yield ""
-    for one in found["recent"] if full else found["recent"][-RECENT_SHOWN:]:
-        text = one["text"] or f"[{', '.join(one.get('tools', ()))}]"
-        more = safe(one["entryId"] if full else text)
-        yield render.heading(f"{one['n']} {one['role']}", f"  {more}")
+    for message in answer["recent"] if full else answer["recent"][-RECENT_SHOWN:]:
+        text = message["text"] or f"[{', '.join(message.get('tools', ()))}]"
+        more = safe(message["entryId"] if full else text)
+        yield render.heading(f"{message['n']} {message['role']}", f"  {more}")
         yield from (render.exact(text), "") if full else ()
-    count = render.count(found["fullMessageCount"], "message")
-    yield f"{count}, {found['foldedMessages']} of them summarised"
+    count = render.count(answer["fullMessageCount"], "message")
+    yield f"{count}, {answer['foldedMessages']} of them summarised"
 
 
 @cli.method("digest", cli.REF)
-def digest(found: Any) -> Iterator[str]:
+def digest(answer: Any) -> Iterator[str]:
     """Summarise a session's older messages that no digest covers."""
-    segment = found["segment"]
+    segment = answer["segment"]
     if segment is None:
-        yield f"nothing to do: {safe(found['reason'])}"
+        yield f"nothing to do: {safe(answer['reason'])}"
         return
     first, last = segment["covering_messages"]
-    yield f"{found['before']} -> {found['after']} messages ({found['reduction']:g} % less)"
+    yield f"{answer['before']} -> {answer['after']} messages ({answer['reduction']:g} % less)"
     yield f"messages {first}-{last} are now summarised"
     names = "tokensSaved compression targetCompression topics files commands decisions model"
-    yield from render.fields(found, names)
+    yield from render.fields(answer, names)
     yield from ("", *render.paragraph(segment["content"], "  "))
 
 
 @cli.method("compact", cli.REF, STRATEGY, cli.FOCUS, HANDOFF, cli.LEAF)
-def compact(found: Any) -> Iterator[str]:
+def compact(answer: Any) -> Iterator[str]:
     """Summarise a session to continue elsewhere; it is not changed."""
-    for note in found["notes"]:
+    for note in answer["notes"]:
         aside(f"indexerd: {safe(note)}")
-    if "handoff" in found:
-        yield render.exact(found["handoff"]).rstrip("\n")
+    if "handoff" in answer:
+        yield render.exact(answer["handoff"]).rstrip("\n")
         return
     names = "strategy tokensBefore firstKeptEntryId modifiedFiles readFiles model"
-    yield from render.fields(found | found["details"] | found["usage"], names)
-    yield from ("", *render.paragraph(found["summary"], "  "))
+    yield from render.fields(answer | answer["details"] | answer["usage"], names)
+    yield from ("", *render.paragraph(answer["summary"], "  "))
 
 
 @cli.method("branch_summary", cli.REF, cli.argument("leaf"), cli.FOCUS)
-def branch_summary(found: Any) -> Iterator[str]:
+def branch_summary(answer: Any) -> Iterator[str]:
     """Summarise an abandoned branch, given its last entry."""
-    return render.paragraph(found["summary"], "  ")
+    return render.paragraph(answer["summary"], "  ")
 
 
 @cli.method("stats", cli.REF)
-def stats(found: Any) -> Iterator[str]:
+def stats(answer: Any) -> Iterator[str]:
     """Show how full a session's context is, and its totals."""
     names = "contextTokens estimated window percent usable shouldCompact warnings"
-    return render.fields(found | found["totals"], f"{names} {' '.join(found['totals'])}")
+    return render.fields(answer | answer["totals"], f"{names} {' '.join(answer['totals'])}")

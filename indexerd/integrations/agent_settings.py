@@ -74,9 +74,9 @@ def _change_json(change: Change, text: Text) -> str:
     change(after)
     if after == before and text is not None:
         return text
-    found = _INDENT.search(body)
+    indent = _INDENT.search(body)
     end = "\n" if body.endswith("\n") else ""
-    return json.dumps(after, indent=found and found[1], ensure_ascii=False) + end
+    return json.dumps(after, indent=indent and indent[1], ensure_ascii=False) + end
 
 
 def _change_toml(change: Change, text: Text) -> str:
@@ -103,7 +103,7 @@ def put_hooks(agent: str, groups: Mapping[str, Value], value: Value) -> None:
     hooks = _member(value, "hooks", dict)
     for event, group in groups.items():
         listed = _member(hooks, event, list)
-        ours = [hook for one in listed for hook in _our_hooks(agent, one)]
+        ours = [hook for group in listed for hook in _our_hooks(agent, group)]
         for hook in ours:
             hook["command"] = group["hooks"][0]["command"]
         if not ours:
@@ -116,7 +116,8 @@ def take_hooks(agent: str, value: Value) -> None:
     for event in EVENTS if isinstance(hooks, dict) else ():
         groups: Any = hooks.get(event)
         listed = groups if isinstance(groups, list) else []
-        for group, hook in [(one, hook) for one in listed for hook in _our_hooks(agent, one)]:
+        ours = [(group, hook) for group in listed for hook in _our_hooks(agent, group)]
+        for group, hook in ours:
             group["hooks"].remove(hook)
             if not group["hooks"]:
                 groups.remove(group)

@@ -57,7 +57,7 @@ def apply(edits: Sequence[Edit]) -> list[dict[str, str]]:
     for edit in edits:
         _apply(edit, write=False)
     done = [(edit, _apply(edit, write=True)) for edit in edits]
-    return [{"path": one.path, "did": did} for one, did in done if not one.path.endswith(BACKUP)]
+    return [{"path": edit.path, "did": did} for edit, did in done if not edit.path.endswith(BACKUP)]
 
 
 def _apply(edit: Edit, *, write: bool) -> str:
@@ -114,9 +114,9 @@ def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool =
 
     def change(before: Text) -> Text:
         if before is not None:
-            if (found := _OURS.match(before)) is None:
+            if (match := _OURS.match(before)) is None:
                 raise _ForeignError("not a file of indexerd")
-            if _digest(found[2]) != found[1] and not force:
+            if _digest(match[2]) != match[1] and not force:
                 raise UsageError("it was edited", hint="save your changes, then use --force")
         if body is None:
             return None
@@ -130,8 +130,8 @@ def own_file(path: str, body: Text, *, force: bool = False, skip_foreign: bool =
 
 
 def own_files_in(directory: str) -> list[str]:
-    found = Path(directory).glob("*")
-    return sorted(str(one) for one in found if one.is_file() and _OURS.match(read(one) or ""))
+    paths = Path(directory).glob("*")
+    return sorted(str(path) for path in paths if path.is_file() and _OURS.match(read(path) or ""))
 
 
 def _digest(body: str) -> str:

@@ -55,14 +55,14 @@ class Host:
 
     def present(self, agent: str, places: Iterable[str]) -> list[str]:
         """List the existing directories of an agent; NotFoundError if there is none."""
-        named = list(dict.fromkeys(absolute(one, self.env, self.home) for one in places))
-        found = [one for one in named if Path(one).is_dir()]
-        if not found and not self.remove:
+        named = list(dict.fromkeys(absolute(place, self.env, self.home) for place in places))
+        existing = [place for place in named if Path(place).is_dir()]
+        if not existing and not self.remove:
             raise NotFoundError(
                 f"{agent} was not found: there is no {' or '.join(named)}",
                 hint=f"start {agent} once, or set its variable or [agents.{agent}] roots",
             )
-        return found
+        return existing
 
     def own_file(self, path: str, body: str, *, skip_foreign: bool = False) -> Edit:
         text = None if self.remove else body
@@ -80,7 +80,7 @@ def integrate(agent: str, host: Host) -> dict[str, Any]:
     did = changes.apply(edits)
     if agent != "pi" and not host.serves_mcp:
         notes.append("the MCP server was left out: install indexerd[mcp], then run this again")
-    kept = [one["path"] for one in did if one["did"] == changes.NOT_OURS]
+    kept = [change["path"] for change in did if change["did"] == changes.NOT_OURS]
     notes += [
         f"{path} is not indexerd's and was kept; move it, then run this again" for path in kept
     ]
@@ -90,9 +90,9 @@ def integrate(agent: str, host: Host) -> dict[str, Any]:
 def _packaged(agent: str, command: Iterable[str]) -> dict[str, str]:
     named = json.dumps(list(command))
     return {
-        one.name: one.read_text(encoding="utf-8").replace("__INDEXERD_COMMAND__", named)
-        for one in (files("indexerd") / "integrations" / agent).iterdir()
-        if one.is_file()
+        file.name: file.read_text(encoding="utf-8").replace("__INDEXERD_COMMAND__", named)
+        for file in (files("indexerd") / "integrations" / agent).iterdir()
+        if file.is_file()
     }
 
 
@@ -102,7 +102,7 @@ def _pi(host: Host) -> tuple[list[Edit], list[str]]:
     for root in host.present("pi", chosen):
         home = f"{root}/extensions/{NAME}"
         ours = {f"{home}/{name}": body for name, body in _packaged("pi", host.command).items()}
-        older = [one for one in changes.own_files_in(home) if one not in ours]
+        older = [path for path in changes.own_files_in(home) if path not in ours]
         edits += [changes.own_file(path, None, force=host.force) for path in older]
         edits += [host.own_file(path, body) for path, body in sorted(ours.items())]
         edits.append(host.skill(root))

@@ -56,7 +56,7 @@ class Ran(NamedTuple):
     err: str = ""
 
     @property
-    def said(self) -> str:
+    def first_line(self) -> str:
         """Return the first line of output; the others only say where to read more."""
         return (self.err or self.out).partition("\n")[0].strip() or f"exit status {self.code}"
 
@@ -119,11 +119,11 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
         text = plist_text(str(program), str(host.home), env)
     elif host.platform.startswith("linux"):
         agents = stores(settings, host.env, host.home)
-        writes = [*(one.meta for one in agents), str(places.state_dir), str(places.data_dir)]
+        writes = [*(store.meta for store in agents), str(places.state_dir), str(places.data_dir)]
         if not within(str(places.socket), host.env.get("XDG_RUNTIME_DIR") or "/run/user"):
             writes.append(str(places.socket.parent))
-        reads = [one.sessions for one in agents if one.kind is Kind.FILES]
-        opened = [os.path.realpath(one) for one in writes]
+        reads = [store.sessions for store in agents if store.kind is Kind.FILES]
+        opened = [os.path.realpath(path) for path in writes]
         text = unit_text(str(program), str(host.home.resolve()), env, opened, reads)
     else:
         raise UsageError(
@@ -166,7 +166,7 @@ def status(host: Host) -> Outcome:
         running = details.get("ActiveState") in {"active", "reloading"}
         unknown = "systemd's user manager does not answer"
     if shown.code:
-        notes = (f"{unknown}: {shown.said}",)
+        notes = (f"{unknown}: {shown.first_line}",)
         return Outcome(path, installed=path.exists(), running=False, notes=notes)
     return Outcome(path, installed=path.exists(), running=running, details=details)
 
@@ -174,21 +174,22 @@ def status(host: Host) -> Outcome:
 def _environment(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
     """Return the variables that the service needs from this shell, without keys, and notes."""
     values: dict[str, str] = {}
-    left: list[str] = []
+    left_out: list[str] = []
     for name, value in sorted(host.env.items()):
         needed = name.startswith("INDEXERD_") or name in {"OPENCODE_DB", *_PATHS, *_XDG}
         if not value or not needed or (name in _XDG and not value.startswith("/")):
             continue
         password = "@" in value.partition("://")[2].partition("/")[0]  # in a URL
         if name.endswith(_KEYS) or password or not _is_plain(value):
-            left.append(name)
+            left_out.append(name)
         else:
             values[name] = absolute(value, host.env, str(host.home)) if name in _PATHS else value
     if places.config_explicit:
         values["INDEXERD_CONFIG"] = str(places.config_file)
     notes = [f"copied from this shell into the service: {', '.join(values)}"] if values else []
-    if left:
-        notes.append(f"not copied: {', '.join(left)}; put keys into a file (docs/OPERATIONS.md)")
+    if left_out:
+        names = ", ".join(left_out)
+        notes.append(f"not copied: {names}; put keys into a file (docs/OPERATIONS.md)")
     return values, notes
 
 
@@ -197,7 +198,7 @@ def _start_systemd(host: Host, unit: str, *, changed: bool) -> list[str]:
     reloaded = host.systemctl("daemon-reload")
     if reloaded.code != 0:
         by_hand = f"systemctl --user daemon-reload && systemctl --user enable --now {UNIT}"
-        why = f"systemd's user manager does not answer ({reloaded.said})"
+        why = f"systemd's user manager does not answer ({reloaded.first_line})"
         return [f"the unit was written, but {why}; where it does, run: {by_hand}"]
     notes: list[str] = []
 
@@ -218,7 +219,7 @@ def _start_systemd(host: Host, unit: str, *, changed: bool) -> list[str]:
             host.systemctl("daemon-reload")
             started = start("restart")
     if started.code != 0:
-        notes.append(f"systemd: {started.said}; see `systemctl --user status {UNIT}`")
+        notes.append(f"systemd: {started.first_line}; see `systemctl --user status {UNIT}`")
     linger = host.run(["loginctl", "show-user", str(host.uid), "--property=Linger", "--value"])
     if linger.out.strip() != "yes":
         notes.append("the service stops when you log out; to prevent that: loginctl enable-linger")
@@ -236,7 +237,7 @@ def _start_launchd(host: Host) -> list[str]:
             break
         time.sleep(0.25)
     by_hand = f"in a desktop session, run: launchctl bootstrap {domain} {path}"
-    note = f"the plist was written, but launchd says: {started.said}; {by_hand}"
+    note = f"the plist was written, but launchd says: {started.first_line}; {by_hand}"
     return [note] if started.code else []
 
 
@@ -274,20 +275,20 @@ def unit_text(
             f"systemd cannot start a program with this path: {program!r}",
             hint="install it where the path has no quotes, backslashes or control characters",
         )
-    writes = [one for one in dict.fromkeys(writes) if _is_plain(one)]
+    writes = [path for path in dict.fromkeys(writes) if _is_plain(path)]
 
-    def shut(path: str) -> bool:
-        return not any(within(one, path) for one in writes)
+    def shut(directory: str) -> bool:
+        return not any(within(path, directory) for path in writes)
 
-    opened = [one for one in writes if not within(one, home) and one != "/"]
-    closed = [one for one in dict.fromkeys(sessions) if within(one, home) and _is_plain(one)]
+    opened = [path for path in writes if not within(path, home) and path != "/"]
+    closed = [path for path in dict.fromkeys(sessions) if within(path, home) and _is_plain(path)]
     lines: list[str] = []
     for line in read_text("systemd/indexerd.service").splitlines():
         if line == "# here: environment":
             lines += [f"Environment={_quoted(f'{name}={env[name]}')}" for name in env]
         elif line == "# here: paths":
-            lines += [f"ReadWritePaths={_quoted(f'-{one}')}" for one in opened]
-            lines += [f"ReadOnlyPaths={_quoted(f'-{one}')}" for one in closed if shut(one)]
+            lines += [f"ReadWritePaths={_quoted(f'-{path}')}" for path in opened]
+            lines += [f"ReadOnlyPaths={_quoted(f'-{path}')}" for path in closed if shut(path)]
         elif not line.startswith(_HOME_LINE) or shut(f"{home}/{line.removeprefix(_HOME_LINE)}"):
             lines.append(line.replace("ExecStart=@PROGRAM@", f"ExecStart={_quoted(program)}"))
     return "\n".join(lines) + "\n"

@@ -40,17 +40,15 @@ class Conversation:
         self._access = access
         self.renderer = Renderer(redactor(read_config(access.where, access.env).settings))
         agents = ("claude", "codex", "opencode")
-        self._agent = next((one for one in agents if host.lower().startswith(one)), None)
+        self._agent = next((agent for agent in agents if host.lower().startswith(agent)), None)
         self.cwd = access.cwd  # the project; None: all projects
         if cwd:
             self.cwd = os.path.abspath(Path(access.cwd or "/", os.path.expanduser(cwd)))  # noqa: PTH100, PTH111 - drops `..`, and never fails
 
     def ask(self, method: str, **params: Any) -> Any:
         """Return the daemon's answer; params that are None, "" or False are left out."""
-        given = {
-            key: one for key, one in params.items() if one not in (None, "") and one is not False
-        }
-        return call_once(socket_path(self._access.env), method, given, SECONDS)
+        fields = {k: v for k, v in params.items() if v not in (None, "") and v is not False}
+        return call_once(socket_path(self._access.env), method, fields, SECONDS)
 
     def resolve(self, ref: str, *, scope: str = "project", certain: bool = False) -> Answer:
         """Resolve a reference to a session other than the caller's; "" is the caller's own.
@@ -59,12 +57,12 @@ class Conversation:
         """
         if not ref:
             return self.running()
-        found: Answer = self.ask(
+        match: Answer = self.ask(
             "resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=self.own_id()
         )
-        if certain and found.get("how") == "fuzzy":
-            raise AmbiguousError("this is only similar to a session's name", [found])
-        return found
+        if certain and match.get("how") == "fuzzy":
+            raise AmbiguousError("this is only similar to a session's name", [match])
+        return match
 
     def id_of(self, ref: str, *, certain: bool = False) -> str:
         return str(self.resolve(ref, certain=certain)["sessionId"])
@@ -84,7 +82,7 @@ class Conversation:
             raise UsageError("it is not known which session is yours", hint=_HINT)
         rows = self.ask("list", agent=self._agent, cwd=self.cwd, limit=20)["sessions"]
         began = self._access.started * 1000
-        live = [one for one in rows if iso_ms(str(one["modifiedAt"])) >= began]
+        live = [row for row in rows if iso_ms(str(row["modifiedAt"])) >= began]
         if len(live) > 1:
             raise AmbiguousError("several sessions are in use in this project", live)
         if not live:
@@ -92,13 +90,13 @@ class Conversation:
         return dict(live[0])
 
     def about(
-        self, found: Answer, by: str = "", *, row: Answer | None = None, model: str | None = None
+        self, answer: Answer, by: str = "", *, row: Answer | None = None, model: str | None = None
     ) -> Answer:
         """Render an answer about one session, with a line that says who wrote it."""
-        row = row or self.ask("get", ref=found["sessionId"])["session"]
-        model = model or (found.get("usage") or {}).get("model")
+        row = row or self.ask("get", ref=answer["sessionId"])["session"]
+        model = model or (answer.get("usage") or {}).get("model")
         by = f"; {by} by {model}" if by and model else ""
         whose = f"From session {row['sessionId']}, written by agent {row['agent']}{by}: {DATA}."
         head = {"sessionId": row["sessionId"], "name": row["name"]}
-        rendered: Answer = self.renderer.render(head | found)
+        rendered: Answer = self.renderer.render(head | answer)
         return {"provenance": self.renderer.line(whose)} | rendered

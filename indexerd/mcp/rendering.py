@@ -44,11 +44,11 @@ class Renderer:
         if isinstance(value, Mapping):
             within = key if key in _EXACT else ""
             return {
-                self._text(str(name), within or "id"): self.render(one, within or str(name))
-                for name, one in value.items()
+                self._text(str(name), within or "id"): self.render(below, within or str(name))
+                for name, below in value.items()
             }
         if isinstance(value, list | tuple):
-            return [self.render(one, key) for one in value]
+            return [self.render(item, key) for item in value]
         return self._text(value, key) if isinstance(value, str) else value
 
     def line(self, text: str) -> str:
@@ -70,7 +70,7 @@ class Renderer:
 def failure(bad: IndexerdError) -> Answer:
     error = {"code": bad.kind, "message": str(bad)} | bad.data()
     if near := error.pop("candidates", None):
-        error["candidates"] = [{key: one.get(key) for key in ("sessionId", "name")} for one in near]
+        error["candidates"] = [{key: row.get(key) for key in ("sessionId", "name")} for row in near]
     shown: Answer = Renderer().render(error)
     return shown
 

@@ -59,23 +59,24 @@ def session_server(daemon: DaemonAccess) -> Server[Any]:
 
 
 async def _list_tools(*_: Any) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=[one.described for one in TOOLS.values()])
+    return types.ListToolsResult(tools=[tool.described for tool in TOOLS.values()])
 
 
 async def _call_tool(
-    daemon: DaemonAccess, ctx: Any, asked: types.CallToolRequestParams
+    daemon: DaemonAccess, ctx: Any, call: types.CallToolRequestParams
 ) -> types.CallToolResult:
     host = ctx.session.client_params
     name = host.client_info.name if host else ""
-    work = partial(_answer, daemon, asked.name, asked.arguments or {}, name)
-    found = None
+    work = partial(_answer, daemon, call.name, call.arguments or {}, name)
+    answer = None
     try:  # in a thread, which a cancelled call leaves behind
-        found = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
-        text = compact(found)
+        answer = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
+        text = compact(answer)
     except IndexerdError as bad:
         text = compact(failure(bad))
     content = types.TextContent(type="text", text=text)
-    return types.CallToolResult(content=[content], structured_content=found, is_error=found is None)
+    failed = answer is None
+    return types.CallToolResult(content=[content], structured_content=answer, is_error=failed)
 
 
 def _answer(daemon: DaemonAccess, name: str, arguments: dict[str, Any], host: str) -> Answer:
@@ -86,8 +87,8 @@ def _answer(daemon: DaemonAccess, name: str, arguments: dict[str, Any], host: st
     with coded(name):
         try:
             # Not strict: some hosts write whole numbers as 10.0.
-            asked = asdict(decode(tool.params, arguments, strict=False))
-            return tool.answer(Conversation(daemon, asked.pop("cwd"), host), **asked)
+            params = asdict(decode(tool.params, arguments, strict=False))
+            return tool.answer(Conversation(daemon, params.pop("cwd"), host), **params)
         except IndexerdError as bad:
             if bad.hint == UsageError.hint:
                 bad.hint = "see the tool's input schema"
@@ -102,8 +103,8 @@ async def _list_prompts(*_: Any) -> types.ListPromptsResult:
     return types.ListPromptsResult(prompts=[prompt])
 
 
-async def _get_prompt(_: Any, asked: types.GetPromptRequestParams) -> types.GetPromptResult:
-    if asked.name != _GUIDE:
+async def _get_prompt(_: Any, wanted: types.GetPromptRequestParams) -> types.GetPromptResult:
+    if wanted.name != _GUIDE:
         raise MCPError(types.INVALID_PARAMS, "no such prompt")
     # `integrate` installs the same text.
     text = files("indexerd").joinpath("integrations", "instructions.md").read_text("utf-8")

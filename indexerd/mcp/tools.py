@@ -107,7 +107,7 @@ def tool(title: str, params: str, hints: ToolAnnotations = LOOK) -> Callable[[An
             name=name,
             title=title,
             description=" ".join((answer.__doc__ or "").split()),
-            input_schema={key: one for key, one in schema.items() if key != "title"},
+            input_schema={key: value for key, value in schema.items() if key != "title"},
             output_schema={"type": "object"},
             annotations=hints,
         )
@@ -118,7 +118,7 @@ def tool(title: str, params: str, hints: ToolAnnotations = LOOK) -> Callable[[An
 
 
 @tool("Search past sessions", "query! all_projects agent since limit=10")
-def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> Answer:
+def search_sessions(talk: Conversation, *, all_projects: bool, **params: Any) -> Answer:
     """Search the messages, summaries, names and tags of past sessions of every coding agent.
 
     Call it when the user mentions earlier work, or before you solve something that may already have
@@ -126,18 +126,18 @@ def search_sessions(talk: Conversation, *, all_projects: bool, **asked: Any) -> 
     query_session.
     """
     cwd = None if all_projects else talk.cwd
-    found = talk.ask("search", **asked, rows=True, cwd=cwd)
-    if not found["hits"] and cwd:
-        cwd, found = None, talk.ask("search", **asked, rows=True)
-    rows = found.get("rows") or {}
+    result = talk.ask("search", **params, rows=True, cwd=cwd)
+    if not result["hits"] and cwd:
+        cwd, result = None, talk.ask("search", **params, rows=True)
+    rows = result.get("rows") or {}
     of_row = "agent cwd modifiedAt description"
-    hits = [one | _only(rows.get(one["sessionId"], {}), of_row) for one in found["hits"]]
-    answer = {"scope": "project" if cwd else "all", "hits": hits} | _only(found, "warnings")
+    hits = [hit | _only(rows.get(hit["sessionId"], {}), of_row) for hit in result["hits"]]
+    answer = {"scope": "project" if cwd else "all", "hits": hits} | _only(result, "warnings")
     return _of_several(talk, "Names and snippets are from the sessions named", answer)
 
 
 @tool("List past sessions", "all_projects agent since archived subagents limit=10 cursor")
-def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked: Any) -> Answer:
+def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **params: Any) -> Answer:
     """List the sessions of this project, newest first, with names and descriptions.
 
     Call it to see recent work, or to find a session without words to search for. A fork names its
@@ -145,10 +145,10 @@ def list_sessions(talk: Conversation, *, all_projects: bool, limit: int, **asked
     """
     cwd = None if all_projects else talk.cwd
     while True:
-        found = talk.ask("list", **asked, cwd=cwd, limit=limit)
-        rows = [_only(one, _BRIEF) for one in found["sessions"]]
+        result = talk.ask("list", **params, cwd=cwd, limit=limit)
+        rows = [_only(row, _BRIEF) for row in result["sessions"]]
         fields = {"scope": "project" if cwd else "all", "sessions": rows}
-        fields |= _only(found, "nextCursor")
+        fields |= _only(result, "nextCursor")
         answer = _of_several(talk, "Names and descriptions are from the sessions", fields)
         limit = len(answer["sessions"])
         if limit == len(rows):
@@ -162,9 +162,9 @@ def get_session(talk: Conversation, *, session: str) -> Answer:
     Summary, decisions, files, tools, noted context, the session it was forked from. Call it when
     you know which session is meant. Next: query_session for what the summary leaves out.
     """
-    found = talk.ask("get", ref=talk.id_of(session))
-    row, meta = found["session"], found.get("meta") or {}
-    answer = _only(row, _SESSION) | _only(found, "context labels warnings")
+    result = talk.ask("get", ref=talk.id_of(session))
+    row, meta = result["session"], result.get("meta") or {}
+    answer = _only(row, _SESSION) | _only(result, "context labels warnings")
     answer |= {"summary": "", "keyDecisions": []} | _only(meta, "summary keyDecisions")
     if parent := row.get("parentSessionId"):
         answer["forkedFrom"] = [{"sessionId": parent}]
@@ -173,14 +173,14 @@ def get_session(talk: Conversation, *, session: str) -> Answer:
 
 
 @tool("Ask a past session", "session! question! leaf turnId", ASK)
-def query_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
+def query_session(talk: Conversation, *, session: str, **params: Any) -> Answer:
     """Ask one past session a question, answered from its transcript with citations.
 
     Call it when a summary is not enough: commands, error messages, values, reasons. It may use the
     user's model: ask one good question rather than many. Next: the cited entries in get_tree.
     """
-    found = talk.ask("query_session", session=talk.id_of(session), **asked)
-    return bounded(talk.about(found, "answered"))
+    result = talk.ask("query_session", session=talk.id_of(session), **params)
+    return bounded(talk.about(result, "answered"))
 
 
 @tool("Find the session a name means", "ref! all_projects")
@@ -190,22 +190,22 @@ def resolve_session(talk: Conversation, *, ref: str, all_projects: bool) -> Answ
     Call it when the user names a session. If several match, you get an error with the candidates:
     ask the user, or compare them with get_session. Next: get_session or query_session with the id.
     """
-    found = talk.resolve(ref, scope="all" if all_projects else "project")
-    return dict(talk.renderer.render(found))
+    result = talk.resolve(ref, scope="all" if all_projects else "project")
+    return dict(talk.renderer.render(result))
 
 
 @tool("Expand @@ references", "text! turnId", ASK)
-def expand_references(talk: Conversation, **asked: Any) -> Answer:
+def expand_references(talk: Conversation, **params: Any) -> Answer:
     """Get what the `@@` references in a text mean: quoted summaries, and answers to questions.
 
     They are `@@name`, `@@id`, `@@"a name"`, `@@name~2` (with two ancestors), and `@@name: a
     question?`, which may use the user's model. Call it when a message from the user has one and no
     quoted summary came with it. Next: query_session.
     """
-    asked |= {"cwd": talk.cwd, "sessionId": talk.own_id(), "maxBytes": INJECTED_MAX}
-    found = talk.ask("expand", **asked)
-    answer = _only(found, "references statusText")
-    answer["messages"] = [one["content"] for one in found["messages"]]
+    params |= {"cwd": talk.cwd, "sessionId": talk.own_id(), "maxBytes": INJECTED_MAX}
+    result = talk.ask("expand", **params)
+    answer = _only(result, "references statusText")
+    answer["messages"] = [message["content"] for message in result["messages"]]
     return _of_several(talk, "Messages quote the sessions that they name", answer)
 
 
@@ -218,10 +218,10 @@ def get_tree(
     Call it to follow how a session went, or to find the entry that a question is about. `active`
     marks the current path. Next: `nextOffset` as `offset`, or query_session.
     """
-    found = talk.ask("tree", ref=talk.id_of(session), filter=show, search=search)
-    nodes = found["nodes"]
+    result = talk.ask("tree", ref=talk.id_of(session), filter=show, search=search)
+    nodes = result["nodes"]
     page = {"total": len(nodes), "offset": offset, "nodes": nodes[offset : offset + limit]}
-    answer = bounded(talk.about(found | page))
+    answer = bounded(talk.about(result | page))
     end = offset + len(answer["nodes"])
     return answer | ({"nextOffset": end} if end < len(nodes) else {})
 
@@ -233,33 +233,33 @@ def list_branches(talk: Conversation, *, session: str) -> Answer:
     Call it to learn what was tried and abandoned, or to get the `leaf` that other tools take.
     `gist` says what a branch was about. Next: summarize_branch for one without a gist.
     """
-    found = talk.ask("branches", ref=talk.id_of(session))
-    found["tips"].sort(key=lambda tip: (tip["active"], tip["lastActivity"] or ""), reverse=True)
-    return bounded(talk.about(found))
+    result = talk.ask("branches", ref=talk.id_of(session))
+    result["tips"].sort(key=lambda tip: (tip["active"], tip["lastActivity"] or ""), reverse=True)
+    return bounded(talk.about(result))
 
 
 @tool("Note what this session works with", "setName! items! mode session", NOTE)
-def set_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> Answer:
+def set_relevant_context(talk: Conversation, *, session: str, **params: Any) -> Answer:
     """Note what this session is working with, so that a resumed session has it again.
 
     Call it when you have read or edited a file that is central to the work, when you start to use
     endpoints or ports, when any of these change, and before you finish.
     """
     session_id = talk.id_of(session, certain=True)
-    found = talk.ask("set_relevant_context", session=session_id, **asked)
-    return dict(talk.renderer.render({"sessionId": session_id} | found))
+    result = talk.ask("set_relevant_context", session=session_id, **params)
+    return dict(talk.renderer.render({"sessionId": session_id} | result))
 
 
 @tool("What a session works with", "setName session")
-def get_relevant_context(talk: Conversation, *, session: str, **asked: Any) -> Answer:
+def get_relevant_context(talk: Conversation, *, session: str, **params: Any) -> Answer:
     """Get what was noted with set_relevant_context: files, endpoints, ports.
 
     Call it at the beginning of a resumed session, or to learn which files a past session was about.
     Next: read those files before you continue.
     """
     session_id = talk.id_of(session)
-    found = talk.ask("get_relevant_context", session=session_id, **asked)
-    noted = {"sessionId": session_id} | _only(found, "context" if found["context"] else "text")
+    result = talk.ask("get_relevant_context", session=session_id, **params)
+    noted = {"sessionId": session_id} | _only(result, "context" if result["context"] else "text")
     return _of_several(talk, f"Noted in session {session_id}", noted)
 
 
@@ -284,13 +284,13 @@ def session_history(
     Call it to continue a long session's work. It calls no model. Next: `nextBefore` as `before` for
     earlier messages; query_session for a detail.
     """
-    found = talk.ask("history", ref=talk.id_of(session), full=full, leaf=leaf)
-    first, before = not before, before or found["fullMessageCount"] + 1
-    parts = [one for one in found["segments"] if one["covering_messages"][0] < before]
-    messages = [one for one in found["recent"] if one["n"] < before]
+    result = talk.ask("history", ref=talk.id_of(session), full=full, leaf=leaf)
+    first, before = not before, before or result["fullMessageCount"] + 1
+    parts = [part for part in result["segments"] if part["covering_messages"][0] < before]
+    messages = [message for message in result["recent"] if message["n"] < before]
     if full:  # `content` keeps its lines
-        messages = [one | {"text": "", "content": one["text"]} for one in messages]
-    fields = _only(found, "sessionId leafId fullMessageCount foldedMessages")
+        messages = [message | {"text": "", "content": message["text"]} for message in messages]
+    fields = _only(result, "sessionId leafId fullMessageCount foldedMessages")
     fields["recent"] = messages[::-1][:limit]  # newest first, since the end is cut
     fields["segments"] = parts[::-1] if first or len(messages) <= limit else []
     answer = bounded(talk.about(fields))
@@ -313,7 +313,7 @@ def session_stats(talk: Conversation, *, session: str) -> Answer:
 
 
 @tool("Summarise a session, or hand it over", "session strategy instructions handoff leaf", ASK)
-def compact_session(talk: Conversation, *, session: str, strategy: str, **asked: Any) -> Answer:
+def compact_session(talk: Conversation, *, session: str, strategy: str, **params: Any) -> Answer:
     """Summarise a session of any agent, as an agent's own compaction would; it is not changed.
 
     Call it only when asked to, and once: it uses the user's model, which may take minutes and cost
@@ -321,36 +321,36 @@ def compact_session(talk: Conversation, *, session: str, strategy: str, **asked:
     files that it names.
     """
     rules = "" if strategy == "own" else strategy
-    found = talk.ask("compact", ref=talk.id_of(session), strategy=rules, **asked)
-    return bounded(talk.about(found, "summarised"))
+    result = talk.ask("compact", ref=talk.id_of(session), strategy=rules, **params)
+    return bounded(talk.about(result, "summarised"))
 
 
 @tool("Summarise an abandoned branch", "session! leaf! instructions", MAKE)
-def summarize_branch(talk: Conversation, *, session: str, **asked: Any) -> Answer:
+def summarize_branch(talk: Conversation, *, session: str, **params: Any) -> Answer:
     """Summarise an abandoned branch of a session, and store the summary next to the session.
 
     Call it when it matters what was tried there and list_branches has no gist of it. It uses the
     user's model, which may take minutes and cost money. Next: query_session with that `leaf`.
     """
-    found = talk.ask("branch_summary", ref=talk.id_of(session, certain=True), **asked)
-    return bounded(talk.about(found, "summarised"))
+    result = talk.ask("branch_summary", ref=talk.id_of(session, certain=True), **params)
+    return bounded(talk.about(result, "summarised"))
 
 
 @tool("Fold a session's older messages", "session dryRun", MAKE)
-def digest_session(talk: Conversation, *, session: str, **asked: Any) -> Answer:
+def digest_session(talk: Conversation, *, session: str, **params: Any) -> Answer:
     """Fold a session's older messages into a summary that is stored next to the session.
 
     Call it when session_history shows many messages in no segment. It uses the user's model, which
     may take minutes and cost money. Next: session_history.
     """
-    session_id = talk.id_of(session, certain=not asked["dryRun"])
-    return bounded(talk.about(talk.ask("digest", ref=session_id, **asked), "summarised"))
+    session_id = talk.id_of(session, certain=not params["dryRun"])
+    return bounded(talk.about(talk.ask("digest", ref=session_id, **params), "summarised"))
 
 
 def _only(value: Mapping[str, Any], fields: str) -> Answer:
     """Pick the named fields that are neither absent, null nor false."""
-    found = {key: value.get(key) for key in fields.split()}
-    return {key: one for key, one in found.items() if one is not None and one is not False}
+    picked = {key: value.get(key) for key in fields.split()}
+    return {key: value for key, value in picked.items() if value is not None and value is not False}
 
 
 def _of_several(talk: Conversation, whose: str, fields: Answer) -> Answer:

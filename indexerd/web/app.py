@@ -108,16 +108,16 @@ class Sessions:
     async def _document(self, stored: Stored) -> Document:
         try:
             read = partial(read_document, stored=stored, wish=Wish(newest=SHOWN))
-            found: Document = await self._read(stored, read)
+            document: Document = await self._read(stored, read)
         except IndexerdError as bad:
-            found = without_entries(stored, Wish())
-            found["problem"] = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
-        found["live"] = {
+            document = without_entries(stored, Wish())
+            document["problem"] = {"code": bad.kind, "message": str(bad), "hint": bad.hint}
+        document["live"] = {
             "daemon": self._daemon.up,
             "behind": stored["session"].get("newUserMessages") or 0,
             "indexing": stored.get("indexing"),
         }
-        return found
+        return document
 
     async def _read(self, stored: Stored, work: Callable[[Library], Any]) -> Any:
 
@@ -136,13 +136,13 @@ class Sessions:
     async def sent(self, request: Request) -> Response:
         """Answer with the text that a model would be sent now, and the session's meta file."""
         stored = await self._stored(request)
-        found: dict[str, Any] = {"asSent": None, "meta": stored["meta"]}
+        shown: dict[str, Any] = {"asSent": None, "meta": stored["meta"]}
         try:
             ref = {"ref": stored["session"]["sessionId"]}
-            found["asSent"] = await self._daemon.read("as_sent", ref)
+            shown["asSent"] = await self._daemon.read("as_sent", ref)
         except IndexerdError as bad:
-            found |= {"problem": str(bad), "hint": bad.hint}
-        return answer(found)
+            shown |= {"problem": str(bad), "hint": bad.hint}
+        return answer(shown)
 
     async def family(self, request: Request) -> Response:
         return answer(await self._daemon.read("family", {"ref": request.path_params["id"]}))
@@ -172,10 +172,10 @@ class Sessions:
             if not isinstance(items, list) or not all(map(_STATE.match, map(str, items))):
                 raise UsageError("items must be a list of key=value texts")
             items = [fields.get("slug"), *items]
-            asked = {"session": session_id, "setName": "applet", "items": items}
+            params = {"session": session_id, "setName": "applet", "items": items}
         else:
-            asked = fields | {"ref": session_id} | ({"force": True} if method == "index" else {})
-        return answer(await self._daemon.call(method, asked))
+            params = fields | {"ref": session_id} | ({"force": True} if method == "index" else {})
+        return answer(await self._daemon.call(method, params))
 
     async def _stored(self, request: Request) -> dict[str, Any]:
         """Get the session with exactly this id, which may also be another session's name."""

@@ -65,14 +65,14 @@ def read_document(library: Library, stored: Stored, wish: Wish) -> Document:
 
 def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
     state, cut = session.state, _cutter(wish)
-    found = without_entries(stored, wish)
+    document = without_entries(stored, wish)
     rows = state.entries()
     if left_out := max(0, len(rows) - wish.newest) // STRIDE * STRIDE:
         rows = rows[left_out:]
         why = f"the oldest {left_out} entries are not shown: `indexerd export` includes them"
-        found["warnings"].append(why)
+        document["warnings"].append(why)
     lengths = [state.lengths[row] for row in rows]
-    rooms = (room for room in ROOMS if sum(min(one, room) for one in lengths) <= TOTAL_MAX)
+    rooms = (room for room in ROOMS if sum(min(length, room) for length in lengths) <= TOTAL_MAX)
     room = next(rooms, ROOMS[-1])
     with session.reading() as read:
         names: dict[str, str] = {}
@@ -89,13 +89,13 @@ def document_of(session: OpenSession, stored: Stored, wish: Wish) -> Document:
             tip["place"] = story.places[row]
     if lost := lengths.count(0):
         many = "entry is" if lost == 1 else "entries are"
-        found["warnings"].append(f"{lost} {many} too long to be read")
+        document["warnings"].append(f"{lost} {many} too long to be read")
     try:
         digests = _digests(session, story)
     except IndexerdError as bad:
-        found["warnings"].append(str(bad))
+        document["warnings"].append(str(bad))
         digests = []
-    return found | {
+    return document | {
         "leafId": story.nodes[story.leaf].id if story.leaf >= 0 else None,
         "leaf": story.leaf,
         "tips": _fit(tips, cut),
@@ -112,7 +112,7 @@ def without_entries(stored: Stored, wish: Wish) -> Document:
     row = for_people(row) if wish.for_people else row
     about = {
         "session": {key: value for key, value in row.items() if value not in (None, "")},
-        "meta": meta and {key: one for key, one in meta.items() if key not in _PATHS},
+        "meta": meta and {key: value for key, value in meta.items() if key not in _PATHS},
         "context": context,
         "footer": footer(context, row["cwd"])["text"],
         "warnings": list(stored.get("warnings", ())),
@@ -136,7 +136,7 @@ def _redacting(read: Callable[[int], Entry], wish: Wish) -> Callable[[int], Entr
 
     def clean(row: int) -> Entry:
         entry = read(row)
-        texts = tuple(redact(one, wish.extra).text for one in entry.texts)
+        texts = tuple(redact(text, wish.extra).text for text in entry.texts)
         return msgspec.structs.replace(entry, texts=texts)
 
     return clean
@@ -161,21 +161,21 @@ def _fit(value: Any, cut: Cut) -> Any:
     if isinstance(value, str):
         return cut(value, len(value))
     if isinstance(value, list | tuple):
-        return [_fit(one, cut) for one in value]
+        return [_fit(item, cut) for item in value]
     if isinstance(value, Mapping):
-        return {key: _fit(one, cut) for key, one in value.items()}
+        return {key: _fit(item, cut) for key, item in value.items()}
     return value
 
 
 def _digests(session: OpenSession, story: Story) -> list[dict[str, Any]]:
     state = session.state
     rows, path = message_rows(state), state.path()
-    found = []
-    for one in chain_at(state, session.home, session.info.session_id):
-        between = rows_between(path, rows, *one.covering)
+    digests = []
+    for segment in chain_at(state, session.home, session.info.session_id):
+        between = rows_between(path, rows, *segment.covering)
         if places := [story.places[row] for row in between if row in story.places]:
-            found.append(encode(one) | {"from": places[0], "to": places[-1]})
-    return found
+            digests.append(encode(segment) | {"from": places[0], "to": places[-1]})
+    return digests
 
 
 def changed(document: Document, after: str) -> Document:
@@ -186,7 +186,7 @@ def changed(document: Document, after: str) -> Document:
     first ones, `keep` is their number and `nodes` only has those after them.
     """
     nodes = document["nodes"]
-    rest = {key: one for key, one in document.items() if key not in ("nodes", "exportedAt")}
+    rest = {key: value for key, value in document.items() if key not in ("nodes", "exportedAt")}
     version = f"{len(nodes)}.{_digest(nodes)}.{_digest(rest)}"
     if after == version:
         return {"version": version}

@@ -32,7 +32,7 @@ SINCE = {"": "any time", "today": "today", "7d": "7 days", "30d": "30 days"}
 _DAYS_BACK = {"today": 0, "7d": 6, "30d": 29}
 _KNOWN: dict[str, Collection[str]] = {"agent": ADAPTERS, "since": SINCE}
 _KNOWN |= {"archived": "1", "subagents": "1"}
-_FOUND = re.compile("«([^«»]*)»")  # marks of matches in snippets
+_MATCH = re.compile("«([^«»]*)»")  # marks of matches in snippets
 
 Row = Mapping[str, Any]
 Shown = dict[str, Any]  # values for the template
@@ -51,12 +51,12 @@ class Filters(NamedTuple):
 
     @classmethod
     def of(cls, params: Mapping[str, str]) -> Filters:
-        found = {
+        known = {
             name: params[name][:VALUE_MAX]
             for name in cls._fields
             if name in params and params[name] in _KNOWN.get(name, (params[name],))
         }
-        return cls(**found | {"q": clean_line(found.get("q", ""), QUERY_MAX)})
+        return cls(**known | {"q": clean_line(known.get("q", ""), QUERY_MAX)})
 
     def address(self, **changes: str) -> str:
         """Make the address with these changes; of the first page, unless they say otherwise."""
@@ -116,7 +116,7 @@ async def home_page(daemon: Daemon, request: Request) -> Response:
     )
 
 
-def _asked(filters: Filters, **more: Any) -> dict[str, Any]:
+def _params(filters: Filters, **more: Any) -> dict[str, Any]:
     since = None
     if filters.since:
         day = _now().date() - timedelta(days=_DAYS_BACK[filters.since])
@@ -127,35 +127,35 @@ def _asked(filters: Filters, **more: Any) -> dict[str, Any]:
 
 async def _sessions(daemon: Daemon, filters: Filters, home: str) -> Shown:
     more = {"archived": bool(filters.archived), "subagents": bool(filters.subagents)}
-    found = await daemon.read("list", _asked(filters, limit=ROWS, cursor=filters.before, **more))
+    answer = await daemon.read("list", _params(filters, limit=ROWS, cursor=filters.before, **more))
     stretches: dict[str, dict[str, Shown]] = {}
-    for row in found["sessions"]:
+    for row in answer["sessions"]:
         projects, cwd = stretches.setdefault(_stretch(row["modifiedAt"]), {}), row["cwd"] or ""
         project = {"place": _place(cwd, filters, home), "lines": list[Shown]()}
         projects.setdefault(shown_path(cwd), project)["lines"].append(line(row))
-    following = found.get("nextCursor")
+    following = answer.get("nextCursor")
     return {
         "stretches": stretches,
         "following": filters.address(before=following) if following else "",
-        "warnings": found.get("warnings", []),
+        "warnings": answer.get("warnings", []),
     }
 
 
 async def _hits(daemon: Daemon, filters: Filters, home: str) -> Shown:
-    found = await daemon.read("search", _asked(filters, query=filters.q, limit=HITS, rows=True))
+    answer = await daemon.read("search", _params(filters, query=filters.q, limit=HITS, rows=True))
     hits = []
-    for hit in found["hits"]:
-        row = found.get("rows", {}).get(hit["sessionId"], {})
+    for hit in answer["hits"]:
+        row = answer.get("rows", {}).get(hit["sessionId"], {})
         session_id, field, entry = hit["sessionId"], hit["field"], hit.get("entryId") or ""
         spot = f"#target={_encoded(entry)}" if entry else ""
         if field == "files":  # search the session's page for it
             spot = f"?find={_encoded(basename(re.sub('[«»…]', '', hit['snippet'])))}"
         shown = line({"name": hit.get("name"), **row, "sessionId": session_id})
         shown |= {"hit": hit, "key": f"{session_id} {field} {entry}", "spot": spot}
-        shown["snippet"] = _FOUND.split(hit["snippet"])  # every second piece matched
+        shown["snippet"] = _MATCH.split(hit["snippet"])  # every second piece matched
         shown["place"] = _place(row["cwd"] or "", filters, home) if row else None
         hits.append(shown)
-    return {"hits": hits, "warnings": found.get("warnings", [])}
+    return {"hits": hits, "warnings": answer.get("warnings", [])}
 
 
 def _place(cwd: str, filters: Filters, home: str) -> Shown:
@@ -186,7 +186,7 @@ def line(row: Row) -> Shown:
         "state": state,
         "gist": "" if title.startswith(gist[:GIST_MAX]) else clean_line(gist, GIST_MAX),
         "then": then,
-        "files": [(escape_path(basename(one)), escape_path(one)) for one in files if basename(one)],
+        "files": [(escape_path(name), escape_path(p)) for p in files if (name := basename(p))],
         # A command that would be shown escaped is not offered for copying.
         "resume": resume if escape_path(resume) == resume else "",
     }

@@ -65,8 +65,8 @@ def serve(
             timeout_graceful_shutdown=2,
         )
         # uvicorn stops on a signal, and then raises it again for the handler before its own.
-        for one in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(one, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: None)
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
         if child:
             threading.Thread(target=_end_with_stdin, daemon=True).start()
@@ -85,17 +85,17 @@ def _end_with_stdin() -> None:
 
 def find_running(state_dir: Path) -> Running | None:
     """Find the newest running server of a state directory."""
-    found: list[tuple[int, Running]] = []
+    running_servers: list[tuple[int, Running]] = []
     for path in state_dir.glob("web-*.json"):
         with suppress(OSError, ValueError, TypeError), path.open("rb") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
                 running = Running(**json.loads(file.read(4096)))
-                found.append((os.fstat(file.fileno()).st_mtime_ns, running))
+                running_servers.append((os.fstat(file.fileno()).st_mtime_ns, running))
             else:  # its process was killed
                 path.unlink()
-    return max(found, key=lambda one: one[0])[1] if found else None
+    return max(running_servers, key=lambda server: server[0])[1] if running_servers else None
 
 
 @contextmanager

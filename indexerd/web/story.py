@@ -93,8 +93,8 @@ def node_of(
     names.update((call.id, call.name) for call in entry.tools if call.id)
     wrong = answer and (turn is Turn.FAILED or entry.stop_reason in ("error", "aborted"))
     results = [
-        (cut(one.name or names.get(one.call, ""), NAME_MAX), one.text)
-        for one in entry.results[:CALLS_MAX]
+        (cut(result.name or names.get(result.call, ""), NAME_MAX), result.text)
+        for result in entry.results[:CALLS_MAX]
     ]
     calls = list[tuple[str, str]]()  # (tool, purpose)
     for call in entry.tools[:CALLS_MAX]:
@@ -112,7 +112,7 @@ def node_of(
         text=cut(whole, room) or (cut(entry.error, DETAIL_MAX) if wrong else ""),
         role=shown_word(entry.role) if entry.role else None,
         length=len(whole) if len(whole) > room else 0,
-        calls=tuple(one for one in calls if any(one)),
+        calls=tuple(call for call in calls if any(call)),
         results=() if is_result else tuple(beside),
         tool=results[0][0] if is_result else "",
         thinking=cut("\n\n".join(entry.thinking), room),

@@ -116,7 +116,7 @@ def test_without_a_user_manager(tmp_path: Path, answer: units.Ran) -> None:
     done = install(where := host(tmp_path, run))
 
     assert (done.installed, done.running, where.service_file.exists()) == (True, False, True)
-    assert answer.said in done.notes[0]
+    assert answer.first_line in done.notes[0]
     assert "systemctl --user enable --now indexerd.service" in done.notes[0]
     assert not units.status(where).running
     link = where.service_file.parent / "default.target.wants/indexerd.service"
