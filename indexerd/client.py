@@ -82,9 +82,8 @@ def call_once(
 class Client:
     """A connection, for one thread. A call waits at most `timeout` seconds in total.
 
-    DaemonDownError: no daemon answers, or it hung up. AccessError: the system denies access.
-    DeadlineError: no answer in time; the connection is closed, since half a request may be sent.
-    UsageError: the system refuses the path.
+    DaemonDownError: no daemon answers, or it hung up. DeadlineError: no answer in time; the
+    connection is closed. AccessError or UsageError: the system denies access or refuses the path.
     """
 
     def __init__(self, path: str | os.PathLike[str], timeout: float = TIMEOUT) -> None:

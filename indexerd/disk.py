@@ -125,8 +125,7 @@ def sync_names(directory: Path) -> None:
 def hold(path: Path) -> int:
     """Lock a file until the process ends or closes the returned descriptor.
 
-    AlreadyRunningError names the process that has the lock. AccessError: the file cannot be opened,
-    or its file system has no locks.
+    AlreadyRunningError names the process that has it. AccessError: the file cannot be locked.
     """
     try:
         make_directory(path.parent)
@@ -197,8 +196,7 @@ def hold_directory(directory: Path, wait: float) -> Iterator[None]:
 def append_rotating(path: Path, line: bytes, *, limit: int) -> bool:
     """Append a line. `path`, at most `limit` bytes, becomes `path.1`, and that `path.2`.
 
-    Each line is one write() with O_APPEND, so lines of several processes never mix. Returns whether
-    the line was written; nothing is raised.
+    Lines of several processes never mix. Returns whether the line was written; nothing is raised.
     """
     with _ROTATING, suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

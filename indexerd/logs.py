@@ -4,8 +4,7 @@
 file, and JSON, or text on a terminal, to stderr. Until `configure`, nothing is written.
 
 Texts are escaped, redacted and cut. For errors of other libraries only the type is logged, as the
-message may quote a reply or a request. A full disk, a closed stderr or a stuck reader only costs
-log lines.
+message may quote a request. A full disk, a closed stderr or a stuck reader only costs log lines.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """All settings, with defaults and ranges, and where they come from.
 
-Defaults < file < environment. The file is TOML, or JSON by its suffix; camelCase keys are accepted
-in both. If anything is wrong, the last valid settings apply, or else the defaults: a typo must not
-expose excluded sessions.
+Defaults < file < environment. The file is TOML, or JSON by its suffix; keys may be in camelCase. If
+anything is wrong, the last valid settings apply: a typo must not expose excluded sessions.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The daemon answers. If none runs, this process answers from stored data, and says so on stderr.
 Methods that change something need the daemon.
 
-Names, titles and paths are untrusted: characters that could act on a terminal are escaped in JSON
-and removed from lines for people.
+Names and paths are untrusted: control characters are escaped in JSON, and removed from other lines.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Commands about one session's tree, digests and export.
 
-Summaries are untrusted text, so they are indented. A hand-off is not, since it is meant for a file
-or another program.
+Summaries are untrusted text, so they are indented. A hand-off is not: it is meant for a file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Answers from the store and meta files: rows, references, search.
 
-The daemon uses these, and so does the command line without a daemon. Nothing here writes, or reads
-a session file.
+The daemon and commands without a daemon use these. They write nothing, and read no session file.
 """
 
 from __future__ import annotations
@@ -147,8 +146,7 @@ class Answers:
     def family(self, row: Row, _asked: RefParams | None = None) -> Row:
         """Return a session's ancestors and all their descendants; callable in any thread.
 
-        A hidden or unknown session is no member: the sessions that name it as their parent form one
-        family, below `missingParent`.
+        If an ancestor is hidden or unknown, its children are the roots (`missingParent`).
         """
         own = row["sessionId"]
         roots, missing = self._roots(own)

@@ -1,12 +1,10 @@
 """The daemon's life cycle: lock, parts, socket, signals, readiness, watchdog, shutdown.
 
 The order matters. The lock comes first, so that no file of a running daemon is touched; the socket
-answers before systemd gets READY; the event loop pings the watchdog, but only while the reader
-thread makes progress.
+answers before systemd gets READY; the watchdog is pinged only while the reader thread works.
 
 If a cache is damaged, the state directory was removed, or a part failed, the daemon ends with
-DamagedError. The process then replaces itself with a new one, which checks the caches at its start
-and rebuilds damaged ones.
+DamagedError. The process then replaces itself with a new one, which rebuilds damaged caches.
 """
 
 from __future__ import annotations

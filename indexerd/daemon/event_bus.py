@@ -1,7 +1,6 @@
 """Events for the log and for subscribers on the socket; they never contain a session's text.
 
-Also keeps each session's indexing status, which clients show under `status_key` and clear after
-`notification_auto_clear_ms`.
+Also sets each session's indexing status, which clients show under the setting `status_key`.
 """
 
 from __future__ import annotations

@@ -132,10 +132,6 @@ def _rank(path: str, info: SessionInfo, store: Store) -> tuple[object, ...]:
     return (store.kind is Kind.DATABASE,)
 
 
-def _worth(file: SessionFile) -> tuple[tuple[object, ...], int]:
-    return file.rank, file.info.activity_ms if file.info else 0
-
-
 class DuplicateResolver:
     """The files that claim each session id; the first of them represents the session.
 
@@ -161,7 +157,7 @@ class DuplicateResolver:
         if file.info is not None:
             files = [other for other in self.files(file.info.session_id) if other is not file]
             files = sorted([*files, file], key=lambda other: other.path)
-            files.sort(key=_worth, reverse=True)
+            files.sort(key=lambda f: (f.rank, f.info.activity_ms if f.info else 0), reverse=True)
             self._claims[file.info.session_id] = files
 
     def disown(self, file: SessionFile, session_id: str) -> None:

@@ -227,8 +227,7 @@ class Library:
     def flush(self) -> list[Update]:
         """Store the changes in one transaction, and return them."""
         files, info = self.files, self.files.info
-        # While files wait to be read for the first time, a session of which only the meta file is
-        # known may still get its file.
+        # In the first scan, the file of a session known only by its meta file may still be queued.
         waits = self._first_scan and files.queue
         changed = files.changed.items()
         ready = ((key, new) for key, new in changed if new.old or not waits or info(key))

@@ -1,7 +1,6 @@
 """Open one session for an answer: views of its tree, `branch`, and reading without a daemon.
 
-`branch` writes one path to a new session file when the user asks for it, never over an existing
-file. Nothing else writes session files.
+`branch` writes one path to a new file, on request. Nothing else writes session files.
 """
 
 from __future__ import annotations
@@ -21,12 +20,7 @@ from indexerd.daemon.library import Library
 from indexerd.digests.segments import read_segments
 from indexerd.disk import create_file
 from indexerd.entries import Kind
-from indexerd.errors import (
-    IndexerdError,
-    SessionEmptyError,
-    SessionUnreadableError,
-    UsageError,
-)
+from indexerd.errors import IndexerdError, SessionEmptyError, SessionUnreadableError, UsageError
 from indexerd.meta.model import read_user
 from indexerd.paths import user_name
 from indexerd.privacy.exclusions import at_home

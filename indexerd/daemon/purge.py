@@ -1,8 +1,7 @@
 """`purge`: remove our files about a session, and do not read it again.
 
-The session is recorded as forgotten before anything is removed, so a purge that a crash interrupted
-can be repeated with the session's id. The agent's own file stays unless its removal is requested.
-Forks and sub-agents stay.
+The session is recorded as forgotten before anything is removed, so an interrupted purge can be
+repeated with its id. The agent's own file is removed only on request; forks and sub-agents stay.
 """
 
 from __future__ import annotations

@@ -22,12 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from indexerd.daemon.process import make_private
-from indexerd.errors import (
-    AccessError,
-    AlreadyRunningError,
-    DaemonDownError,
-    IndexerdError,
-)
+from indexerd.errors import AccessError, AlreadyRunningError, DaemonDownError, IndexerdError
 from indexerd.protocol import wire
 
 _METHOD_SHOWN = 64  # characters of a method's name that go into reports

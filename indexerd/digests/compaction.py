@@ -154,8 +154,7 @@ def plan_branch(
 ) -> Branch | None:
     """Return a branch's text and files, the sidecar's directory, and the facts of its segment.
 
-    The branch reaches from an old leaf back to where its path meets the current one, across
-    compactions. None if it has no text.
+    It reaches from `leaf` back to where its path meets the current one. None if it has no text.
     """
     state, clean, tip = session.state, redactor(settings), row_of(session.state, leaf)
     shared = set(state.path(state.leaf)) if state.leaf >= 0 else set()

@@ -154,8 +154,7 @@ class Advice(msgspec.Struct, frozen=True):
 def consult(argv: Sequence[str], payload: Mapping[str, Any], seconds: float) -> Advice:
     """Run the user's hook for at most `seconds`; IndexerdError says why it failed.
 
-    It gets JSON about the task on stdin, but no text of the conversation, and none of our keys in
-    its environment.
+    It gets JSON about the task on stdin, without text of the conversation, and none of our keys.
     """
     env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG") or k[:4] == "XDG_"}
     told = json.dumps(payload).encode() + b"\n"

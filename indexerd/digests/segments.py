@@ -1,8 +1,7 @@
 """Segments, one per line of `<id>.digest.jsonl`, and `history`: segments and later messages.
 
-A segment summarizes a range of a path's messages, and names the last of them. If that message has
-the same position on another path, everything before it is the same, too, so branches share the
-segments of their common beginning.
+A segment summarizes a range of a path's messages, and names the last of them. It is valid on every
+path with that message in the same position, so branches share segments of their common beginning.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Check a model's answer: text in, `Metadata` or the reason for its rejection out.
 
-The JSON object may be bare, in a code fence or within prose: it reaches from the first `{` to the
-last `}`. Its texts are cleaned before they are redacted, since an invisible character could hide a
-secret.
+The JSON object reaches from the first `{` to the last `}`, whatever is around it. Its texts are
+cleaned before they are redacted, since an invisible character could hide a secret.
 """
 
 from __future__ import annotations

@@ -3,10 +3,9 @@
     snapshot -> models.attempts (budget inside) -> check -> meta.writer -> library -> events
 
 A failing provider ends the run at once; `policy.after_failure` says when to retry, and that is
-stored until a run succeeds. Messages that arrive while the model works count for the next run. For
-the transcript only the lines that it needs are read, from the leaf backwards. While the leaf of a
-remote model's run is on the path, messages it described are not sent again, only its description
-and the newer messages.
+stored until a run succeeds. Messages that arrive while the model works count for the next run. Only
+the lines that the transcript needs are read, from the leaf backwards. While the leaf of a remote
+model's run is on the path, only its description and newer messages are sent.
 """
 
 from __future__ import annotations
@@ -360,8 +359,7 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
 def _old_meta(directory: Path, session_id: str) -> MetaFile | None:
     """Read the meta file; an invalid one is ignored.
 
-    AccessError: it cannot be read, or the directory is a file, so an answer could not be stored and
-    no model may be paid for one.
+    AccessError: it cannot be read, or no answer could be stored: then no model may be paid.
     """
     if directory.exists() and not directory.is_dir():
         raise AccessError(f"{directory} is not a directory", hint="move it out of the way")
@@ -392,8 +390,7 @@ def _carried(
 def border(agent: str, state: SessionState, meta: MetaFile | None) -> int | None:
     """Return the row up to which a meta file describes the path; None: the next run ignores it.
 
-    That is so for a local model's meta file, if nothing came after its leaf, or if that left the
-    path.
+    That is so for a local model's meta file, or if its leaf left the path or is still the leaf.
     """
     row = _indexed_row(state, meta)
     if row is None or meta is None or meta.model.startswith(LOCAL) or not meta.summary.strip():

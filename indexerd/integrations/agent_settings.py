@@ -1,9 +1,8 @@
 """Our hooks and MCP server in agents' settings: JSON for Claude Code and Codex, TOML for Codex.
 
-A hook is ours if its command calls only our program, a server if it starts our program. Existing
-entries only get their path and arguments updated; other keys belong to the user. Before a settings
-file is first changed, it is copied. Removal restores that copy if nothing else has changed since,
-and otherwise removes only our entries.
+A hook is ours if its command calls only our program, a server if it starts our program. Of existing
+entries only path and arguments are updated; other keys belong to the user. Settings are copied
+before the first change. Removal restores the copy if only our entries differ, or else removes them.
 """
 
 from __future__ import annotations

@@ -267,8 +267,7 @@ def unit_text(
 ) -> str:
     """Fill in the systemd template; UsageError for a program that systemd cannot start.
 
-    The daemon writes to the directories in `writes`, and only reads those in `sessions`. All paths
-    are resolved.
+    The daemon writes to the directories in `writes`, and only reads those in `sessions`.
     """
     if not program.startswith("/") or not _is_plain(program) or set(program) & set("'\"\\"):
         raise UsageError(

@@ -1,7 +1,6 @@
 """The params of each method of the socket, and how they are checked.
 
-Unknown fields are ignored, and null is the same as an absent field, except in `Update`: there null
-clears, and absent fields are UNSET.
+Unknown fields are ignored. Null is the same as an absent field, but in `Update` it clears a field.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@ r"""Find the `@@…` references of a prompt, in order.
 The forms are `@@id`, `@@some-name` and `@@"some name"`, each optionally followed by `~2` (include
 two ancestors) or `: a question?`. Nothing is a reference in code (CommonMark's spans and fences),
 after a backslash, or in a word like an e-mail address or a path (`a@@b`, `@@b@c.org`, `x/@@y`). A
-question is a single sentence that ends with a question mark, so that a request that only mentions a
-session asks nothing by accident.
+question is one sentence with a question mark, so that a mere mention asks nothing by accident.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The web view's routes: pages, their data, the daemon's events, and changes made from a page.
 
 Reading works without a daemon; changes need one. Addresses name a session by its whole id, so that
-a late change never reaches another session. A session that cannot be read still has a page, with
-the error.
+a late change never reaches another one. If a session cannot be read, its page shows the error.
 """
 
 from __future__ import annotations

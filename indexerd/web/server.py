@@ -44,9 +44,8 @@ def serve(
 ) -> int:
     """Serve until SIGTERM, SIGINT or SIGHUP, and return exit code 0.
 
-    `listen` is `HOST:PORT` on loopback; port 0 means any free port. A `child` also stops when its
-    standard input closes. `on_error` gets unexpected exceptions. UsageError: the address cannot be
-    used.
+    `listen` is `HOST:PORT` on loopback; UsageError if it cannot be used. Port 0: any free port.
+    A `child` also stops when its standard input closes. `on_error` gets unexpected exceptions.
     """
     state_dir = daemon.where.state_dir
     make_private(state_dir)
