@@ -88,16 +88,16 @@ def test_few_may_open_a_file_for_writing() -> None:
 
 
 def contracts() -> list[dict[str, list[str]]]:
-    held = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    linter: list[dict[str, list[str]]] = held["tool"]["importlinter"]["contracts"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    linter: list[dict[str, list[str]]] = project["tool"]["importlinter"]["contracts"]
     return linter
 
 
 def test_every_module_is_in_a_layer() -> None:
     """A new module must be given its place in the layers."""
-    floors = {word.strip() for line in contracts()[0]["layers"] for word in line.split(":")}
+    layers = {word.strip() for line in contracts()[0]["layers"] for word in line.split(":")}
     tops = {name.split("/")[0].removesuffix(".py") for name in FILES} - {"__init__"}
-    assert {f"indexerd.{name}" for name in tops} == floors
+    assert {f"indexerd.{name}" for name in tops} == layers
 
 
 def test_pure_layers_have_no_side_effects() -> None:

@@ -64,10 +64,8 @@ def records(columns: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         return age(value) if key in _TIMES else str(value)
 
     keys = columns.split()
-    return table(
-        [_HEADERS.get(key, key) for key in keys],
-        ([cell(row, key) for key in keys] for row in rows),
-    )
+    headers = [_HEADERS.get(key, key) for key in keys]
+    return table(headers, ([cell(row, key) for key in keys] for row in rows))
 
 
 def fields(values: Mapping[str, Any], names: str = "") -> Iterator[str]:

@@ -87,14 +87,10 @@ def run(*, once: bool) -> int:
     return code
 
 
-@command(
-    option(
-        "--print-config",
-        "host",
-        "Print the entry for a host's configuration file, and exit.",
-        type=click.Choice([*HOSTS]),
-    )
-)
+PRINT = "Print the entry for a host's configuration file, and exit."
+
+
+@command(option("--print-config", "host", PRINT, type=click.Choice([*HOSTS])))
 def mcp(host: str | None) -> None:
     """Serve coding agents over the Model Context Protocol (MCP).
 

@@ -157,9 +157,7 @@ class Answers:
             below = below | level
         places = depth_first(roots, below.values())
         shown = kept(places, own, MEMBERS_MAX)
-        rows = self._store.get_many(
-            key for place in shown for key in (place.session_id, place.parent)
-        )
+        rows = self._store.get_many(key for p in shown for key in (p.session_id, p.parent))
         members = []
         for session_id, depth, parent in shown:
             if session_id in rows:  # it may have been purged meanwhile

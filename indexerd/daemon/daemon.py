@@ -115,9 +115,7 @@ class Daemon:
             self._texts,
             stores=lambda: stores(self._settings(), self._env, home),
             exclude=lambda: at_home(self._settings().privacy.exclude, home),
-            report=lambda session, why: bus.log(
-                "meta.invalid", {"session": session, "reason": why}
-            ),
+            report=lambda key, why: bus.log("meta.invalid", {"session": key, "reason": why}),
             defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
             patterns=lambda: self._settings().redact.extra_patterns,
         )

@@ -75,9 +75,7 @@ class Library:
         with suppress(StateError):  # the first step tries again
             self.flush()
         self.changed += 1
-        return [
-            Update(info.session_id, info, meta=self.metas.get(info.session_id)) for info in infos
-        ]
+        return [Update(i.session_id, i, meta=self.metas.get(i.session_id)) for i in infos]
 
     @property
     def damaged(self) -> bool:

@@ -94,9 +94,8 @@ class ReadMethods:
         return await asyncio.to_thread(answer, row, args)
 
     async def _of_file(self, answer: Callable[..., Row], args: Any) -> Row:
-        return await self._pool.read(
-            self.answers.row_of(args)["sessionId"], args.leaf, partial(answer, args)
-        )
+        session_id = self.answers.row_of(args)["sessionId"]
+        return await self._pool.read(session_id, args.leaf, partial(answer, args))
 
 
 class Api(ReadMethods):

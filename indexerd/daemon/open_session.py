@@ -76,9 +76,7 @@ VIEWS: dict[str, Callable[[OpenSession, Read, Any], dict[str, Any]]] = {
 }
 
 
-def show(
-    method: str, args: LeafParams, session: OpenSession, _check: object = None
-) -> dict[str, Any]:
+def show(method: str, args: LeafParams, session: OpenSession, _check: object) -> dict[str, Any]:
     """Answer one of `VIEWS` from an open session."""
     with session.reading() as read:
         return VIEWS[method](session, read, args)

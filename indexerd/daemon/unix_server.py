@@ -230,6 +230,5 @@ def _remove_unused(path: Path) -> None:
             return
         except BlockingIOError:
             pass  # a full backlog: a process listens, and is busy
-    raise AlreadyRunningError(
-        f"another daemon answers on {path}", hint="`indexerd status` shows which"
-    )
+    problem = f"another daemon answers on {path}"
+    raise AlreadyRunningError(problem, hint="`indexerd status` shows which")

@@ -67,9 +67,7 @@ def outgrown(session: OpenSession, read: Read, settings: Digest) -> bool:
     return window is not None and tokens > window - settings.reserve_tokens
 
 
-def _window(
-    state: SessionState, read: Read, counted: int, settings: Digest
-) -> tuple[int | None, str]:
+def _window(state: SessionState, read: Read, used: int, settings: Digest) -> tuple[int | None, str]:
     if settings.context_window:
         return settings.context_window, "settings"
     if state.context.window > 0:
@@ -80,7 +78,7 @@ def _window(
             named = entry.model or entry.next_model
             if named and not named.startswith("<"):
                 listed = window_of(entry.provider or state.provider or None, named)
-                return (None if listed and counted > listed else listed), "list"
+                return (None if listed and used > listed else listed), "list"
     return None, "list"
 
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -38,6 +38,7 @@ from indexerd.indexing.check import validate
 from indexerd.indexing.policy import NO_FAILURE, RetryState, SessionRuntime, after_failure
 from indexerd.indexing.prompt import index_prompt, retry_prompt
 from indexerd.indexing.transcript import MESSAGE_MAX, Caps, Section, Transcript, assemble, size_of
+from indexerd.meta.cache import MetaCache
 from indexerd.meta.model import SCHEMA_VERSION, Metadata, MetaFile, Stamp, Usage, read_meta, stamp
 from indexerd.meta.writer import MetaWriter
 from indexerd.models.attempts import ATTEMPTS, Calls, Rejected, first_usable
@@ -54,12 +55,14 @@ from indexerd.protocol.limits import (
     TAG_MAX,
     TAGS_MAX,
 )
+from indexerd.search.session_texts import Texts
 from indexerd.sessions.facts import Facts as RowFacts
 from indexerd.sessions.facts import facts_of
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import ROOT, SessionState, name_at
 from indexerd.settings import Settings
-from indexerd.sources.session_reader import SessionLines
+from indexerd.sources.session_reader import SessionFiles, SessionLines
+from indexerd.store.store import StateStore
 from indexerd.times import iso_ms, iso_of_ms
 
 TOPIC = "retry"  # of the store's notes
@@ -68,8 +71,32 @@ EMPTY = "no user/assistant conversation to index"
 _GROWING = frozenset({"codex", "opencode"})
 _ROLES = {Kind.USER: "user", Kind.ASSISTANT: "assistant"}
 
-Library = Any  # the daemon's, which cannot be imported here
 Read = Callable[..., Awaitable[Any]]  # runs a function in the thread that owns the library
+
+
+class Library(Protocol):
+    """What is used here of the daemon's `Library` (daemon/library.py)."""
+
+    store: StateStore
+    metas: MetaCache
+    texts: Texts
+
+    @property
+    def files(self) -> SessionFiles: ...
+    def meta_dir(self, info: SessionInfo) -> str: ...
+    def reread(self, session_id: str) -> bool: ...
+    def written(self, session_id: str, directory: str) -> list[Any]: ...
+
+
+class Events(Protocol):
+    """What is used here of the daemon's `EventBus` (daemon/event_bus.py)."""
+
+    def log(self, event: str, fields: dict[str, Any]) -> None: ...
+    def defect(self, event: str, session_id: str, bug: Exception) -> None: ...
+    def indexing(self, known: SessionRuntime, why: str) -> None: ...
+    def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None: ...
+    def indexed(self, known: SessionRuntime, done: Done) -> None: ...
+    def failed(self, known: SessionRuntime, error: IndexerdError, retry_at: float) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +147,13 @@ Failure = tuple[str, bool]
 
 @dataclass
 class Indexer:
-    """Indexes sessions; several runs may be under way. `events`: an `EventBus`."""
+    """Indexes sessions; several runs may be under way."""
 
     library: Library
     read: Read
     budget: Budget
     writer: MetaWriter
-    events: Any
+    events: Events
     outcomes: dict[str, Done | Failure] = field(default_factory=dict)  # newest of each session
     retries: dict[str, RetryState] = field(default_factory=dict)  # of sessions that failed
 

@@ -101,19 +101,17 @@ def settled_at(session: SessionRuntime, settings: Settings) -> float | None:
     return session.changed_at + quiet
 
 
-def after_failure(
-    state: RetryState, error: IndexerdError, new_users: int, now: float
-) -> RetryState:
+def after_failure(old: RetryState, error: IndexerdError, new_users: int, now: float) -> RetryState:
     """Return the state after another failed run: retry after a minute, doubling to six hours.
 
     Outages of models and a spent budget do not count as failures of the session.
     """
     if isinstance(error, RefusedError | SessionEmptyError | NotFoundError):
-        return RetryState(state.failures, now, new_users, error.kind)
+        return RetryState(old.failures, now, new_users, error.kind)
     if isinstance(error, ModelUnavailableError | ProviderDeniedError):
-        return RetryState(state.failures, now + NO_MODEL_PAUSE, None, error.kind)
+        return RetryState(old.failures, now + NO_MODEL_PAUSE, None, error.kind)
     if isinstance(error, BudgetError | ProviderError) and error.retry_after is not None:
-        return RetryState(state.failures, now + error.retry_after, None, error.kind)
-    failures = state.failures + 1
+        return RetryState(old.failures, now + error.retry_after, None, error.kind)
+    failures = old.failures + 1
     pause = min(60.0 * 2.0 ** min(failures - 1, 9), 6 * 3600.0)
     return RetryState(failures, now + pause, None, error.kind)

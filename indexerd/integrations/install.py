@@ -81,9 +81,7 @@ def integrate(agent: str, host: Host) -> dict[str, Any]:
     if agent != "pi" and not host.serves_mcp:
         notes.append("the MCP server was left out: install indexerd[mcp], then run this again")
     kept = [change["path"] for change in did if change["did"] == changes.NOT_OURS]
-    notes += [
-        f"{path} is not indexerd's and was kept; move it, then run this again" for path in kept
-    ]
+    notes += [f"{p} is not indexerd's and was kept; move it, then run this again" for p in kept]
     return {"agent": agent, "changes": did, "notes": [] if host.remove else notes}
 
 

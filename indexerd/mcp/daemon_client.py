@@ -57,9 +57,8 @@ class Conversation:
         """
         if not ref:
             return self.running()
-        match: Answer = self.ask(
-            "resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=self.own_id()
-        )
+        own = self.own_id()
+        match: Answer = self.ask("resolve", ref=ref, cwd=self.cwd, scope=scope, exclude=own)
         if certain and match.get("how") == "fuzzy":
             raise AmbiguousError("this is only similar to a session's name", [match])
         return match

@@ -22,6 +22,7 @@ from indexerd.protocol import limits
 from indexerd.sessions.facts import TOKEN_KEYS, Facts, absolute, fact_fields, facts_of
 from indexerd.sessions.family import Parent, ParentIndex
 from indexerd.sessions.info import SessionInfo, state_of
+from indexerd.sources.session_reader import SessionFiles
 from indexerd.store.store import StateStore
 from indexerd.times import iso_ms, iso_of_ms
 
@@ -31,8 +32,7 @@ Row = dict[str, Any]
 class Rows:
     """Makes rows. For one thread."""
 
-    def __init__(self, files: Any, metas: MetaCache, store: StateStore) -> None:
-        """Create it; `files` is the daemon's Files."""
+    def __init__(self, files: SessionFiles, metas: MetaCache, store: StateStore) -> None:
         self._files = files
         self._metas = metas
         self._store = store

@@ -149,9 +149,8 @@ class Context:
         if local:
             sections = tuple((part.shown, part.role, part.text) for part in self.sections)
             return Prompt(system="", user=question, question=Question(question, sections))
-        user = _FRAME.format(
-            nonce=secrets.token_hex(8), context=self.text, task=_TASK, question=question
-        )
+        nonce = secrets.token_hex(8)
+        user = _FRAME.format(nonce=nonce, context=self.text, task=_TASK, question=question)
         return Prompt(system=SYSTEM, user=user, schema=SCHEMA)
 
 
@@ -183,9 +182,7 @@ def compose(
     """
     with_text = (section for section in newest_first if section.text.strip())
     caps = Caps(max_bytes)
-    taken, text, counted = redact_newest(
-        with_text, lambda section: section.head + section.text, caps, clean
-    )
+    taken, text, counted = redact_newest(with_text, lambda s: s.head + s.text, caps, clean)
     counts, sections = Counter(counted), list(_split(text, taken))
     if sum(map(_cost, sections)) - 2 <= max_bytes:
         return Context(tuple(sections), counts)

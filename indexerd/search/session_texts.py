@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from time import monotonic
-from typing import Any
 
 import msgspec
 
@@ -28,7 +27,7 @@ from indexerd.search.index import TEXT_MAX, Message, TextIndex, number
 from indexerd.sessions.facts import ActivityStats, Facts
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
-from indexerd.sources.session_reader import SessionLines
+from indexerd.sources.session_reader import SessionFiles, SessionLines
 from indexerd.times import iso_ms
 
 BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many bytes, in a step
@@ -61,7 +60,7 @@ class Texts:
 
     def __init__(
         self,
-        files: Any,
+        files: SessionFiles,
         index: TextIndex,
         publish: Callable[[str, Facts], None],
         reread: Callable[[str], bool],

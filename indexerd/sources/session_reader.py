@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,9 +25,11 @@ from indexerd.errors import FileGoneError, NotFoundError, SessionUnreadableError
 from indexerd.privacy.sanitize import clean_line
 from indexerd.sessions.clipped import Keep, clipped
 from indexerd.sessions.context import Read
+from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
 from indexerd.sessions.tree_answers import Session
 from indexerd.sources.source import Lines, source_of
+from indexerd.sources.stores import Store
 from indexerd.sources.tail import LINE_MAX
 
 AT_ONCE = 4  # sessions read at the same time
@@ -86,6 +88,17 @@ class SessionLines(ExitStack):
     def brief(self, row: int) -> bytes:
         """Read a row's line; of a line over LINE_MAX, the beginning without pictures, as JSON."""
         return self.row(row, READ_MAX if self._state.lengths[row] <= LINE_MAX else PICTURE_MAX)
+
+
+class SessionFiles(Protocol):
+    """What lower layers use of the daemon's `Files` (daemon/files.py)."""
+
+    def info(self, session_id: str) -> SessionInfo | None: ...
+    def state(self, session_id: str) -> SessionState | None: ...
+    def lines(self, session_id: str) -> AbstractContextManager[SessionLines]: ...
+    def store_of(self, path: str) -> Store | None: ...
+    def hides(self, session_id: str, path: str = "", cwd: str = "") -> bool: ...
+    def drop_tree(self, session_id: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from typing import Any
 
 from jinja2 import Environment, FunctionLoader, StrictUndefined, select_autoescape
 
-_DRAWING = ("words.js", "prose.js", "story.js", "rows.js", "tree.js", "talk.js", "about.js")
-_LIVE = ("stream.js", "family.js", "acts.js", "panel.js", "session.js", "live.js")
+_DRAWING = ("helpers.js", "prose.js", "story.js", "rows.js", "tree.js", "talk.js", "about.js")
+_LIVE = ("stream.js", "family.js", "actions.js", "panel.js", "session.js", "live.js")
 _BUNDLES = {  # scripts made of several files, so that a page makes one request
     "export.js": (*_DRAWING, "session.js"),
     "live-page.js": (*_DRAWING, *_LIVE),
-    "home.js": ("words.js", "stream.js", "home.js"),
+    "home.js": ("helpers.js", "stream.js", "home.js"),
 }
 FILES = frozenset({"view.css", "home.css", "favicon.svg", "live-page.js", "home.js"})
 

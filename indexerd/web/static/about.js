@@ -3,7 +3,7 @@
 // A section is drawn only when its data has changed, so what the reader opened stays open.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, when, moment, zone, dollars, base, sync } = indexerd.words;
+  const { $, el, button, digits, when, moment, zone, dollars, base, sync } = indexerd.helpers;
   const { prose } = indexerd.prose;
   const { story } = indexerd;
   const FILES = 300;

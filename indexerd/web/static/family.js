@@ -4,7 +4,7 @@
 // family of one is not drawn, except for a missing parent.
 ((indexerd) => {
   "use strict";
-  const { el, count, when } = indexerd.words;
+  const { el, count, when } = indexerd.helpers;
   const HOW = { fork: "fork", resumed: "resumed", subagent: "sub-agent" };
 
   function item(member, own) {

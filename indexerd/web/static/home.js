@@ -9,7 +9,7 @@
   const CALM = 1200; // since the user's last action
   const GAP = 1000; // between two updates
   const SEARCH_GAP = 5000; // while hits are shown
-  const { $, copy } = indexerd.words;
+  const { $, copy } = indexerd.helpers;
   const form = $("find"), box = $("q"), said = $("said"), live = $("live"), keys = $("key-list");
 
   const lines = () => [...document.querySelectorAll("#results li[data-key]")];

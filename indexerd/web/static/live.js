@@ -5,9 +5,9 @@
 // the end if it was there; a page that shows anything else stays where it is.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, moment, say } = indexerd.words;
+  const { $, el, button, moment, say } = indexerd.helpers;
   const { story, session, talk, tree, panel } = indexerd;
-  const { id, get, trouble } = indexerd.acts;
+  const { id, get, trouble } = indexerd.actions;
   const PAUSE = 1000; // ms between two requests
   const LONGEST = 60_000; // ms between two tries
   const STALE = 30 * 60_000; // ms after which an open turn counts as abandoned

@@ -3,10 +3,10 @@
 // Also: how far the summary is behind, indexing, exports, the family.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, digits, count, when, dollars, say, sync } = indexerd.words;
+  const { $, el, button, digits, count, when, dollars, say, sync } = indexerd.helpers;
   const { pre } = indexerd.prose;
   const { story } = indexerd;
-  const { id, get, post, trouble, address } = indexerd.acts;
+  const { id, get, post, trouble, address } = indexerd.actions;
   const KIN_PAUSE = 3000; // ms between two requests for the family
   const held = el("div", "held");
   const problem = el("p", "bad");

@@ -2,7 +2,7 @@
 // space is kept as text: Markdown's signs are dimmed, and the text between them is emphasised.
 ((indexerd) => {
   "use strict";
-  const { el, solid, pieces } = indexerd.words;
+  const { el, solid, pieces } = indexerd.helpers;
   const FENCE = /^(`{3,}|~{3,})/;
   const HEAD = /^#{1,6} +(?=\S)/;
   const WORD = /[\p{L}\p{N}_*]/u;

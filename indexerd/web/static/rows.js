@@ -5,7 +5,7 @@
 // look the same.
 ((indexerd) => {
   "use strict";
-  const { count, el } = indexerd.words;
+  const { count, el } = indexerd.helpers;
   const { story } = indexerd;
   const BOOKS = new Set(["setting", "label", "name"]);
   const LABELS = 3; // shown of a closed branch

@@ -4,7 +4,7 @@
 // `?find=WORDS` fills in the tree's search when the page opens.
 ((indexerd) => {
   "use strict";
-  const { $, say, copy, settle } = indexerd.words;
+  const { $, say, copy, settle } = indexerd.helpers;
   const { story, tree, talk, about } = indexerd;
   const cols = document.querySelector(".cols");
   const narrow = matchMedia("(max-width: 899px)");

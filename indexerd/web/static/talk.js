@@ -5,7 +5,7 @@
 // of a long path are empty until they are nearly visible.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, when, sync, settle, later, drawn } = indexerd.words;
+  const { $, el, digits, count, when, sync, settle, later, drawn } = indexerd.helpers;
   const { prose, pre } = indexerd.prose;
   const { story } = indexerd;
   const { BOOKS, who, line, tally, amount, bar } = indexerd.rows;

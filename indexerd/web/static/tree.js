@@ -3,7 +3,7 @@
 // A tree that is drawn again keeps the elements of rows that look the same.
 ((indexerd) => {
   "use strict";
-  const { $, el, digits, count, sync } = indexerd.words;
+  const { $, el, digits, count, sync } = indexerd.helpers;
   const { story } = indexerd;
   const { opened, who, key, words, rowsOf, done, bar, same } = indexerd.rows;
   const MOST = 600; // rows that a browser lays out at once

@@ -130,7 +130,7 @@
     return box;
   }
 
-  indexerd.words = {
+  indexerd.helpers = {
     $, el, button, digits, count, when, moment, zone, dollars, base, solid, pieces, say, copy, sync,
     settle, later, drawn,
   };

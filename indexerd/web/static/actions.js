@@ -4,7 +4,7 @@
 // Also the live page's requests: `get`, `post`, and `trouble`, which returns an error's text.
 ((indexerd) => {
   "use strict";
-  const { $, el, button, say } = indexerd.words;
+  const { $, el, button, say } = indexerd.helpers;
   const { story, rows } = indexerd;
   const NAME_MAX = 120; // characters of a name or a label (indexerd/protocol/limits.py)
   const id = decodeURIComponent(location.pathname.split("/")[2] || "");
@@ -117,5 +117,5 @@
 
   indexerd.label = label;
   indexerd.labelButton = () => button("label-it", "label");
-  indexerd.acts = { id, get, post, trouble, address };
+  indexerd.actions = { id, get, post, trouble, address };
 })((window.indexerd ||= {}));
