@@ -37,7 +37,7 @@ RPC_CODES: dict[str, int] = {kind: code for code, kind in enumerate(_KINDS, 1001
 
 
 class IndexerdError(Exception):
-    """The base class. `str(error)` is one sentence; `upstream` is another system's own code."""
+    """The base class. `str(error)` is one sentence; `upstream` is the code of a cause, if any."""
 
     kind: ClassVar[str] = "internal"
     exit_code: ClassVar[int]

@@ -20,7 +20,7 @@ from indexerd.errors import IndexerdError
 from indexerd.privacy.redact import shown_path
 
 if TYPE_CHECKING:
-    from indexerd.sources.stores import Store
+    from indexerd.sources.roots import SessionRoot
 
 LEVELS = ("debug", "info", "warning", "error")
 POLL_SECONDS = 0.25
@@ -43,7 +43,7 @@ def doctor() -> int:
 
 def _checks(app: App) -> Iterator[Check]:
     from indexerd.models.registry import Models
-    from indexerd.sources.stores import stores
+    from indexerd.sources.roots import session_roots
 
     places, loaded = app.places, app.loaded
     finding = str(places.config_file)
@@ -51,9 +51,9 @@ def _checks(app: App) -> Iterator[Check]:
     yield "configuration", "bad" if loaded.problems else "ok", finding, "indexerd config check"
     for name, path in (("state", places.state_dir), ("socket", places.socket.parent)):
         yield name, *_looked(path, writable=True)
-    for store in stores(loaded.settings, os.environ, Path.home()):
-        state, finding, cure = _looked(Path(store.sessions))
-        yield store.agent, *(_scanned(store) if state == "ok" else (state, finding, cure))
+    for root in session_roots(loaded.settings, os.environ, Path.home()):
+        state, finding, cure = _looked(Path(root.sessions))
+        yield root.agent, *(_scanned(root) if state == "ok" else (state, finding, cure))
     models = Models(loaded.settings, os.environ)
     for model in models.available():
         sends = "sends redacted transcripts to its provider" if model.remote else "runs locally"
@@ -83,14 +83,14 @@ def _looked(path: Path, *, writable: bool = False) -> tuple[str, str, str]:
     return "ok", str(path), ""
 
 
-def _scanned(store: Store) -> tuple[str, str, str]:
+def _scanned(root: SessionRoot) -> tuple[str, str, str]:
     from indexerd.sources.scan import SessionDiscovery
 
     discovery = SessionDiscovery()
-    discovery.renew([store])
-    scan = discovery.scan([store])
+    discovery.renew([root])
+    scan = discovery.scan([root])
     blind = [f"{path}: {why}" for path, (why, _) in scan.unreadable.items()]
-    sessions = f"{count(len(scan.files), 'session')} in {store.sessions}"
+    sessions = f"{count(len(scan.files), 'session')} in {root.sessions}"
     return "bad" if blind else "ok", sessions, f"cannot be read: {'; '.join(blind[:3])}"
 
 

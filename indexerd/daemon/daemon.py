@@ -51,8 +51,8 @@ from indexerd.references.inject import InjectionCache
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import Loaded, Settings, read_config, remember
+from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import SessionReaderPool
-from indexerd.sources.stores import stores
 from indexerd.sources.watch import Watch
 from indexerd.store.store import StateStore
 
@@ -95,8 +95,8 @@ class Daemon:
         self._forgotten = Forgotten(places.state_dir)
         self._writer = MetaWriter(self._forgotten.agents)
         self.library = library = self._library()
-        existing = filter(lambda store: os.path.exists(store.sessions), library.find_stores())  # noqa: PTH110 - never raises
-        self._claims = claim(store.meta for store in existing)
+        existing = filter(lambda root: os.path.exists(root.sessions), library.find_roots())  # noqa: PTH110 - never raises
+        self._claims = claim(root.meta for root in existing)
         self.pipeline = self._pipeline()
         self.answers = Answers(self._texts, home=library.home, behind=lambda: library.texts.unread)
         self.pipeline.on_row = self.answers.name_index.changed
@@ -113,7 +113,7 @@ class Daemon:
         library = Library(
             self._store,
             self._texts,
-            stores=lambda: stores(self._settings(), self._env, home),
+            roots=lambda: session_roots(self._settings(), self._env, home),
             exclude=lambda: at_home(self._settings().privacy.exclude, home),
             report=lambda key, why: bus.log("meta.invalid", {"session": key, "reason": why}),
             defect=lambda path, bug: bus.defect("session.quarantined", "", bug, path=path),
@@ -199,11 +199,11 @@ class Daemon:
         self._hint()
 
     def _sweep(self) -> None:
-        for store in self.library.files.stores:
+        for root in self.library.files.roots:
             try:
-                self._writer.sweep(Path(store.meta))
+                self._writer.sweep(Path(root.meta))
             except WriteError as bad:  # a full or read-only disk: reading continues
-                self.bus.log("watch.degraded", {"path": store.meta, "reason": str(bad)})
+                self.bus.log("watch.degraded", {"path": root.meta, "reason": str(bad)})
 
     async def once(self) -> tuple[dict[str, Any], dict[str, str], int]:
         """Try each due session once; return the report, models by session, and the exit code."""
@@ -215,7 +215,7 @@ class Daemon:
             await pipeline.scan()
             texts = self.library.texts
             while await pipeline.read(lambda: texts.due):
-                await pipeline.read(texts.some)
+                await pipeline.read(texts.read_some)
                 if texts.ripe:
                     await pipeline.read(self.library.index.commit)
             waiting = await self._run_due()

@@ -26,9 +26,9 @@ from indexerd.privacy.exclusions import Exclusions
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from indexerd.sources.forks import ForkResolver, take_in
+from indexerd.sources.roots import Layout, SessionRoot
 from indexerd.sources.session_reader import SessionLines
 from indexerd.sources.source import source_of
-from indexerd.sources.stores import Kind, Store
 from indexerd.sources.tail import Block, Cursor, Look, Read, Tail, Verdict
 from indexerd.times import iso_ms
 
@@ -121,15 +121,15 @@ def _is_blank(state: SessionState) -> bool:
     return state.header is None and not (state.foreign or state.bad_lines or state.seen)
 
 
-def _rank(path: str, info: SessionInfo, store: Store) -> tuple[object, ...]:
+def _rank(path: str, info: SessionInfo, root: SessionRoot) -> tuple[object, ...]:
     """Rank a file among those of one session; the highest represents it.
 
     Codex: the newest session_meta wins (a revert makes a second file), then a plain file over its
     compressed copy. Others: a database wins over files.
     """
-    if store.agent == "codex":
+    if root.agent == "codex":
         return (iso_ms(info.created_at), not path.endswith(".zst"))
-    return (store.kind is Kind.DATABASE,)
+    return (root.layout is Layout.DATABASE,)
 
 
 class DuplicateResolver:
@@ -167,7 +167,7 @@ class DuplicateResolver:
 
 
 class Files:
-    """All session files of all stores."""
+    """All session files below all roots."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Files:
         self._rows = 0  # of all trees
         self.rest_at = math.inf  # when to drop large trees, on the monotonic clock
         self._missing: set[str] = set()  # files that were gone when looked at once
-        self.stores: list[Store] = []
+        self.roots: list[SessionRoot] = []
         self.owners = DuplicateResolver()
         self.exclusions = Exclusions(exclude)
         self.hidden: set[str] = set()  # sessions that the user excluded
@@ -229,8 +229,8 @@ class Files:
             raise SessionUnreadableError("the session file is gone")
         return SessionLines(owner.agent, state, self._forks.where)
 
-    def store_of(self, path: str) -> Store | None:
-        return next((store for store in self.stores if store.takes(path)), None)
+    def root_of(self, path: str) -> SessionRoot | None:
+        return next((root for root in self.roots if root.accepts(path)), None)
 
     # -- what to look at
 
@@ -238,19 +238,19 @@ class Files:
         """Load the stored state of files; no file is opened."""
         self.exclusions.renew()
         for path, cursor, info in known:
-            store = self.store_of(path)
-            if store is None:
+            root = self.root_of(path)
+            if root is None:
                 continue
             if self._forbids(path, info):
                 self.hidden |= {info.session_id} if info else set()
                 self.unstored[path] = None
                 continue
-            file = self._files[path] = SessionFile(path, store.agent, cursor, info)
-            self._forks.found(store.agent, path)
+            file = self._files[path] = SessionFile(path, root.agent, cursor, info)
+            self._forks.found(root.agent, path)
             if info is not None:
-                file.rank = _rank(path, info, store)
+                file.rank = _rank(path, info, root)
                 self.owners.claim(file)
-                if info.is_heir:
+                if info.has_base:
                     file.rewind()  # its base may have appeared, or been excluded, meanwhile
 
     def stored(self, path: str) -> tuple[Cursor, SessionInfo | None] | None:
@@ -275,9 +275,9 @@ class Files:
 
     def note_there(self, path: str) -> None:
         """Queue the forks whose history begins in a file that exists."""
-        store = self.store_of(path)
-        if store is not None:
-            self._read_again(self._forks.found(store.agent, path))
+        root = self.root_of(path)
+        if root is not None:
+            self._read_again(self._forks.found(root.agent, path))
 
     def _read_again(self, forks: Iterable[str]) -> None:
         for path in forks:
@@ -311,7 +311,7 @@ class Files:
                 del self._files[file.path]  # the next scan finds it again
             elif self._forbids(file.path, file.info):
                 self._hide(file)
-            elif file.info is not None and file.info.is_heir:
+            elif file.info is not None and file.info.has_base:
                 self._read_again([file.path])
 
     # -- looking
@@ -345,13 +345,13 @@ class Files:
 
         A missing file is forgotten only at the second check: it may be being moved or rewritten.
         """
-        store, file, was_missing = self.store_of(path), self._files.get(path), path in self._missing
+        root, file, was_missing = self.root_of(path), self._files.get(path), path in self._missing
         self._missing.discard(path)
-        if store is None:
+        if root is None:
             self.vanish(path)
             return Read(Verdict.SAME)
         if file is None:
-            file = self._files[path] = SessionFile(path, store.agent)
+            file = self._files[path] = SessionFile(path, root.agent)
             self.note_there(path)
             file.excluded = self.exclusions.match(path, "")
         look = source_of(file.agent, path).look
@@ -364,7 +364,7 @@ class Files:
             else:
                 self._missing.add(path)
                 agent, name = file.agent, path.rpartition("/")[2]
-                archives = [s.sessions for s in self.stores if s.archive and s.agent == agent]
+                archives = [s.sessions for s in self.roots if s.archive and s.agent == agent]
                 self.queue |= {f"{directory}/{name}": None for directory in archives}
         except IndexerdError as bad:
             file.problem = str(bad)
@@ -473,7 +473,7 @@ class Files:
         self, file: SessionFile, state: SessionState, old: SessionInfo | None
     ) -> SessionInfo | None:
         """Compute a session's info; None if the file is no session (`problem` may say why)."""
-        store, header, cursor = self.store_of(file.path), state.header, file.cursor
+        root, header, cursor = self.root_of(file.path), state.header, file.cursor
         file.problem = ""
         if header is None:
             if old is None or not _is_blank(state):
@@ -490,11 +490,11 @@ class Files:
             mtime_ms=max(cursor.mtime_ns, 0) // 1_000_000 if cursor else 0,
             since=self._since(header.session_id),
             title=self._title(file.agent, header.session_id),
-            archived=bool(store and store.archive),
-            boxed=bool(store and store.kind is Kind.DATABASE),
+            archived=bool(root and root.archive),
+            in_database=bool(root and root.layout is Layout.DATABASE),
         )
-        if info is not None and store is not None:
-            file.rank = _rank(file.path, info, store)
+        if info is not None and root is not None:
+            file.rank = _rank(file.path, info, root)
         return info
 
     def _claim(
@@ -506,10 +506,10 @@ class Files:
         self.owners.claim(file)
         owner, before, branched = self.info(info.session_id), old, False
         if old is not None and state is not None:
-            branched = verdict is Verdict.CONTINUE and state.left(old.leaf_id)
+            branched = verdict is Verdict.CONTINUE and state.abandoned(old.leaf_id)
         elif replaced is not None and owner is info and replaced.leaf_id and state is not None:
             before, leaf = replaced, replaced.leaf_id
-            branched = state.row(leaf) is None or state.left(leaf)
+            branched = state.row(leaf) is None or state.abandoned(leaf)
         self._note(Update(info.session_id, owner, verdict, before, branched))
 
     def _hide(self, file: SessionFile) -> None:

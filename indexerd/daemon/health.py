@@ -39,7 +39,7 @@ class Status:
     def report(self) -> dict[str, Any]:
         pipeline = self._pipeline
         health = pipeline.watch.health()
-        ours = {store.meta for store in pipeline.library.files.stores}  # created when needed
+        ours = {root.meta for root in pipeline.library.files.roots}  # created when needed
         return {
             "state": self.state(),
             "sessions": len(pipeline.known),

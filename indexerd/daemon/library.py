@@ -19,11 +19,11 @@ from indexerd.meta.cache import TOPIC, MetaCache
 from indexerd.meta.session_row import Row, Rows
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
-from indexerd.search.session_texts import Texts
-from indexerd.sessions.facts import Facts
+from indexerd.search.text_indexer import TextIndexer
+from indexerd.sessions.facts import RowFacts
 from indexerd.sessions.info import SessionInfo
+from indexerd.sources.roots import SUFFIXES, SessionRoot
 from indexerd.sources.scan import ScanResult, SessionDiscovery
-from indexerd.sources.stores import SUFFIXES, Store
 from indexerd.store.store import StateStore
 
 STEP_BYTES = 4 << 20  # read in one step, before other work gets its turn
@@ -39,7 +39,7 @@ class Library:
         store: StateStore,
         index: TextIndex,
         *,
-        stores: Callable[[], list[Store]],
+        roots: Callable[[], list[SessionRoot]],
         exclude: Callable[[], list[str]],
         report: Callable[[str, str], None],
         defect: Callable[[str, Exception], None],
@@ -48,7 +48,7 @@ class Library:
         """`patterns()` returns the user's own patterns of secrets."""
         self.store = store
         self.index = index
-        self._find_stores = stores
+        self._find_roots = roots
         self.metas = MetaCache(store, report)
         self.discovery = SessionDiscovery()
         files = self.files = Files(
@@ -57,14 +57,14 @@ class Library:
         self._rows = Rows(files, self.metas, store)
         self._secrets = OwnSecrets(patterns)
         publish = self._publish_facts
-        self.texts = Texts(files, index, publish, self.reread, secrets=self._secrets)
+        self.texts = TextIndexer(files, index, publish, self.reread, secrets=self._secrets)
         self.last_scan: ScanResult | None = None
         self.changed = 0  # grows whenever `files.problems()` may have changed
         self._first_scan = True
 
     def load(self) -> list[Update]:
         """Load the stored state; no session file is opened."""
-        self.find_stores()
+        self.find_roots()
         self.files.load(self.store.files())
         self.metas.load()
         infos = list(self.files.owners.infos())
@@ -94,17 +94,17 @@ class Library:
         self.index.close()
         self.store.close()
 
-    def find_stores(self) -> list[Store]:
+    def find_roots(self) -> list[SessionRoot]:
         """Find the directories and databases of sessions, which may appear and disappear."""
-        self.files.stores = self._find_stores()
-        self.discovery.renew(self.files.stores)
-        return self.files.stores
+        self.files.roots = self._find_roots()
+        self.discovery.renew(self.files.roots)
+        return self.files.roots
 
     def meta_dir(self, info: SessionInfo) -> str:
         """Return the directory where a session's meta file belongs."""
-        for store in self.files.stores:
-            if store.holds(info.path):
-                return store.meta
+        for root in self.files.roots:
+            if root.contains(info.path):
+                return root.meta
         raise NotFoundError("the session's directory is no longer a root")
 
     def home(self, session_id: str) -> str | None:
@@ -125,8 +125,8 @@ class Library:
 
         Calls `enter(path)` before it lists a directory.
         """
-        result = self.discovery.scan(self.files.stores, enter)
-        homes = dict.fromkeys(store.meta for store in self.files.stores)
+        result = self.discovery.scan(self.files.roots, enter)
+        homes = dict.fromkeys(root.meta for root in self.files.roots)
         self.files.recount(self.metas.sweep(homes, self._meta_home))
         self.files.recount(self.discovery.retitled())
         self.reconsider()
@@ -147,7 +147,7 @@ class Library:
 
     def hinted(self, paths: Iterable[str]) -> list[Update]:
         """Queue the paths that the watcher hinted at, and read some of the files."""
-        metas, sessions = {store.meta for store in self.files.stores}, list[str]()
+        metas, sessions = {root.meta for root in self.files.roots}, list[str]()
         for path in paths:
             if path.rpartition("/")[0] in metas and not path.endswith(SUFFIXES):
                 touched = self.metas.touched(path)
@@ -202,13 +202,13 @@ class Library:
     def only(self, agent: str, file: str, session_id: str) -> None:
         """Read only one session and its meta file."""
         self.files.exclusions.renew()
-        stores = [store for store in self.find_stores() if store.agent == agent]
-        boxed = any(store.sessions == file for store in stores)
-        path = f"{file}/{session_id}" if boxed else file
-        for meta in dict.fromkeys(store.meta for store in stores if store.takes(path)):
+        roots = [root for root in self.find_roots() if root.agent == agent]
+        in_database = any(root.sessions == file for root in roots)
+        path = f"{file}/{session_id}" if in_database else file
+        for meta in dict.fromkeys(root.meta for root in roots if root.accepts(path)):
             self.metas.reread(session_id, meta)
         if agent == "codex":  # its history may begin in another file
-            for path in self.discovery.scan(stores).files:
+            for path in self.discovery.scan(roots).files:
                 self.files.note_there(path)
         self.files.queue[path] = None
         while self.files.busy:
@@ -255,7 +255,7 @@ class Library:
         ]
 
     def _put_rows(
-        self, ids: Sequence[str], known: dict[str, Row], facts: Facts | None = None
+        self, ids: Sequence[str], known: dict[str, Row], facts: RowFacts | None = None
     ) -> dict[str, Row]:
         """Write the rows of sessions; `facts` are new ones, if it is a single session."""
         rows = list[tuple[Row, str, tuple[str, ...]]]()
@@ -267,9 +267,9 @@ class Library:
             else:
                 written = self._secrets.written(written)
                 rows.append((written.row, written.summary, written.aliases))
-        self.index.put(rows)
+        self.index.put_rows(rows)
         return {row["sessionId"]: row for row, _, _ in rows}
 
-    def _publish_facts(self, session_id: str, facts: Facts) -> None:
+    def _publish_facts(self, session_id: str, facts: RowFacts) -> None:
         if self.files.info(session_id) is not None and (old := self.store.get(session_id)):
             self._put_rows([session_id], {session_id: old}, facts)

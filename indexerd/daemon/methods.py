@@ -43,8 +43,8 @@ from indexerd.references.questions import Questions
 from indexerd.references.services import Services
 from indexerd.search.index import TextIndex
 from indexerd.settings import read_config
+from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import OpenSession, SessionReaderPool
-from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
 from indexerd.times import iso
 
@@ -306,8 +306,8 @@ class LocalBackend:
 
     def _meta_dir(self, session_id: str) -> str | None:
         file = self.answers.by_id(session_id)["sessionFile"]
-        found_stores = stores(self.settings, self._env, self._user_home)
-        return next((store.meta for store in found_stores if store.holds(file)), None)
+        roots = session_roots(self.settings, self._env, self._user_home)
+        return next((root.meta for root in roots if root.contains(file)), None)
 
 
 def _open(library: Library | None, session_id: str, leaf: str | None) -> OpenSession | None:

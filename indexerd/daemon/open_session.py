@@ -30,8 +30,8 @@ from indexerd.search.index import TextIndex
 from indexerd.sessions import tree_answers
 from indexerd.sessions.context import Read
 from indexerd.settings import Settings
+from indexerd.sources.roots import session_roots
 from indexerd.sources.session_reader import OpenSession, row_of
-from indexerd.sources.stores import stores
 from indexerd.store.store import StateStore
 from indexerd.times import iso
 
@@ -56,7 +56,7 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
         for key, text in user.labels.items() if user else ():
             if (row := state.row(key)) is not None:
                 labels[state.id(row)] = text
-    return OpenSession(info, state.still(row), labels, library.files.lines(session_id), home)
+    return OpenSession(info, state.snapshot(row), labels, library.files.lines(session_id), home)
 
 
 def branches(session: OpenSession, read: Read, _asked: object = None) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def read_alone(
         library = Library(
             store,
             index,
-            stores=lambda: stores(settings, env, home),
+            roots=lambda: session_roots(settings, env, home),
             exclude=lambda: at_home(settings.privacy.exclude, home),
             report=lambda _session, _why: None,
             defect=refuse,

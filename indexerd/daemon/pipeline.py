@@ -38,7 +38,7 @@ from indexerd.indexing.policy import NO_FAILURE, Forced, SessionRuntime, decide
 from indexerd.models.base import Model
 from indexerd.models.registry import Models
 from indexerd.settings import Loaded, Settings
-from indexerd.sources.stores import watched
+from indexerd.sources.roots import watched
 from indexerd.sources.tail import Verdict
 from indexerd.sources.watch import Watch
 
@@ -205,10 +205,10 @@ class Pipeline:
     async def _begin_scan(self) -> None:
         """Watch first, and list after that, so that no change is missed."""
         began = monotonic()
-        stores = await self.read(self.library.find_stores)
+        roots = await self.read(self.library.find_roots)
         self.watch.open()
         self.watch.take()  # the scan sees all that was hinted so far
-        await self.read(self.watch.arm, *watched(stores))
+        await self.read(self.watch.arm, *watched(roots))
         await self.read(self.library.scan, self.watch.add)
         self.bus.watching(self.watch.settle())
         self._scan_at = began + self.settings.watch.rescan_seconds
@@ -233,7 +233,7 @@ class Pipeline:
                 await self._files_done.wait()
         began, texts = monotonic(), self.library.texts
         self.unread.clear()
-        more = await self.read(texts.some)
+        more = await self.read(texts.read_some)
         if texts.ripe:
             await asyncio.to_thread(self.library.index.commit)
             await asyncio.to_thread(trim)

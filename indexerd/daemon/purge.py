@@ -113,15 +113,15 @@ class Purge:
 def _target(library: Library, session_id: str, agent: str, row: Row) -> _Target:
     """Find a session's files, in the thread that owns the library."""
     meta, owners = library.metas.get(session_id), library.files.owners
-    places = [*([meta.directory] if meta else []), *(store.meta for store in library.files.stores)]
+    places = [*([meta.directory] if meta else []), *(root.meta for root in library.files.roots)]
     homes = [*map(Path, dict.fromkeys(places))]
     names = [make(session_id) for make in (meta_name, user_name, digest_name)]
     ours = [path for home in homes for name in names if (path := home / name).is_file()]
     command = ADAPTERS[agent].delete if agent in ADAPTERS else ""
     paths = [] if command else [file.path for file in owners.files(session_id)]
-    bases = {base_name(path) for path in paths}
+    own = {base_name(path) for path in paths}
     infos = (info for info in owners.infos() if info.session_id != session_id)
-    dependents = [info.session_id for info in infos if not bases.isdisjoint(info.bases)]
+    dependents = [info.session_id for info in infos if not own.isdisjoint(info.base_names)]
     return _Target(session_id, agent, command, row, homes, ours, [*map(Path, paths)], dependents)
 
 

@@ -72,7 +72,7 @@ GO_ON = (
 
 
 @dataclass(slots=True)
-class Compaction:
+class CompactionPlan:
     """The parts of a context that a strategy summarizes and keeps, with redacted texts."""
 
     strategy: str
@@ -87,7 +87,7 @@ class Compaction:
 
 def plan_compaction(
     session: OpenSession, check: Check, settings: Settings, args: params.Compact
-) -> Compaction:
+) -> CompactionPlan:
     """Decide which parts of the context at the leaf a strategy summarizes and keeps.
 
     A hand-off and the rules of Codex and opencode summarize everything; so does a call without a
@@ -107,7 +107,7 @@ def plan_compaction(
     history = list(select(pruned(cut.history) if name == "opencode" else cut.history))
     prefix = list(select(cut.turn_prefix))
     users = select(m for entry in entries for m in entry.speeches) if name == "codex" else ()
-    plan = Compaction(
+    plan = CompactionPlan(
         name,
         cut,
         redact_parts(history, clean),
@@ -276,7 +276,7 @@ def replacement_history(users: Iterable[ContextMessage], summary: str) -> list[d
 async def compact(services: Services, args: params.Compact) -> dict[str, Any]:
     row = services.rows.row(args.ref, cwd=args.cwd)
     work = partial(plan_compaction, settings=services.settings(), args=args)
-    plan: Compaction = await services.pool.read(row["sessionId"], args.leaf, work)
+    plan: CompactionPlan = await services.pool.read(row["sessionId"], args.leaf, work)
     older = _with_older(plan.files, row)
     # pi's compactions remember files
     files = older if row["agent"] != "pi" and args.leaf is None else plan.files

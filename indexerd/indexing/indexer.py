@@ -55,9 +55,8 @@ from indexerd.protocol.limits import (
     TAG_MAX,
     TAGS_MAX,
 )
-from indexerd.search.session_texts import Texts
-from indexerd.sessions.facts import Facts as RowFacts
-from indexerd.sessions.facts import facts_of
+from indexerd.search.text_indexer import TextIndexer
+from indexerd.sessions.facts import RowFacts, facts_of
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import ROOT, SessionState, name_at
 from indexerd.settings import Settings
@@ -79,7 +78,7 @@ class Library(Protocol):
 
     store: StateStore
     metas: MetaCache
-    texts: Texts
+    texts: TextIndexer
 
     @property
     def files(self) -> SessionFiles: ...
@@ -329,7 +328,7 @@ async def take_snapshot(
     A session's facts need all its lines. They are read in steps, so that the reader thread does
     other work in between. Raises NotFoundError, SessionUnreadableError or SessionEmptyError.
     """
-    while not await read(library.texts.index, session_id):
+    while not await read(library.texts.index_session, session_id):
         pass
     while True:
         with suppress(ValueError):  # a line no longer parses: the file was rewritten

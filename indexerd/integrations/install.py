@@ -21,7 +21,7 @@ from indexerd.integrations import agent_settings, changes
 from indexerd.integrations.changes import NAME, Edit
 from indexerd.mcp.hosts import PLACES
 from indexerd.settings import Settings
-from indexerd.sources.stores import pi_dir
+from indexerd.sources.roots import pi_dir
 
 MORE_SECONDS = 10  # for a hook or a tool, in addition to the time for a question
 # The part of a skill that is always in an agent's context.

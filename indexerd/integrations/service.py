@@ -26,7 +26,7 @@ from indexerd.errors import UsageError
 from indexerd.integrations import changes
 from indexerd.paths import Places, within
 from indexerd.settings import Settings
-from indexerd.sources.stores import Kind, stores
+from indexerd.sources.roots import Layout, session_roots
 
 UNIT = "indexerd.service"
 LABEL = "io.indexerd"
@@ -118,11 +118,11 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
     if mac:
         text = plist_text(str(program), str(host.home), env)
     elif host.platform.startswith("linux"):
-        agents = stores(settings, host.env, host.home)
-        writes = [*(store.meta for store in agents), str(places.state_dir), str(places.data_dir)]
+        agents = session_roots(settings, host.env, host.home)
+        writes = [*(root.meta for root in agents), str(places.state_dir), str(places.data_dir)]
         if not within(str(places.socket), host.env.get("XDG_RUNTIME_DIR") or "/run/user"):
             writes.append(str(places.socket.parent))
-        reads = [store.sessions for store in agents if store.kind is Kind.FILES]
+        reads = [root.sessions for root in agents if root.layout is Layout.FILES]
         opened = [os.path.realpath(path) for path in writes]
         text = unit_text(str(program), str(host.home.resolve()), env, opened, reads)
     else:

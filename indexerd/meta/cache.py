@@ -121,7 +121,7 @@ class MetaCache:
 
 
 def _meta_or_problem(session_id: str, directory: str) -> tuple[MetaFile | None, str]:
-    """Read a meta file; if it is invalid, return the reason in upstream's wording."""
+    """Read a meta file; if it is invalid, return the reason in the words of pi's session-index."""
     path = Path(directory, f"{session_id}{META_SUFFIX}")
     try:
         meta = read_meta(path)

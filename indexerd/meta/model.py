@@ -121,7 +121,7 @@ class UserFile(_File):
 
 
 def parse_meta(data: bytes, path: str) -> MetaFile:
-    """Parse a meta file; if it is invalid, raise InvalidMetaError with upstream's wording."""
+    """Parse a meta file; an InvalidMetaError has the wording of pi's session-index."""
     try:
         fields = _decode(data)
     except (ValueError, RecursionError):
@@ -186,7 +186,7 @@ def digest_name(session_id: str) -> str:
 
 
 def read_meta(path: Path) -> MetaFile | None:
-    """Read a meta file; None if it is missing, InvalidMetaError with upstream's wording."""
+    """Read a meta file; None if it is missing. Errors are those of `parse_meta`."""
     data = read(path)
     return None if data is None else parse_meta(data, str(path))
 

@@ -19,7 +19,7 @@ from indexerd.meta.model import MetaFile
 from indexerd.privacy.redact import StoredRow, redact, shown_path, with_shown
 from indexerd.privacy.sanitize import clean_line, clean_text
 from indexerd.protocol import limits
-from indexerd.sessions.facts import TOKEN_KEYS, Facts, absolute, fact_fields, facts_of
+from indexerd.sessions.facts import TOKEN_KEYS, RowFacts, absolute, fact_fields, facts_of
 from indexerd.sessions.family import Parent, ParentIndex
 from indexerd.sessions.info import SessionInfo, state_of
 from indexerd.sources.session_reader import SessionFiles
@@ -38,17 +38,19 @@ class Rows:
         self._store = store
         self.parents = ParentIndex()
 
-    def of(self, session_id: str, old: Row | None, facts: Facts | None = None) -> StoredRow | None:
+    def of(
+        self, session_id: str, old: Row | None, facts: RowFacts | None = None
+    ) -> StoredRow | None:
         """Make a session's row; without `facts`, with those of its `old` row."""
         info, stat = self._files.info(session_id), self._metas.get(session_id)
         meta = self._metas.meta(session_id)
         title = stat.title if stat else None
         if info is not None:
             facts, parent, resume = facts or facts_of(old), self._parent(info, old), ""
-            if store := self._files.store_of(info.path):
+            if root := self._files.root_of(info.path):
                 cwd = info.cwd if info.cwd.startswith("/") else ""
-                own = info.session_id, cwd, info.path, store.variables
-                resume = resume_command(store.agent, *own)
+                own = info.session_id, cwd, info.path, root.variables
+                resume = resume_command(root.agent, *own)
             return row_of(info, meta, title, facts, resume=resume, parent=parent)
         # The user may have excluded the session whose files we still have.
         places = [("", "")]
@@ -76,7 +78,7 @@ def row_of(
     info: SessionInfo,
     meta: MetaFile | None,
     title: str | None,
-    facts: Facts | None,
+    facts: RowFacts | None,
     *,
     resume: str,
     parent: tuple[str | None, str | None] = (None, None),

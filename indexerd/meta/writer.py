@@ -30,7 +30,7 @@ from indexerd.paths import META_SUFFIX, SESSION_ID, meta_name, user_name
 
 LOCK_WAIT_SECONDS = 10.0  # a write takes milliseconds: a process that holds the lock longer hangs
 
-# Ours, and the upstream extension's: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
+# Ours, and pi's session-index: `<id>.meta.json.<pid>.<milliseconds>.tmp`.
 _TEMP = re.compile(rf"\.?({SESSION_ID.pattern})\.([0-9]{{1,19}})\.[0-9]{{1,19}}\.tmp")
 
 Expected = Stamp | EllipsisType | None  # `...`: whatever is there; None: nothing

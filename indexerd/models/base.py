@@ -14,7 +14,7 @@ LOCAL = "local/"  # models under this prefix need no network, no key and no budg
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenCounts:
     """Tokens as the provider counted them, None if it did not; `output` includes thinking."""
 
     input: int | None = None
@@ -28,7 +28,7 @@ class Reply:
     text: str
     model: str
     cut: bool = False  # at the output limit: counts as malformed
-    tokens: Tokens = Tokens()
+    tokens: TokenCounts = TokenCounts()
 
 
 class Model(Protocol):

@@ -15,7 +15,7 @@ from typing import Any
 
 from indexerd.entries import Prompt
 from indexerd.errors import ProviderDeniedError, ProviderError, RefusedError
-from indexerd.models.base import Reply, Tokens
+from indexerd.models.base import Reply, TokenCounts
 from indexerd.models.http import RemoteModel, count, dig, name
 from indexerd.settings import ModelLimits
 
@@ -97,4 +97,4 @@ class Gemini(RemoteModel):
         output = None if reply is None and thought is None else (reply or 0) + (thought or 0)
         # Google may route a request to a successor, at its price.
         successor = answer.get("modelVersion")
-        return self.reply("".join(texts), reason, successor, Tokens(prompt, output))
+        return self.reply("".join(texts), reason, successor, TokenCounts(prompt, output))

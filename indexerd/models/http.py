@@ -28,7 +28,7 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.models.base import Reply, Tokens
+from indexerd.models.base import Reply, TokenCounts
 from indexerd.privacy.sanitize import replace_surrogates
 from indexerd.settings import ModelLimits
 
@@ -118,7 +118,7 @@ class RemoteModel:
         response = await self._client.post(self._url, json=self.body(prompt))
         return response.status_code, response.headers, response.content
 
-    def reply(self, text: str, reason: str, model: Any, tokens: Tokens) -> Reply:
+    def reply(self, text: str, reason: str, model: Any, tokens: TokenCounts) -> Reply:
         """Make a reply; ProviderError if it has no text and did not end normally."""
         ended = reason in ("STOP", "stop", *_CUT)
         if not ended and (not text.strip() or reason == "error"):

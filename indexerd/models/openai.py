@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from indexerd.entries import Prompt
 from indexerd.errors import ProviderError, RefusedError
-from indexerd.models.base import Reply, Tokens
+from indexerd.models.base import Reply, TokenCounts
 from indexerd.models.http import RemoteModel, count, dig, failure, name
 from indexerd.settings import ModelLimits
 
@@ -62,4 +62,4 @@ class OpenAICompat(RemoteModel):
             raise RefusedError("openai: the model declined this content")
         tokens = (count(answer, "usage", f"{kind}_tokens") for kind in ("prompt", "completion"))
         text = content if isinstance(content, str) else ""
-        return self.reply(text, reason, answer.get("model"), Tokens(*tokens))
+        return self.reply(text, reason, answer.get("model"), TokenCounts(*tokens))

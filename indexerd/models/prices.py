@@ -13,7 +13,7 @@ import re
 from contextlib import suppress
 from functools import lru_cache
 
-from indexerd.models.base import LOCAL, Tokens
+from indexerd.models.base import LOCAL, TokenCounts
 from indexerd.settings import OpenAIProvider, Price
 
 # For a Google model that the library does not know yet: above every text model that Google
@@ -24,7 +24,7 @@ _NAME_MAX = 128  # characters: a session file may name any model, and patterns a
 _DATED = re.compile(r"[-@:](latest|\d{3}|\d{8}|\d{4}-\d{2}-\d{2})$")
 
 
-def cost_usd(provider: str, model: str, tokens: Tokens, own: OpenAIProvider) -> float | None:
+def cost_usd(provider: str, model: str, tokens: TokenCounts, own: OpenAIProvider) -> float | None:
     """Price a call by the model that answered; `own` has the server and prices of `openai/*`."""
     if f"{provider}/" == LOCAL:
         return 0.0
@@ -53,7 +53,7 @@ def upper_bound_usd(
     bound (None), only the cap on calls.
     """
     provider, _, model = key.partition("/")
-    usd = cost_usd(provider, model, Tokens(input_tokens, output_tokens), own)
+    usd = cost_usd(provider, model, TokenCounts(input_tokens, output_tokens), own)
     if usd is None and provider in _AS_GOOGLE:
         return _priced(CEILING, input_tokens, output_tokens)
     return usd

@@ -37,7 +37,7 @@ from indexerd.errors import (
     ProviderError,
     RefusedError,
 )
-from indexerd.models.base import Reply, Tokens
+from indexerd.models.base import Reply, TokenCounts
 
 
 class Scripted:
@@ -63,7 +63,7 @@ class Scripted:
             text=rule.get("text", reply.text),
             model=rule.get("model", reply.model),
             cut=rule.get("finish") == "length",
-            tokens=Tokens(*rule["tokens"]) if "tokens" in rule else reply.tokens,
+            tokens=TokenCounts(*rule["tokens"]) if "tokens" in rule else reply.tokens,
         )
 
     def _record(self, prompt: Prompt) -> dict[str, Any]:
@@ -108,8 +108,9 @@ def made_up(prompt: Prompt, key: str) -> Reply:
     text = f"Scripted answer {seed}."
     if prompt.schema is not None:
         text = json.dumps(_sample(prompt.schema, "answer", seed))
-    sizes = len(prompt.system) + len(prompt.user), len(text)
-    return Reply(text, key.partition("/")[2], tokens=Tokens(*(size // 4 + 1 for size in sizes)))
+    asked, answered = len(prompt.system) + len(prompt.user), len(text)
+    counts = TokenCounts(asked // 4 + 1, answered // 4 + 1)
+    return Reply(text, key.partition("/")[2], tokens=counts)
 
 
 def _sample(schema: dict[str, Any], name: str, seed: str) -> Any:

@@ -182,8 +182,8 @@ class TextIndex:
                 self._report(self._directory, type(bad).__name__)
             raise DamagedError("the index is damaged") from bad
 
-    def put(self, rows: Iterable[tuple[Mapping[str, Any], str, tuple[str, ...]]]) -> None:
-        """Store rows, and index them with their summaries and all their names."""
+    def put_rows(self, rows: Iterable[tuple[Mapping[str, Any], str, tuple[str, ...]]]) -> None:
+        """Write rows to the store (SQLite), and index them with their summaries and all names."""
         items = {}
         for row, summary, aliases in rows:
             names = named(row, aliases)
@@ -253,9 +253,7 @@ class TextIndex:
                 return
             taken: dict[str, About] = {}
             try:
-                while (
-                    self._abouts
-                ):  # `put` may add to them meanwhile: it does not wait for the lock
+                while self._abouts:  # `put_rows`, which does not wait for the lock, may add some
                     session_id, taken[session_id] = self._abouts.popitem()
                     self._ready().delete_documents_by_query(_of(session_id, "about"))
                     content = _encode(taken[session_id])

@@ -34,7 +34,7 @@ PATH_MAX = 4096
 _MODELLESS = frozenset({"<synthetic>", "unknown", ""})
 
 
-class Facts(msgspec.Struct, frozen=True, rename="camel"):
+class RowFacts(msgspec.Struct, frozen=True, rename="camel"):
     """A session's facts as fields of its row, gathered while its text is indexed."""
 
     files_read: list[str] = []
@@ -102,10 +102,10 @@ class ActivityStats(msgspec.Struct, array_like=True):
                     if counts[path] <= 0:
                         del counts[path]
 
-    def facts(self) -> Facts:
+    def facts(self) -> RowFacts:
         """Return the facts of a row; a written file is not listed as read."""
         cost = self.spent.cost_usd
-        return Facts(
+        return RowFacts(
             files_read=sorted(self.reads.keys() - self.writes.keys()),
             files_modified=sorted(self.writes),
             tools_used=dict(sorted(self.tools.items())),
@@ -170,7 +170,7 @@ def file_lists(entries: Iterable[Entry]) -> FileLists:
     return FileLists(tuple(sorted(read - modified)), tuple(sorted(modified)))
 
 
-def fact_fields(facts: Facts | None) -> dict[str, Any]:
+def fact_fields(facts: RowFacts | None) -> dict[str, Any]:
     """Return the facts as fields of a row; without facts, sums are left out."""
     if facts is None:
         return {"filesRead": [], "filesModified": [], "toolsUsed": {}, "toolUses": {}, "models": []}
@@ -180,5 +180,5 @@ def fact_fields(facts: Facts | None) -> dict[str, Any]:
     return fields
 
 
-def facts_of(row: dict[str, Any] | None) -> Facts | None:
-    return msgspec.convert(row, Facts) if row and "durationMs" in row else None
+def facts_of(row: dict[str, Any] | None) -> RowFacts | None:
+    return msgspec.convert(row, RowFacts) if row and "durationMs" in row else None

@@ -51,20 +51,20 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
     born_ms: int = 0  # when the file was begun; history copied into it is older
     first: str = ""  # identifies the first entry: the same in all copies of one history
     tokens: tuple[int, int, int, int] | None = None  # the agent's own sums, if it keeps them
-    boxed: bool = False  # in a database: the path is the database's, then the id
-    bases: tuple[str, ...] = ()  # names of the other files in which its history begins
-    wants: str = ""  # the thread with earlier history whose file was not found
-    barred: bool = False  # earlier history is in a file that the user excluded
+    in_database: bool = False  # in a database: the path is the database's, then the id
+    base_names: tuple[str, ...] = ()  # names of the other files in which its history begins
+    missing_base: str = ""  # the thread with earlier history whose file was not found
+    base_excluded: bool = False  # earlier history is in a file that the user excluded
     fork_of: str = ""  # title of the session that this one was forked from, if it names that
 
     @property
-    def is_heir(self) -> bool:
-        return bool(self.bases or self.wants or self.barred)
+    def has_base(self) -> bool:
+        return bool(self.base_names or self.missing_base or self.base_excluded)
 
     @property
     def file(self) -> str:
         """The file that the user knows; for a session in a database, the database."""
-        return self.path.rpartition("/")[0] if self.boxed else self.path
+        return self.path.rpartition("/")[0] if self.in_database else self.path
 
     @property
     def modified_ms(self) -> int:
@@ -74,7 +74,7 @@ class SessionInfo(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _SAME = (  # fields that an info copies from its state
     *("activity_ms", "turn", "messages", "answered", "bad_lines", "oversized", "git_branch"),
-    *("leaf_id", "compactions", "first", "fork_of", "tokens", "wants", "barred"),
+    *("leaf_id", "compactions", "first", "fork_of", "tokens", "missing_base", "base_excluded"),
 )
 _OF_HEADER = ("session_id", "cwd", "created_at", "parent", "parent_id", "subagent", "version")
 
@@ -88,11 +88,11 @@ def info_of(
     since: str | None,
     title: str | None = None,
     archived: bool = False,
-    boxed: bool = False,
+    in_database: bool = False,
 ) -> SessionInfo | None:
     """Make the info of a state; None if the file is not a session.
 
-    `title`, `archived` and `boxed` come from elsewhere than the session's lines.
+    `title`, `archived` and `in_database` come from elsewhere than the session's lines.
     """
     header = state.header
     if header is None:
@@ -106,8 +106,8 @@ def info_of(
         new_users=state.new_user_messages(since),
         archived=archived or state.archived,
         born_ms=state.born_ms or iso_ms(header.created_at),
-        boxed=boxed,
-        bases=tuple(base_name(path) for _, path in state.borrowed_files),
+        in_database=in_database,
+        base_names=tuple(base_name(path) for _, path in state.base_files),
         # Like pi's own list: the first message of the file, whatever the path.
         first_user=state.first_user
         if agent != "pi"

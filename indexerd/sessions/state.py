@@ -1,7 +1,7 @@
 """Answer questions about one session's tree of entries, which adapters fill (agents/base.py).
 
 Texts stay in the file: a row has its offset and length. If a history begins in another file, those
-rows come first, and `borrowed_files` names the file. Counts are those of the path, so they can also
+rows come first, and `base_files` names the file. Counts are those of the path, so they can also
 fall. Positions number the user and assistant messages of a path from 0; an answer that Claude Code
 writes as several lines counts once.
 
@@ -44,20 +44,20 @@ _IS_COMPACTION = bytes(packed & KIND_MASK == Kind.COMPACTION for packed in range
 class SessionState(Tree):
     """A session's tree, and the files that hold its history."""
 
-    borrowed_files: list[tuple[int, str]] = field(default_factory=list)  # end row, path
-    wants: str = ""  # the thread with earlier history whose file was not found
-    barred: bool = False  # earlier history is in a file that the user excluded
+    base_files: list[tuple[int, str]] = field(default_factory=list)  # end row, path
+    missing_base: str = ""  # the thread with earlier history whose file was not found
+    base_excluded: bool = False  # earlier history is in a file that the user excluded
 
-    def borrowed(self, path: str) -> None:
+    def add_base(self, path: str) -> None:
         """Record that the rows so far are in another file."""
-        self.borrowed_files.append((len(self.ids), path))
+        self.base_files.append((len(self.ids), path))
         self.header, self.seen = None, 0
 
     def row(self, entry_id: str) -> int | None:
         return self.index.get(entry_id, self.marks.get(entry_id))
 
     def file_of(self, row: int) -> str:
-        return next((path for end, path in self.borrowed_files if row < end), self.file)
+        return next((path for end, path in self.base_files if row < end), self.file)
 
     def id(self, row: int) -> str:
         return self.ids[row]
@@ -90,7 +90,7 @@ class SessionState(Tree):
                 return False
         return False
 
-    def left(self, leaf_id: str | None) -> bool:
+    def abandoned(self, leaf_id: str | None) -> bool:
         """Return whether a former leaf is known but off the path: its branch was abandoned."""
         row = self.row(leaf_id) if leaf_id else None
         return row is not None and not self.on_path(row)
@@ -161,14 +161,14 @@ class SessionState(Tree):
         after = takewhile(lambda row: row != mark, self.up(self.leaf))
         return sum(self.codes[row] & KIND_MASK == Kind.USER for row in after)
 
-    def still(self, leaf: int | None = None) -> SessionState:
+    def snapshot(self, leaf: int | None = None) -> SessionState:
         """Copy the state for a reader in another thread, as seen from `leaf` or its own leaf."""
-        still = replace(self, leaf=self.leaf if leaf is None else leaf)
+        copied = replace(self, leaf=self.leaf if leaf is None else leaf)
         for name in self.__struct_fields__:
             value: Any = getattr(self, name)
             if isinstance(value, list | dict | array | bytearray):
-                setattr(still, name, copy(value))
-        return still
+                setattr(copied, name, copy(value))
+        return copied
 
 
 def message_rows(state: SessionState, leaf: int | None = None) -> list[int]:

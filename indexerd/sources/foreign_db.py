@@ -28,7 +28,7 @@ ATTEMPTS = 4  # to read a database that changes meanwhile
 PAUSE_SECONDS = 0.01  # between attempts: longer than the owner takes to remove its files
 BUSY_SECONDS = 0.25  # a reader waits only while the index of the log is being rebuilt
 VALUE_MAX = 256 * 1024 * 1024  # bytes of one value
-_CHANGED = "changed"  # the `upstream` of errors after which to try again
+_CHANGED = "changed"  # the code of errors after which to try again
 
 _T = TypeVar("_T")
 

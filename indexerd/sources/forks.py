@@ -87,17 +87,17 @@ class ForkResolver:
         lacks, fork = self._forks.setdefault(base.session_id, {}), younger[0].path
         lacks[fork] = base if file is None else None
         if file is None:
-            state.wants = base.session_id
+            state.missing_base = base.session_id
         elif self._excluded(file.path, file.cwd):
-            state.barred = True
+            state.base_excluded = True
         else:
             self._take_base(state, ADAPTERS[AGENT].base(file.head), [*younger, file])
             try:
                 with source_of(AGENT, file.path).lines(file.path) as lines:
                     take_in(AGENT, state, _pieces(lines, base.end))
             except SessionUnreadableError:
-                state.wants, lacks[fork] = base.session_id, base
-            state.borrowed(file.path)
+                state.missing_base, lacks[fork] = base.session_id, base
+            state.add_base(file.path)
 
     def _find(self, base: Base, younger: list[_File]) -> _File | None:
         """Find the newest file that fits; of equally old ones, the one with the greatest name."""

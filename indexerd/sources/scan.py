@@ -24,7 +24,7 @@ from indexerd.meta.model import DIGEST_SUFFIX
 from indexerd.paths import within
 from indexerd.sources.foreign_db import reading
 from indexerd.sources.opencode import Database, look_at_tree
-from indexerd.sources.stores import SUFFIXES, Kind, Store
+from indexerd.sources.roots import SUFFIXES, Layout, SessionRoot
 from indexerd.sources.tail import Look, look, opened
 from indexerd.times import iso_ms
 
@@ -54,7 +54,7 @@ class ScanResult:
 
 
 class SessionDiscovery:
-    """Finds sessions in the stores. For one thread."""
+    """Finds sessions below the roots. For one thread."""
 
     def __init__(self) -> None:
         self.again_at = math.inf  # when to call `hinted` again without hints, by `monotonic`
@@ -63,12 +63,12 @@ class SessionDiscovery:
         self._databases: dict[str, Database] = {}
         self._names: dict[str, Names] = {}
 
-    def renew(self, stores: list[Store]) -> None:
-        """Replace the stores, keeping what is known of those that stay."""
-        paths = [root.sessions for root in stores if root.kind is Kind.DATABASE]
+    def renew(self, roots: list[SessionRoot]) -> None:
+        """Replace the roots, keeping what is known of those that stay."""
+        paths = [root.sessions for root in roots if root.layout is Layout.DATABASE]
         self._databases = {path: self._databases.get(path) or Database(path) for path in paths}
-        roots = {root.beside for root in stores if root.agent == "codex"}
-        self._names = {root: self._names.get(root) or Names(root) for root in sorted(roots)}
+        homes = {root.data_dir for root in roots if root.agent == "codex"}
+        self._names = {home: self._names.get(home) or Names(home) for home in sorted(homes)}
 
     def title(self, agent: str, session_id: str) -> str | None:
         """Return the name that Codex keeps outside a session; "" if it was cleared."""
@@ -82,14 +82,14 @@ class SessionDiscovery:
         return set().union(*(names.refresh() for names in self._names.values()))
 
     def scan(
-        self, stores: list[Store], enter: Callable[[str], object] = lambda _path: None
+        self, roots: list[SessionRoot], enter: Callable[[str], object] = lambda _path: None
     ) -> ScanResult:
         """Find every session; call `enter(path)` before a directory is listed."""
-        files = [root.sessions for root in stores if root.kind is Kind.FILES]
-        result = scan(files, SUFFIXES, enter)
+        places = {kind: [r.sessions for r in roots if r.layout is kind] for kind in Layout}
+        result = scan(places[Layout.FILES], SUFFIXES, enter)
         for path in [path for path in result.files if path.endswith(DIGEST_SUFFIX)]:
             del result.files[path]  # a meta directory may be below a root
-        tree = scan([root.sessions for root in stores if root.kind is Kind.TREE], (".json",), enter)
+        tree = scan(places[Layout.TREE], (".json",), enter)
         looks = ((path, look_at_tree(path)) for path in tree.files)
         result.files |= {path: seen for path, seen in looks if seen}
         result.missing += tree.missing

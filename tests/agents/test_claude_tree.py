@@ -39,7 +39,7 @@ def test_a_rewind_starts_a_branch_at_an_older_entry() -> None:
     data += user("u2", "a1", "two") + answer("a2", "u2") + user("u3", "a1", "instead")
     state = state_of(data)
     assert prompts(data, state) == ["one", "instead"]
-    assert state.left("a2")
+    assert state.abandoned("a2")
     assert (state.new_user_messages("a1"), state.new_user_messages("a2")) == (1, 2)
 
 

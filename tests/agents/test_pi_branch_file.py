@@ -29,7 +29,7 @@ def branch(
     assert state.header is not None
     header = {"version": state.header.version, "id": "new", "timestamp": NOW}
     header |= {"cwd": state.header.cwd, "parentSession": "/old.jsonl"}
-    view = state.still(state.row(leaf)) if leaf else state
+    view = state.snapshot(state.row(leaf)) if leaf else state
 
     def lines(rows: Iterable[int]) -> list[tuple[str, bytes]]:
         ends = [(row, state.offsets[row], state.lengths[row]) for row in rows]
@@ -138,7 +138,7 @@ def test_real_files_branch_at_every_tip(number: int) -> None:
         old = state_of(data)
         for tip in old.tips():
             branched = branch(data, old.id(tip))
-            new, view = state_of(branched), old.still(tip)
+            new, view = state_of(branched), old.snapshot(tip)
             assert not new.bad_lines
             found = context_of(new, reader(new, branched))
             expected = context_of(view, reader(view, data))

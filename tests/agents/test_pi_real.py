@@ -53,4 +53,4 @@ def test_real_files_read_as_pi_reads_them(answer: Path) -> None:
     if row and row["messageCount"]:
         assert row["modified"] == iso_of_ms(state.activity_ms)
     leaves = {leaf["ordinal"]: leaf["userMessages"] for leaf in oracle["leaves"]}
-    assert leaves == {tip: state.still(tip).user_messages() for tip in state.tips()}
+    assert leaves == {tip: state.snapshot(tip).user_messages() for tip in state.tips()}

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from indexerd.daemon.files import Files
 from indexerd.sessions.info import pack, unpack
 from indexerd.sources import tail
-from indexerd.sources.stores import Store
+from indexerd.sources.roots import SessionRoot
 
 IDS = ("0b0c6a4e-1111-7000-8000-00000000000a", "0b0c6a4e-2222-7000-8000-00000000000b")
 NAMES = ("a.jsonl", "b.jsonl")
@@ -49,7 +49,7 @@ names = st.sampled_from(NAMES)
 
 
 class FilesMachine(RuleBasedStateMachine):
-    """Two files in one store, and what indexerd knows of them."""
+    """Two files below one root, and what indexerd knows of them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class FilesMachine(RuleBasedStateMachine):
         files = Files(
             since=lambda _id: None, title=lambda *_: None, exclude=list, defect=self.no_defect
         )
-        files.stores = [Store("pi", self.place.name, f"{self.place.name}/meta")]
+        files.roots = [SessionRoot("pi", self.place.name, f"{self.place.name}/meta")]
         return files
 
     def refresh(self, files: Files, name: str) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from indexerd.daemon.files import Files
-from indexerd.sources.stores import Store
+from indexerd.sources.roots import SessionRoot
 from tests.e2e.clients import CodexThread
 
 STEPS = 20  # more steps than any of these tests needs
@@ -36,7 +36,7 @@ def files(tmp_path: Path) -> Files:
 
     found = Files(since=lambda _id: None, title=lambda *_: None, exclude=list, defect=no_defect)
     places = {name: f"{tmp_path}/.codex/{name}" for name in ("sessions", "archived_sessions")}
-    found.stores = [Store("codex", path, f"{tmp_path}/meta") for path in places.values()]
+    found.roots = [SessionRoot("codex", path, f"{tmp_path}/meta") for path in places.values()]
     return found
 
 

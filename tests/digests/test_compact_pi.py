@@ -70,7 +70,7 @@ def test_public_files_are_cut_and_prepared_as_pi_does() -> None:
             continue
         data = (PUBLIC / name).read_bytes()
         state = state_of(data)
-        state = state.still(told["leafIndex"]) if "harness" in name else state
+        state = state.snapshot(told["leafIndex"]) if "harness" in name else state
         read, path = reader(state, data), state.path()
 
         cut = find_cut(entries_of(state, read, path), 0, len(path), KEEP_RECENT)

@@ -10,7 +10,7 @@ import google.genai  # noqa: F401 - load it first, so short deadlines measure th
 from indexerd.entries import Prompt
 from indexerd.errors import ModelError
 from indexerd.meta.model import Metadata
-from indexerd.models.base import Reply, Tokens
+from indexerd.models.base import Reply, TokenCounts
 from indexerd.models.gemini import Gemini
 from indexerd.settings import ModelLimits
 from tests.fakes.gemini_server import GeminiServer
@@ -19,7 +19,7 @@ KEY = "key-canary-0123456789"
 USER = "transcript-canary"
 PROMPT = Prompt("system-canary", USER, Metadata.model_json_schema(), max_output_tokens=777)
 MODEL = "gemini-3.5-flash-lite"
-USED = Tokens(1200, 300)
+USED = TokenCounts(1200, 300)
 
 
 def model(url: str, **limits: Any) -> Gemini:

@@ -22,7 +22,7 @@ from indexerd.protocol.limits import (
     TAGS_SHOWN,
     WORD_MAX,
 )
-from indexerd.sessions.facts import Facts
+from indexerd.sessions.facts import RowFacts
 from indexerd.sessions.info import SessionInfo
 
 NOON = 1_700_000_000_000
@@ -62,7 +62,7 @@ def meta(**fields: Any) -> MetaFile:
 def written(
     made: SessionInfo, about: MetaFile | None = None, title: str | None = None, **facts: Any
 ) -> StoredRow:
-    return row_of(made, about, title, Facts(**facts), resume="pi --session id")
+    return row_of(made, about, title, RowFacts(**facts), resume="pi --session id")
 
 
 STEM = "2026-01-11T10-00-00-000Z_id"
@@ -147,6 +147,6 @@ def test_hostile_texts_are_bounded(*, gone: bool) -> None:
         assert made is not None
     else:
         hostile = info(cwd="/" + LONG, created_at=LONG, parent=LONG, leaf_id=LONG, agent_title=LONG)
-        made = row_of(hostile, about, LONG, Facts(), resume="")
+        made = row_of(hostile, about, LONG, RowFacts(), resume="")
     bounded(made)
     assert "ok" in made.row["tags"]

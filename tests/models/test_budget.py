@@ -22,7 +22,7 @@ from indexerd.errors import (
 )
 from indexerd.models import budget
 from indexerd.models.attempts import Calls
-from indexerd.models.base import Reply, Tokens
+from indexerd.models.base import Reply, TokenCounts
 from indexerd.models.budget import FAILURES, FIRST_PAUSE, Budget
 from indexerd.settings import Budget as Caps
 from indexerd.settings import Settings
@@ -33,7 +33,7 @@ NOON = 20_000 * DAY + DAY / 2
 FLASH = "google/gemini-3.5-flash-lite"
 PROMPT = Prompt("", "Describe this.", {}, 100)
 DOWN = ProviderError("503")
-COUNTED = Reply("{}", "gemini-3.5-flash-lite", tokens=Tokens(400, 90))
+COUNTED = Reply("{}", "gemini-3.5-flash-lite", tokens=TokenCounts(400, 90))
 
 
 def throttled(seconds: float | None) -> ProviderError:

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from indexerd.errors import DeadlineError, ModelError
-from indexerd.models.base import Reply, Tokens
+from indexerd.models.base import Reply, TokenCounts
 from tests.fakes.gemini_calls import (
     KEY,
     MODEL,
@@ -69,12 +69,12 @@ def test_replies_are_returned_unchanged(server: GeminiServer) -> None:
     wanted = {
         "continuation": Reply(half, MODEL, cut=True, tokens=USED),
         "max_tokens_partial": Reply(half, MODEL, cut=True, tokens=USED),
-        "max_tokens_empty": Reply("", MODEL, cut=True, tokens=Tokens(7, None)),
+        "max_tokens_empty": Reply("", MODEL, cut=True, tokens=TokenCounts(7, None)),
         "fenced": Reply(f"```json\n{METADATA_TEXT}\n```", MODEL, tokens=USED),
         "malformed": Reply('{"name": "only', MODEL, tokens=USED),
         "stop_empty": Reply("", MODEL, tokens=USED),
         "unknown_finish": Reply(METADATA_TEXT, MODEL, tokens=USED),
-        "thoughts": Reply(METADATA_TEXT, MODEL, tokens=Tokens(1200, 350)),
+        "thoughts": Reply(METADATA_TEXT, MODEL, tokens=TokenCounts(1200, 350)),
         "no_usage": Reply(METADATA_TEXT, MODEL),
         "bad_usage": Reply(METADATA_TEXT, MODEL),
         "unknown_version": Reply(METADATA_TEXT, "gemini-9-nova", tokens=USED),

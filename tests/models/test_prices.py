@@ -7,10 +7,10 @@ import socket
 import pytest
 
 from indexerd.models import prices
-from indexerd.models.base import Tokens
+from indexerd.models.base import TokenCounts
 from indexerd.settings import OpenAIProvider, Price
 
-MILLION = Tokens(1_000_000, 1_000_000)
+MILLION = TokenCounts(1_000_000, 1_000_000)
 NONE = OpenAIProvider()
 
 

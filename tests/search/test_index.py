@@ -65,7 +65,7 @@ def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
     index.add_messages("s", said[:2], b"2 read", 0, replace=False)
     index.commit()
     index.add_messages("s", said[2:], b"6 read", 1, replace=False)
-    index.put([(row("s", name="Giraffes"), "", ())])
+    index.put_rows([(row("s", name="Giraffes"), "", ())])
     assert index.mark("s") == b"6 read"
     index.close()
     index.store.close()
@@ -73,7 +73,7 @@ def test_a_crash_leaves_the_index_as_of_its_last_commit(tmp_path: Path) -> None:
     assert index.mark("s") == b"2 read"
     assert index.behind == {"s"}
     index.add_messages("s", said[2:], b"6 read", 1, replace=False)
-    index.put([(row("s", name="Giraffes"), "", ())])
+    index.put_rows([(row("s", name="Giraffes"), "", ())])
     index.commit()
     assert [message.entry for message in index.messages("s")] == [f"e{n}" for n in range(6)]
     assert hits(index, "giraffes") == [("s", "name")]
@@ -88,7 +88,7 @@ def test_a_purge_leaves_no_word(index: TextIndex, tmp_path: Path) -> None:
         say(index, f"s{n}", f"{'abcd'[n]}zebra stays")
     index.forget("s0", wholly=True)
     assert index.rebuild()
-    index.put([(row("s3", name="Marimba"), "", ())])
+    index.put_rows([(row("s3", name="Marimba"), "", ())])
     index.forget("s1", wholly=True)  # it may already have been copied
     index.commit()
     while index.rebuild():

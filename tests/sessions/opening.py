@@ -30,7 +30,7 @@ def opened(
     assert isinstance(info, SessionInfo)
     lines: Any = nullcontext(Lines(state, data))
     row = None if leaf is None else row_of(state, leaf)
-    return OpenSession(info, state.still(row), dict(state.labels), lines, home)
+    return OpenSession(info, state.snapshot(row), dict(state.labels), lines, home)
 
 
 def view(method: str, opened_session: OpenSession, params: dict[str, Any] | None = None) -> Any:

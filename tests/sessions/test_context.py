@@ -13,7 +13,7 @@ from tests.sessions.tree_sessions import entry, line, reader, said, session, sta
 def seen(*lines: bytes, leaf: str | None = None, version: int = 3) -> Context:
     data = session(*lines, version=version)
     state = state_of(data)
-    view = state.still(state.row(leaf)) if leaf else state
+    view = state.snapshot(state.row(leaf)) if leaf else state
     return context_of(view, reader(state, data), level="off")
 
 

@@ -114,7 +114,7 @@ def test_the_context_equals_pis(file: Path, oracle: dict[str, Any]) -> None:
     assert (expected["model"], expected["thinkingLevel"]) == (found.model, found.thinking_level)
     for leaf, messages in oracle["contextPerLeaf"].items():
         row = state.row(our_ids[leaf])
-        assert messages == view(context_of(state.still(row), read)), leaf
+        assert messages == view(context_of(state.snapshot(row), read)), leaf
 
 
 @pytest.mark.shared
@@ -157,7 +157,7 @@ def test_public_files_are_read_as_pi_reads_them() -> None:
             continue
         data = (PUBLIC / name).read_bytes()
         state = state_of(data)
-        leaf = state if "harness" not in name else state.still(oracle["leafIndex"])
+        leaf = state if "harness" not in name else state.snapshot(oracle["leafIndex"])
         found = context_of(leaf, reader(state, data), level="off")
         expected = oracle["context"]
         if "harness" in name:  # pi itself does not know the tail that a harness keeps

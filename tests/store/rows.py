@@ -64,7 +64,7 @@ def row(session_id: str, minute: int = 0, **more: Any) -> dict[str, Any]:
 
 def fill(index: TextIndex, *rows: dict[str, Any], summary: str = "") -> None:
     """Add rows with no other searchable text."""
-    index.put([(row, summary, ()) for row in rows])
+    index.put_rows([(row, summary, ()) for row in rows])
     index.commit()
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from indexerd.entries import Facts, Prompt, Question
 from indexerd.errors import DeadlineError
-from indexerd.models.base import LOCAL, Reply, Tokens
+from indexerd.models.base import LOCAL, Reply, TokenCounts
 from indexerd.models.extractive.sentences import WORD, terms
 from indexerd.models.extractive.summarize import describe, summarize
 
@@ -46,7 +46,7 @@ class Extractive:
                 text = await asyncio.to_thread(_answer, prompt)
         except TimeoutError:
             raise DeadlineError(f"{self.key}: no answer within {timeout:g} s") from None
-        return Reply(text=text, model=self.key, tokens=Tokens(0, 0))
+        return Reply(text=text, model=self.key, tokens=TokenCounts(0, 0))
 
 
 def _answer(prompt: Prompt) -> str:

@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 
 from indexerd.settings import Agent, Agents, Settings
-from indexerd.sources.stores import Store
-from indexerd.sources.stores import stores as every_store
+from indexerd.sources.roots import SessionRoot
+from indexerd.sources.roots import session_roots as every_store
 
 
 def settings(*roots: str, meta_dir: str = "") -> Settings:
     return Settings(agents=Agents(pi=Agent(roots=list(roots), meta_dir=meta_dir)))
 
 
-def stores(settings: Settings, env: dict[str, str], home: Path) -> list[Store]:
-    return [store for store in every_store(settings, env, home) if store.agent == "pi"]
+def session_roots(settings: Settings, env: dict[str, str], home: Path) -> list[SessionRoot]:
+    return [root for root in every_store(settings, env, home) if root.agent == "pi"]
 
 
-def pairs(found: list[Store]) -> set[tuple[str, str]]:
-    assert {store.agent for store in found} <= {"pi"}
-    return {(store.sessions, store.meta) for store in found}
+def pairs(found: list[SessionRoot]) -> set[tuple[str, str]]:
+    assert {root.agent for root in found} <= {"pi"}
+    return {(root.sessions, root.meta) for root in found}
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def home(tmp_path: Path) -> Path:
 
 def test_the_default_is_the_agents_own_directory(home: Path) -> None:
     """S0.31: `~/.pi/agent`, which may be created later."""
-    found = stores(Settings(), {}, home)
+    found = session_roots(Settings(), {}, home)
 
     assert pairs(found) == {(f"{home}/.pi/agent/sessions", f"{home}/.pi/agent/sessions-meta")}
     assert not (home / ".pi").exists()
@@ -43,7 +43,7 @@ def test_the_agents_variable_moves_it(home: Path, value: str) -> None:
     """S0.31: PI_CODING_AGENT_DIR, with `~` expanded, replaces the default."""
     env = {"PI_CODING_AGENT_DIR": value.format(home=home)}
 
-    assert pairs(stores(Settings(), env, home)) == {
+    assert pairs(session_roots(Settings(), env, home)) == {
         (f"{home}/elsewhere/sessions", f"{home}/elsewhere/sessions-meta")
     }
 
@@ -51,7 +51,7 @@ def test_the_agents_variable_moves_it(home: Path, value: str) -> None:
 def test_roots_replace_the_default(home: Path) -> None:
     """interfaces.md 1: each root has its own meta directory; the variables are ignored."""
     env = {"PI_CODING_AGENT_DIR": "/env", "PI_CODING_AGENT_SESSION_DIR": "/flat"}
-    found = stores(settings("~/one", f"{home}/two"), env, home)
+    found = session_roots(settings("~/one", f"{home}/two"), env, home)
 
     assert pairs(found) == {
         (f"{home}/one/sessions", f"{home}/one/sessions-meta"),
@@ -63,7 +63,7 @@ def test_a_flat_session_directory_is_added(home: Path) -> None:
     """S3.7: PI_CODING_AGENT_SESSION_DIR shares the agent directory's meta files."""
     env = {"PI_CODING_AGENT_SESSION_DIR": "~/flat", "PI_CODING_AGENT_DIR": "~/agent"}
 
-    assert pairs(stores(Settings(), env, home)) == {
+    assert pairs(session_roots(Settings(), env, home)) == {
         (f"{home}/agent/sessions", f"{home}/agent/sessions-meta"),
         (f"{home}/flat", f"{home}/agent/sessions-meta"),
     }
@@ -77,7 +77,7 @@ def test_roots_are_resolved_to_real_paths(home: Path) -> None:
     (home / "other").mkdir()
     (home / "other/sessions").symlink_to(home / "big/sessions")
 
-    assert pairs(stores(settings("~/link", "~/other"), {}, home)) == {
+    assert pairs(session_roots(settings("~/link", "~/other"), {}, home)) == {
         (f"{home}/real/agent/sessions", f"{home}/real/agent/sessions-meta"),
         (f"{home}/big/sessions", f"{home}/other/sessions-meta"),
     }
@@ -95,11 +95,11 @@ def test_roots_are_resolved_to_real_paths(home: Path) -> None:
     ],
 )
 def test_nested_and_repeated_roots_are_merged(home: Path, roots: list[str]) -> None:
-    """No session file is in two stores, even if a root links to another."""
+    """No session file is below two roots, even if a root links to another."""
     (home / "a").mkdir()
     (home / "link").symlink_to(home / "a")
 
-    found = stores(settings(*roots), {}, home)
+    found = session_roots(settings(*roots), {}, home)
 
     assert pairs(found) == {(f"{home}/a/sessions", f"{home}/a/sessions-meta")}
 
@@ -118,9 +118,9 @@ def test_nested_and_repeated_roots_are_merged(home: Path, roots: list[str]) -> N
 def test_a_path_with_dots_is_in_no_store(home: Path, words: str) -> None:
     """Any program may have written the path in a meta file."""
     [first] = [
-        store for store in stores(Settings(), {}, home) if store.sessions.endswith("/sessions")
+        root for root in session_roots(Settings(), {}, home) if root.sessions.endswith("/sessions")
     ]
     path = f"{first.sessions}/{words}"
 
-    assert not first.holds(path)
-    assert not first.takes(path)
+    assert not first.contains(path)
+    assert not first.accepts(path)

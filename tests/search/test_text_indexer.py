@@ -16,8 +16,8 @@ from indexerd.entries import Header, Kind, Turn, code
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TextIndex
 from indexerd.search.ranking import search
-from indexerd.search.session_texts import Texts
-from indexerd.sessions.facts import ActivityStats, Facts
+from indexerd.search.text_indexer import TextIndexer
+from indexerd.sessions.facts import ActivityStats, RowFacts
 from indexerd.sessions.info import SessionInfo, info_of
 from indexerd.sessions.state import SessionState
 from tests.store.rows import scratch
@@ -90,7 +90,7 @@ class Session:
 
     brief = row  # no line here is too long to keep
 
-    def afresh(self) -> Facts:
+    def afresh(self) -> RowFacts:
         """The facts of the path, gathered from scratch, and the totals of every branch."""
         deeds = ActivityStats()
         for row in sorted(self.tree.path()):
@@ -104,18 +104,20 @@ class Watch:
     """A catalog, and the facts last published."""
 
     def __init__(self, held: Session, index: TextIndex) -> None:
-        self.facts = Facts()
+        self.facts = RowFacts()
         self.index = index
         files: Any = held
-        self.texts = Texts(files, index, self._publish, lambda _: False, secrets=OwnSecrets(tuple))
+        self.texts = TextIndexer(
+            files, index, self._publish, lambda _: False, secrets=OwnSecrets(tuple)
+        )
 
-    def _publish(self, _session_id: str, facts: Facts) -> None:
+    def _publish(self, _session_id: str, facts: RowFacts) -> None:
         self.facts = facts
 
-    def all_read(self, limit: int = 500) -> Facts:
+    def all_read(self, limit: int = 500) -> RowFacts:
         """The facts when nothing is left to read, which must happen in the end."""
         for _ in range(1000):
-            if self.texts.index("s1", limit):
+            if self.texts.index_session("s1", limit):
                 return self.facts
         pytest.fail("it never ends")
 
@@ -170,9 +172,9 @@ def test_facts_equal_those_gathered_from_scratch(
             elif what == "repeat" and place:
                 held.turn(held.tree.leaf_id, role, name=place)
             elif what == "read":
-                watch.texts.index("s1", number)
+                watch.texts.index_session("s1", number)
         held.tree.unsettled = 0
-        watch.texts.index("s1", limit)
+        watch.texts.index_session("s1", limit)
         assert watch.all_read(limit) == held.afresh()
         for row in range(len(held.tree)):
             if held.tree.kind(row) is not Kind.TOOL:

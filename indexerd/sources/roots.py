@@ -20,8 +20,8 @@ from indexerd.settings import Settings
 SUFFIXES = (".jsonl", ".jsonl.zst")
 
 
-class Kind(Enum):
-    """How a store keeps its sessions."""
+class Layout(Enum):
+    """How a root keeps its sessions."""
 
     FILES = "files"  # one file per session, or more
     DATABASE = "database"
@@ -29,47 +29,46 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class SessionRoot:
     """A directory or database with sessions of one agent."""
 
     agent: str
     sessions: str  # path of the directory or database
     meta: str
-    kind: Kind = Kind.FILES
+    layout: Layout = Layout.FILES
     archive: bool = False  # the agent moves archived sessions here
-    beside: str = ""  # a directory with other files of the agent about these sessions
-    variables: str = ""  # shell assignments with which the agent finds this store
+    data_dir: str = ""  # a directory with other files of the agent about these sessions
+    variables: str = ""  # shell assignments with which the agent finds this root
 
-    def holds(self, path: str) -> bool:
-        """Return whether a path is below this store; a path with `..` or `//` is not."""
+    def contains(self, path: str) -> bool:
+        """Return whether a path is below this root; a path with `..` or `//` is not."""
         plain = path.rstrip("/") or "/"
         return within(path, self.sessions) and os.path.normpath(plain) == plain
 
-    def takes(self, path: str) -> bool:
-        """Return whether a session of this store may have this path."""
-        if not self.holds(path):
+    def accepts(self, path: str) -> bool:
+        """Return whether a session of this root may have this path."""
+        if not self.contains(path):
             return False
-        if self.kind is Kind.DATABASE:
+        if self.layout is Layout.DATABASE:
             return path.rpartition("/")[0] == self.sessions
-        return path.endswith(SUFFIXES if self.kind is Kind.FILES else ".json")
+        return path.endswith(SUFFIXES if self.layout is Layout.FILES else ".json")
 
 
-def stores(settings: Settings, env: Mapping[str, str], home: Path) -> list[Store]:
-    """List every store, by the settings or the agents' own rules; none is inside another."""
-    kept: list[Store] = []
+def session_roots(settings: Settings, env: Mapping[str, str], home: Path) -> list[SessionRoot]:
+    """List every root, by the settings or the agents' own rules; none is inside another."""
+    kept: list[SessionRoot] = []
     user = _User(settings, env, home)
     every = [*_pi(user), *_claude(user), *_codex(user), *_opencode(user)]
-    for store in sorted(every, key=lambda root: len(root.sessions)):
-        if not any(other.holds(store.sessions) for other in kept):
-            kept.append(store)
+    for root in sorted(every, key=lambda root: len(root.sessions)):
+        if not any(other.contains(root.sessions) for other in kept):
+            kept.append(root)
     return kept
 
 
-def watched(every: Iterable[Store]) -> tuple[list[str], list[str]]:
+def watched(roots: list[SessionRoot]) -> tuple[list[str], list[str]]:
     """List directories to watch recursively, and directories to watch without subdirectories."""
-    stores = list(every)
-    trees = [root.sessions for root in stores if root.kind is not Kind.DATABASE]
-    return trees, [path for root in stores for path in (root.meta, root.beside) if path]
+    trees = [root.sessions for root in roots if root.layout is not Layout.DATABASE]
+    return trees, [path for root in roots for path in (root.meta, root.data_dir) if path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,35 +110,36 @@ def pi_dir(env: Mapping[str, str], home: str) -> str:
     return home + named[1:] if named == "~" or named.startswith("~/") else named
 
 
-def _pi(user: _User) -> Iterator[Store]:
+def _pi(user: _User) -> Iterator[SessionRoot]:
     roots = user.roots("pi", [pi_dir(user.env, str(user.home))])
     places = [(f"{root}/sessions", root) for root in roots]
     flat = user.env.get("PI_CODING_AGENT_SESSION_DIR", "")
     if flat and not user.settings.agents.pi.roots:
         places.append((flat, roots[0]))
     for place, root in places:
-        yield Store("pi", user.real(place), user.meta("pi", f"{root}/sessions-meta"))
+        yield SessionRoot("pi", user.real(place), user.meta("pi", f"{root}/sessions-meta"))
 
 
-def _claude(user: _User) -> Iterator[Store]:
+def _claude(user: _User) -> Iterator[SessionRoot]:
     named = user.env.get("CLAUDE_CONFIG_DIR", "")
     config = user.xdg("XDG_CONFIG_HOME", ".config")
     usual = [named] if named else ["~/.claude", f"{config}/claude"]
     for root in user.roots("claude", usual):
         needs = user.variables("claude", "CLAUDE_CONFIG_DIR", root, usual)
-        yield Store("claude", user.real(f"{root}/projects"), user.meta("claude"), variables=needs)
+        projects, meta = user.real(f"{root}/projects"), user.meta("claude")
+        yield SessionRoot("claude", projects, meta, variables=needs)
 
 
-def _codex(user: _User) -> Iterator[Store]:
+def _codex(user: _User) -> Iterator[SessionRoot]:
     usual = [user.env.get("CODEX_HOME", "") or "~/.codex"]
     for root in user.roots("codex", usual):
         needs = user.variables("codex", "CODEX_HOME", root, usual)
         for name, archive in (("sessions", False), ("archived_sessions", True)):
             place, meta = user.real(f"{root}/{name}"), user.meta("codex")
-            yield Store("codex", place, meta, Kind.FILES, archive, root, needs)
+            yield SessionRoot("codex", place, meta, Layout.FILES, archive, root, needs)
 
 
-def _opencode(user: _User) -> Iterator[Store]:
+def _opencode(user: _User) -> Iterator[SessionRoot]:
     """Yield databases, and the older tree next to them; if both exist, both are read."""
     data = f"{user.xdg('XDG_DATA_HOME', '.local/share')}/opencode"
     meta, set_ = user.meta("opencode"), user.settings.agents.opencode.roots
@@ -153,8 +153,8 @@ def _opencode(user: _User) -> Iterator[Store]:
             databases = files or [f"{root}/opencode.db"]
         for path in databases if named != ":memory:" else ():
             needs = user.variables("opencode", "OPENCODE_DB", path, [f"{data}/opencode.db"])
-            place = path.rpartition("/")[0]
-            yield Store("opencode", path, meta, Kind.DATABASE, beside=place, variables=needs)
+            place, layout = path.rpartition("/")[0], Layout.DATABASE
+            yield SessionRoot("opencode", path, meta, layout, data_dir=place, variables=needs)
         if databases != [root]:
             storage = user.real(f"{root}/storage")
-            yield Store("opencode", f"{storage}/session", meta, Kind.TREE, beside=storage)
+            yield SessionRoot("opencode", f"{storage}/session", meta, Layout.TREE, data_dir=storage)

@@ -24,7 +24,7 @@ from indexerd.entries import PAID, Entry, Kind, Turn
 from indexerd.errors import SessionUnreadableError
 from indexerd.privacy.redact import OwnSecrets
 from indexerd.search.index import TEXT_MAX, Message, TextIndex, number
-from indexerd.sessions.facts import ActivityStats, Facts
+from indexerd.sessions.facts import ActivityStats, RowFacts
 from indexerd.sessions.info import SessionInfo
 from indexerd.sessions.state import SessionState
 from indexerd.sources.session_reader import SessionFiles, SessionLines
@@ -55,14 +55,14 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(_Progress).decode
 
 
-class Texts:
+class TextIndexer:
     """Keeps the searchable text of all sessions up to date."""
 
     def __init__(
         self,
         files: SessionFiles,
         index: TextIndex,
-        publish: Callable[[str, Facts], None],
+        publish: Callable[[str, RowFacts], None],
         reread: Callable[[str], bool],
         *,
         secrets: OwnSecrets,
@@ -99,7 +99,7 @@ class Texts:
         waiting = self._unread or self._index.lost or self._index.pending
         return bool(waiting) or self._index.owes_rebuild
 
-    def some(self) -> bool:
+    def read_some(self) -> bool:
         """Read several sessions; return whether there are more in this pass.
 
         A pass covers what was unread when it began; a pause after it lets appends accumulate.
@@ -113,7 +113,7 @@ class Texts:
         done, now = 0, monotonic()
         with self._index.store.batch():
             for session_id in tuple(islice(self._unread, min(self._pass, _SHARED))):
-                if not self.index(session_id):
+                if not self.index_session(session_id):
                     break  # commit the transaction, so that changes of its row become visible
                 done += 1
                 if monotonic() > now + SHARED_SECONDS:
@@ -125,7 +125,7 @@ class Texts:
         self._ripened = now if self.ripe else self._ripened
         return self._pass > 0
 
-    def index(self, session_id: str, limit: int = BATCH) -> bool:
+    def index_session(self, session_id: str, limit: int = BATCH) -> bool:
         """Read a session from where the last step ended; return whether all is read."""
         if self._index.rebuild():  # until it ends nothing may be added
             return False
