@@ -217,7 +217,7 @@ class Question:
     """A question about a session, and its messages, redacted, for a local model."""
 
     text: str
-    said: tuple[tuple[str, str, str], ...]  # (entry id, role, text), oldest first
+    sections: tuple[tuple[str, str, str], ...]  # (entry id, role, text), oldest first
 
 
 @dataclass(frozen=True, slots=True)

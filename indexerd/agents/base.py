@@ -73,8 +73,8 @@ class ContextUse(msgspec.Struct, array_like=True, frozen=True):
 class Tree(msgspec.Struct, eq=False, dict=True):
     """Entries in arrays, one row each in file order, and facts that adapters set.
 
-    What surprised us: ids repeat in one file (the last one wins); a parent may be missing, come
-    later, or be the entry itself; the leaf can move back without a trace until the next entry.
+    Pitfalls: ids repeat in one file (the last one wins); a parent may be missing, come later, or be
+    the entry itself; the leaf can move back without a trace until the next entry.
     """
 
     file: str = ""  # the path of the session file; some agents' ids are in its name

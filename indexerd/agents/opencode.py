@@ -4,10 +4,10 @@ The first line describes the session; each later one is a message in brief form,
 before. A revert hides messages from one on until the next prompt deletes them: the leaf moves
 above it.
 
-What surprised us: nobody typed half of the messages with the role user. A machine's prompt (a
-sub-agent's, "Continue if you have next steps") is coded as a result (TOOL, no message), so the turn
-is open after it; in full it has kind OTHER and the user's role. A command that the user ran is a
-user message with a synthetic note (CUSTOM) and an answer by no model (BASH): they do not change the
+Pitfalls: nobody typed half of the messages with the role user. A machine's prompt (a sub-agent's,
+"Continue if you have next steps") is coded as a result (TOOL, no message), so the turn is open
+after it; in full it has kind OTHER and the user's role. A command that the user ran is a user
+message with a synthetic note (CUSTOM) and an answer by no model (BASH): they do not change the
 turn. A compaction is a user message with a `compaction` part, and an answer that is the summary.
 
 A prompt is kept as stored: opencode's command line puts double quotes around it. Texts for the

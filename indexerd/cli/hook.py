@@ -7,8 +7,8 @@ object and prints one that adds context after the prompt, or nothing. Every fail
 exit code 0: 2 would block the prompt, and any other would show the user an error. References may
 take 2 seconds, questions as long as the daemon says.
 
-What surprised us: if a hook prints more than about 10000 characters, both agents put the text into
-a file and only a preview of it into the conversation; hence `_BYTES_MAX`.
+Pitfalls: if a hook prints more than about 10000 characters, both agents put the text into a file
+and only a preview of it into the conversation; hence `_BYTES_MAX`.
 """
 
 from __future__ import annotations
@@ -112,8 +112,7 @@ def failures(answer: dict[str, Any]) -> list[str]:
             why = _WHY.get(reference["status"], ": no such session")
             problems.append(f"{raw}{why}{'; '.join(near)}")
         problems += [f"{raw}: {safe(note)}" for note in reference.get("notes", ())]
-        asked = reference.get("questions", ())
-        failed = (question for question in asked if question["status"] != "answered")
+        failed = [q for q in reference.get("questions", ()) if q["status"] != "answered"]
         problems += [f"{raw}: {safe(question['message'])}" for question in failed]
     return problems
 

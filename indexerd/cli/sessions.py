@@ -296,9 +296,8 @@ def ask(answer: Any) -> Iterator[str]:
     yield f"### Session: {safe(answer['name'])} (`{safe(answer['sessionId'])}`)"
     yield from ("", f"Confidence: **{safe(answer['confidence'])}**", "")
     yield from (*render.paragraph(answer["answerMarkdown"], "  "), "")
-    for citation in answer["citations"]:
-        entry_id, role = safe(citation["entryId"]), safe(citation["role"])
-        yield f"[{entry_id}] {role}: {safe(citation['excerpt'], 300)}"
+    for quote in answer["citations"]:
+        yield f"[{safe(quote['entryId'])}] {safe(quote['role'])}: {safe(quote['excerpt'], 300)}"
     yield from (f"note: {safe(note)}" for note in answer["notes"])
 
 

@@ -231,8 +231,8 @@ class Daemon:
         report = {
             "sessions": len(pipeline.known),
             "indexed": [*models],
-            "skipped": len(pipeline.known) - len({*models, *failed, *digests.made}),
-            "digested": digests.made,
+            "skipped": len(pipeline.known) - len({*models, *failed, *digests.digested}),
+            "digested": digests.digested,
             "failed": [{"sessionId": key, "kind": kind} for key, (kind, _) in failed.items()],
         }
         codes = {75 if retryable else 1 for _, retryable in failed.values()}

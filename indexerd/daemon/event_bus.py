@@ -124,8 +124,9 @@ class EventBus:
 
     def retry(self, known: SessionRuntime, fields: dict[str, Any]) -> None:
         session_id = known.info.session_id
-        text = f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
-        self._status(known, "indexing", text)
+        self._status(
+            known, "indexing", f"⏳ indexing... (retry {fields['attempt']}/{fields['of']})"
+        )
         self.log("index.retry", {"session": session_id, **fields})
         self.publish("index.retry", session_id, fields)
 

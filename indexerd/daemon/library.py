@@ -245,7 +245,7 @@ class Library:
             rows = self._put_rows(ids, self.store.get_many(ids))
         files.unstored.clear()
         self.metas.unstored.clear()
-        for session_id in (updates.keys() | relatives) - waiting:
+        for session_id in (updates.keys() | relatives) - waiting:  # those have changes to store
             del files.changed[session_id]
         self.changed += 1
         self.texts.want(key for key, update in updates.items() if update.info)

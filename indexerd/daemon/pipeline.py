@@ -47,7 +47,7 @@ DAY = 86_400
 LONGEST_PAUSE = 300.0  # seconds between two decisions: a laptop may sleep, a clock may be set
 RESCAN_GAP = 1.0  # seconds between two scans
 RETRY_SECONDS = 2.0  # after our own disk refused a write
-GATHER, GATHER_MAX = 0.5, 1.0  # pause after a round of texts: share of its time; seconds
+GATHER, GATHER_MAX = 0.5, 1.0  # pause after reading texts: share of that time; most seconds
 FILES_FIRST = 0.02  # seconds that texts wait while there are files to read
 STALL_SECONDS = 60.0  # after which a step of the reader counts as hanging
 

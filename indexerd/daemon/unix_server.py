@@ -3,10 +3,10 @@
 `handle(request, peer)` returns a result, a `wire.Failure` or an awaitable of either, or raises an
 `IndexerdError`. Any other exception is answered with "internal error" and passed to `on_error`.
 
-What surprised us: `asyncio.start_unix_server(path)` unlinks any existing socket, even a live
-daemon's, and makes its own with mode 0755, so the socket is made here. A peer that is gone looks
-like one that has only finished sending (`nc -N`), so both get their answers. If we hang up while a
-peer is still sending, it gets EPIPE before it reads the error.
+Pitfalls: `asyncio.start_unix_server(path)` unlinks any existing socket, even a live daemon's, and
+makes its own with mode 0755, so the socket is made here. A peer that is gone looks like one that
+has only finished sending (`nc -N`), so both get their answers. If we hang up while a peer is still
+sending, it gets EPIPE before it reads the error.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class UnixServer:
     _file: os.stat_result | None = None  # of the socket file that we made
 
     async def start(self) -> None:
-        """Listen and answer. Raises what `_bind` raises."""
+        """Listen and answer; AccessError or AlreadyRunningError if it cannot."""
         sock, self._file = _bind(self.path)
         self._server = await asyncio.start_unix_server(
             self._serve, sock=sock, limit=self.limits.line_bytes, backlog=_BACKLOG

@@ -184,9 +184,9 @@ def fit_branch(
 ) -> tuple[list[ContextMessage], FileLists]:
     """Return a branch's messages that fit into `budget` tokens, and its files.
 
-    Tool results are left out. Going backwards, the first message that does not fit is the limit;
-    if it is a summary and the rest takes less than nine tenths, it is still added. What surprised
-    us: pi also lists the files of the message that did not fit, and those of every branch summary.
+    Tool results are left out. Going backwards, the first message that does not fit is the limit; if
+    it is a summary and the rest takes less than nine tenths, it is still added. Pitfalls: pi also
+    lists the files of the message that did not fit, and those of every branch summary.
     """
     messages: list[ContextMessage] = []  # newest first
     seen: list[ContextEntry] = []
@@ -212,10 +212,10 @@ def prune(messages: Sequence[ContextMessage]) -> tuple[list[int], int]:
     """Return the places of results to prune by opencode's rules, newest first, and their tokens.
 
     All results before the newest 40,000 tokens of results are pruned if that saves more than
-    20,000, except those of the last two turns, of failed calls and of the tool `skill`. What
-    surprised us: opencode stops where it pruned before, and every message in the user's role begins
-    a turn. Here machine text right before a person's message does not begin one, as Codex and
-    Claude put context before every prompt.
+    20,000, except those of the last two turns, of failed calls and of the tool `skill`. Pitfalls:
+    opencode stops where it pruned before, and every message in the user's role begins a turn. Here
+    machine text right before a person's message does not begin one, as Codex and Claude put context
+    before every prompt.
     """
     names = {call.id: call.name for message in messages for call in message.calls if call.id}
     places, total, saved = list[int](), 0, 0

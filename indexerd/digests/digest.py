@@ -221,7 +221,7 @@ class AutoDigests:
     ) -> None:
         self._digests, self._known, self._off = digests, known, off
         self._settings, self._events = digests.services.settings, digests.services.events
-        self.made: list[str] = []  # session ids, since the start
+        self.digested: list[str] = []  # session ids, since the start
         self.failed: dict[str, Failure] = {}
         self._due: dict[str, float] = {}  # when to look at a session
         self._wake = asyncio.Event()
@@ -269,6 +269,6 @@ class AutoDigests:
             self._events.defect("digest.failed", session_id, bug)
         else:
             if answer["segment"] is not None:
-                self.made.append(session_id)
+                self.digested.append(session_id)
                 if answer["after"] > wanted.trigger_threshold:  # more than one segment can cover
                     self.grown(session_id)

@@ -1,7 +1,7 @@
 """`stats`: how full a session's context is, which agents would compact it, and totals.
 
-What surprised us: the list of models may be wrong about a model that is served with a larger
-window. If a counted context does not fit the listed window, the window counts as unknown.
+Pitfalls: the list of models may be wrong about a model that is served with a larger window. If a
+counted context does not fit the listed window, the window counts as unknown.
 """
 
 from __future__ import annotations

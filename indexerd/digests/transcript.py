@@ -1,8 +1,8 @@
 """Select the messages of a conversation to summarize, and redact their text as a whole.
 
 Machine-made text in the user's role is left out, and so are permission requests in Codex's calls.
-What surprised us: Codex may put the first prompt after instructions in the same message; in a
-sub-agent's session nobody typed anything, and the parent's request counts as the user's words.
+Pitfalls: Codex may put the first prompt after instructions in the same message; in a sub-agent's
+session nobody typed anything, and the parent's request counts as the user's words.
 """
 
 from __future__ import annotations

@@ -115,8 +115,7 @@ def take_hooks(agent: str, value: Value) -> None:
     for event in EVENTS if isinstance(hooks, dict) else ():
         groups: Any = hooks.get(event)
         listed = groups if isinstance(groups, list) else []
-        ours = [(group, hook) for group in listed for hook in _our_hooks(agent, group)]
-        for group, hook in ours:
+        for group, hook in [(each, hook) for each in listed for hook in _our_hooks(agent, each)]:
             group["hooks"].remove(hook)
             if not group["hooks"]:
                 groups.remove(group)

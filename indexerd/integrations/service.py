@@ -2,9 +2,9 @@
 
 Without a service manager the file is written, and a note gives the command to run later.
 
-What surprised us: a refused user namespace shows only as exit status 217, 218 or 226 of a unit that
-systemd tried to start; `launchctl bootout` returns before the service is gone, and `bootstrap` then
-fails with an input/output error; systemd rejects quotes and backslashes in a program's path.
+Pitfalls: a refused user namespace shows only as exit status 217, 218 or 226 of a unit that systemd
+tried to start; `launchctl bootout` returns before the service is gone, and `bootstrap` then fails
+with an input/output error; systemd rejects quotes and backslashes in a program's path.
 """
 
 from __future__ import annotations
@@ -126,9 +126,8 @@ def install(host: Host, program: Path, places: Places, settings: Settings) -> Ou
         opened = [os.path.realpath(path) for path in writes]
         text = unit_text(str(program), str(host.home.resolve()), env, opened, reads)
     else:
-        raise UsageError(
-            "this system's service manager is not supported", hint="use `indexerd run`"
-        )
+        why = "this system's service manager is not supported"
+        raise UsageError(why, hint="use `indexerd run`")
     _put(path, text)
     notes += _start_launchd(host) if mac else _start_systemd(host, text, changed=before != text)
     changed = before != changes.read(path)
@@ -174,22 +173,21 @@ def status(host: Host) -> Outcome:
 def _environment(host: Host, places: Places) -> tuple[dict[str, str], list[str]]:
     """Return the variables that the service needs from this shell, without keys, and notes."""
     values: dict[str, str] = {}
-    left_out: list[str] = []
+    omitted: list[str] = []
     for name, value in sorted(host.env.items()):
         needed = name.startswith("INDEXERD_") or name in {"OPENCODE_DB", *_PATHS, *_XDG}
         if not value or not needed or (name in _XDG and not value.startswith("/")):
             continue
         password = "@" in value.partition("://")[2].partition("/")[0]  # in a URL
         if name.endswith(_KEYS) or password or not _is_plain(value):
-            left_out.append(name)
+            omitted.append(name)
         else:
             values[name] = absolute(value, host.env, str(host.home)) if name in _PATHS else value
     if places.config_explicit:
         values["INDEXERD_CONFIG"] = str(places.config_file)
     notes = [f"copied from this shell into the service: {', '.join(values)}"] if values else []
-    if left_out:
-        names = ", ".join(left_out)
-        notes.append(f"not copied: {names}; put keys into a file (docs/OPERATIONS.md)")
+    if omitted:
+        notes.append(f"not copied: {', '.join(omitted)}; put keys into a file (docs/OPERATIONS.md)")
     return values, notes
 
 

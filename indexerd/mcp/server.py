@@ -2,9 +2,9 @@ r"""The MCP server: tools and a prompt for coding agents, over stdin and stdout.
 
 It exits when stdin closes, and writes no log, as hosts show stderr to users.
 
-What surprised us: a thread of the SDK waits for stdin and cannot be interrupted, so SIGINT has the
-system's handler. The SDK rejects a line that contains a lone surrogate (half of an emoji that a
-model cut, which JavaScript sends as `\ud83d`), and the host would wait forever for an answer.
+Pitfalls: a thread of the SDK waits for stdin and cannot be interrupted, so SIGINT has the system's
+handler. The SDK rejects a line that contains a lone surrogate (half of an emoji that a model cut,
+which JavaScript sends as `\ud83d`), and the host would wait forever for an answer.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Failures become errors of `indexerd.errors` whose texts have no URL, header, body, prompt or key.
 
-What surprised us: a redirect forwards the key, and 307 the transcript too. gzip turns a capped
-megabyte into a gigabyte, so encoded bodies are refused. A body longer than its Content-Length would
-be read as the next call's answer, so no connection is reused; httpcore2 logs the excess at DEBUG.
+Pitfalls: a redirect forwards the key, and 307 the transcript too. gzip turns a capped megabyte into
+a gigabyte, so encoded bodies are refused. A body longer than its Content-Length would be read as
+the next call's answer, so no connection is reused; httpcore2 logs the excess at DEBUG.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """`openai/*`: any server that speaks OpenAI's chat completions.
 
-What surprised us: LM Studio answers 400 to the format `json_object`, and OpenAI refuses `strict`
-schemas with lengths, so we use `json_schema` without `strict`. An error may be an object or a bare
-string, and may have status 200 (OpenRouter, LM Studio). OpenAI's own newer models refuse
-`max_tokens` and `temperature`. A gateway on loopback may forward the text, so `remote` is always
-True.
+Pitfalls: LM Studio answers 400 to the format `json_object`, and OpenAI refuses `strict` schemas
+with lengths, so we use `json_schema` without `strict`. An error may be an object or a bare string,
+and may have status 200 (OpenRouter, LM Studio). OpenAI's own newer models refuse `max_tokens` and
+`temperature`. A gateway on loopback may forward the text, so `remote` is always True.
 """
 
 from __future__ import annotations

@@ -71,20 +71,18 @@ def parse(line: bytes | bytearray) -> Request | Failure:
     if not isinstance(value, dict):
         message = "a request must be a JSON object; batches are not supported: send one per line"
         return Failure(None, Fault.INVALID_REQUEST, message)
-    request_id, method, params = value.get("id"), value.get("method"), value.get("params")
-    is_id = request_id is None or (
-        isinstance(request_id, str | int | float) and not isinstance(request_id, bool)
-    )
-    if not is_id or len(str(request_id)) > ID_MAX:
+    ident, method, params = value.get("id"), value.get("method"), value.get("params")
+    is_id = ident is None or (isinstance(ident, str | int | float) and not isinstance(ident, bool))
+    if not is_id or len(str(ident)) > ID_MAX:
         message = f"id must be a string of at most {ID_MAX} characters, a number or null"
         return Failure(None, Fault.INVALID_REQUEST, message)
     if value.get("jsonrpc") != "2.0":
-        return Failure(request_id, Fault.INVALID_REQUEST, 'jsonrpc must be "2.0"')
+        return Failure(ident, Fault.INVALID_REQUEST, 'jsonrpc must be "2.0"')
     if not isinstance(method, str) or not method:
-        return Failure(request_id, Fault.INVALID_REQUEST, "method must be a string")
+        return Failure(ident, Fault.INVALID_REQUEST, "method must be a string")
     if not isinstance(params, dict | None):
-        return Failure(request_id, Fault.INVALID_PARAMS, "params must be an object")
-    return Request(request_id, method, params or {}, is_notification="id" not in value)
+        return Failure(ident, Fault.INVALID_PARAMS, "params must be an object")
+    return Request(ident, method, params or {}, is_notification="id" not in value)
 
 
 def result(id: Id, value: Any) -> bytes:  # noqa: A002 - the protocol's own word

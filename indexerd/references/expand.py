@@ -89,9 +89,8 @@ class _Prompt:
                 return
             outcome["status"] = _STATUS.get(bad.kind, "invalid_meta")
             if isinstance(bad, AmbiguousError):
-                names = [self._redact(session["name"])[0] for session in bad.candidates]
-                near = zip(bad.candidates, names, strict=True)
-                outcome["candidates"] = [session | {"name": name} for session, name in near]
+                near = [row | {"name": self._redact(row["name"])[0]} for row in bad.candidates]
+                outcome["candidates"] = near
             elif bad.kind not in _STATUS and not isinstance(bad, InvalidMetaError):
                 outcome["notes"].append(str(bad))
 

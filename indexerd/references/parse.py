@@ -65,15 +65,14 @@ class Reference(NamedTuple):
 
 
 def find(text: str) -> list[Reference]:
-    plain, references = without_code(text) if "@@" in text else "", list[Reference]()
+    plain, refs = without_code(text) if "@@" in text else "", list[Reference]()
     for match in islice(_REFERENCE.finditer(plain), FOUND_MAX):
         start, end = match.span(next(name for name in _NAMED if match[name] is not None))
         if ref := " ".join(text[start:end].split()):
             up = min(int(match["up"] or 0), UP_MAX)
             question = _question(text, plain, match.end())
-            raw, at = text[slice(*match.span())], match.start()
-            references.append(Reference(raw, ref, up, question, at))
-    return references
+            refs.append(Reference(text[slice(*match.span())], ref, up, question, match.start()))
+    return refs
 
 
 def _question(text: str, plain: str, end: int) -> str | None:

@@ -1,8 +1,8 @@
 """Build the messages that an agent would send its model, and serialize them for a summary.
 
 Rows that a compaction replaced are not read, except settings, which apply however old they are. The
-rules are pi's. What surprised us: an older compaction in the range that a newer one keeps is
-repeated in its place, as pi did at least until 0.81; pi 0.87 leaves it out.
+rules are pi's. Pitfalls: an older compaction in the range that a newer one keeps is repeated in its
+place, as pi did at least until 0.81; pi 0.87 leaves it out.
 
 The text follows pi as well: what pi sends in the user's name (summaries, commands, extensions'
 notes) is the user's; pictures, system messages and commands that the user hid from the model are

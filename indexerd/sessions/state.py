@@ -5,9 +5,9 @@ rows come first, and `base_files` names the file. Counts are those of the path, 
 fall. Positions number the user and assistant messages of a path from 0; an answer that Claude Code
 writes as several lines counts once.
 
-What surprised us: Codex may rewrite a file, so that ids change and only turns keep their names. A
-row in the middle of a turn must not be named by the turn before: that turn stays when this one is
-undone, and the turn that replaces it would look summarized.
+Pitfalls: Codex may rewrite a file, so that ids change and only turns keep their names. A row in the
+middle of a turn must not be named by the turn before: that turn stays when this one is undone, and
+the turn that replaces it would look summarized.
 """
 
 from __future__ import annotations

@@ -4,12 +4,11 @@ Texts are the session's own, in full and not redacted: they go only to the user 
 
 A tree's nodes are depth first, children oldest first, roots in the file's order.
 
-What surprised us, all of it pi's own behaviour: an entry whose parent is unknown, or is the entry
-itself, is a root. Children are sorted by date, stably; a missing date equals every other. An id
-that repeats names its last line, and is in the tree once per line, with everything below it: that
-can double repeatedly, so from some length on a repeat is shown alone. On a cycle of parents pi
-hangs; here nothing is shown below itself, and a cycle that no root leads to comes last, opened at
-its first entry.
+Pitfalls, all of them pi's own: an entry whose parent is unknown, or is the entry itself, is a root.
+Children are sorted by date, stably; a missing date equals every other. An id that repeats names its
+last line, and is in the tree once per line, with everything below it: that can double repeatedly,
+so from some length on a repeat is shown alone. On a cycle of parents pi hangs; here nothing is
+shown below itself, and a cycle that no root leads to comes last, opened at its first entry.
 
 The parent of a branch summary is where the new branch begins. `fromId` is the old leaf in pi 0.87,
 but in older files the place where the user went, or "root". So it counts only if it is off the

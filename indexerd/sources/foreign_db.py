@@ -3,11 +3,11 @@
 Nothing is written, no lock but SQLite's shared one is taken, and no file is created. Errors are
 SessionUnreadableError, with SQLite's message.
 
-What surprised us. `mode=ro` alone opens the -shm file for writing and rebuilds it; with
-`readonly_shm=1` SQLite reads it, or builds its own index in memory. SQLite opens the -wal file
-O_RDWR|O_CREAT in every mode, although it writes nothing to it: so a database without one is opened
-with `immutable=1`, and the result counts only if the files are the same afterwards. A main file of
-4096 bytes may have all its data in the -wal. A process loses its locks on a file when it closes any
+Pitfalls: `mode=ro` alone opens the -shm file for writing and rebuilds it; with `readonly_shm=1`
+SQLite reads it, or builds its own index in memory. SQLite opens the -wal file O_RDWR|O_CREAT in
+every mode, although it writes nothing to it: so a database without one is opened with
+`immutable=1`, and the result counts only if the files are the same afterwards. A main file of 4096
+bytes may have all its data in the -wal. A process loses its locks on a file when it closes any
 descriptor of it, so this module opens none itself.
 """
 

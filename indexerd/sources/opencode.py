@@ -19,11 +19,11 @@ release. A line's offset is its message's rowid. Older releases have a tree of s
 Then a line's offset is the inode of its message's file, and the ids in file names count, not those
 in the files.
 
-What surprised us: a session's time_updated does not change with its messages and parts, and theirs
-has no index; a deletion leaves no trace but a missing row. So only a scan reads the times of all
-rows; a hint reads those of the most recently updated sessions. The output of an aborted call is
-only in its metadata, and a pruned output stays in place, with a time next to it. Files are
-truncated and rewritten, so half a record is common: it is skipped, and its completion is a change.
+Pitfalls: a session's time_updated does not change with its messages and parts, and theirs has no
+index; a deletion leaves no trace but a missing row. So only a scan reads the times of all rows; a
+hint reads those of the most recently updated sessions. The output of an aborted call is only in its
+metadata, and a pruned output stays in place, with a time next to it. Files are truncated and
+rewritten, so half a record is common: it is skipped, and its completion is a change.
 """
 
 from __future__ import annotations

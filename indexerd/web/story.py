@@ -3,9 +3,9 @@
 A beat is a run of adjacent nodes: one prompt, one compaction, one summary of a branch, or the work
 between them. Depth grows only at branches.
 
-What surprised us: a tool result and the entry after it are often siblings, so half of the apparent
-branch points of a real session are none. A child below which nobody said anything is therefore not
-a branch: it comes right after its parent and belongs to the work there.
+Pitfalls: a tool result and the entry after it are often siblings, so half of the apparent branch
+points of a real session are none. A child below which nobody said anything is therefore not a
+branch: it comes right after its parent and belongs to the work there.
 """
 
 from __future__ import annotations

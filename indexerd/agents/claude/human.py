@@ -1,6 +1,6 @@
 """Classify a line of Claude Code: typed by a human, an answer, a result, or bookkeeping.
 
-What surprised us: nobody typed half of the lines of type `user`.
+Pitfalls: nobody typed half of the lines of type `user`.
 
 - A machine's prompt to the model is coded as a result (TOOL, no message).
 - A local command, its caveat and its output are CUSTOM: they do not change the turn.

@@ -1,9 +1,9 @@
 """Parse one Claude Code line in full.
 
 A summary's row begins with the line before it, its `compact_boundary`: only that line says which
-earlier messages were kept. What surprised us about hooks, whose text for the model is in lines of
-type `attachment`: it follows the prompt in the file, but is sent before it, in the same message.
-A hook's output is sent only at the start of a session and with a prompt. It is not part of the
+earlier messages were kept. A pitfall of hooks, whose text for the model is in lines of type
+`attachment`: it follows the prompt in the file, but is sent before it, in the same message. A
+hook's output is sent only at the start of a session and with a prompt. It is not part of the
 conversation, so it is only in `sent`.
 """
 

@@ -4,11 +4,11 @@ One file is one session, and its id is the file's name: lines name the session t
 them, or a sub-agent's parent. The file becomes a session at its first line of a conversation.
 Before 2.0 a sub-agent's lines were mixed with its parent's: these are rows, but never on the path.
 
-What surprised us: `--fork-session`, `/branch`, a hand-off to the background and 1.0's `--resume`
-copy the whole history into a new file, with its ids and times. `born_ms` is larger for the copy:
-lines without an id have the file's own time; lines that name another session, in
-`requestSessionId` or `sessionId`, were copied; a background session is as old as its first line.
-After `/clear` some releases write a session's hooks under another id, between its answers.
+Pitfalls: `--fork-session`, `/branch`, a hand-off to the background and 1.0's `--resume` copy the
+whole history into a new file, with its ids and times. `born_ms` is larger for the copy: lines
+without an id have the file's own time; lines that name another session, in `requestSessionId` or
+`sessionId`, were copied; a background session is as old as its first line. After `/clear` some
+releases write a session's hooks under another id, between its answers.
 
 Following `parentUuid` alone loses half a conversation: one answer is several lines, the results of
 parallel tools are children of different ones, and the next line names only one of these siblings.

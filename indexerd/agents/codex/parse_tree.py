@@ -5,9 +5,9 @@ first. In newer sub-agents `session_id` is the parent's: `id` is always the sess
 oldest files a line is the bare meta or item, without an envelope; the newest number their lines,
 and their forks only point at the history that they share.
 
-What surprised us: codex stores a human's message as an item, which the model sees, and as an event.
-In a file without such events items count, unless they are only context; in a file with events an
-item counts if an event confirms it, and an event without an item counts by itself. In a sub-agent's
+Pitfalls: codex stores a human's message as an item, which the model sees, and as an event. In a
+file without such events items count, unless they are only context; in a file with events an item
+counts if an event confirms it, and an event without an item counts by itself. In a sub-agent's
 thread the prompts are a program's.
 
 Older forks, and sub-agents that were given their parent's context, begin with a copy of another

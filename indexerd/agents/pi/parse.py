@@ -1,8 +1,8 @@
 """Turn the lines of a pi session into a tree, and parse one line in full.
 
-What surprised us: the leaf is the last entry of the file, whatever its type; only the harness's
-`leaf` entry names another one. A later header repeats the first. Version 1 has no ids: we make one
-from an entry's row, which stays the same when the file is read again.
+Pitfalls: the leaf is the last entry of the file, whatever its type; only the harness's `leaf` entry
+names another one. A later header repeats the first. Version 1 has no ids: we make one from an
+entry's row, which stays the same when the file is read again.
 
 `branch_lines` writes one path as a new session, as pi's createBranchedSession does: label entries
 are left out, the parent of every other entry is the one before it, and the labels of kept entries

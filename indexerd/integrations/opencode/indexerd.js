@@ -12,7 +12,7 @@
 // Never: an exception, output on stdout or stderr, a change to what the user typed, a connection
 // for a prompt that needs none, or a wait of more than a few seconds, unless a question is asked.
 //
-// What surprised us: opencode orders a message's parts by their ids, not by when they were added;
+// Pitfalls: opencode orders a message's parts by their ids, not by when they were added;
 // older versions call everything that a plugin's file exports; and there, plugins' tools need zod,
 // which this file cannot import. So in all versions the tools come from the MCP server.
 

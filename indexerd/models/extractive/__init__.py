@@ -77,7 +77,7 @@ def answer(question: Question) -> dict[str, Any]:
         return {"answerMarkdown": NOTHING, "confidence": "low", "citations": []}
     quotes, citations = [FOUND], list[dict[str, str]]()
     for passage in best:
-        entry_id, role, _ = question.said[passage.entry]
+        entry_id, role, _ = question.sections[passage.entry]
         lines = f"[{entry_id}] {role.capitalize()}: {passage.text}".split("\n")
         quotes.append("\n".join(f"> {line}".rstrip() for line in lines))
         excerpt = " ".join(_excerpt(passage.text, question.text).split())
@@ -106,8 +106,10 @@ def _ranked(question: Question) -> list[_Passage]:
     for entry, text, counts in passages:
         share = sum(weights[term] * min(1.0, n) for term, n in counts.items()) / whole
         score = sum(weights[term] * min(2.0, n) for term, n in counts.items())
-        score *= (0.5 + share / 2) * (1 + 0.2 * entry / len(question.said)) / (1 + len(text) / 1500)
-        asks = question.said[entry][1] == "user" and text.endswith(("?", "？"))  # noqa: RUF001 - wide
+        score *= (
+            (0.5 + share / 2) * (1 + 0.2 * entry / len(question.sections)) / (1 + len(text) / 1500)
+        )
+        asks = question.sections[entry][1] == "user" and text.endswith(("?", "？"))  # noqa: RUF001 - wide
         factor = _QUESTION if asks else 1.0
         ranked.append(_Passage(score * factor, entry, text, share * factor))
     return sorted(ranked, reverse=True)
@@ -117,7 +119,7 @@ def _matches(question: Question) -> Iterator[tuple[int, str, dict[str, float]]]:
     """Yield entry, text and term counts of the passages with a term of the question."""
     wanted = set(terms(question.text))
     prompted: dict[str, float] = {}  # terms of the message before, to which an entry replies
-    for entry, (_, role, text) in enumerate(question.said):
+    for entry, (_, role, text) in enumerate(question.sections):
         for number, passage in enumerate(passages(text)):
             replies = role == "assistant" and number < 3  # noqa: PLR2004 - its beginning
             counts = prompted.copy() if replies else {}

@@ -1,7 +1,7 @@
 r"""Find words and sentences in messages: prose, topics, titles, tickets, decisions.
 
-The time is linear and bounded. What surprised us: closing tags are often missing because the text
-was cut, so a wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
+The time is linear and bounded. Pitfalls: closing tags are often missing because the text was cut,
+so a wrapper without an end hides nothing; a line of Chinese is one word to `\w`.
 """
 
 from __future__ import annotations
