@@ -22,18 +22,16 @@ ADAPTERS: dict[str, Adapter] = {
 }
 
 
-def resume_command(
-    agent: str, session_id: str, cwd: str, session_file: str, variables: str = ""
-) -> str:
+def resume_command(agent: str, session_id: str, cwd: str, file: str, variables: str = "") -> str:
     """Make the shell command that reopens a session.
 
     `variables` tell the agent where its sessions are; pi is given the file itself.
     """
     target, before = session_id, f"cd {shlex.quote(cwd)} && " if cwd else ""
     if agent == "pi":
-        target, variables = session_file, ""
+        target, variables = file, ""
     elif agent == "claude":
-        target = claude_tree.parent_of(session_file) or session_id
-    elif agent == "codex" and "/archived_sessions/" in session_file:  # codex resumes none there
+        target = claude_tree.parent_of(file) or session_id
+    elif agent == "codex" and "/archived_sessions/" in file:  # codex resumes none there
         before += f"{variables}codex unarchive {shlex.quote(session_id)} && "
     return f"{before}{variables}{ADAPTERS[agent].reopen} {shlex.quote(target)}"

@@ -1,7 +1,9 @@
 """The interface of an adapter, and the tree that it fills.
 
 An adapter turns lines of its agent's files into entries of a tree (`scan`), and parses one line in
-full (`read`). The layers above know trees of entries, never an agent's format.
+full (`read`). The layers above know trees, never an agent's format; what else differs by agent is
+where sessions are (sources/), how forks name their origin (sessions/family.py, sources/forks.py)
+and the rules of compaction (digests/).
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ WORD_MAX = 64  # characters of a time that are kept
 _OPENINGS_MAX = 64  # first prompts of one tree that are kept
 _FAR = 1024  # rows searched for an earlier prompt
 _UNKNOWN = -2  # the parent's id is in `late`: its entry had not been read yet
-KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))
+KINDS: tuple[Kind, ...] = (*Kind, *[Kind.OTHER] * (KIND_MASK + 1 - len(Kind)))  # by code's low bits
 PROMPT = code(Kind.USER, message=True)
 PROMPTED = code(Kind.TOOL)  # a machine's prompt to the model
 ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
@@ -85,17 +87,13 @@ class Tree(msgspec.Struct, eq=False, dict=True):
     offsets: array[int] = field(default_factory=lambda: array("Q"))
     lengths: array[int] = field(default_factory=lambda: array("Q"))
     codes: bytearray = field(default_factory=bytearray)  # packed (entries.py)
-    ordinals: array[int] = field(
-        default_factory=lambda: array("I")
-    )  # index among the file's objects
+    ordinals: array[int] = field(default_factory=lambda: array("I"))  # index among the objects
     late: dict[int, str] = field(default_factory=dict)  # row -> id of a parent not read before it
     repeats: bool = False  # some id occurs more than once
     seen: int = 0  # JSON objects other than headers
     marks: dict[str, int] = field(default_factory=dict)  # names of rows that survive a rewrite
     leaf: int = NOWHERE
-    openings: dict[int, str] = field(
-        default_factory=dict
-    )  # row of a path's first prompt -> preview
+    openings: dict[int, str] = field(default_factory=dict)  # a path's first prompt -> its preview
     name: str | None = None  # the agent's own title, the newest in file order
     labels: dict[str, str] = field(default_factory=dict)
     activity_ms: int = 0  # newest user or assistant message

@@ -44,9 +44,7 @@ _ABOUT = (  # the first of these arguments that is present describes a call
 _DETAIL_MAX = 4096  # characters of a call's description
 _READS = frozenset({"read", "notebookread"})
 _WRITES = frozenset({"write", "edit", "multiedit", "notebookedit"})
-_PATCHED = re.compile(
-    r"^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$", re.MULTILINE
-)
+_PATCHED = re.compile(r"(?m)^\*\*\* (?:Add File|Update File|Delete File|Move to): (.{1,4096})$")
 
 Decode = Callable[[bytes], Any]
 _decode: Decode = msgspec.json.Decoder().decode

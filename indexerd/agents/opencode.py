@@ -1,8 +1,7 @@
 """Turn the lines that `sources` makes of an opencode session into a tree, and parse one in full.
 
-The first line describes the session; each later one is a message in brief form, below the one
-before. A revert hides messages from one on until the next prompt deletes them: the leaf moves
-above it.
+The first line describes the session; each later line is a message in brief form, below the line
+before. A revert hides the last messages until a prompt deletes them: the leaf moves above them.
 
 Pitfalls: nobody typed half of the messages with the role user. A machine's prompt (a sub-agent's,
 "Continue if you have next steps") is coded as a result (TOOL, no message), so the turn is open

@@ -2,8 +2,7 @@
 
 `Metadata` is strict: it checks a model's answer. Files are read leniently (docs/PROTOCOL.md): the
 twelve fields of the contract must have the right types, unknown fields are kept, and an optional
-field of a wrong type counts as absent, because the file was paid for. Whatever was read can be
-written again.
+field of a wrong type counts as absent, because the file was paid for. What was read can be written.
 
 An invalid file counts as missing and stays in place until a successful run replaces it. An
 unreadable one (EACCES, a directory, a FIFO, a symbolic link) is an AccessError, not a missing file:

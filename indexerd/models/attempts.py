@@ -111,10 +111,8 @@ class Calls:
             except BaseException as bad:
                 row.setdefault("ms", round((perf_counter() - started) * 1000))
                 why = "cancelled" if isinstance(bad, asyncio.CancelledError) else str(bad)
-                if not isinstance(
-                    bad, ModelError | asyncio.CancelledError
-                ):  # its text may quote the prompt
-                    why = f"internal error: {type(bad).__name__}"
+                if not isinstance(bad, ModelError | asyncio.CancelledError):
+                    why = f"internal error: {type(bad).__name__}"  # its text may quote the prompt
                 self._record(row, why)  # before any await: a second cancellation may follow
                 await asyncio.shield(self.budget.failed(call, bad))
                 raise

@@ -1,7 +1,6 @@
 """Recognise sessions that must not be read: globs over directory and file, and purged ids.
 
-A purged session's file still exists. Its id is known only once the header was read, unless it is
-the file's name.
+A purged session's file still exists. Its id is in the file's header, or is the file's name.
 """
 
 from __future__ import annotations

@@ -202,10 +202,7 @@ def shown_path(path: str) -> str:
 
 
 def with_shown(row: Row, clean: Callable[[str], str] = shown_path) -> Row:
-    """Add `shown` to a row: the redacted forms, for people, of paths and commands with secrets.
-
-    The fields themselves stay unchanged, because programs use them.
-    """
+    """Add `shown` to a row: redacted paths and commands for people; programs use the fields."""
     rest = {key: value for key, value in row.items() if key != "shown"}
     keys = ("cwd", "sessionFile", "parentSessionFile", "resume")
     whole = {key: row[key] for key in keys if row.get(key)}

@@ -83,10 +83,7 @@ def bare(text: str) -> str:
 
 
 def escape_path(path: str) -> str:
-    r"""Escape control, invisible and undecodable characters of a file name, as in `\x1b`.
-
-    The result is for people and logs, never for opening a file.
-    """
+    """Escape control, invisible and undecodable characters of a file name, for people and logs."""
     if path.isprintable():
         return path
     shown = dict[int, str]()

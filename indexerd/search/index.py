@@ -149,10 +149,9 @@ class TextIndex:
         path = self._directory / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         index = tantivy.Index(SCHEMA, path=str(path))  # opens an existing one
-        words = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
-        index.register_tokenizer(
-            "words", words.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
-        )
+        simple = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
+        words = simple.filter(tantivy.Filter.remove_long(_WORD_MAX)).build()
+        index.register_tokenizer("words", words)
         index.reload()
         return index
 

@@ -2,12 +2,12 @@
 
 Places that have all words come first. If there are too few, words may have other endings and the
 last may be a prefix ("conf" for "config"); then sessions count that have each word somewhere. If
-nothing matches, likely spellings are tried, then any of the words, with a warning. All hits are
-sorted by score.
+nothing matches, likely spellings are tried, then any of the words, with a warning.
 
 A place's score is its field's weight, times 0.5 to 1 for how well its text matches (BM25 for a
-message; for another field, a shorter text is better; if words are missing, the rarity of those
-present), times 0.85 to 1 for how recently the session was used. A message that was copied into
+message; for another field, a shorter text is better), times 0.85 to 1 for how recently the session
+was used. If words are missing, the rarity of those present counts instead of field and text. In
+ids, files and directories, and for patterns, the text's factor is 0.75. A message copied into
 forks is shown once, in the oldest session that has it; an unnamed fork gets its name from such a
 message, so that name is not a hit. Any other name that is only a message counts half.
 """
@@ -148,7 +148,7 @@ class _Search:
             self._all_words(parsed)
             self.warning = f"nothing has these words; searched for: {' '.join(words)}"
         if not self._found and (parsed.typed >= _QUESTION or len(parsed.terms) > 1):
-            self._any_words(parsed.as_terms(widen=True), all_of_them=False)
+            self._scattered(parsed.as_terms(widen=True), every=False)
             self.warning = "nothing has all of these words; this has most of them"
         if not self._found:
             self.warning = None
@@ -159,7 +159,7 @@ class _Search:
         if not self._enough() and any(term.begins for term in wide):
             self._places(wide, _BEGUN)
         if not self._enough() and len(wide) > 1:
-            self._any_words(wide, all_of_them=True)
+            self._scattered(wide, every=True)
 
     def _enough(self) -> bool:
         wanted = self._limit if self._scope is None else min(self._limit, len(self._scope))
@@ -192,13 +192,13 @@ class _Search:
                     yield place
                     break
 
-    def _any_words(self, terms: Sequence[Term], *, all_of_them: bool) -> None:
-        """Find sessions that have any of the words, or all of them in different places."""
+    def _scattered(self, terms: Sequence[Term], *, every: bool) -> None:
+        """Find sessions that have words in different places: `every` word, or at least some."""
         finder, rarity = Finder(terms), [*map(self._rarity, terms)]
         best: dict[str, tuple[float, float, _Place]] = {}
         terms_of: dict[str, set[int]] = {}
         query = either(self._in(tuple(WEIGHTS), term) for term in terms)
-        for _, document in self._best(_GATHERED, query, one_a_session=False):
+        for _, document in self._best(_GATHERED, query, per_session=False):
             for place in _places_in(document):
                 session_id, there = place.session_id, place.terms(finder)
                 terms_of.setdefault(session_id, set()).update(there)
@@ -207,10 +207,11 @@ class _Search:
                 best[session_id] = max(best.get(session_id, new), new, key=itemgetter(0, 1))
         known, spread = {session_id for session_id, _ in self._found}, list[tuple[float, _Place]]()
         for session_id, (here, weight, place) in best.items():
-            if session_id in known or (all_of_them and len(terms_of[session_id]) < len(terms)):
+            if session_id in known or (every and len(terms_of[session_id]) < len(terms)):
                 continue
             share = sum(rarity[n] for n in terms_of[session_id]) / sum(rarity)
-            spread.append((here * (_SPREAD if all_of_them else share / weight), place))
+            # `_keep` multiplies by the weight: if words are missing, the field must not count.
+            spread.append((here * (_SPREAD if every else share / weight), place))
         self._keep(spread, finder.snippet)
 
     def _nearest(self, text: str) -> str:
@@ -250,7 +251,7 @@ class _Search:
         return [*words]
 
     def _best(
-        self, most: int, query: Query, *, one_a_session: bool = True
+        self, most: int, query: Query, *, per_session: bool = True
     ) -> Iterator[tuple[float, Document]]:
         """Yield the best documents of sessions in the scope, with their scores."""
         scope, seen, size, begun = self._scope, set[Any](), most + 10, 0
@@ -261,7 +262,7 @@ class _Search:
             hits = self._searcher.search(query, limit=size, count=False).hits
             owners = self._searcher.fast_field_values("owner", [at for _, at in hits])
             for (score, at), owner in zip(hits[begun:], owners[begun:], strict=True):
-                key = owner if one_a_session else len(seen)
+                key = owner if per_session else len(seen)
                 if key not in seen and len(seen) < most:
                     document = self._searcher.doc(at)
                     if scope is None or document.get_first("session") in scope:

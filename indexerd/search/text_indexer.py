@@ -3,8 +3,7 @@
 Each line is parsed once for both. Words, tokens and cost are those of every branch; files and tools
 are those of the current path: if it is not the path summed up before, or a longer one, its rows are
 summed up again. The session's mark in the index stores how far both got. Each step is bounded in
-lines and bytes: redacting is slow, and one thread does all reading. Secrets are removed before
-anything is stored.
+lines and bytes: redacting is slow, and one thread reads. Only redacted texts are stored.
 """
 
 from __future__ import annotations
@@ -85,9 +84,8 @@ class TextIndexer:
     def resume(self, infos: Iterable[SessionInfo]) -> None:
         """Queue the sessions whose text is not completely in the index."""
         signs = self._index.signs("mark")
-        self.want(
-            info.session_id for info in infos if signs.get(number(info.session_id)) != _sign(info)
-        )
+        changed = (info for info in infos if signs.get(number(info.session_id)) != _sign(info))
+        self.want(info.session_id for info in changed)
 
     @property
     def unread(self) -> int:

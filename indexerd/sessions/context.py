@@ -93,10 +93,7 @@ class Context:
 
 
 def context_of(state: SessionState, read: Read, *, level: str | None = None) -> Context:
-    """Build the context at the state's leaf; `level` is the thinking level if none was set.
-
-    ContextTooLargeError if it exceeds ENTRIES_MAX or TEXT_MAX.
-    """
+    """Build the context at the leaf; ContextTooLargeError beyond ENTRIES_MAX or TEXT_MAX."""
     # Only messages are kept: no bound counts the parts that the model does not see.
     parts = _bounded(_parts(state, read, _messages))
     messages = [message for part in parts for message in part.speeches]

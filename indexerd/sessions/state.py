@@ -35,9 +35,8 @@ _ASKS = frozenset({Kind.USER, Kind.CUSTOM})
 _BESIDE = frozenset({Kind.OTHER, Kind.SYSTEM, Kind.SETTING, Kind.LABEL, Kind.NAME, Kind.CALL})
 
 _IS_MESSAGE = bytes(bool(packed & MESSAGE) for packed in range(256))
-_IS_ANSWER = bytes(
-    packed & KIND_MASK == Kind.ASSISTANT and bool(packed & MESSAGE) for packed in range(256)
-)
+_ANSWER = Kind.ASSISTANT | MESSAGE
+_IS_ANSWER = bytes(packed & (KIND_MASK | MESSAGE) == _ANSWER for packed in range(256))
 _IS_COMPACTION = bytes(packed & KIND_MASK == Kind.COMPACTION for packed in range(256))
 
 

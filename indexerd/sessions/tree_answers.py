@@ -290,10 +290,7 @@ class Tip(NamedTuple):
 
 
 def tips(state: SessionState, summaries: Mapping[int, Entry]) -> list[Tip]:
-    """List every branch's tip in file order; `summaries`: branch summaries by row.
-
-    If only bookkeeping follows the leaf, the leaf is the tip.
-    """
+    """List every branch's tip in file order; the leaf is a tip if only bookkeeping follows it."""
     rows, summarized = state.tips(), dict(_summarized(state, summaries))
     tip_at = _tips_at(state, [*rows, state.leaf], summarized)
     tips = [tip_at[row] for row in rows]
@@ -379,10 +376,7 @@ def _gist(
 
 
 def path(session: Session, read: Read, query: params.Path) -> dict[str, Any]:
-    """Answer `path`: the entries from the root to the leaf, with their texts.
-
-    With `customType`, only an extension's records, with their data.
-    """
+    """Answer `path`: the entries to the leaf, or with `customType` only an extension's records."""
     state, custom = session.state, query.custom_type
     every = state.path()
     rows = every[-NODES_MAX:]
@@ -458,11 +452,9 @@ def _pruned(messages: list[ContextMessage], rule: Prune) -> list[ContextMessage]
 
 def _summed_up(messages: list[ContextMessage], rule: Summary) -> list[ContextMessage]:
     ids = [message.entry.id for message in messages]
-    for named in (rule.first, rule.last):
-        if named is not None and named not in ids:
-            raise UsageError(
-                f"no message of this context comes from entry {clean_line(named, 200)}"
-            )
+    for own in (rule.first, rule.last):
+        if own is not None and own not in ids:
+            raise UsageError(f"no message of this context comes from entry {clean_line(own, 200)}")
     start = 0 if rule.first is None else ids.index(rule.first)
     end = len(ids) if rule.last is None else len(ids) - ids[::-1].index(rule.last)
     if not ids:

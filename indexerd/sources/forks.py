@@ -2,8 +2,7 @@
 
 Codex forks without copying: a new file names a thread and how many bytes of it come first. The
 files of a thread have its id in their names. A reverted thread has several: the base is the newest
-that is not younger than its fork and in which a line ends at that byte. An excluded history is
-not read.
+that is not younger than its fork and has a line ending there. An excluded file is not read.
 """
 
 from __future__ import annotations

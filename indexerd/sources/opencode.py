@@ -6,8 +6,7 @@
      "parts": [{"type", "text", "synthetic", "ignored", "tool", "state": {…}, …}]}
 
 A session is read whole at each change: records are rewritten in place, deleted, or hidden by a
-revert. The brief form of a message is for a scan: texts are cut, and of a tool call only the status
-is kept.
+revert. The brief form of a message, for a scan, has cut texts, and only the status of a tool call.
 
 Version 1 of the database keeps a session in the tables session, message and part; version 2 in
 session_v2 and session_message. If a session is in both, the older copy is ignored. Columns vary by
@@ -16,8 +15,7 @@ release. A line's offset is its message's rowid. Older releases have a tree of s
     session/<project>/<session>.json    message/<session>/<message>.json
     part/<message>/<part>.json
 
-Then a line's offset is the inode of its message's file, and the ids in file names count, not those
-in the files.
+Then a line's offset is the inode of its message's file, and an id in a file's name counts.
 
 Pitfalls: a session's time_updated does not change with its messages and parts, and theirs has no
 index; a deletion leaves no trace but a missing row. So only a scan reads the times of all rows; a

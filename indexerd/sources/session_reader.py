@@ -170,10 +170,7 @@ class SessionReaderPool:
     async def read(
         self, session_id: str, leaf: str | None, work: Callable[[OpenSession, Check], _T]
     ) -> _T:
-        """Do `work(session, check)` in a thread, for the session as seen from a leaf.
-
-        FileGoneError if the file is gone, NotFoundError if the leaf is not in it.
-        """
+        """Do `work(session, check)` in a thread, for the session as seen from a leaf."""
         session = await self._run(self._open, session_id, leaf)
         if session is None:
             raise FileGoneError("the session's file is gone")

@@ -106,10 +106,7 @@ class StateStore:
         *,
         readonly: bool = False,
     ) -> None:
-        """Open or create it; StateError if both fail.
-
-        `report(why)` is called once, in any thread, if the file is damaged.
-        """
+        """Open or create it; if it is damaged, `report(why)` is called once, in any thread."""
         self.damaged = False
         self.problem: str | None = None  # why a store opened `readonly` is empty
         self._path, self._report = path, report
@@ -134,8 +131,6 @@ class StateStore:
             report(str(bad))
         if not self._stamped:  # a new file
             self._checkpoint()
-
-    # -- opening and closing
 
     def _open(self) -> sqlite3.Connection:
         db: sqlite3.Connection | None = None
@@ -240,8 +235,6 @@ class StateStore:
                 self._sum.write_bytes(self._checksum())
                 self._stamped = self._stamp()
 
-    # -- reading and writing
-
     def _read(self, ask: Callable[[sqlite3.Connection], _T]) -> _T:
         """Call `ask` with a connection, in any thread; the writer's thread sees its own changes."""
         if self._writer is not None and self._owner == threading.get_ident():
@@ -316,8 +309,6 @@ class StateStore:
             lambda db: json.loads(db.execute(sql, values).fetchone()[0])
         )
         return rows
-
-    # -- rows
 
     def get(self, session_id: str) -> dict[str, Any] | None:
         return self.get_many([session_id]).get(session_id)
@@ -408,10 +399,7 @@ class StateStore:
             return [json.loads(text) for text, *_ in rows[:limit]], following
 
     def put(self, rows: Iterable[tuple[Mapping[str, Any], Named, int]]) -> list[str]:
-        """Add or change rows; return the sessions whose texts changed.
-
-        Each row comes with its names and a hash of its searchable texts.
-        """
+        """Write rows with their names and text hashes; return the sessions whose texts changed."""
         items = list(rows)  # first, so that their errors do not count as the store's
         with self.batch():
             return self._read(lambda db: [item[1].session_id for item in items if _put(db, *item)])
@@ -443,8 +431,6 @@ class StateStore:
     def text_hashes(self) -> dict[str, int]:
         return dict(self._all("id, text_hash", "true"))  # type: ignore[arg-type] # pairs
 
-    # -- session files: their cursors and infos
-
     def files(self) -> list[tuple[str, Cursor, SessionInfo | None]]:
         raw = self._read(lambda db: db.execute("SELECT path, cursor, info FROM file").fetchall())
         rows = ((key.decode("utf-8", "surrogateescape"), at, info) for key, at, info in raw)
@@ -460,16 +446,11 @@ class StateStore:
             if known is None:
                 self._run("DELETE FROM file WHERE path = ?", key)
             else:
-                cursor, info = known
-                packed = pack(info) if info else b""
-                self._run(
-                    "INSERT OR REPLACE INTO file VALUES (?, ?, ?)", key, _encode(cursor), packed
-                )
-
-    # -- notes: retry state, issued references, facts about meta files
+                values = key, _encode(known[0]), pack(known[1]) if known[1] else b""
+                self._run("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", *values)
 
     def note(self, topic: str, key: str, value: bytes | None) -> None:
-        """Store a small value under a topic; None deletes it."""
+        """Store a value under a topic, such as a retry state; None deletes it."""
         if value is None:
             self._run("DELETE FROM note WHERE topic = ? AND key = ?", topic, key)
         else:
@@ -485,9 +466,6 @@ class StateStore:
         sql = "SELECT value FROM note WHERE topic = ? AND key = ?"
         values = self._read(lambda db: [read(value) for (value,) in db.execute(sql, (topic, key))])
         return values[0] if values else None
-
-
-# -- damage
 
 
 def _state_error(bad: Exception) -> StateError:
@@ -523,9 +501,6 @@ def _set_aside(path: Path) -> None:
     aside.mkdir(mode=0o700)
     for file in path.parent.glob(f"{path.name}*"):
         file.replace(aside / file.name)
-
-
-# -- values
 
 
 def _opened(cursor: str, filters: str) -> tuple[int, str]:

@@ -28,9 +28,7 @@ from indexerd.agents.json_lines import (
 )
 from indexerd.entries import Compaction, Entry, Kind, Tokens, ToolCall, ToolResult
 
-_COUNTS = (
-    *("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
-)
+_KEYS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _SHELL = re.compile(r"<bash-input>(.*?)</bash-input>", re.DOTALL)
 
 
@@ -119,7 +117,7 @@ def _tokens(line: Fields, message: Fields) -> Tokens | None:
     usage, cost = as_dict(message.get("usage")), line.get("costUSD")
     if not usage and cost is None:
         return None
-    return tokens_of(map(usage.get, _COUNTS), cost=cost, answer=string(message.get("id")))
+    return tokens_of(map(usage.get, _KEYS), cost=cost, answer=string(message.get("id")))
 
 
 def _compaction(before: bytes) -> Compaction:

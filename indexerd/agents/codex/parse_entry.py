@@ -66,9 +66,7 @@ _NOTICES = (
 _WRAPS_MAX = 20  # pieces of context before the prompt in one block
 _ANY_TAG = re.compile(r"<([A-Za-z][\w.-]{0,100})(?:\s[^>]{0,1000})?>")
 _IMAGE_TAG = re.compile(r"\s*</?image\b[^>]{0,4096}>\s*")
-_CWD = re.compile(
-    r"<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$", re.MULTILINE
-)
+_CWD = re.compile(r"(?m)<cwd>([^<]{1,4096})</cwd>|^Current working directory: (.{1,4096})$")
 _TASK = re.compile(
     r"Message Type: NEW_TASK\s+(?:Task name: (\S{1,1000})\s+)?(?:Sender: .{0,1000}\n)?Payload:(.*)",
     re.DOTALL,

@@ -388,8 +388,6 @@ class _Scanner:
             at = len(self.tree) - 1 if new else old.at
             self.tree.context = ContextUse(new or old.used, at, size or old.window)
 
-    # -- turns
-
     def _add(self, kind: int, own_id: object = None) -> int:
         """Add a row for the line; its id is the item's, or made from the line's number."""
         tree, name = self.tree, name_of(own_id)

@@ -98,9 +98,8 @@ def _ranked(question: Question) -> list[_Passage]:
     """Return the passages with a term of the question or replying to one, best first."""
     passages = list(_matches(question))
     often = Counter(term for _, _, counts in passages for term in counts)
-    weights = {
-        term: log(1 + (len(passages) + 8) / (often[term] + 0.5)) for term in terms(question.text)
-    }
+    many = len(passages) + 8
+    weights = {term: log(1 + many / (often[term] + 0.5)) for term in terms(question.text)}
     whole = sum(weights.values()) or 1.0
     ranked = []
     for entry, text, counts in passages:
