@@ -6,7 +6,7 @@
  * listening connection does not; it reconnects with growing pauses if the daemon goes away. Only
  * node's own modules are used, so any version of pi can load this.
  *
- * What surprised us: while a promise waits only for unref'd sockets, node may end the process, and
+ * Pitfalls: while a promise waits only for unref'd sockets, node may end the process, and
  * `pi -p` with it, so requests keep their sockets ref'd.
  */
 

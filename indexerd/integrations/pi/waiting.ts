@@ -4,7 +4,7 @@
  * In: pi's context, and the session's end. Out: a signal, and a way to stop listening. Terminal
  * input is read only during a wait, and only Escape is consumed.
  *
- * What surprised us: before an agent starts, pi has no signal, and its abort does nothing: neither
+ * Pitfalls: before an agent starts, pi has no signal, and its abort does nothing: neither
  * Escape nor a client's abort reaches an extension.
  */
 

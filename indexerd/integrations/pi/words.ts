@@ -4,7 +4,7 @@
  * In: the typed text, and the prompt that pi made of it. Out: the prompt without the contents of
  * files, as much of it as fits into a request. Linear in the prompt's length.
  *
- * What surprised us: pi joins attached files, `<file name="…">`, and the words after them into one
+ * Pitfalls: pi joins attached files, `<file name="…">`, and the words after them into one
  * text without escaping. A file may contain `</file>`, so everything up to the last one counts as
  * files: words between two files are ignored, and a file's words never count as the user's.
  */

@@ -51,7 +51,9 @@ def test_the_demo_prints_the_path_of_the_meta_file() -> None:
     """`make demo` prints the whole path, so that a reader can open the file."""
     options = {"cwd": ROOT, "capture_output": True, "text": True, "timeout": 90}
     done = subprocess.run([sys.executable, "tests/demo.py"], check=True, **options)
-    (home,) = re.findall(r"^A home with three pi sessions, in (/.+)$", done.stdout, re.MULTILINE)
+    (home,) = re.findall(
+        r"^A home directory with three pi sessions: (/.+)$", done.stdout, re.MULTILINE
+    )
     (found,) = re.findall(r"(/\S+/sessions-meta/\S+\.meta\.json)", done.stdout)
     session = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
     meta = re.escape(f"{home}/.pi/agent/sessions-meta/")
