@@ -35,7 +35,7 @@ PROMPTED = code(Kind.TOOL)  # a machine's prompt to the model
 ANSWERS = {turn: code(Kind.ASSISTANT, turn=turn, message=True) for turn in Turn}
 
 
-class Said(NamedTuple):
+class LineClass(NamedTuple):
     """The classification of a line."""
 
     code: int  # packed (entries.py)

@@ -21,7 +21,7 @@ from hashlib import blake2b
 import msgspec
 from msgspec.structs import replace
 
-from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, PROMPTED, Said, Tree
+from indexerd.agents.base import ANSWERS, PATH_MAX, PROMPT, PROMPTED, LineClass, Tree
 from indexerd.agents.json_lines import (
     Fields,
     as_dict,
@@ -153,7 +153,7 @@ def _add(tree: Tree, memory: Memory, line: Fields, place: tuple[int, int], *, ch
         tree.codes[memory.answer] = ANSWERS[Turn.ENDED if ended else Turn.FAILED]
 
 
-def _copied(memory: Memory, parts: list[Fields], what: Said) -> Said:
+def _copied(memory: Memory, parts: list[Fields], what: LineClass) -> LineClass:
     """Count a prompt that did not fit only once: it is stored again after the compaction."""
     if what.kind is Kind.OTHER:  # a request for a compaction
         memory.overflow = any(part.get("overflow") is True for part in parts)
@@ -161,7 +161,7 @@ def _copied(memory: Memory, parts: list[Fields], what: Said) -> Said:
         texts = [text for text in _words(parts) if not text.startswith(_ATTACHED)]
         digest = _digest("\n".join(texts))
         if memory.copy and digest == memory.prompt:
-            what = Said(PROMPTED)
+            what = LineClass(PROMPTED)
         memory.prompt = digest
     memory.copy = False
     return what
@@ -176,7 +176,7 @@ def _parts(line: Fields, key: str = "parts") -> list[Fields]:
     return [part for part in as_list(line.get(key)) if isinstance(part, dict)]
 
 
-def _said(line: Fields, *, child: bool, shell: bool) -> Said:
+def _said(line: Fields, *, child: bool, shell: bool) -> LineClass:
     """Classify a message; `child`: a sub-agent's session; `shell`: it answers a shell note."""
     role = string(line.get("role"))
     if role == "user":
@@ -185,33 +185,33 @@ def _said(line: Fields, *, child: bool, shell: bool) -> Said:
         return _answered(line, shell)
     if role == "compaction":
         done = string(line.get("status")) in ("", "completed")
-        return Said(_SUMMARY if done else _UNSUMMED, settled=done)
-    return Said(_OF_ROLE.get(role, Kind.OTHER))
+        return LineClass(_SUMMARY if done else _UNSUMMED, settled=done)
+    return LineClass(_OF_ROLE.get(role, Kind.OTHER))
 
 
-def _asked(parts: list[Fields], child: bool) -> Said:
+def _asked(parts: list[Fields], child: bool) -> LineClass:
     text, types = "\n".join(_words(parts)), {string(part.get("type")) for part in parts}
     if not text and "compaction" in types:
-        return Said(Kind.OTHER)
+        return LineClass(Kind.OTHER)
     if not text and _is_shell_note(parts):
-        return Said(Kind.CUSTOM)
+        return LineClass(Kind.CUSTOM)
     if child or not (text or types & {"file", "agent"}):
-        return Said(PROMPTED, settled=bool(parts))
-    return Said(PROMPT, text)
+        return LineClass(PROMPTED, settled=bool(parts))
+    return LineClass(PROMPT, text)
 
 
-def _answered(line: Fields, shell: bool) -> Said:
+def _answered(line: Fields, shell: bool) -> LineClass:
     finish, failed = line.get("finish"), bool(line.get("error"))
     done = bool(as_dict(line.get("time")).get("completed")) or isinstance(finish, str)
     if line.get("summary") is True:
-        return Said(_SUMMARY if done and not failed else _UNSUMMED, settled=done or failed)
+        return LineClass(_SUMMARY if done and not failed else _UNSUMMED, settled=done or failed)
     if shell:
-        return Said(Kind.BASH, settled=done or failed)
+        return LineClass(Kind.BASH, settled=done or failed)
     if failed:
-        return Said(ANSWERS[Turn.FAILED])
+        return LineClass(ANSWERS[Turn.FAILED])
     at_work = any(_status(part) in _UNDONE for part in _parts(line) if part.get("type") == "tool")
     ended = done and finish != "tool-calls" and not at_work
-    return Said(ANSWERS[Turn.ENDED if ended else Turn.OPEN], settled=done)
+    return LineClass(ANSWERS[Turn.ENDED if ended else Turn.OPEN], settled=done)
 
 
 def _words(parts: list[Fields]) -> list[str]:

@@ -36,7 +36,7 @@ INDEX_MAX = 64 * 1024 * 1024  # bytes of it that are read
 THREADS_MAX = 100_000  # rows that are read
 _DATABASE = re.compile(r"state_(\d{1,9})\.sqlite")
 
-_Said = tuple[str, tuple[int, str]]  # a thread's id; the ms when its name was set, and the name
+_Title = tuple[str, tuple[int, str]]  # a thread's id; the ms when its name was set, and the name
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ class Names:
         return {thread for thread, name in self._names.items() if old.get(thread, "") != name}
 
 
-def _lines_of(path: str) -> Iterator[_Said]:
+def _lines_of(path: str) -> Iterator[_Title]:
     with opened(path) as fd, open(fd, "rb", closefd=False) as file:
         for line in file.read(INDEX_MAX).split(b"\n")[:-1]:  # a torn last line waits
             with suppress(ValueError):
@@ -237,7 +237,7 @@ def _lines_of(path: str) -> Iterator[_Said]:
                     yield entry["id"], (at, safe_line(string(name)))
 
 
-def _rows_of(database: sqlite3.Connection) -> Iterator[_Said]:
+def _rows_of(database: sqlite3.Connection) -> Iterator[_Title]:
     if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'threads'").fetchone():
         return
     database.row_factory = sqlite3.Row  # columns vary by release

@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, Said
+from indexerd.agents.base import ANSWERS, PROMPT, PROMPTED, LineClass
 from indexerd.agents.json_lines import PREVIEWED, Fields, as_blocks, as_dict, safe_line, string
 from indexerd.entries import Kind, Turn, code
 
@@ -77,37 +77,39 @@ def content_of(line: Fields) -> list[Fields]:
     return as_blocks(as_dict(line.get("message")).get("content"))
 
 
-def said(line: Fields, *, child: bool = False) -> Said:
+def said(line: Fields, *, child: bool = False) -> LineClass:
     """Classify a line; `child`: of a sub-agent's file, in which no human types."""
     match line.get("type"):
         case "attachment":
             return _attachment(line, as_dict(line.get("attachment")), child)
         case "user" | "assistant" if line.get("isCompactSummary") is True:
-            return Said(Kind.COMPACTION)
+            return LineClass(Kind.COMPACTION)
         case "user":
             return _user(line, child)
         case "assistant":
             stop = as_dict(line.get("message")).get("stop_reason") or line.get("stop_reason")
             turn = Turn.OPEN if string(stop) in ("", "tool_use", "pause_turn") else Turn.ENDED
-            return Said(ANSWERS[Turn.FAILED if line.get("isApiErrorMessage") is True else turn])
+            return LineClass(
+                ANSWERS[Turn.FAILED if line.get("isApiErrorMessage") is True else turn]
+            )
         case "system":
-            return Said(Kind.SYSTEM)
-    return Said(Kind.OTHER)
+            return LineClass(Kind.SYSTEM)
+    return LineClass(Kind.OTHER)
 
 
-def _user(line: Fields, child: bool) -> Said:
+def _user(line: Fields, child: bool) -> LineClass:
     content = content_of(line)
     results = [block for block in content if block.get("type") == "tool_result"]
     if results or "toolUseResult" in line:
         failed = any(result.get("is_error") is True for result in results)
-        return Said(FAILED_RESULT if failed or line.get("toolDenialKind") else RESULT)
+        return LineClass(FAILED_RESULT if failed or line.get("toolDenialKind") else RESULT)
     text = "\n".join(words(content))
     machine = _by_machine(line, text)
     if machine is not None:
-        return Said(machine)
+        return LineClass(machine)
     if not text and not _pictured(content):
-        return Said(Kind.CUSTOM)
-    return Said(PROMPTED) if child else Said(PROMPT, request(text) or text)
+        return LineClass(Kind.CUSTOM)
+    return LineClass(PROMPTED) if child else LineClass(PROMPT, request(text) or text)
 
 
 def _by_machine(line: Fields, text: str) -> int | None:
@@ -161,22 +163,22 @@ def _pictured(content: list[Fields]) -> bool:
     return any(block.get("type") in ("image", "document") for block in content)
 
 
-def _attachment(line: Fields, attachment: Fields, child: bool) -> Said:
+def _attachment(line: Fields, attachment: Fields, child: bool) -> LineClass:
     """Classify an attachment: a queued prompt, a file named with @, or bookkeeping."""
     if attachment.get("type") != "queued_command":
         named = attachment.get("type") == "file" and string(attachment.get("filename"))
-        return Said(Kind.CALL if named else Kind.OTHER)
+        return LineClass(Kind.CALL if named else Kind.OTHER)
     mode, content = attachment.get("commandMode"), as_blocks(attachment.get("prompt"))
     if mode == "bash":
-        return Said(Kind.BASH, queued=True)
+        return LineClass(Kind.BASH, queued=True)
     text = "\n".join(words(content))
     task = request(text)
     machine = child or mode == "task-notification" or _by_program(attachment.get("origin"))
     machine = machine or True in (attachment.get("isMeta"), line.get("isMeta"))
     if machine or (not task and text.startswith((*_NOTICE, *_OUTPUT, *_COMMAND))):
-        return Said(PROMPTED, queued=True)
+        return LineClass(PROMPTED, queued=True)
     typed = text or _pictured(content)
-    return Said(PROMPT, task or text, queued=True) if typed else Said(Kind.OTHER)
+    return LineClass(PROMPT, task or text, queued=True) if typed else LineClass(Kind.OTHER)
 
 
 def prompt_words(content: list[Fields]) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 
-from indexerd.agents.base import PROMPTED, Said
+from indexerd.agents.base import PROMPTED, LineClass
 from indexerd.agents.claude.human import INTERRUPTED, content_of, prompt_words, said, words
 from indexerd.agents.json_lines import (
     Fields,
@@ -67,7 +67,7 @@ def read(data: bytes, entry_id: str) -> Entry:
     )
 
 
-def _texts(line: Fields, what: Said, content: list[Fields]) -> list[str]:
+def _texts(line: Fields, what: LineClass, content: list[Fields]) -> list[str]:
     if line.get("type") == "attachment":
         of = prompt_words if what.kind is Kind.USER else words
         prompt = as_dict(line.get("attachment")).get("prompt")
@@ -96,7 +96,7 @@ def _result_texts(block: Fields) -> list[str]:
     return [string(block.get("text")) for block in blocks]
 
 
-def _images(line: Fields, what: Said, content: list[Fields]) -> int:
+def _images(line: Fields, what: LineClass, content: list[Fields]) -> int:
     if what.queued:
         content = as_blocks(as_dict(line.get("attachment")).get("prompt"))
     inner = [as_blocks(result.get("content")) for result in of_type(content, "tool_result")]

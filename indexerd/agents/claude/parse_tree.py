@@ -46,7 +46,7 @@ from indexerd.agents.base import (
     PROMPTED,
     ROOT,
     WORD_MAX,
-    Said,
+    LineClass,
     Tree,
 )
 from indexerd.agents.claude.human import (
@@ -217,7 +217,7 @@ def _titled(tree: Tree, memory: Memory, line: Fields) -> None:
         _entitle(tree, memory, kind, text)
 
 
-def _renamed(tree: Tree, memory: Memory, line: Fields, what: Said) -> None:
+def _renamed(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> None:
     """Read the argument of /rename, which old versions store nowhere else."""
     if what.kind in (Kind.CUSTOM, Kind.SYSTEM) and line.get("subtype") in (None, "local_command"):
         content = content_of(line) or as_blocks(line.get("content"))
@@ -243,7 +243,7 @@ def _entitle(tree: Tree, memory: Memory, kind: str, text: str) -> None:
     tree.name = next(filter(None, map(memory.titles.get, _TITLES)), None)
 
 
-def _put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> int:
+def _put(tree: Tree, memory: Memory, line: Fields, what: LineClass, place: Place) -> int:
     """Add a line, or replace an earlier copy of it. Returns its row."""
     own = string(line.get("uuid"))
     boundary = line.get("subtype") == "compact_boundary" and what.kind is Kind.SYSTEM
@@ -254,10 +254,10 @@ def _put(tree: Tree, memory: Memory, line: Fields, what: Said, place: Place) -> 
         same = not line.get("parentUuid") or above == tree.parent(old)
         if same or (_follows(what) and old > memory.boundary):
             return _replace(tree, memory, old, what, place)
-        what = Said(Kind.OTHER) if _reaches(tree, above, old) else what
+        what = LineClass(Kind.OTHER) if _reaches(tree, above, old) else what
         key = memory.again[own] = _free(tree, f"{own}~{tree.seen}")
     elif what.code == PROMPT and _recorded_before(tree, memory, line, what, above):
-        what = Said(Kind.OTHER)
+        what = LineClass(Kind.OTHER)
     (offset, length), before = place, memory.boundary
     if what.code == Kind.COMPACTION and length and before >= 0:
         start = tree.offsets[before]
@@ -279,7 +279,7 @@ def _put_aside(tree: Tree, line: Fields, place: Place) -> None:
     tree.add_below(tree.index.get(string(line.get("parentUuid")), ROOT), key, Kind.OTHER, *place)
 
 
-def _lead(tree: Tree, memory: Memory, row: int, what: Said) -> None:
+def _lead(tree: Tree, memory: Memory, row: int, what: LineClass) -> None:
     if what.kind in _TALK:
         tree.leaf = row
         if what.code in (PROMPT, PROMPTED, Kind.COMPACTION) and not what.queued:
@@ -293,12 +293,12 @@ def _free(tree: Tree, name: str) -> str:
     return name
 
 
-def _follows(what: Said) -> bool:
+def _follows(what: LineClass) -> bool:
     """Return whether a line continues the current request, whatever parent it names."""
     return what.kind is Kind.ASSISTANT or what.code in (RESULT, FAILED_RESULT) or what.queued
 
 
-def _above(tree: Tree, memory: Memory, line: Fields, what: Said) -> int:
+def _above(tree: Tree, memory: Memory, line: Fields, what: LineClass) -> int:
     leaf, named, follows = tree.leaf, string(line.get("parentUuid")), _follows(what)
     if not named:
         if not memory.chained:
@@ -365,7 +365,7 @@ def _reaches(tree: Tree, row: int, target: int) -> bool:
     return row >= target
 
 
-def _replace(tree: Tree, memory: Memory, row: int, what: Said, place: Place) -> int:
+def _replace(tree: Tree, memory: Memory, row: int, what: LineClass, place: Place) -> int:
     tree.seen += 1
     tree.offsets[row], tree.lengths[row] = place
     if tree.codes[row] != Kind.OTHER:
@@ -375,7 +375,7 @@ def _replace(tree: Tree, memory: Memory, row: int, what: Said, place: Place) -> 
     return row
 
 
-def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: Said, above: int) -> bool:
+def _recorded_before(tree: Tree, memory: Memory, line: Fields, what: LineClass, above: int) -> bool:
     """Return whether a prompt is already on the path: queued and then sent, or replayed."""
     digest, attachment = (
         crc32(what.text.encode("utf-8", "replace")),

@@ -79,7 +79,7 @@ class Memory(msgspec.Struct):
     failed: bool = False  # an error was reported in this turn
     tasks: bool = False  # the file records where turns begin and end
     pending: int = 0  # calls without an output
-    said: int = -1  # row of the turn's newest answer
+    answer_row: int = -1  # row of the turn's newest answer
     answer: int = 0  # likeness of that answer
     # a human's messages
     events: bool = False  # the file has events for them
@@ -177,7 +177,7 @@ class _Scanner:
             tree.seen += len(tree.ids) == rows
         if self.memory.copies:  # everything so far was copied
             self.memory.spent = (0, 0, 0)
-            self._borrowed()
+            self._mark_copied()
 
     def _payload(self, kind: str, item: Fields) -> None:
         match kind:
@@ -191,9 +191,9 @@ class _Scanner:
                 self._add(Kind.SETTING)
             case "compacted":
                 memory, summary = self.memory, parse_entry.summary_of(string(item.get("message")))
-                if summary and memory.said >= 0 and memory.answer == likeness(summary):
-                    self.tree.codes[memory.said] = Kind.OTHER  # this answer is the summary
-                    memory.said = -1
+                if summary and memory.answer_row >= 0 and memory.answer == likeness(summary):
+                    self.tree.codes[memory.answer_row] = Kind.OTHER  # this answer is the summary
+                    memory.answer_row = -1
                 self._add(Kind.COMPACTION)
             case "inter_agent_communication":
                 self._add(Kind.CUSTOM)
@@ -228,9 +228,9 @@ class _Scanner:
             self.memory.spent = old.spent
         else:
             tree.name = None  # was the origin's
-            self._borrowed()
+            self._mark_copied()
 
-    def _borrowed(self) -> None:
+    def _mark_copied(self) -> None:
         tree = self.tree
         tree.copied, tree.tokens = len(tree), None
         if tree.header is not None and tree.header.subagent:
@@ -255,8 +255,8 @@ class _Scanner:
         elif kind.endswith("_call"):
             self._answered()
             memory.pending += kind not in _UNANSWERED
-            if not memory.tasks and memory.said >= 0:
-                self._ends_with(memory.said, Turn.OPEN)
+            if not memory.tasks and memory.answer_row >= 0:
+                self._ends_with(memory.answer_row, Turn.OPEN)
             self._add(Kind.CALL, own)
         elif kind.endswith(("_output", "_result")):
             memory.pending = max(0, memory.pending - 1)
@@ -280,10 +280,10 @@ class _Scanner:
         turn_open = memory.tasks and memory.open
         ends = not turn_open and not memory.pending and item.get("phase") != "commentary"
         self._answered()
-        memory.said = self._add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
+        memory.answer_row = self._add(ANSWERS[Turn.ENDED if ends else Turn.OPEN], item.get("id"))
         memory.answer = likeness("".join(parse_entry.texts_of(as_blocks(item.get("content")))))
         if ends and not memory.tasks:
-            memory.since, memory.confirmed = memory.said + 1, False
+            memory.since, memory.confirmed = memory.answer_row + 1, False
         self.tree.activity_ms = max(self.tree.activity_ms, self.at)
 
     def _answered(self) -> None:
@@ -337,7 +337,7 @@ class _Scanner:
     def _asked(self, row: int, text: str) -> None:
         tree, memory = self.tree, self.memory
         tree.codes[row] = self.memory.asks
-        memory.pending, memory.said = 0, -1
+        memory.pending, memory.answer_row = 0, -1
         if memory.first is None:
             memory.first = likeness(text)
         tree.opened_by(row, lambda: safe_line(text))
@@ -408,7 +408,7 @@ class _Scanner:
             memory.copies = _BY_TURN if file_ms < thread_ms else 0
         memory.turn, memory.open, memory.failed = name, True, False
         memory.began = memory.since = len(self.tree)
-        memory.said, memory.confirmed, memory.doubted = -1, False, None
+        memory.answer_row, memory.confirmed, memory.doubted = -1, False, None
 
     def _under_way(self, name: str) -> None:
         """Begin the turn that a line names, unless it has already begun or ended."""
