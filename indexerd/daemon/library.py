@@ -208,8 +208,8 @@ class Library:
         for meta in dict.fromkeys(root.meta for root in roots if root.accepts(path)):
             self.metas.reread(session_id, meta)
         if agent == "codex":  # its history may begin in another file
-            for path in self.discovery.scan(roots).files:
-                self.files.note_there(path)
+            for other in self.discovery.scan(roots).files:
+                self.files.note_there(other)
         self.files.queue[path] = None
         while self.files.busy:
             self.step()

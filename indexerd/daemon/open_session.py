@@ -54,8 +54,8 @@ def open_session(library: Library, session_id: str, leaf: str | None = None) -> 
     with suppress(IndexerdError):  # an invalid sidecar, which `get` reports
         user = read_user(home / user_name(session_id)) if home else None
         for key, text in user.labels.items() if user else ():
-            if (row := state.row(key)) is not None:
-                labels[state.id(row)] = text
+            if (labelled := state.row(key)) is not None:
+                labels[state.id(labelled)] = text
     return OpenSession(info, state.snapshot(row), labels, library.files.lines(session_id), home)
 
 

@@ -121,6 +121,7 @@ def test_a_users_label_overrides_the_agents(forked: tuple[World, Forked]) -> Non
     assert sidecar["labels"] == {session.fork: "my choice"}
     path = world.call("path", ref=session.id)["entries"]
     assert [entry["label"] for entry in path if "label" in entry] == ["my choice"]
+    assert path[-1]["id"] == session.leaf
     assert world.call("get", ref=session.id)["labels"] == {session.fork: "my choice"}
     assert world.run("label", session.id, session.leaf, "the end") == f"{session.leaf}\tthe end\n"
     tips = world.call("branches", ref=session.id)["tips"]
