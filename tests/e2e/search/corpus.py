@@ -89,9 +89,9 @@ def write(world: World, specs: Iterable[Spec]) -> None:
             _meta(world, spec, path, leaf)
 
 
-def _turns(specs: Spec) -> Iterator[Turn]:
-    for n, turn in enumerate(specs.turns):
-        clock.now = specs.at(2 * n + 1)
+def _turns(spec: Spec) -> Iterator[Turn]:
+    for n, turn in enumerate(spec.turns):
+        clock.now = spec.at(2 * n + 1)
         yield turn
 
 
@@ -99,10 +99,10 @@ def _ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
 
 
-def _pi(world: World, specs: Spec) -> tuple[Path, str]:
-    folder = world.pi / "sessions" / f"--{specs.cwd.strip('/').replace('/', '-')}--"
-    session = Session(folder, specs.cwd, specs.id)
-    for turn in _turns(specs):
+def _pi(world: World, spec: Spec) -> tuple[Path, str]:
+    folder = world.pi / "sessions" / f"--{spec.cwd.strip('/').replace('/', '-')}--"
+    session = Session(folder, spec.cwd, spec.id)
+    for turn in _turns(spec):
         session.say("user", turn.asked)
         for path in turn.edits:
             session.tool("edit", path=path)
@@ -110,11 +110,11 @@ def _pi(world: World, specs: Spec) -> tuple[Path, str]:
     return session.path, str(session.last)
 
 
-def _claude(world: World, specs: Spec) -> tuple[Path, str]:
+def _claude(world: World, spec: Spec) -> tuple[Path, str]:
     home = world.root / "home"
-    folder = home / ".claude/projects" / specs.cwd.replace("/", "-")
-    session = ClaudeSession(home, specs.cwd, folder, specs.id)
-    for turn in _turns(specs):
+    folder = home / ".claude/projects" / spec.cwd.replace("/", "-")
+    session = ClaudeSession(home, spec.cwd, folder, spec.id)
+    for turn in _turns(spec):
         session.prompt(turn.asked)
         for path in turn.edits:
             session.tool("Edit", file_path=path)
@@ -122,41 +122,41 @@ def _claude(world: World, specs: Spec) -> tuple[Path, str]:
     return session.path, str(session.last)
 
 
-def _codex(world: World, specs: Spec) -> tuple[Path, str]:
-    thread, leaf = CodexThread(world.root / "home", thread=specs.id, cwd=specs.cwd), ""
-    for turn in _turns(specs):
+def _codex(world: World, spec: Spec) -> tuple[Path, str]:
+    thread, leaf = CodexThread(world.root / "home", thread=spec.id, cwd=spec.cwd), ""
+    for turn in _turns(spec):
         leaf = thread.turn(turn.asked, *turn.edits, answer=turn.answer)
     return thread.path, leaf
 
 
-def _opencode(rows: Rows, specs: Spec) -> tuple[Path, str]:
-    times = {"time_created": _ms(specs.began), "time_updated": _ms(specs.at(2 * len(specs.turns)))}
-    title = f"New session - {stamp(specs.began)}"
-    rows.session(specs.id, directory=specs.cwd, title=title, **times)
+def _opencode(rows: Rows, spec: Spec) -> tuple[Path, str]:
+    times = {"time_created": _ms(spec.began), "time_updated": _ms(spec.at(2 * len(spec.turns)))}
+    title = f"New session - {stamp(spec.began)}"
+    rows.session(spec.id, directory=spec.cwd, title=title, **times)
     leaf = ""
-    for n, turn in enumerate(specs.turns):
-        asked, leaf = (f"msg_{specs.id[4:]}{2 * n + k:02}" for k in (0, 1))
-        rows.said(specs.id, asked, "user", turn.asked, at=_ms(specs.at(2 * n)))
-        at = _ms(specs.at(2 * n + 1))
-        rows.said(specs.id, leaf, "assistant", turn.answer, at=at, parentID=asked)
+    for n, turn in enumerate(spec.turns):
+        asked, leaf = (f"msg_{spec.id[4:]}{2 * n + k:02}" for k in (0, 1))
+        rows.said(spec.id, asked, "user", turn.asked, at=_ms(spec.at(2 * n)))
+        at = _ms(spec.at(2 * n + 1))
+        rows.said(spec.id, leaf, "assistant", turn.answer, at=at, parentID=asked)
     return rows.path, leaf
 
 
-def _meta(world: World, specs: Spec, path: Path, leaf: str) -> None:
-    name, description, tags = specs.named
+def _meta(world: World, spec: Spec, path: Path, leaf: str) -> None:
+    name, description, tags = spec.named
     stored = meta(
-        specs.id,
+        spec.id,
         name,
         sessionFile=str(path),
         description=description,
-        summary=specs.summary,
+        summary=spec.summary,
         tags=[tag.strip() for tag in tags.split(",")],
-        cwd=specs.cwd,
-        createdAt=stamp(specs.began),
-        updatedAt=stamp(specs.at(2 * len(specs.turns))),
+        cwd=spec.cwd,
+        createdAt=stamp(spec.began),
+        updatedAt=stamp(spec.at(2 * len(spec.turns))),
         lastIndexedLeafId=leaf,
-        agent=specs.agent,
+        agent=spec.agent,
     )
-    path = world.meta_path(specs.id, specs.agent)
+    path = world.meta_path(spec.id, spec.agent)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(stored))

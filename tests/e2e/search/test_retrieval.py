@@ -37,7 +37,7 @@ def fill(world: World, place: str) -> dict[str, str]:
     if place == "corpus":
         specs = corpus.read(FIXTURES / "retrieval/corpus.txt")
         corpus.write(world, specs)
-        return {outcome.key: outcome.id for outcome in outcomes}
+        return {spec.key: spec.id for spec in specs}
     home = world.root / "home"
     for name in ("pi", "pi-0.32.3-v2", "pi-0.30.2-v1"):
         _copy(REAL / name / "sessions", world.pi / "sessions")
