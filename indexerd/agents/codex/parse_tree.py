@@ -402,10 +402,10 @@ class _Scanner:
 
     def _begin(self, name: str) -> None:
         memory, header = self.memory, self.tree.header
-        thread_ms, file_ms = _made_ms(memory.thread), _made_ms(name)
+        thread_ms, turn_ms = _made_ms(memory.thread), _made_ms(name)
         forked = header is not None and header.parent_id
-        if forked and thread_ms and file_ms and file_ms != thread_ms:
-            memory.copies = _BY_TURN if file_ms < thread_ms else 0
+        if forked and thread_ms and turn_ms and turn_ms != thread_ms:
+            memory.copies = _BY_TURN if turn_ms < thread_ms else 0
         memory.turn, memory.open, memory.failed = name, True, False
         memory.began = memory.since = len(self.tree)
         memory.answer_row, memory.confirmed, memory.doubted = -1, False, None
