@@ -73,7 +73,7 @@ class EventBus:
     def session(self, update: Update, *, was_known: bool) -> None:
         info, session_id, old = update.info, update.session_id, update.old
         if info is None:
-            if old is not None:  # else its file old gone already
+            if old is not None:  # else its file was already gone
                 self.log("session.removed", {"session": session_id})
                 removed = {"sessionFile": old.file, "previousState": state_of(old)}
                 self.publish("session.removed", session_id, {"state": "deleted", **removed})

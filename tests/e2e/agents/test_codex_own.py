@@ -101,6 +101,9 @@ def test_a_fork_that_refers_to_its_history_counts_none_of_it(bare_world: World) 
     assert list(parent["toolsUsed"].values()) == [1]
     assert (fork["toolsUsed"], fork["userMessageCount"]) == ({}, 4)
     assert used(fork) == (51_583 - 41_040, 20)
+    for row in (parent, fork):  # without a daemon only one session is read
+        path = bare_world.run("path", row["sessionId"], "--json")
+        assert path["sessionId"] == row["sessionId"]
 
 
 def test_a_sub_agents_first_prompt_is_its_name(bare_world: World) -> None:
