@@ -1,8 +1,8 @@
 """Rank a search: from a parsed query to hits, best first, one field and one message per session.
 
-Places that have all words come first. If there are too few, words may have other endings and the
-last may be a prefix ("conf" for "config"); then sessions count that have each word somewhere. If
-nothing matches, likely spellings are tried, then any of the words, with a warning.
+First it looks for places that have all words. If there are too few, words may have other endings
+and the last may be a prefix ("conf" for "config"); then sessions count that have each word
+somewhere. If nothing matches, likely spellings are tried, then any of the words, with a warning.
 
 A place's score is its field's weight, times 0.5 to 1 for how well its text matches (BM25 for a
 message; for another field, a shorter text is better), times 0.85 to 1 for how recently the session
