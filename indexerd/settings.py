@@ -1,7 +1,8 @@
 """All settings, with defaults and ranges, and where they come from.
 
 Defaults < file < environment. The file is TOML, or JSON by its suffix; keys may be in camelCase. If
-anything is wrong, the last valid settings apply: a typo must not expose excluded sessions.
+anything is wrong, the last valid settings apply, or the defaults if there are none: a typo must not
+expose excluded sessions.
 """
 
 from __future__ import annotations

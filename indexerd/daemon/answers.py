@@ -176,7 +176,7 @@ class Answers:
             raise NotFoundError(f"no session {own}")
         while link.parent:
             above[link.session_id] = link
-            if link.parent in above:  # a circle, which agents may write: begin with the oldest
+            if link.parent in above:  # a cycle, which agents may write: begin with the oldest
                 ring = [*above.values()][[*above].index(link.parent) :]
                 return by_age(ring)[:1], ""
             parent = self._link(link.parent)

@@ -119,7 +119,7 @@ def _sessions(pipeline: Pipeline) -> Found:
         session = f"session {info.session_id}"
         if info.looped:
             cure = "none needed: the path is cut where it would repeat"
-            yield "parent_cycle", f"{session}: its entries form a circle", cure
+            yield "parent_cycle", f"{session}: its entries form a cycle", cure
         else:
             cause = f"{session}: format version {info.version} is newer than this program supports"
             yield "newer_version", cause, "install a newer indexerd"

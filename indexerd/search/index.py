@@ -116,6 +116,7 @@ class TextIndex:
         with suppress(OSError):
             if not self._readonly:
                 self._directory.chmod(0o700)  # no other mode keeps the daemon from starting
+        with suppress(OSError):
             exists = name.startswith(kind) and (self._directory / name / "meta.json").is_file()
         if self._readonly:
             self._index = self._make(name) if exists else None
