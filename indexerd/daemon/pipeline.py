@@ -48,7 +48,7 @@ LONGEST_PAUSE = 300.0  # seconds between two decisions: a laptop may sleep, a cl
 RESCAN_GAP = 1.0  # seconds between two scans
 RETRY_SECONDS = 2.0  # after our own disk refused a write
 GATHER, GATHER_MAX = 0.5, 1.0  # pause after reading texts: share of that time; most seconds
-FILES_FIRST = 0.02  # seconds that texts wait while there are files to read
+FILES_FIRST = 0.03  # seconds that texts wait while there are files to read
 STALL_SECONDS = 60.0  # after which a step of the reader counts as hanging
 
 _T = TypeVar("_T")
