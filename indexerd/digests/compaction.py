@@ -132,7 +132,8 @@ def _everything(entries: Sequence[ContextEntry], tokens: int) -> Prepared:
         messages += compact_pi.beside_summary(entry) if entry is newest else entry.speeches
     summary = "".join(newest.entry.texts) if newest else None
     files = file_lists(entry.entry for entry in entries)
-    return Prepared(None, tuple(messages), (), False, tokens, summary, files)  # noqa: FBT003
+    split = False  # all is summarized, so no turn is split
+    return Prepared(None, tuple(messages), (), split, tokens, summary, files)
 
 
 def _with_older(files: FileLists, row: Row) -> FileLists:
