@@ -187,6 +187,7 @@ class Entry(msgspec.Struct, frozen=True):
     ran: Command | None = None
     edit: Edit | None = None
     compaction: Compaction | None = None
+    plan: str = ""  # heading of a plan that it presents, or a program's prompt to carry it out
 
     @property
     def as_sent(self) -> tuple[str, ...]:
@@ -210,6 +211,9 @@ class Facts:
     previous_summary: str | None = None  # of an earlier run, if the history was cut
     title: str = ""  # the agent's own
     commands: tuple[str, ...] = ()  # some commands of the session
+    titles: tuple[
+        tuple[str, str], ...
+    ] = ()  # ("plan" | "commit" | "pr" | "issue", title), in order
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import secrets
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -359,6 +359,8 @@ def _take(library: Library, session_id: str, settings: Settings) -> Snapshot:
         summary, earlier = _carried(old, redact, counts, whole=only_new)
     row = library.store.get(session_id) or {}
     facts = _facts(transcript, info, row, summary if transcript.cut else None, redact)
+    titles = library.texts.titles(session_id)
+    facts = replace(facts, titles=tuple((kind, redact(title)[0]) for kind, title in titles))
     return Snapshot(
         info=info,
         session_file=row.get("sessionFile", info.path),

@@ -18,6 +18,7 @@ from time import monotonic
 import msgspec
 
 from indexerd.agents import ADAPTERS
+from indexerd.agents.base import PROMPTED
 from indexerd.agents.json_lines import own_words
 from indexerd.entries import PAID, Entry, Kind, Turn
 from indexerd.errors import SessionUnreadableError
@@ -32,7 +33,7 @@ from indexerd.times import iso_ms
 BATCH, STEP_BYTES = 500, 512 * 1024  # at most so many lines, and about so many bytes, in a step
 _COMMIT_SECONDS = 1.0  # between commits while there is more to read
 _SHARED, SHARED_SECONDS = 64, 0.01  # sessions in a step, and when the last of them may begin
-_RULES = "4"  # version of the rules for facts; a new one makes all sessions be read again
+_RULES = "5"  # version of the rules for facts; a new one makes all sessions be read again
 
 _SAYS = frozenset({Kind.USER, Kind.ASSISTANT})
 _DOES = frozenset({Kind.USER, Kind.ASSISTANT, Kind.CALL, Kind.SETTING})
@@ -47,6 +48,7 @@ class _Progress(msgspec.Struct, array_like=True):
     rows: int = 0  # rows read for activity on the path
     seal: int = 0  # hash of the path's rows among these
     done: ActivityStats = msgspec.field(default_factory=ActivityStats)
+    rules: str = ""  # by which they were read
 
 
 _Row = tuple[int, bool, bool]  # its number; whether its words count; whether its activity does
@@ -165,6 +167,11 @@ class TextIndexer:
             self._files.drop_tree(session_id)
         return is_last
 
+    def titles(self, session_id: str) -> tuple[tuple[str, str], ...]:
+        """Return the titles found on a session's path so far: kind and title, oldest first."""
+        mark = self._index.mark(session_id)
+        return tuple(title[:2] for title in _decode(mark).done.titles) if mark else ()
+
     def _progress(self, info: SessionInfo, state: SessionState, path: array[int]) -> _Progress:
         """Return the progress so far, reset as far as it is no longer valid."""
         came_from = info.parent or info.parent_id or info.first
@@ -174,8 +181,9 @@ class TextIndexer:
         is_same = progress.words <= len(state) and (
             not progress.words or state.id(progress.words - 1) == progress.last
         )
-        if not is_same or progress.own != own:  # other entries now count as copied
-            return _Progress(own)
+        # With another `own`, other entries count as copied.
+        if not is_same or (progress.own, progress.rules) != (own, _RULES):
+            return _Progress(own, rules=_RULES)
         if progress.seal != _seal(state, path, progress.rows):
             progress.rows, progress.done = 0, ActivityStats(spent=progress.done.spent)
         return progress
@@ -207,9 +215,14 @@ def _next_rows(
 
 
 def _does(state: SessionState, row: int) -> bool:
-    """Return whether a row counts as activity; a tool result does if it reports a failed call."""
+    """Return whether a row counts as activity.
+
+    A tool result does if it reports a failed call; a program's prompt, as it may have a plan.
+    """
     kind = state.kind(row)
-    return state.turn_of(row) is Turn.FAILED if kind is Kind.TOOL else kind in _DOES
+    if kind is Kind.TOOL:
+        return state.codes[row] == PROMPTED or state.turn_of(row) is Turn.FAILED
+    return kind in _DOES
 
 
 def _sum_up(
@@ -224,6 +237,8 @@ def _sum_up(
     for row, says, does in rows:
         if line := lines.brief(row):  # else it is too long or not JSON
             entry = read(line, state.id(row))
+            if state.codes[row] == PROMPTED:  # an agent's own message type may be the user's
+                entry = msgspec.structs.replace(entry, kind=state.kind(row))
             copied = row < progress.own[1] or 0 < iso_ms(entry.timestamp) < progress.own[0]
             if does:
                 progress.done.add(entry, info.cwd, copied=copied)

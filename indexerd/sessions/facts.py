@@ -19,6 +19,7 @@ from indexerd.entries import Entry, Kind, Tokens, ToolCall
 from indexerd.privacy.redact import redact, shown_path
 from indexerd.privacy.sanitize import clean_line
 from indexerd.protocol.limits import USE_MAX
+from indexerd.sessions.titles import titles_in
 from indexerd.times import iso_ms
 
 TOKEN_KEYS = ("input", "output", "cacheRead", "cacheWrite")
@@ -27,6 +28,8 @@ TOOLS_MAX = 100
 MODELS_MAX = 20
 NAME_MAX = 80  # characters of a tool's or a model's name
 USES_KEPT = 3  # notable uses of a tool
+TITLES_KEPT = 20  # the first and the newest half
+TITLE_MAX = 200
 CALLS_KEPT = 64  # calls whose result may still follow
 ANSWERS_KEPT = 8  # answers of which more lines may follow
 PATH_MAX = 4096
@@ -80,6 +83,7 @@ class ActivityStats(msgspec.Struct, array_like=True):
     first_ms: int = 0
     last_ms: int = 0
     spent: Spent = field(default_factory=Spent)
+    titles: list[tuple[str, str, str]] = field(default_factory=list)  # kind, title, call id
 
     def add(self, entry: Entry, cwd: str, *, copied: bool = False) -> None:
         """Add an entry of the path; of a copied entry only the time and the model count."""
@@ -92,10 +96,12 @@ class ActivityStats(msgspec.Struct, array_like=True):
             self.models = [*(name for name in self.models if name != model), model][-MODELS_MAX:]
         if copied:
             return
+        self._entitle("plan", entry.plan, *(call.id for call in entry.tools[:1]))
         for call in entry.tools:
             self._call(call, cwd)
-        for call_id in entry.failed:
-            reads, writes = self.calls.pop(call_id[:NAME_MAX], ((), ()))
+        for call_id in (call_id[:NAME_MAX] for call_id in entry.failed if call_id):
+            self.titles = [title for title in self.titles if title[2] != call_id]
+            reads, writes = self.calls.pop(call_id, ((), ()))
             for counts, paths in ((self.reads, reads), (self.writes, writes)):
                 for path in paths:
                     counts[path] = counts.get(path, 1) - 1
@@ -116,7 +122,15 @@ class ActivityStats(msgspec.Struct, array_like=True):
             duration_ms=max(0, self.last_ms - self.first_ms),
         )
 
+    def _entitle(self, kind: str, text: str, call_id: str = "") -> None:
+        title = clean_line(redact(text[: 10 * TITLE_MAX]).text, TITLE_MAX)
+        if title and (kind, title) not in ((old[0], old[1]) for old in self.titles):
+            self.titles.append((kind, title, call_id[:NAME_MAX]))
+            del self.titles[TITLES_KEPT // 2 : -TITLES_KEPT // 2]
+
     def _call(self, call: ToolCall, cwd: str) -> None:
+        for kind, title in titles_in(call.detail):
+            self._entitle(kind, title, call.id)
         name = call.name[:NAME_MAX]
         if name and (name in self.tools or len(self.tools) < TOOLS_MAX):
             self.tools[name] = self.tools.get(name, 0) + 1

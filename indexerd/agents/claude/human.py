@@ -139,14 +139,18 @@ def plan_of(line: Fields) -> tuple[str, str]:
         return "", ""
     plan, _, rest = text.rpartition(_PLAN_ASIDE)
     plan_text = (plan or text).removeprefix(_PLAN)
-    if front := _FRONT_MATTER.match(plan_text):
-        plan_text = plan_text[front.end() :]
-    match = _HEADING.search(_CODE.split(plan_text, 1)[0])
-    heading = match[1].rstrip() if match else ""
-    bare = heading.rstrip("#")  # closing marks do not belong to a heading
     path = rest.partition("read the full transcript at: ")[2].partition("\n")[0] if plan else ""
     session = _SESSION.match(path[:8192])
-    return bare.rstrip() if bare.endswith((" ", "\t")) else heading, session[1] if session else ""
+    return heading_of(plan_text), session[1] if session else ""
+
+
+def heading_of(plan: str) -> str:
+    if front := _FRONT_MATTER.match(plan):
+        plan = plan[front.end() :]
+    match = _HEADING.search(_CODE.split(plan, 1)[0])
+    heading = match[1].rstrip() if match else ""
+    bare = heading.rstrip("#")  # closing marks do not belong to a heading
+    return bare.rstrip() if bare.endswith((" ", "\t")) else heading
 
 
 def _is_plan(line: Fields, text: str) -> bool:

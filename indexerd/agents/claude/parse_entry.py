@@ -12,7 +12,15 @@ from __future__ import annotations
 import re
 
 from indexerd.agents.base import PROMPTED, LineClass
-from indexerd.agents.claude.human import INTERRUPTED, content_of, prompt_words, said, words
+from indexerd.agents.claude.human import (
+    INTERRUPTED,
+    content_of,
+    heading_of,
+    plan_of,
+    prompt_words,
+    said,
+    words,
+)
 from indexerd.agents.json_lines import (
     Fields,
     as_blocks,
@@ -64,7 +72,13 @@ def read(data: bytes, entry_id: str) -> Entry:
         sent_as="user" if sent or what.code == PROMPTED else None,
         ahead=bool(sent),
         compaction=_compaction(before) if what.kind is Kind.COMPACTION else None,
+        plan=plan_of(line)[0] if what.code == PROMPTED else _plan_in(content),
     )
+
+
+def _plan_in(content: list[Fields]) -> str:
+    asks = [block for block in content if block.get("name") == "ExitPlanMode"]
+    return heading_of(string(as_dict(asks[0].get("input")).get("plan"))) if asks else ""
 
 
 def _texts(line: Fields, what: LineClass, content: list[Fields]) -> list[str]:

@@ -1,0 +1,51 @@
+"""Find the titles in a command line: a commit's subject, a pull request's or an issue's title.
+
+It is split about as a shell does, so that a here-document is data and no command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_SUBJECT, _TITLE = re.compile(r"-[a-zA-Z]*m|--message"), re.compile(r"-t|--title")
+_CREATED = {"pr": "pr", "mr": "pr", "issue": "issue"}
+# A here-document, alone or as "$(cat <<…)"; a word; the end of a command.
+_TOKEN = re.compile(
+    r"(?P<cat>\"?\$\( ?cat +)?<<-? ?[\"'\\]?(?P<end>\w+)[^\n]*\n"
+    r"(?P<body>[\s\S]*?)(?:^[ \t]*(?P=end)\b(?(cat)\s*\)\"?)|\Z)"
+    r"|(?P<word>(?:\"(?:[^\"\\]|\\[\s\S])*+\"?|'[^']*+'?|\\[\s\S]|[^\s\"'\\;&|<]|<(?!<))++)"
+    r"|[\n;&|]",
+    re.MULTILINE,
+)
+
+
+def titles_in(command: str) -> Iterator[tuple[str, str]]:
+    """Yield the kind (commit, pr or issue) and the title of each that the command line makes."""
+    if "commit" not in command and " create" not in command:
+        return
+    words = list[str]()  # of the current command so far
+    for token in _TOKEN.finditer(command.replace("\\\n", " ")):
+        word, kind = token["word"] or token["body"], _made_by(words)
+        if word is None:
+            words = []
+            continue
+        option, equals, rest = word.partition("=")
+        wanted = _SUBJECT if kind == "commit" else _TITLE
+        if kind and equals and wanted.fullmatch(option):
+            word, words = rest, [*words, option]
+        if kind and (wanted.fullmatch(words[-1]) or (token["end"] and kind == "commit")):
+            if token["word"] and word[:1] in ("'", '"'):
+                word = word[1:].removesuffix(word[0])
+            title = word.strip().partition("\n")[0]
+            if not title.startswith("$"):  # else only the shell knew it
+                yield kind, re.sub(r"\\([\"`$\\])", r"\1", title)
+            words = []
+        words.append(word)
+
+
+def _made_by(words: list[str]) -> str:
+    if "git" in words and "commit" in words[words.index("git") :]:
+        return "commit"
+    tool, what, verb = [*words, "", "", ""][:3]
+    return _CREATED.get(what, "") if tool in ("gh", "glab") and verb == "create" else ""

@@ -1,0 +1,97 @@
+"""Titles of plans, commits, pull requests and issues, from the calls of the four agents."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indexerd.agents import ADAPTERS
+from indexerd.sessions.facts import TITLES_KEPT, ActivityStats
+from indexerd.sessions.titles import titles_in
+from tests.indexing.offline import Bench
+
+BODY = "$(cat <<'EOF'\n{}\n\nIt's why; say \"so\".\ngit commit -m 'quoted'\nEOF\n)"
+
+
+def line(agent: str, command: str) -> dict[str, Any]:
+    """A call of the agent's shell."""
+    arguments = {"command": command}
+    if agent == "codex":
+        words = json.dumps({"command": ["bash", "-lc", command]})
+        call = {"type": "function_call", "name": "shell", "arguments": words, "call_id": "c"}
+        return {"type": "response_item", "payload": call}
+    if agent == "opencode":
+        state = {"status": "completed", "input": arguments, "output": ""}
+        part = {"type": "tool", "tool": "bash", "callID": "c", "state": state}
+        return {"id": "m", "role": "assistant", "parts": [part]}
+    if agent == "pi":
+        block = {"type": "toolCall", "id": "c", "name": "bash", "arguments": arguments}
+        return {"type": "message", "id": "m", "message": {"role": "assistant", "content": [block]}}
+    return claude("assistant", {"type": "tool_use", "id": "c", "name": "Bash", "input": arguments})
+
+
+def claude(role: str, *content: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": role, "uuid": "m", "message": {"role": role, "content": content}, **more}
+
+
+def gathered(*lines: dict[str, Any], agent: str = "claude") -> list[tuple[str, str]]:
+    stats = ActivityStats()
+    for one in lines:
+        stats.add(ADAPTERS[agent].read(json.dumps(one).encode(), "m"), "/w")
+    return [(kind, title) for kind, title, _call in stats.titles]
+
+
+@pytest.mark.parametrize("agent", ["claude", "codex", "opencode", "pi"])
+def test_a_call_gives_the_titles_of_what_it_makes(agent: str) -> None:
+    key = "ghp_" + "a1B2c3D4e5" * 4
+    command = (
+        f'git add -A && git commit -q -m "{BODY.format("Cut the queue")}" && git push\n'
+        f'gh pr create --base main --body "{BODY.format("## Why")}" --title "Drop {key}"'
+    )
+    expected = [("commit", "Cut the queue"), ("pr", "Drop [redacted:github-token]")]
+    assert gathered(line(agent, command), agent=agent) == expected
+
+
+@pytest.mark.parametrize(
+    ("command", "titles"),
+    [
+        ("git -C w commit \\\n  -am 'a; b'\ngit commit --amend -m c", ["a; b", "c"]),
+        ('git commit -m "First \\"line\\"\n\nbody" -m "Second"', ['First "line"']),
+        ("git commit -F - <<EOF\nSubject\n\nbody\nEOF", ["Subject"]),
+        ("git commit --message='By option'", ["By option"]),
+        ("gh issue create -t One --label x; glab mr create --title=Two", ["One", "Two"]),
+        ("cat > do.sh <<'EOF'\ngit commit -m no\nEOF\nsh do.sh", []),
+        ('git commit -m "$MESSAGE"; git stash push -m commit; echo "git commit -m no"', []),
+        ("gh pr create -m v1; gh pr edit --title no; git log --grep commit", []),
+    ],
+)
+def test_a_command_line_is_read_as_a_shell_does(command: str, titles: list[str]) -> None:
+    assert [title for _kind, title in titles_in(command)] == titles
+
+
+def test_a_plan_and_a_call_that_failed() -> None:
+    """What failed or was refused is no title; the first and the newest titles are kept."""
+    plan = {"type": "tool_use", "id": "p", "name": "ExitPlanMode", "input": {"plan": "# Sort it\n"}}
+    refused = {"type": "tool_result", "tool_use_id": "p", "is_error": True}
+    asked, bad = claude("assistant", plan), claude("user", refused)
+    made = line("claude", "git commit -m Done")
+    words = {"type": "text", "text": "Implement the following plan:\n\n# Carry it out\n"}
+    carried = claude("user", words, planContent="# Carry it out\n")
+    assert gathered(asked, made) == [("plan", "Sort it"), ("commit", "Done")]
+    assert gathered(carried, asked, bad, made) == [("plan", "Carry it out"), ("commit", "Done")]
+    many = gathered(*(line("claude", f"git commit -m s{n}") for n in range(99)))
+    assert (len(many), many[0][1], many[-1][1]) == (TITLES_KEPT, "s0", "s98")
+
+
+def test_titles_reach_the_model_on_this_machine(tmp_path: Path) -> None:
+    """They are no field of the session's row."""
+    bench = Bench(tmp_path)
+    bench.turn(0)
+    bench.session.tool("bash", command="git commit -m 'Add the importer'")
+    bench.turn(1)
+    snapshot = bench.snapshot()
+    assert snapshot.facts.titles == (("commit", "Add the importer"),)
+    assert "Add the importer" not in snapshot.prompt.user
