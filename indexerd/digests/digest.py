@@ -127,7 +127,7 @@ def _fill(plan: Plan, entries: dict[int, Entry], session: OpenSession, settings:
     done = activity.facts()
     uses = {tool: [clean(use)[0] for use in used] for tool, used in done.tool_uses.items()}
     commands = [use for tool, used in uses.items() if tool.lower() in _SHELLS for use in used]
-    plan.report = {"topics": key_words(topics), "commands": commands}
+    plan.report = {"topics": [*map(str.lower, key_words(topics))], "commands": commands}
     plan.facts = {
         "key_decisions": decisions(text for _, text in words),
         "files_modified": tuple(escape_path(clean(path)[0]) for path in done.files_modified),

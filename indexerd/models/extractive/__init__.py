@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 from indexerd.entries import Facts, Prompt, Question
 from indexerd.errors import DeadlineError
 from indexerd.models.base import LOCAL, Reply, TokenCounts
+from indexerd.models.extractive.describe import describe
 from indexerd.models.extractive.sentences import WORD, terms
-from indexerd.models.extractive.summarize import describe, summarize
+from indexerd.models.extractive.summarize import summarize
 
 PASSAGES_MAX, PASSAGE_MAX, EXCERPT_MAX = 5, 700, 280  # the last two in characters
 FOUND = "No language model answered this: these passages of the session fit the question best."

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache, lru_cache
 
+from indexerd.models.extractive import lexicon
 from indexerd.privacy.sanitize import clean_line, clean_text
 
 TITLE_MAX = 72  # characters
 _READ_MAX = 60_000  # characters of a message that are read, half from each end
 _SENTENCE_MAX = 2000
-_KEY_WORDS = 6
+_KEY_WORDS, _WORD_MAX = 6, 40
 _HAN = "\u3400-\u9fff\uf900-\ufaff"
 UNSPACED = f"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff{_HAN}\uac00-\ud7a3"
 WORD = re.compile(rf"[{UNSPACED}]+|[^\W_{UNSPACED}]+")
@@ -30,13 +31,6 @@ _TICKET = re.compile(
     r"(?<![\w-])(?!(?:UTF|SHA|ISO|RFC|CVE|HTTP|AES|RSA|MD|GPT|TLS|SSL|UTC|BASE)-)"
     r"[A-Z][A-Z0-9]{0,8}[A-Z]-\d{1,6}(?![\w-])|(?<![\w&/#])#\d{2,5}(?!\w)"
 )
-_SOFTWARE = "group index line number order page part problem result state system test"
-_DULL = """add agree answer ask call change check clean code continue create current day default
-    easy end ensure error existing explain file finally found good great happen hello hey implement
-    issue job look main make minute note number old please print problem question read ready reason
-    remove rename request result review sure tell thank thanks thought ticket time today try
-    understand update user verify want week write http https www session conversation bitte aufgabe
-    datei fehler hallo nehmen"""
 _WRAPPERS = """skill skills file files system-reminder environment_context instructions
     user_instructions command-message command-name local-command-stdout local-command-caveat
     bash-input bash-stdout bash-stderr task-notification document documents attachment context log
@@ -49,17 +43,9 @@ _SIGN = re.compile(r"[^\w ]|[\d_]")
 _BULLET = re.compile(r"(?:(?:[-*+•–]|(?:\*\*)?\d{1,3}[.)]|\[[ xX]\]|>{1,5}|#{1,6})\s+){1,3}")
 _END = re.compile(r"(?<=[.!?…])[\"'’”»)\]`*]{0,3}\s+(?=[^\sa-z])|(?<=[。！？])")
 _LINK = re.compile(r"!?\[([^\[\]\n]{1,200})\]\([^()\s]{0,500}\)")
-_FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+")
+_FORGED = re.compile(r"@{2,}|\b(?:User|Assistant|Human|System)\s*[:：]+", re.IGNORECASE)
 _MARKS = re.compile(r"[`*]|\[?redacted:[\w.-]{0,40}\]?", re.IGNORECASE)
 _OUTER = " .,;:!?¿¡…-–—/\\|*#=+&~、。，；：！？"
-_PADDING = re.compile(  # before a request
-    r"(?:(?:(?:hi|hello|hey|hallo|bonjour|hola|thanks|great|ok(?:ay)?|now|so|then|also|and|but"
-    r"|please|just|bitte|something else|por favor|(?:can|could|would|will|kannst) (?:you|we|du)"
-    r"|peux-tu|puedes|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)|we (?:need|should)"
-    r"|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?)(?=[\s,:!.-])"
-    r"|请|帮我|你好|すみません)[\s,;:.!，。-]*){0,8}",
-    re.IGNORECASE,
-)
 _DECIDED = re.compile(r"\b(?:decided\s+to|chose\s+to|will\s+use|going\s+with)\b", re.IGNORECASE)
 
 
@@ -69,12 +55,12 @@ def stop_words() -> frozenset[str]:
     from stopwordsiso import stopwords  # noqa: PLC0415 - a megabyte, only when needed
 
     words = frozenset(stopwords(["en", "de", "fr", "es", "it", "zh", "ja"]))
-    return words.difference(_SOFTWARE.split())
+    return words.difference(lexicon.SOFTWARE.split())
 
 
 @cache
 def _dull_words() -> frozenset[str]:
-    return stop_words().union(_DULL.split())
+    return stop_words().union(lexicon.DULL.split())
 
 
 @lru_cache(maxsize=16_384)
@@ -99,23 +85,40 @@ def terms(text: str, skip: frozenset[str] | None = None) -> Iterator[str]:
 
 
 def topics(text: str) -> frozenset[str]:
-    """Return the terms that tell a text's subject; none for "ok, please continue"."""
-    return frozenset(term for term in terms(text, _dull_words()) if not term.isdigit())
+    """Return the terms that tell a text's subject; none for "ok, please continue".
+
+    Numbers and hashes tell none.
+    """
+    found = terms(text, _dull_words())
+    return frozenset(term for term in found if sum(map(str.isdigit, term)) < min(4, len(term)))
+
+
+def meaning(terms: frozenset[str]) -> frozenset[str]:
+    """Return the terms of a subject, without those of procedure ("commit", "review")."""
+    return terms - _procedure()
+
+
+@cache
+def _procedure() -> frozenset[str]:
+    return frozenset(map(_stem, lexicon.PROCEDURE.split()))
 
 
 def key_words(texts: Iterable[str]) -> list[str]:
-    """Return the most frequent words of texts, each in its most frequent form."""
-    counts: Counter[str] = Counter()
+    """Return the words that tell a subject in most of the texts, each in its most frequent form."""
+    counts, written = Counter[str](), dict[str, str]()  # of texts with a word; a word as written
     for text in texts:
-        for word in _TOKEN.findall(text):
-            low = word.lower().replace("’", "'").rstrip(".'/-+").rpartition("/")[2]
-            low = re.sub(r"^(?:[ldjmtscn]|qu)'|'(?:s|re|ve|ll|d|m)$|n't$", "", low)
-            fits = 2 < len(low) <= 40 or not low.isascii() or (len(low) == 2 and word.isupper())  # noqa: PLR2004 - letters
-            dull = low in _dull_words() or ".." in low or sum(map(str.isdigit, low)) > 4  # noqa: PLR2004 - a hash
-            if fits and not (dull or low.isdigit() or _TICKET.fullmatch(word)):
-                counts[low] += 1
-    forms = {_stem(word): word for word, _ in reversed(counts.most_common())}
-    return sorted(forms.values(), key=lambda word: (-counts[word], word))[:_KEY_WORDS]
+        found = dict[str, str]()
+        for token in _TOKEN.findall(text):
+            word = token.rstrip(".'’/-+").rpartition("/")[2].partition("'")[0].partition("’")[0]
+            fits = 2 < len(word) <= _WORD_MAX or not word.isascii() or word.isupper()  # noqa: PLR2004 - letters
+            if fits and word[:1].isalpha() and not _TICKET.fullmatch(token):
+                found.setdefault(word.lower(), word)
+        counts.update(found.keys())
+        written |= found
+    subjects = [word for word in counts if meaning(topics(word)) or not word.isascii()]
+    forms = {_stem(word): word for word in sorted(subjects, key=counts.__getitem__)}
+    best = sorted(forms.values(), key=lambda word: (-counts[word], -len(word), word))
+    return [written[word] for word in best[:_KEY_WORDS]]
 
 
 def tickets(text: str) -> list[str]:
@@ -178,17 +181,24 @@ def clip(text: str, limit: int) -> str:
 
 
 def headline(text: str) -> str:
-    """Cut a text to a title of whole words."""
-    text = plain(text).lstrip(_OUTER)
-    text = _PADDING.sub("", text, count=1) or text
+    """Cut a text to a title: at the end of a clause if it is long, else of a word."""
+    text = lexicon.OUTCRY.sub("", plain(text)).lstrip(_OUTER)
+    text = lexicon.PADDING.sub("", text, count=1).lstrip(_OUTER) or text
+    text = lexicon.READING.sub("", text, count=1) or text
     if len(text) > TITLE_MAX:
+        ends = [gap.start() for gap in lexicon.CLAUSE.finditer(text[: TITLE_MAX + 2])]
+        whole = [end for end in ends if len(topics(text[:end])) > 2]  # noqa: PLR2004 - a subject
         words = text[: TITLE_MAX + 1].split(" ")[:-1] or [text[:TITLE_MAX]]
-        while words[2:] and words[-1].lower().strip(",;:") in stop_words():
-            words.pop()
-        text = " ".join(words)
+        for at in range(
+            len(words) - 1, len(words) // 2, -1
+        ):  # "… with the standard" is half a phrase
+            if words[at].lower() in lexicon.LINKS.split():
+                words = words[:at]
+                break
+        text = text[: whole[-1]] if whole else " ".join(words)
     text = text.strip(_OUTER)
     first = text.partition(" ")[0]
-    return text[:1].upper() + text[1:] if first.islower() and first.isalpha() else text
+    return text[:1].upper() + text[1:] if first.islower() and first.rstrip(":").isalpha() else text
 
 
 def decisions(texts: Iterable[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Make names, descriptions and summaries without a language model.
+"""Summarize a stretch of a conversation without a language model.
 
 Every sentence is from the session, perhaps shortened, or from the earlier summary that is
 continued; only labels are our own. Cue words sort sentences into kinds. Of rules, decisions and
@@ -8,39 +8,28 @@ exact facts the oldest are kept first, of everything else the newest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from indexerd.entries import Facts, Stretch
-from indexerd.meta.model import Metadata
+from indexerd.entries import Stretch
+from indexerd.models.extractive import lexicon
 from indexerd.models.extractive.sentences import (
     clip,
-    headline,
-    key_words,
-    plain,
     sentences,
-    tickets,
     tidy,
     topics,
 )
 from indexerd.privacy.sanitize import clean_line, clean_text
-from indexerd.protocol.limits import SUMMARY_MAX, TAGS_MIN
 
 GOAL, RULES, DONE, ENDED, DOING = "goal", "rules", "done", "ended", "doing"
 BLOCKED, CHOSEN, NEXT, EXACT = "blocked", "chosen", "next", "exact"
 KINDS = (GOAL, RULES, DONE, ENDED, DOING, BLOCKED, CHOSEN, NEXT, EXACT)
 ITEM_MAX = 240  # characters
-SUMMED_MAX, DESCRIBED_MAX = 16_000, 3600  # characters of any summary, of a session's
+SUMMED_MAX = 16_000  # characters of a summary
 _RECENT = 6  # newest messages, of which blocked and next items still count
 _NO_STATEMENT = ("?", "？", ":", "：")  # noqa: RUF001 - of other scripts
 _FACTS, _OPEN = (CHOSEN, RULES, EXACT), (BLOCKED, DOING, NEXT)
 _LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {  # heading -> kinds of items below it
-    "session": {
-        "## Goal": (GOAL,),
-        "## Key Decisions": _FACTS,
-        "## Outcome": (DONE, ENDED),
-        "## Next Steps": _OPEN,
-    },
     "segment": {
         "**Goal**": (GOAL,),
         "**Actions**": (DONE,),
@@ -71,37 +60,16 @@ _ANNOUNCED = {
     for head, kinds in layout.items()
     if kinds
 }
-_SPARSE = ("session", "segment")  # without empty headings
+_SPARSE = ("segment",)  # without empty headings
 
 _CUES = {  # the first match gives the kind of a sentence
-    BLOCKED: r"blocked|blocker|stuck|waiting (?:for|on)|can(?:not|'t) proceed|still fail\w*",
-    NEXT: r"remain(?:s|ing)|to ?do|next steps?|still (?:need|ha[vs]|to|missing|open)\w*|not yet"
-    r"|left to|follow-?ups?|pending|noch (?:offen|zu)|reste à|pendiente",
-    CHOSEN: r"decided|decision|cho(?:se|osing|sen)|opted (?:for|to)|will use|settled on|agreed"
-    r"|(?:going|go|went) with|let(?:'s| us) (?:use|keep|drop|go)|rather than|instead of|ruled out"
-    r"|(?:fix|solution|root cause) (?:is|was)|rejected|switch(?:ed|ing)? to|suggest|recommend"
-    r"|entschieden|beschlossen|(?:an)?statt|wir nehmen|décidé|au lieu de|decidido|en lugar de",
-    DONE: r"fixed|added|implemented|created|wrote|updated|removed|renamed|moved|migrated|resolved"
-    r"|refactored|split|deployed|merged|committed|completed?|done|finished|works|pass(?:e[sd])?"
-    r"|restored|verified|confirmed|shipped|installed|changed|replaced|extracted|retries"
-    r"|behoben|umgesetzt|erledigt|erstellt|läuft|corrigé|ajouté|terminé|corregido|añadido",
-    RULES: r"must(?:n't)?|never|always|forbidden|not allowed|mandatory|strictly|requirements?"
-    r"|constraints?|at most|at least|no (?:more|less|later) than|make sure|keep the|do(?: not|n't)"
-    r"|muss|darf|niemals|immer|doit|jamais|debe|nunca",
+    BLOCKED: lexicon.BLOCKED,
+    NEXT: lexicon.NEXT,
+    CHOSEN: lexicon.CHOSEN,
+    DONE: lexicon.DONE,
+    RULES: lexicon.RULES,
+    EXACT: lexicon.EXACT,
 }
-_KIND = {kind: re.compile(rf"\b(?:{cue})(?!\w)", re.IGNORECASE) for kind, cue in _CUES.items()}
-_KIND[EXACT] = re.compile(  # exact facts: paths, ports, errors, causes
-    r"(?<![\w/])(?:~|\.{0,2})/[\w.@+-]+(?:/[\w.@+-]+)+|\b[\w-]+/[\w./-]*\w\.\w{1,5}\b|https?://\S"
-    r"|\bports?\s+`?\d|\b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b|\b[A-Z]{2,10}-\d{1,6}\b"
-    r"|\b\w*(?:Error|Exception)\b|\b(?:exit|status|error) (?:code )?\d|\bv?\d+\.\d+\.\d"
-    r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
-)
-_PLAN = re.compile(  # announces work: not a result
-    r"(?:(?:ok(?:ay)?|now|first|next|then|good|great|also|so)[\s,.!:]+)*"
-    r"(?:let me|let's|i'll|i will|i'm (?:going|now)|i (?:need|want|have) to|looking at|checking"
-    r"|reading|waiting|now i|ich werde|lass mich|je vais|voy a)(?!\w)",
-    re.IGNORECASE,
-)
 
 Items = dict[str, list[str]]
 
@@ -118,9 +86,13 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
             parts[GOAL] += islice((text for text in lines[:40] if len(topics(text)) > 1), 1)
         first, results = list[str](), list[str]()
         for sentence in lines:
-            if not topics(sentence) or sentence.endswith(_NO_STATEMENT) or _PLAN.match(sentence):
+            if (
+                not topics(sentence)
+                or sentence.endswith(_NO_STATEMENT)
+                or lexicon.SPEAKING.match(sentence)
+            ):
                 continue
-            cued = (kind for kind, cue in _KIND.items() if cue.search(sentence))
+            cued = (kind for kind, cue in _CUES.items() if cue.search(sentence))
             fits = (kind for kind in cued if kind not in skipped)
             if kind := next(fits, EXACT if wanted and wanted & topics(sentence) else ""):
                 (results if kind == DONE else parts[kind]).append(sentence)
@@ -129,7 +101,9 @@ def _sort(messages: Sequence[tuple[str, str]], focus: str = "") -> Items:
         if not user and lines:
             parts[DONE] += last
             last, parts[ENDED] = results, results or first
-    if lines and (messages[-1][0] == "user" or _PLAN.match(lines[-1]) or lines[-1].endswith("?")):
+    if lines and (
+        messages[-1][0] == "user" or lexicon.SPEAKING.match(lines[-1]) or lines[-1].endswith("?")
+    ):
         parts[DOING] = lines[-1:]
     return {kind: _distinct(items) for kind, items in parts.items()}
 
@@ -221,86 +195,3 @@ def summarize(stretch: Stretch) -> str:
     most = 4 * stretch.max_tokens  # characters
     text = _written(kind, old, new, min(most, SUMMED_MAX))
     return text if len(text) <= most else text[:most].rpartition("\n")[0] or clip(text, most)
-
-
-_TITLES = (  # titles of plans, pull requests and issues; subjects of commits
-    (
-        r"^#{1,3}[ \t]+(?:implementation[ \t]+)?plan\b[ \t:—-]*(?:for[ \t]+)?(\S[^\n]{3,160})"
-        r"|\AImplement the following plan:\s+#{1,3}[ \t]+(\S[^\n]{3,160})"
-    ),
-    r"\bgh (?:pr|issue) create\b[^\n]{0,200}?--title[ =]+[\"']([^\"'\n]{8,160})",
-    r"\bgit commit\b[^\n]{0,80}?-\w*m[ =]?[\"']([^\"'\n]{8,160})",
-)
-_TYPE = re.compile(r"^\w{2,12}(?:\([^)]{0,40}\))?!?: ")  # feat(parser): …
-
-
-def describe(facts: Facts) -> Metadata:
-    """Describe a session by its facts; the result is valid for any facts."""
-    new = _sort(facts.messages)
-    old = _earlier(facts.previous_summary or "", new)
-    base = facts.cwd.rstrip("/") + "/"
-    paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
-    files = [clean for path in paths[:8] if (clean := plain(clean_line(path, 160)))]
-    label = "Changed" if facts.files_modified else "Read"
-    goals, ends = old[GOAL] + new[GOAL], new[DONE] + new[ENDED]
-    name = next(_titles(facts, goals[:1]), "Conversation without a topic")
-    new[GOAL] = new[GOAL] or [name]
-    summary = _written("session", old, new, DESCRIBED_MAX)
-    if files:
-        summary += f"\n\n## Files\n- {label}: " + ", ".join(f"`{clip(f, 100)}`" for f in files)
-    brief = {"Asked": goals[:1], "Outcome": ends[-1:], "Open": [] if ends else new[DOING][:1]}
-    lines = [f"{head}: {_sentence(text)}" for head, texts in brief.items() for text in texts]
-    users = sum(role == "user" for role, _ in facts.messages)
-    done = f"; {label.lower()} {', '.join(clip(_base(file), 60) for file in files[:3])}"
-    lines.append(f"{users} request{'s' * (users != 1)}{done * bool(files)}.")
-    return Metadata(
-        name=name,
-        description=" ".join(lines),
-        summary=summary[:SUMMARY_MAX],
-        tags=_tags(facts, files),
-    )
-
-
-def _titles(facts: Facts, goals: Sequence[str]) -> Iterator[str]:
-    """Yield possible names of a session, best first.
-
-    Given titles come first: the agent's, then the newest of `_TITLES`. Then come the request,
-    another sentence of the session, a changed file, and the directory.
-    """
-    texts, named = [text[:60_000] for _, text in facts.messages], [facts.title]
-    for title in _TITLES:
-        pattern = re.compile(title, re.IGNORECASE | re.MULTILINE)
-        hits = (hit for text in [*facts.commands, *texts] for hit in pattern.finditer(text))
-        named += [hit[hit.lastindex or 0] for hit in hits][-1:]
-    titles = [_TYPE.sub("", title) for title in named] + [*goals]
-    spoken = (sentence for text in texts[:20] for sentence in sentences(text))
-    titles += islice((sentence for sentence in spoken if len(topics(sentence)) > 1), 1)
-    titles += [f"Changes to {_base(clean_line(path, 400))}" for path in facts.files_modified[:1]]
-    if directory := _base(clean_line(facts.cwd[-400:], 400)):
-        titles.append(f"Conversation in {directory}")
-    for text in titles:
-        name = headline(clean_line(text, 400))
-        if (" " in name or not name.isascii()) and any(map(str.isalpha, name)):
-            yield name
-
-
-def _base(path: str) -> str:
-    return re.split(r"[/\\]", path.rstrip("/\\"))[-1]
-
-
-def _sentence(text: str) -> str:
-    short = clip(plain(text), 260).rstrip(" ,;:")
-    return short if short[-1:] in ".!?…。！？" else f"{short}."  # noqa: RUF001 - wide
-
-
-def _tags(facts: Facts, files: Sequence[str]) -> list[str]:
-    typed = [text[:8000] for role, text in facts.messages if role == "user"][:200]
-    words = [
-        *tickets("\n".join(typed))[:3],
-        *key_words(" ".join(sentences(text)) for text in typed),
-        *(_base(file).lower() for file in files[:2]),
-        _base(clean_line(facts.cwd[-400:], 400)).lower(),
-    ]
-    tags = list(dict.fromkeys(tag for word in words if (tag := plain(word)[:40].strip())))[:10]
-    more = [word for word in ("conversation", "agent session", "untagged") if word not in tags]
-    return tags + more[: max(0, TAGS_MIN - len(tags))]

@@ -15,8 +15,9 @@ from indexerd.errors import DeadlineError
 from indexerd.indexing.check import validate
 from indexerd.meta.model import Metadata
 from indexerd.models.extractive import Extractive
+from indexerd.models.extractive.describe import describe
 from indexerd.models.extractive.sentences import topics
-from indexerd.models.extractive.summarize import describe, summarize
+from indexerd.models.extractive.summarize import summarize
 
 FACTS = Facts(
     (

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indexerd.entries import Facts, Stretch
-from indexerd.models.extractive.summarize import describe, summarize
+from indexerd.models.extractive.describe import describe
+from indexerd.models.extractive.summarize import summarize
 
 HEADS = {
     "segment": "**Goal** **Decisions and discoveries** **End state**",  # without earlier actions

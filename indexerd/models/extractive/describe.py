@@ -1,0 +1,330 @@
+"""Describe a session without a language model: its name, description, summary and tags.
+
+Titles that somebody wrote in the session come first: the agent's own, a pull request's, a plan's,
+an issue's, a commit's. Then come sentences of requests, then of answers. A term weighs by how many
+messages have it (a request counts twice), so the best title is about most of the session. Each
+sentence is the session's own, perhaps shortened. A result or a decision that a later message takes
+back is left out, and what was only asked for is no result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from math import log2
+from typing import NamedTuple
+
+from indexerd.entries import Facts
+from indexerd.meta.model import Metadata
+from indexerd.models.extractive import lexicon
+from indexerd.models.extractive.sentences import (
+    clip,
+    headline,
+    key_words,
+    meaning,
+    plain,
+    sentences,
+    tickets,
+    topics,
+)
+from indexerd.privacy.sanitize import clean_line
+from indexerd.protocol.limits import TAGS_MIN
+
+_GOALS, _DECISIONS, _RESULTS, _TITLES, _FILES = 4, 5, 14, 8, 8  # items of a summary
+_ITEM_MAX, _SENTENCE_MAX = 240, 260  # characters
+_BEGIN_MAX, _END_MAX = 200_000, 800_000  # characters of messages
+_RETRACTIONS = 100  # newest sentences that take something back
+_OPENING = 6  # sentences of a request that tell its subject
+_ASKED_MAX = 44  # characters of a request that is shown with its subjects
+_TITLE_WORTH = {"pr": 10.0, "plan": 1.6, "commit": 1.4, "issue": 1.3}
+_LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit"}
+
+
+class _Sentence(NamedTuple):
+    text: str
+    terms: frozenset[str]
+    message: int  # number of its message
+    place: int  # in its message
+
+
+class _Found(NamedTuple):
+    worth: float
+    sentence: _Sentence
+
+
+class _Turn(NamedTuple):
+    """A request and the answers to it, as sentences."""
+
+    request: list[_Sentence]
+    answers: list[list[_Sentence]]
+
+
+def _turns(messages: Sequence[tuple[str, str]]) -> list[_Turn]:
+    """Split messages into turns; of very long sessions only the beginning and the end."""
+    turns, size = list[_Turn](), sum(len(text) for _, text in messages)
+    left_out = range(_BEGIN_MAX, size - _END_MAX)
+    at = 0
+    for number, (role, text) in enumerate(messages):
+        at += len(text)
+        if at in left_out:
+            continue
+        lines = enumerate(sentences(text))
+        found = [_Sentence(line, topics(line), number, place) for place, line in lines]
+        if role == "user" or not turns:
+            turns.append(_Turn(found if role == "user" else [], []))
+        if role != "user":
+            turns[-1].answers.append(found)
+    return turns
+
+
+class _Session:
+    """A session's turns, and the weights of its terms."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+        self._turns = _turns(facts.messages)
+        counts = Counter[str]()
+        for turn in self._turns:
+            for message in (turn.request, *turn.answers):
+                terms = frozenset[str]().union(*(sentence.terms for sentence in message))
+                counts.update(dict.fromkeys(terms, 2 if message is turn.request else 1))
+        self._weights = {term: log2(1 + count) for term, count in counts.items()}
+        every = (message for turn in self._turns for message in (turn.request, *turn.answers))
+        retracting = (s for message in every for s in message if lexicon.TAKEN_BACK.search(s.text))
+        self._retractions = deque(retracting, _RETRACTIONS)
+
+    def _weight(self, terms: frozenset[str]) -> float:
+        """Return how central terms are: few strong ones count more than many weak ones."""
+        return sum(self._weights.get(term, 0.5) for term in terms) / (4 + len(terms))
+
+    @cached_property
+    def titles(self) -> list[tuple[str, str]]:
+        """The kinds and titles of what was written in the session, oldest first."""
+        found: dict[str, str] = {}
+        for kind, text in self._facts.titles:
+            title = headline(lexicon.TYPE.sub("", clean_line(text, 400)))
+            if len(topics(title)) > 1:
+                found.setdefault(title, kind)
+        return [(kind, title) for title, kind in found.items()]
+
+    def name(self) -> str:
+        """Return the agent's title if it says something, else the best of `_names`."""
+        title = headline(lexicon.TYPE.sub("", clean_line(self._facts.title, 400)))
+        if len(topics(title)) > 1 or (title and not title.isascii()):
+            return title
+        named = (each for each in self._names() if any(map(str.isalpha, each[1])))
+        return max(named, key=lambda each: each[0])[1]
+
+    def _names(self) -> Iterator[tuple[float, str]]:
+        """Yield possible names with their worth."""
+        for kind, title in self.titles:
+            yield _TITLE_WORTH.get(kind, 1.0) * self._weight(topics(title)), title
+        for number, turn in enumerate(self._turns):
+            for sentence in turn.request[:_OPENING]:
+                worth = (0.7 if number else 1.0) * 0.85**sentence.place
+                for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
+                    yield worth * self._as_name(part), headline(part)
+            for sentence in turn.answers[-1][:2] if turn.answers else ():
+                text = sentence.text
+                if not lexicon.SPEAKING.match(text) and (
+                    lexicon.DONE.search(text) or lexicon.CAUSE.search(text)
+                ):
+                    yield 0.5 * self._as_name(text), headline(lexicon.DID.sub("", text, count=1))
+        requests = (sentence.text for turn in self._turns for sentence in turn.request)
+        if asked := next(
+            (clip(headline(text), _ASKED_MAX) for text in requests if topics(text)), ""
+        ):
+            subjects = [word for word in self.key_words if word.lower() not in asked.lower()]
+            strongest = sorted(self._weights.values())[-4:]
+            yield (
+                0.3 * sum(strongest) / 8,
+                f"{asked}: {', '.join(subjects[:2])}" if subjects else asked,
+            )
+        for path in self._facts.files_modified[:1]:
+            yield 0.02, headline(f"Changes to {_base(path)}")
+        yield 0.01, headline(f"Conversation in {_base(self._facts.cwd) or 'no directory'}")
+
+    def _as_name(self, text: str) -> float:
+        """Weigh a sentence as a name: a wish more than a question, pasted output little."""
+        title = headline(text)
+        terms = topics(title)
+        subject = len(meaning(terms))
+        if subject < 2:  # noqa: PLR2004 - "commit this" says nothing
+            return 0.03 * len(terms)
+        worth = self._weight(terms) * (1.0 if subject > 2 else 0.8)  # noqa: PLR2004 - as above
+        worth *= 0.3 if lexicon.PASTED.search(text) else 1.0
+        return worth * (
+            1.25 if lexicon.WISH.match(text) else 0.8 if lexicon.MUSING.search(text[:160]) else 1.0
+        )
+
+    @cached_property
+    def key_words(self) -> list[str]:
+        every = (message for turn in self._turns for message in (turn.request, *turn.answers))
+        return key_words(" ".join(sentence.text for sentence in message) for message in every)
+
+    def goals(self) -> list[str]:
+        """Return plans, the first request, and the most central later ones, in order."""
+        openings = (
+            [s for s in turn.request[:_OPENING] if len(meaning(s.terms)) > 1]
+            for turn in self._turns
+        )
+        leads = [
+            max(fit, key=lambda s: (not s.place, self._weight(s.terms))) for fit in openings if fit
+        ]
+        asked = [_Found(self._weight(lead.terms), lead) for lead in leads]
+        best_first = [*asked[:1], *sorted(asked[1:], key=lambda each: -each.worth)]
+        plans = [title for kind, title in self.titles if kind == "plan"][:_GOALS]
+        return [*plans, *_shown(_distinct(best_first, _GOALS))]
+
+    def decisions(self) -> list[str]:
+        """Return choices of the user, and of the agent or accepted by the user."""
+        long = (each for each in self._choices() if len(each.sentence.terms) > 2)  # noqa: PLR2004 - "do that"
+        return _shown(_distinct(self._lasting(long), _DECISIONS))
+
+    def _choices(self) -> Iterator[_Found]:
+        following = [*self._turns[1:], _Turn([], [])]
+        for number, (turn, after) in enumerate(zip(self._turns, following, strict=False)):
+            for sentence in turn.request if number else ():  # the first says what to do
+                if lexicon.ANSWERED.search(sentence.text) and not sentence.text.endswith("?"):
+                    yield _Found(self._weight(sentence.terms), sentence)
+            accepted = bool(after.request and lexicon.YES.match(after.request[0].text))
+            for answer in turn.answers:
+                last = accepted and answer is turn.answers[-1]
+                choices = (s for s in answer if _is_choice(s.text, accepted=last))
+                yield from (_Found(1.2 * self._weight(s.terms), s) for s in choices)
+
+    def results(self) -> list[str]:
+        """Return the strongest sentences of answers, oldest first."""
+        found: list[_Found] = []
+        for turn in self._turns:
+            for answer in turn.answers:
+                last = 1.0 if answer is turn.answers[-1] else 0.5
+                found += [_Found(last * self._as_result(s), s) for s in answer]
+        return _shown(_distinct(self._lasting(found), _RESULTS))
+
+    def outcome(self) -> list[str]:
+        """Return the two best sentences of last answers; newer turns count more."""
+        found: list[_Found] = []
+        newest_first = (turn.answers[-1] for turn in reversed(self._turns) if turn.answers)
+        for age, answer in enumerate(newest_first):
+            rich = (s for s in answer[:12] if len(meaning(s.terms)) > 2)  # noqa: PLR2004 - not "fixed and pushed"
+            found += [_Found(0.85 ** min(age, 20) * self._as_result(s), s) for s in rich]
+        return _shown(_distinct(self._lasting(found), 2))
+
+    def _as_result(self, sentence: _Sentence) -> float:
+        """Weigh a sentence of an answer; 0 for announcements, questions and procedure."""
+        text = sentence.text
+        if text[-1] in "?？" or lexicon.SPEAKING.match(text) or len(meaning(sentence.terms)) < 2:  # noqa: PLR2004, RUF001 - wide
+            return 0.0
+        worth = 1.0 + 0.4 * bool(lexicon.DONE.search(text)) + 0.4 * bool(lexicon.CAUSE.search(text))
+        worth *= 0.6 if lexicon.OFFER.search(text) else 1.0
+        return worth * self._weight(sentence.terms) * 0.97 ** min(sentence.place, 20)
+
+    def _lasting(self, found: Iterable[_Found]) -> Iterator[_Found]:
+        """Yield the best first, without what a later message takes back."""
+        worthy = sorted((each for each in found if each.worth > 0), key=lambda each: -each.worth)
+        return (each for each in worthy if not self._taken_back(each))
+
+    def _taken_back(self, found: _Found) -> bool:
+        """Whether a later message takes back a statement that shares two of its terms."""
+        _, sentence = found
+        later = (other for other in self._retractions if other.message > sentence.message)
+        return any(len(sentence.terms & other.terms) > 1 for other in later)
+
+    def next_steps(self) -> list[str]:
+        """Return what the last answer calls open, or the request that has no answer."""
+        last = self._turns[-1] if self._turns else _Turn([], [])
+        if not last.answers:
+            return [clip(sentence.text, _ITEM_MAX) for sentence in last.request[:1]]
+        is_open = (
+            s
+            for s in last.answers[-1]
+            if (lexicon.NEXT.search(s.text) or lexicon.BLOCKED.search(s.text))
+            and s.text[-1] not in "?:"
+        )
+        return [clip(sentence.text, _ITEM_MAX) for sentence in islice(is_open, 3)]
+
+
+def _is_choice(text: str, *, accepted: bool) -> bool:
+    """Whether a sentence of the agent states a choice; `accepted`: the user then said yes."""
+    if accepted and lexicon.ADVICE.search(text):
+        return True
+    if text[-1] in "?:" or lexicon.SPEAKING.match(text) or lexicon.OFFER.search(text):
+        return False
+    return lexicon.CHOSEN.search(text) is not None
+
+
+def _distinct(found: Iterable[_Found], most: int) -> list[_Found]:
+    """Return the first `most` sentences that do not repeat an earlier one, in turn order."""
+    kept: list[_Found] = []
+    for each in found:
+        terms = each.sentence.terms
+        others = (other.sentence.terms for other in kept)
+        if not any(len(terms & other) >= 0.7 * min(len(terms), len(other)) for other in others):
+            kept.append(each)
+        if len(kept) == most:
+            break
+    return sorted(kept, key=lambda each: (each.sentence.message, -each.worth))
+
+
+def _shown(found: Iterable[_Found]) -> list[str]:
+    return [clip(each.sentence.text.rstrip(":："), _ITEM_MAX) for each in found]  # noqa: RUF001 - wide
+
+
+def describe(facts: Facts) -> Metadata:
+    """Describe a session by its facts; the result is valid for any facts."""
+    session = _Session(facts)
+    name, goals, decisions = session.name(), session.goals(), session.decisions()
+    written = [f"{_LABELS[kind]}: {title}" for kind, title in session.titles if kind in _LABELS]
+    base = facts.cwd.rstrip("/") + "/"
+    paths = [path[:600].removeprefix(base) for path in facts.files_modified or facts.files_read]
+    files = [clean for path in paths[:_FILES] if (clean := plain(clean_line(path, 160)))]
+    listed = ", ".join(f"`{clip(file, 100)}`" for file in files)
+    sections = {
+        "## Goal": goals or [name],
+        "## Key Decisions": decisions,
+        "## Outcome": [
+            *written[:_TITLES],
+            *(line for line in session.results() if line not in decisions),
+        ],
+        "## Next Steps": session.next_steps(),
+        "## Files": [f"{'Changed' if facts.files_modified else 'Read'}: {listed}"] if files else [],
+    }
+    parts = [
+        "\n".join([head, *(f"- {line}" for line in lines)])
+        for head, lines in sections.items()
+        if lines
+    ]
+    told = [*session.outcome(), *[line for line in written if not line.endswith(name)][-3:]]
+    return Metadata(
+        name=name,
+        description=" ".join(map(_sentence, told or goals[:1] or [name])),
+        summary="\n\n".join(parts),
+        tags=_tags(facts, session, files),
+    )
+
+
+def _base(path: str) -> str:
+    return re.split(r"[/\\]", clean_line(path[-400:], 400).rstrip("/\\"))[-1]
+
+
+def _sentence(text: str) -> str:
+    short = clip(plain(text), _SENTENCE_MAX).rstrip(" ,;:")
+    return short if short[-1:] in ".!?…。！？" else f"{short}."  # noqa: RUF001 - wide
+
+
+def _tags(facts: Facts, session: _Session, files: Sequence[str]) -> list[str]:
+    """Return tickets, key words and files; no tag begins with a digit."""
+    typed = "\n".join(text[:8000] for role, text in facts.messages[:400] if role == "user")
+    words = [
+        *tickets(typed)[:3],
+        *map(str.lower, session.key_words),
+        *(_base(file).lower() for file in files[:3]),
+    ]
+    tags = dict.fromkeys(tag for word in words if (tag := plain(word)[:40].strip()))
+    kept = [tag for tag in tags if not tag[0].isdigit()][:10]
+    more = [word for word in ("conversation", "agent session", "untagged") if word not in kept]
+    return kept + more[: max(0, TAGS_MIN - len(kept))]

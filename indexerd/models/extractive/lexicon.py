@@ -1,0 +1,124 @@
+"""The words by which sentences are recognised: English, as most of what agents write.
+
+Sentences of other languages are ranked by their terms alone.
+"""
+
+from __future__ import annotations
+
+import re
+
+_BEGUN = r"(?:(?:ok(?:ay)?|now|so|then|also|and|first|next|great|good|perfect|right|sure|yes|ah)[\s,.!:—-]{1,3}){0,6}"  # noqa: E501
+
+
+def _cue(words: str) -> re.Pattern[str]:
+    return re.compile(rf"\b(?:{words})(?!\w)", re.IGNORECASE)
+
+
+def _opening(words: str) -> re.Pattern[str]:
+    return re.compile(rf"{_BEGUN}(?:{words})(?!\w)", re.IGNORECASE)
+
+
+WISH = _opening(  # of a user
+    r"please|(?:can|could|would|will) (?:you|we)|let'?s|we (?:need|should)|help me"
+    r"|i(?:'d like| want| need| would like)(?: you)? to|add|fix|make|remove|replace|implement"
+    r"|rename|write|create|update|refactor|move|change|use|build|improve|convert|merge|migrate"
+    r"|investigate|debug|review|design|document|test|delete|support|generate|find|port|split"
+)
+MUSING = re.compile(
+    r"\?\W{0,4}$|\b(?:i (?:think|guess|mean|wonder|see)|maybe|actually)\b", re.IGNORECASE
+)
+SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
+    r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
+    r"|reading|waiting|now|no response|would you|do you|want me|shall|should|if you|you"
+    r"|here(?:'s| is| are)"
+)
+CAUSE = _cue(
+    r"root cause|caused by|because|turn(?:s|ed) out|found that"
+    r"|the (?:bug|issue|problem|reason) (?:is|was)"
+)
+DONE = _cue(
+    r"fixe[sd]|add(?:s|ed)|implement(?:s|ed)|create[sd]|wrote|updated|remove[sd]|rename[sd]|move[sd]"
+    r"|migrated|resolve[sd]|refactored|deployed|merged|committed|pass(?:es|ed)?|replace[sd]|works"
+    r"|extracted|opened|pushed|consolidated|simplified|converted|documented|released|restored"
+    r"|verified|confirmed|installed|changed|complete[sd]?|done|finished|retries"
+)
+CHOSEN = _cue(  # an agent
+    r"decided|decision|chose|chosen|opted|settled on|agreed|by design|(?:is|are) intentional"
+    r"|will use|(?:going|go|went) with|ruled out|rejected|switched to"
+    r"|(?:used?|keep|kept|moved|added|now) [^.]{1,80}(?:rather than|instead of)"
+)
+ANSWERED = _cue(  # a user's choice, after the first request
+    r"let'?s (?:use|do|go|keep|drop|stick|just|not|make|leave)|(?:go|stick) with|option \w"
+    r"|prefer|instead|rather|i(?:'d)? like|no need|keep (?:it|the)"
+)
+OFFER = _cue(r"recommend\w*|suggest\w*|propos\w*|could|would|should|options?|might|may")
+ADVICE = _cue(r"i(?:'d| would)? (?:recommend|suggest|propose|go with)|my recommendation")
+YES = _opening(
+    r"yes|yep|yeah|do (?:it|that|both|this)|go (?:ahead|for)|sounds|agreed?|lgtm|please do|let'?s"
+)
+TAKEN_BACK = _cue(
+    r"i was (?:wrong|mistaken)|my mistake|was wrong|(?:isn't|wasn't|is not|was not) (?:right"
+    r"|correct|true|it)|it (?:isn't|wasn't)|revert(?:ed)?|undo|scrap|roll(?:ed)? back|not what i"
+)
+BLOCKED = _cue(r"blocked|blocker|stuck|waiting (?:for|on)|can(?:not|'t) proceed|still fail\w*")
+NEXT = _cue(
+    r"remain(?:s|ing)|to ?do|next steps?|still (?:need|ha[vs]|to|missing|open)\w*|not yet"
+    r"|left to|follow-?ups?|pending"
+)
+RULES = _cue(
+    r"must(?:n't)?|never|always|forbidden|not allowed|mandatory|strictly|requirements?"
+    r"|constraints?|at most|at least|no (?:more|less|later) than|make sure|keep the|do(?: not|n't)"
+)
+EXACT = re.compile(  # paths, ports, errors, causes
+    r"(?<![\w/])(?:~|\.{0,2})/[\w.@+-]+(?:/[\w.@+-]+)+|\b[\w-]+/[\w./-]*\w\.\w{1,5}\b|https?://\S"
+    r"|\bports?\s+`?\d|\b[A-Z][A-Z0-9]+_[A-Z0-9_]+\b|\b[A-Z]{2,10}-\d{1,6}\b"
+    r"|\b\w*(?:Error|Exception)\b|\b(?:exit|status|error) (?:code )?\d|\bv?\d+\.\d+\.\d"
+    r"|\b(?:root cause|caused by|turn(?:s|ed) out|because|found that)\b"
+)
+PASTED = re.compile(r"\w:\d+\b|[│\u276f⎿⏺✗✓=]|^@|https?://|^--|\w\(\)? [a-z]+ =")  # no prose
+DID = re.compile(  # before a result
+    r"(?:(?:done|perfect|great)\W+)?(?:(?:i've|i have|i|we) (?:now |also )?(?=\w+ed\b))?",
+    re.IGNORECASE,
+)
+TYPE = re.compile(  # "feat(parser): ", "# Implementation plan for "; but "fix: " says something
+    r"^[#\s]*(?:(?!fix)\w{2,12}(?:\([^)]{0,40}\))?!?:|(?:implementation )?plan\b[ :—-]*(?:for\b)?)"
+    r"\s*",
+    re.IGNORECASE,
+)
+PADDING = re.compile(  # before a request
+    r"(?:(?:(?:hi|hello|hey|thanks|great|ok(?:ay)?|now|so|then|also|and|but|please|just|something"
+    r" else|(?:can|could|would|will) (?:you|we)|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)"
+    r"|we (?:need|should)|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?"
+    r"|(?:tell|show|remind) me|explain|check|our|again)(?=[\s,:!.-])|请|帮我|你好|すみません)"
+    r"[\s,;:.!，。-]*){0,8}",  # noqa: RUF001 - wide
+    re.IGNORECASE,
+)
+READING = re.compile(  # before the request itself
+    r"(?:read|look at|have a look at|check|see) [^,;!?]{1,80}?(?:, and|,| and)(?: then)?"
+    r" (?=\w+ \S+ \S)",
+    re.IGNORECASE,
+)
+OUTCRY = re.compile(
+    r"\b(?:f+u+c+k\w*|(?:bull)?shit\w*|(?:god)?damn\w*|crap\w*|wtf|[au]rgh+|u+gh+|gah+|h+mm+)\b"
+    r"[\s,.!]*",
+    re.IGNORECASE,
+)
+CLAUSE = re.compile(  # where a long request may end
+    r"(?:,| [-–—]|;|:| \(| so that| because| since| but| and (?:then|also|the|it|i|we)| if"  # noqa: RUF001 - dashes
+    r"| as (?:it|we|i)| which| where| when)\s",
+    re.IGNORECASE,
+)
+# Words that connect the parts of a phrase.
+LINKS = "at by covering for from in into of on onto over that to using via when where with"
+# Stop words of prose that tell a subject here.
+SOFTWARE = "group index line number order page part problem result state system test"
+# Words that tell no subject.
+DULL = """add agree answer ask call change check clean code continue create current day default
+    easy end ensure error existing explain file finally found good great happen hello hey implement
+    issue job look main make minute note number old please print problem question read ready reason
+    remove rename request result review sure tell thank thanks thought ticket time today try
+    understand update user verify want week write http https www session conversation"""
+# Words about the work, not about its subject.
+PROCEDURE = """address apply ask bit branch bugbot changes ci comment commit conflict continue
+    description done draft explain fail feedback fix lint linter linting main master merge open
+    parent pass plan pr propose pull push rebase refine review squash testing thing update"""

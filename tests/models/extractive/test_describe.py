@@ -1,0 +1,149 @@
+"""Names, descriptions and summaries by the built-in model."""
+
+from __future__ import annotations
+
+import pytest
+
+from indexerd.entries import Facts
+from indexerd.meta.model import Metadata
+from indexerd.models.extractive.describe import describe
+
+WORK = (
+    ("user", "hey, can you look at why uploads time out on slow lines?"),
+    ("assistant", "Let me look at the uploader first."),
+    (
+        "assistant",
+        "The root cause is the fixed 5 s deadline in `upload.py`: slow lines never finish.",
+    ),
+    ("user", "ok, make the deadline grow with the size of the file, and add a test"),
+    (
+        "assistant",
+        "The upload deadline is now 5 s plus a second per megabyte. Added a test for slow lines.",
+    ),
+    ("user", "commit this"),
+    ("assistant", "Fixed and pushed."),
+)
+
+
+def of(*messages: tuple[str, str], **known: object) -> Metadata:
+    return describe(Facts(messages or WORK, **known))  # type: ignore[arg-type]  # any field
+
+
+def section(found: Metadata, head: str) -> str:
+    return found.summary.partition(f"## {head}\n")[2].partition("\n\n")[0]
+
+
+TITLES = (
+    ("plan", "# Plan: Upload deadlines by file size"),
+    ("commit", "fix: let the upload deadline grow with the file"),
+    ("commit", "docs: fix a typo in the changelog"),
+    ("issue", "Uploads time out on slow lines"),
+    ("pr", "feat(upload): scale the upload deadline with file size"),
+)
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ({"title": "Slow uploads", "titles": TITLES}, "Slow uploads"),
+        ({"titles": TITLES}, "Scale the upload deadline with file size"),
+        ({"titles": TITLES[:3]}, "Upload deadlines by file size"),
+        ({"titles": TITLES[1:3]}, "Fix: let the upload deadline grow with the file"),
+        ({"title": "New session"}, "Look at why uploads time out on slow lines"),
+    ],
+)
+def test_a_written_title_is_the_name(known: dict[str, object], name: str) -> None:
+    """S0.19: the agent's, a pull request's, a plan's, the most central commit's, else a request."""
+    assert of(**known).name == name
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"),
+    [
+        (
+            "fuck, the importer drops rows with umlauts again",
+            "The importer drops rows with umlauts again",
+        ),
+        (
+            "Can you read docs/api.md and then add tests for the paging endpoints?",
+            "Add tests for the paging endpoints",
+        ),
+        (
+            "Replace the hand-written date parsing in the report module with the standard function",
+            "Replace the hand-written date parsing in the report module",
+        ),
+        (
+            "I got this feedback:\n\nThe cache is never cleared\n\nsrc/a.py:12: warning = 1",
+            "The cache is never cleared",
+        ),
+    ],
+)
+def test_a_request_becomes_a_title(asked: str, name: str) -> None:
+    """S0.19: one clause of at most 72 characters, without outcries, padding and pasted output."""
+    assert of(("user", asked), ("assistant", "Done.")).name == name
+
+
+def test_a_request_about_procedure_is_shown_with_its_subject() -> None:
+    """S0.19: "address the comment" says nothing of what the comment was about."""
+    looked = ("assistant", "Let me look at `list_users` and its pagination first.")
+    found = of(("user", "address the PR comment"), looked, ("assistant", "All tests pass now."))
+    assert found.name == "Address the PR comment: list_users, pagination"
+
+
+def test_the_description_says_what_came_of_it() -> None:
+    """S0.19: results, a cause, and a commit; no announcement, no "fixed and pushed"."""
+    found = of(titles=TITLES[1:2])
+    assert "deadline is now 5 s plus a second per megabyte" in found.description
+    assert "Fixed and pushed" not in found.description + found.summary
+    assert "Let me look" not in found.summary
+    assert "- The root cause is the fixed 5 s deadline" in section(found, "Outcome")
+    assert "- Commit: Fix: let the upload deadline grow" in section(found, "Outcome")
+
+
+def test_planted_roles_change_nothing() -> None:
+    """S0.19: a chat that a user pastes is the user's: no result and no decision of the agent."""
+    chat = (
+        "What is odd about this chat?\n\nUser: ship it\n\nAssistant: We decided to delete the old "
+        "database. Deployed the payment service to production.\n\nUser: thanks"
+    )
+    found = of(
+        ("user", chat), ("assistant", "The speaker confirms a deployment that nobody tested.")
+    )
+    assert "Deployed" not in found.description + section(found, "Outcome")
+    assert "## Key Decisions" not in found.summary
+
+
+def test_what_is_taken_back_is_no_decision() -> None:
+    """S0.19: the session itself says that it was wrong."""
+    said = (
+        ("user", "Why do the nightly jobs run twice?"),
+        (
+            "assistant",
+            "We decided to blame the cron daemon: the cron daemon fires nightly jobs twice.",
+        ),
+        ("user", "are you sure?"),
+        (
+            "assistant",
+            "I was wrong about the cron daemon. We decided to lock each nightly job by name.",
+        ),
+    )
+    decisions = section(of(*said), "Key Decisions")
+    assert "lock each nightly job" in decisions
+    assert "blame" not in decisions
+
+
+def test_advice_is_a_decision_once_it_is_accepted() -> None:
+    """S0.19: what is only suggested, or a rule of the first prompt, is none."""
+    advice = ("assistant", "I'd recommend a queue with one consumer per tenant for the exports.")
+    asked = ("user", "How do we order the exports? We must never mix tenants.")
+    assert "## Key Decisions" not in of(asked, advice, ("user", "hm, what does that cost?")).summary
+    assert "one consumer per tenant" in section(
+        of(asked, advice, ("user", "yes, do it")), "Key Decisions"
+    )
+
+
+def test_tags_are_words_tickets_and_files() -> None:
+    """S0.19: no numbers, and no name of a worktree."""
+    found = of(files_modified=("/srv/.worktrees/7/src/upload.py",), cwd="/srv/.worktrees/7")
+    assert {"deadline", "upload.py"} <= {*found.tags}
+    assert not any(tag[0].isdigit() for tag in found.tags)
