@@ -39,7 +39,7 @@ _BEGIN_MAX, _END_MAX = 200_000, 800_000  # characters of messages
 _RETRACTIONS = 100  # newest sentences that take something back
 _OPENING = 6  # sentences of a request that tell its subject
 _ASKED_MAX = 44  # characters of a request that is shown with its subjects
-_TITLE_WORTH = {"pr": 10.0, "plan": 1.6, "commit": 1.4, "issue": 1.3}
+_TITLE_WORTH = {"pr": 10.0, "plan": 1.8, "commit": 1.6, "issue": 1.4}
 _LABELS = {"pr": "Pull request", "issue": "Issue", "commit": "Commit"}
 
 
@@ -105,26 +105,28 @@ class _Session:
         """The kinds and titles of what was written in the session, oldest first."""
         found: dict[str, str] = {}
         for kind, text in self._facts.titles:
-            title = headline(lexicon.TYPE.sub("", clean_line(text, 400)))
-            if len(topics(title)) > 1:
-                found.setdefault(title, kind)
+            title = _title(text)
+            if len(topics(title)) > 1 and _TITLE_WORTH.get(kind, 0) > _TITLE_WORTH.get(
+                found.get(title, ""), 0
+            ):
+                found[title] = kind
         return [(kind, title) for title, kind in found.items()]
 
     def name(self) -> str:
         """Return the agent's title if it says something, else the best of `_names`."""
-        title = headline(lexicon.TYPE.sub("", clean_line(self._facts.title, 400)))
-        if len(topics(title)) > 1 or (title and not title.isascii()):
+        title = _title(self._facts.title)
+        if (" " in title and topics(title)) or not title.isascii():
             return title
         named = (each for each in self._names() if any(map(str.isalpha, each[1])))
         return max(named, key=lambda each: each[0])[1]
 
     def _names(self) -> Iterator[tuple[float, str]]:
         """Yield possible names with their worth."""
-        for kind, title in self.titles:
-            yield _TITLE_WORTH.get(kind, 1.0) * self._weight(topics(title)), title
+        for at, (kind, title) in enumerate(self.titles):  # later ones are often details
+            yield _TITLE_WORTH[kind] * 0.94**at * self._weight(topics(title)), title
         for number, turn in enumerate(self._turns):
             for sentence in turn.request[:_OPENING]:
-                worth = (0.7 if number else 1.0) * 0.85**sentence.place
+                worth = (0.7 if number else 1.0 + 0.2 * (not sentence.place)) * 0.85**sentence.place
                 for part in re.split(r";\s|:\s(?=[A-Z])", sentence.text):
                     yield worth * self._as_name(part), headline(part)
             for sentence in turn.answers[-1][:2] if turn.answers else ():
@@ -246,6 +248,19 @@ class _Session:
             and s.text[-1] not in "?:"
         )
         return [clip(sentence.text, _ITEM_MAX) for sentence in islice(is_open, 3)]
+
+
+def _title(text: str) -> str:
+    """Make a title of a written one: "feat(parser): add x" is "Parser: add x"."""
+    line = clean_line(text, 400)
+    match = lexicon.TYPE.match(line)
+    if match is None or not match["type"]:
+        return headline(line[match.end() if match else 0 :])
+    subject, scope = line[match.end() :], match["scope"] or ""
+    lead = ["fix"] if match["type"].lower() == "fix" else []
+    if any(map(str.isalpha, scope)) and not topics(scope) <= topics(subject):
+        lead.append(scope)
+    return headline(f"{' '.join(lead)}: {subject}" if lead else subject)
 
 
 def _is_choice(text: str, *, accepted: bool) -> bool:

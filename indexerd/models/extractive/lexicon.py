@@ -20,12 +20,14 @@ def _opening(words: str) -> re.Pattern[str]:
 
 WISH = _opening(  # of a user
     r"please|(?:can|could|would|will) (?:you|we)|let'?s|we (?:need|should)|help me"
-    r"|i(?:'d like| want| need| would like)(?: you)? to|add|fix|make|remove|replace|implement"
-    r"|rename|write|create|update|refactor|move|change|use|build|improve|convert|merge|migrate"
-    r"|investigate|debug|review|design|document|test|delete|support|generate|find|port|split"
+    r"|i(?:'d like| want| need| would like)(?: you)? to|add|analy[sz]e|build|change|configure"
+    r"|convert|create|debug|delete|design|document|find|fix|generate|implement|improve|investigate"
+    r"|make|merge|migrate|move|perform|port|refactor|remove|rename|replace|research|review|set up"
+    r"|split|support|test|update|use|write"
 )
 MUSING = re.compile(
-    r"\?\W{0,4}$|\b(?:i (?:think|guess|mean|wonder|see)|maybe|actually)\b", re.IGNORECASE
+    r"\?\W{0,4}$|\b(?:i (?:think|guess|mean|wonder|see|notice|keep)|maybe|actually)\b",
+    re.IGNORECASE,
 )
 SPEAKING = _opening(  # an agent announces work, or speaks to the user: no result
     r"let me|let's|i'll|i will|i'm|i (?:need|want|have|should|can|could)|i'd|looking|checking"
@@ -80,13 +82,13 @@ DID = re.compile(  # before a result
     r"(?:(?:done|perfect|great)\W+)?(?:(?:i've|i have|i|we) (?:now |also )?(?=\w+ed\b))?",
     re.IGNORECASE,
 )
-TYPE = re.compile(  # "feat(parser): ", "# Implementation plan for "; but "fix: " says something
-    r"^[#\s]*(?:(?!fix)\w{2,12}(?:\([^)]{0,40}\))?!?:|(?:implementation )?plan\b[ :—-]*(?:for\b)?)"
-    r"\s*",
+TYPE = re.compile(  # "feat(parser): ", "# Implementation plan for "
+    r"[#\s]*(?:(?P<type>feat|fix|docs?|style|refactor|perf|tests?|build|ci|chore|revert|deps)"
+    r"(?:\((?P<scope>[^)]{0,40})\))?!?:|(?:implementation )?plan\b[ :—-]*(?:for\b)?)?\s*",
     re.IGNORECASE,
 )
 PADDING = re.compile(  # before a request
-    r"(?:(?:(?:hi|hello|hey|thanks|great|ok(?:ay)?|now|so|then|also|and|but|please|just|something"
+    r"(?:(?:(?:hi|hello|hey|thanks|great|ok(?:ay)?|yes|yeah|now|so|then|also|and|but|please|just|something"
     r" else|(?:can|could|would|will) (?:you|we)|i(?: want|'d like| need)(?: you)? to|let(?:'?s| us)"
     r"|we (?:need|should)|there(?:'s| is| are)|the user (?:wants|wanted) to|help me(?: to)?"
     r"|(?:tell|show|remind) me|explain|check|our|again)(?=[\s,:!.-])|请|帮我|你好|すみません)"
@@ -104,7 +106,7 @@ OUTCRY = re.compile(
     re.IGNORECASE,
 )
 CLAUSE = re.compile(  # where a long request may end
-    r"(?:,| [-–—]|;|:| \(| so that| because| since| but| and (?:then|also|the|it|i|we)| if"  # noqa: RUF001 - dashes
+    r" \(|(?:[,.;:?!]| [-–—]| so that| because| since| but| and (?:then|also|the|it|i|we)| if"  # noqa: RUF001 - dashes
     r"| as (?:it|we|i)| which| where| when)\s",
     re.IGNORECASE,
 )
